@@ -1,0 +1,38 @@
+"""How a conversation is rendered: what is dropped, and which spellings are used."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from pydantic import BaseModel
+
+__all__ = ["HeaderStyle", "RenderConversationConfig", "RenderOptions", "SchemaDialect"]
+
+HeaderStyle: TypeAlias = Literal["reference", "guide", "oss-harmony"]
+"""How a header with a recipient is spelled; see `openai_harmony.header_styles`."""
+
+SchemaDialect: TypeAlias = Literal["typescript", "reference"]
+"""How a JSON Schema becomes a type: without loss, or with the bytes of the reference."""
+
+
+class RenderConversationConfig(BaseModel):
+    """Options for rendering a conversation.
+
+    `auto_drop_analysis` leaves out the reasoning that came before the first ``final`` message
+    when the last assistant message is ``final`` (guide, "Handling reasoning output").
+    """
+
+    auto_drop_analysis: bool = True
+    schema_dialect: SchemaDialect = "typescript"
+    header_style: HeaderStyle = "reference"
+
+
+class RenderOptions(BaseModel):
+    """Options for rendering one message.
+
+    `conversation_has_function_tools` adds the line on function calls to a system message.
+    """
+
+    conversation_has_function_tools: bool = False
+    schema_dialect: SchemaDialect = "typescript"
+    header_style: HeaderStyle = "reference"

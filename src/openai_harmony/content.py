@@ -1,0 +1,217 @@
+"""What a message can hold: text, the system settings, or the developer's instructions."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, Field
+
+from .tool_namespaces import ToolDescription, ToolNamespaceConfig
+
+__all__ = [
+    "ChannelConfig",
+    "Content",
+    "DeveloperContent",
+    "ReasoningEffort",
+    "ResponseFormat",
+    "SystemContent",
+    "TextContent",
+]
+
+_Self = TypeVar("_Self", bound="_ToolContent")
+
+
+class ReasoningEffort(str, Enum):
+    """How much the model reasons before it answers."""
+
+    LOW = "Low"
+    MEDIUM = "Medium"
+    HIGH = "High"
+
+
+class ChannelConfig(BaseModel):
+    """The channels a system message announces."""
+
+    valid_channels: list[str]
+    channel_required: bool
+
+    @classmethod
+    def require_channels(cls, channels: list[str]) -> ChannelConfig:
+        """Announce `channels` and demand one of them on every message."""
+        return cls(valid_channels=channels, channel_required=True)
+
+
+class ResponseFormat(BaseModel):
+    """A structured output the model is asked for; `json_schema` is its JSON Schema."""
+
+    name: str
+    json_schema: dict[str, Any] | bool
+    description: str | None = None
+
+
+class Content(BaseModel):
+    """One item of a message's content; use one of the subclasses."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the canonical JSON form, which names its ``type``."""
+        raise NotImplementedError
+
+
+class TextContent(Content):
+    """Plain text.
+
+    >>> TextContent(text="hi").to_dict()
+    {'type': 'text', 'text': 'hi'}
+    """
+
+    text: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the canonical JSON form, which names its ``type``."""
+        return {"type": "text", "text": self.text}
+
+
+class _ToolContent(Content):
+    """What system and developer content share: tools, and a JSON form without empty fields."""
+
+    _type: ClassVar[str]
+
+    if TYPE_CHECKING:  # declared by each subclass, at its place in the order of fields
+        tools: dict[str, ToolNamespaceConfig] | None
+
+    def with_tools(self: _Self, ns_config: ToolNamespaceConfig) -> _Self:
+        """Add (or replace) a tool namespace, in place."""
+        self.tools = {**(self.tools or {}), ns_config.name: ns_config}
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the canonical JSON form, which names its ``type`` and omits what is None."""
+        return {**_without_none(self), "type": self._type}
+
+    @classmethod
+    def from_dict(cls: type[_Self], raw: dict[str, Any]) -> _Self:
+        """Read the canonical JSON form; unknown keys are ignored.
+
+        Raises `pydantic.ValidationError` (a `ValueError`) where a field has the wrong type.
+        """
+        return cls.model_validate(raw)
+
+
+def _without_none(model: BaseModel) -> dict[str, Any]:
+    """Dump the fields that are not None; unlike pydantic, keep every null inside a schema."""
+    fields = ((name, getattr(model, name)) for name in type(model).model_fields)
+    return {name: _plain(value) for name, value in fields if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return _without_none(value)
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict) and all(isinstance(item, BaseModel) for item in value.values()):
+        return {key: _without_none(item) for key, item in value.items()}
+    return copy.deepcopy(value)
+
+
+class SystemContent(_ToolContent):
+    """The system message: identity, dates, reasoning effort, channels, built-in tools.
+
+    >>> SystemContent.new().with_reasoning_effort(ReasoningEffort.HIGH).reasoning_effort.value
+    'High'
+    """
+
+    _type = "system_content"
+
+    model_identity: str | None = "You are ChatGPT, a large language model trained by OpenAI."
+    reasoning_effort: ReasoningEffort | None = ReasoningEffort.MEDIUM
+    conversation_start_date: str | None = None
+    knowledge_cutoff: str | None = "2024-06"
+    channel_config: ChannelConfig | None = Field(
+        default_factory=lambda: ChannelConfig.require_channels(["analysis", "commentary", "final"])
+    )
+    tools: dict[str, ToolNamespaceConfig] | None = None
+
+    @classmethod
+    def new(cls) -> SystemContent:
+        """Return the default system content."""
+        return cls()
+
+    def with_model_identity(self, model_identity: str) -> SystemContent:
+        """Set the first line of the system message, in place."""
+        self.model_identity = model_identity
+        return self
+
+    def with_reasoning_effort(self, reasoning_effort: ReasoningEffort) -> SystemContent:
+        """Set the reasoning effort, in place."""
+        self.reasoning_effort = reasoning_effort
+        return self
+
+    def with_conversation_start_date(self, conversation_start_date: str) -> SystemContent:
+        """Set the current date as the model shall read it, in place."""
+        self.conversation_start_date = conversation_start_date
+        return self
+
+    def with_knowledge_cutoff(self, knowledge_cutoff: str) -> SystemContent:
+        """Set the knowledge cutoff, in place."""
+        self.knowledge_cutoff = knowledge_cutoff
+        return self
+
+    def with_channel_config(self, channel_config: ChannelConfig) -> SystemContent:
+        """Set the announced channels, in place."""
+        self.channel_config = channel_config
+        return self
+
+    def with_required_channels(self, channels: list[str]) -> SystemContent:
+        """Announce `channels` and demand one of them on every message, in place."""
+        return self.with_channel_config(ChannelConfig.require_channels(channels))
+
+    def with_browser_tool(self) -> SystemContent:
+        """Add the built-in `browser`, in place."""
+        return self.with_tools(ToolNamespaceConfig.browser())
+
+    def with_python_tool(self) -> SystemContent:
+        """Add the built-in `python`, in place."""
+        return self.with_tools(ToolNamespaceConfig.python())
+
+
+class DeveloperContent(_ToolContent):
+    """The developer message: instructions, function tools, response formats.
+
+    >>> content = DeveloperContent.new().with_instructions("Talk like a pirate.")
+    >>> content.to_dict()
+    {'instructions': 'Talk like a pirate.', 'type': 'developer_content'}
+    """
+
+    _type = "developer_content"
+
+    instructions: str | None = None
+    tools: dict[str, ToolNamespaceConfig] | None = None
+    response_formats: dict[str, ResponseFormat] | None = None
+
+    @classmethod
+    def new(cls) -> DeveloperContent:
+        """Return an empty developer content."""
+        return cls()
+
+    def with_instructions(self, instructions: str) -> DeveloperContent:
+        """Set the instructions (the "system prompt" of other models), in place."""
+        self.instructions = instructions
+        return self
+
+    def with_function_tools(self, tools: Sequence[ToolDescription]) -> DeveloperContent:
+        """Declare `tools` in the namespace `functions`, in place."""
+        return self.with_tools(ToolNamespaceConfig(name="functions", tools=list(tools)))
+
+    def with_response_format(
+        self, name: str, schema: dict[str, Any] | bool, description: str | None = None
+    ) -> DeveloperContent:
+        """Ask for output that follows the JSON Schema `schema`, in place.
+
+        The prompt alone influences the model; a grammar enforces (guide, "Structured output").
+        """
+        added = ResponseFormat(name=name, json_schema=schema, description=description)
+        self.response_formats = {**(self.response_formats or {}), name: added}
+        return self

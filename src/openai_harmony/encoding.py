@@ -1,0 +1,196 @@
+"""`HarmonyEncoding`: conversations to tokens, tokens to messages, text to tokens and back."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Iterable
+from collections.abc import Set as AbstractSet
+from enum import Enum
+from typing import Literal
+
+from .config import RenderConversationConfig, RenderOptions
+from .errors import VocabularyError
+from .messages import Conversation, Message, Role
+from .parser import parse_messages
+from .render import Renderer, Segment
+from .special_tokens import CALL, END, RETURN, SPECIAL_IDS, SPECIAL_TEXTS
+from .tokenizer import Tokenizer, token_id
+
+__all__ = ["HarmonyEncoding", "HarmonyEncodingName", "load_harmony_encoding"]
+
+
+class HarmonyEncodingName(str, Enum):
+    """The encodings there are."""
+
+    HARMONY_GPT_OSS = "HarmonyGptOss"
+
+
+class HarmonyEncoding:
+    """The harmony format over the o200k_base vocabulary; safe to share between threads.
+
+    >>> encoding = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
+    >>> encoding.decode(encoding.render(Message.from_role_and_content(Role.USER, "hi")))
+    '<|start|>user<|message|>hi<|end|>'
+    """
+
+    def __init__(self, name: HarmonyEncodingName) -> None:
+        self._name = name
+        self.tokenizer = Tokenizer()
+        self._renderer = Renderer(self.tokenizer)
+
+    def __repr__(self) -> str:
+        return f"<HarmonyEncoding {self._name.value}>"
+
+    @property
+    def name(self) -> str:
+        """The encoding's name."""
+        return self._name.value
+
+    # Conversations to tokens
+
+    def render_conversation_for_completion(
+        self,
+        conversation: Conversation,
+        next_turn_role: Role,
+        config: RenderConversationConfig | None = None,
+    ) -> list[int]:
+        """Render the prompt for the next message by `next_turn_role`.
+
+        Raises `ConversationError` where the conversation cannot be rendered, as all of these do.
+        """
+        return _flatten(self.segments_for_completion(conversation, next_turn_role, config))
+
+    def render_conversation(
+        self, conversation: Conversation, config: RenderConversationConfig | None = None
+    ) -> list[int]:
+        """Render the messages alone, without the start of a next one."""
+        config = config or RenderConversationConfig()
+        return _flatten(self._renderer.conversation(conversation.messages, config))
+
+    def render_conversation_for_training(
+        self, conversation: Conversation, config: RenderConversationConfig | None = None
+    ) -> list[int]:
+        """Render the messages so that a last ``final`` message ends in ``<|return|>``."""
+        return _flatten(self.segments_for_training(conversation, config))
+
+    def render(self, message: Message, render_options: RenderOptions | None = None) -> list[int]:
+        """Render one message."""
+        return _flatten(self._renderer.message(message, 0, render_options or RenderOptions()))
+
+    def segments_for_completion(
+        self,
+        conversation: Conversation,
+        next_turn_role: Role | None,
+        config: RenderConversationConfig | None = None,
+    ) -> list[Segment]:
+        """Render a prompt as segments, which know their message, their kind and their text."""
+        messages = conversation.messages
+        config = config or RenderConversationConfig()
+        segments = list(self._renderer.conversation(messages, config))
+        if next_turn_role is not None:
+            segments.append(self._renderer.next_turn(Role(next_turn_role), len(messages)))
+        return segments
+
+    def segments_for_training(
+        self, conversation: Conversation, config: RenderConversationConfig | None = None
+    ) -> list[Segment]:
+        """Render a training example as segments, which know their message and kind."""
+        return self._renderer.training(conversation.messages, config or RenderConversationConfig())
+
+    # Tokens to messages
+
+    def parse_messages_from_completion_tokens(
+        self,
+        tokens: Iterable[int],
+        role: Role | None = None,
+        *,
+        strict: bool = True,
+        tools: Collection[str] = (),
+    ) -> list[Message]:
+        """Parse a completion (or a whole prompt) into messages.
+
+        `role` is the author of the first message where its ``<|start|>`` and role were part of
+        the prompt. `tools` are the recipients that the conversation declares. Raises
+        `TokenError` where the tokens do not follow the format; with ``strict=False`` they are
+        read for what the model meant instead (`StreamableParser` tells what was repaired).
+        """
+        return parse_messages(self, tokens, role, strict=strict, tools=tools)
+
+    # Text to tokens and back
+
+    def encode(
+        self,
+        text: str,
+        *,
+        allowed_special: Literal["all"] | AbstractSet[str] = frozenset(),
+        disallowed_special: Literal["all"] | Collection[str] = "all",
+    ) -> list[int]:
+        """Encode text; special tokens in it are read only where they are allowed.
+
+        Raises `VocabularyError` when the text spells a disallowed special token; by default
+        all of them are disallowed.
+
+        >>> encoding = load_harmony_encoding("HarmonyGptOss")
+        >>> encoding.encode("hi<|end|>", allowed_special={"<|end|>"})
+        [3686, 200007]
+        >>> encoding.encode("<|end|>", disallowed_special=())
+        [27, 91, 419, 91, 29]
+        """
+        return self.tokenizer.encode(text, allowed_special, disallowed_special)
+
+    def decode(self, tokens: Iterable[int], errors: str = "replace") -> str:
+        """Decode tokens; `errors` is what `bytes.decode` takes for invalid UTF-8."""
+        return self.tokenizer.decode(tokens, errors)
+
+    def decode_utf8(self, tokens: Iterable[int]) -> str:
+        """Decode tokens that must be valid UTF-8; raise `VocabularyError` otherwise."""
+        try:
+            return self.tokenizer.decode(tokens, "strict")
+        except UnicodeDecodeError as error:
+            raise VocabularyError(
+                f"the tokens are not valid UTF-8 ({error.reason} at byte {error.start}); "
+                "decode() replaces what is invalid"
+            ) from error
+
+    @functools.cached_property
+    def special_tokens_set(self) -> set[str]:
+        """The spelling of every special token."""
+        return set(SPECIAL_IDS)
+
+    def is_special_token(self, token: int) -> bool:
+        """Whether `token` is the id of a special token."""
+        return token_id(token) in SPECIAL_TEXTS
+
+    def stop_tokens(self) -> list[int]:
+        """The tokens that end a message."""
+        return [CALL, RETURN, END]
+
+    def stop_tokens_for_assistant_actions(self) -> list[int]:
+        """The tokens at which sampling stops: ``<|return|>`` and ``<|call|>``."""
+        return [RETURN, CALL]
+
+
+def _flatten(segments: Iterable[Segment]) -> list[int]:
+    tokens: list[int] = []
+    for segment in segments:
+        tokens += segment.tokens
+    return tokens
+
+
+def load_harmony_encoding(name: str | HarmonyEncodingName) -> HarmonyEncoding:
+    """Return the encoding of that name; made once per process.
+
+    >>> load_harmony_encoding("HarmonyGptOss").name
+    'HarmonyGptOss'
+    """
+    try:
+        known = HarmonyEncodingName(name)
+    except ValueError:
+        names = ", ".join(repr(item.value) for item in HarmonyEncodingName)
+        raise ValueError(f"Invalid HarmonyEncodingName: {name!r} (known: {names})") from None
+    return _load(known)
+
+
+@functools.cache
+def _load(name: HarmonyEncodingName) -> HarmonyEncoding:
+    return HarmonyEncoding(name)

@@ -1,0 +1,133 @@
+"""The parser that people use: tokens go in one by one, or many at once; messages come out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Any
+
+from .lenient_rules import LENIENT_RULES
+from .machine import ContentDelta, Machine, StreamState
+from .messages import Message, Role
+from .strict_rules import STRICT_RULES
+from .tokenizer import integer, token_ids
+
+if TYPE_CHECKING:
+    from .encoding import HarmonyEncoding
+
+__all__ = ["ContentDelta", "StreamableParser", "parse_messages"]
+
+
+class StreamableParser(Machine):
+    """Parse tokens while the model samples them.
+
+    All state can be read after every token at no cost: ``state``, ``current_role``,
+    ``current_channel``, ``current_recipient``, ``current_content_type``,
+    ``last_content_delta`` (None when the token completed no text), ``messages`` and
+    ``tokens``. The last two are the parser's own growing lists: copy them to keep a snapshot.
+
+    `role` is the author of the first message when its ``<|start|>`` and role were part of the
+    prompt. `tools` are the recipients that the conversation declares, such as
+    ``functions.get_weather``. With ``strict=False`` no token raises an error; what was
+    repaired or left out stands in ``recoveries``. ``incomplete`` tells, after `process_eos`,
+    that the tokens ended inside a message.
+
+    >>> from openai_harmony import load_harmony_encoding
+    >>> encoding = load_harmony_encoding("HarmonyGptOss")
+    >>> parser = StreamableParser(encoding, Role.ASSISTANT)
+    >>> text = "<|channel|>final<|message|>2 + 2 = 4.<|return|>"
+    >>> for token in encoding.encode(text, allowed_special="all"):
+    ...     _ = parser.process(token)
+    >>> parser.messages[0].channel, parser.messages[0].content[0].text
+    ('final', '2 + 2 = 4.')
+    """
+
+    __slots__ = ("_texts",)
+
+    def __init__(
+        self,
+        encoding: HarmonyEncoding,
+        role: Role | str | None,
+        *,
+        strict: bool = True,
+        tools: Collection[str] = (),
+    ) -> None:
+        rules = STRICT_RULES if strict else LENIENT_RULES
+        known_role = None if role is None else Role(role)
+        super().__init__(encoding.tokenizer, rules, known_role, frozenset(tools))
+        self._texts = self.tokenizer.texts if strict else self.tokenizer.texts_but_role
+
+    def process(self, token: int) -> StreamableParser:
+        """Take one token; raise `TokenError` in strict mode when it does not fit.
+
+        An id outside the vocabulary raises `VocabularyError` and changes nothing.
+        """
+        if type(token) is not int:
+            token = integer(token)
+        self.tokens.append(token)
+        if self.in_plain_text:
+            text = self._texts[token]
+            if text is not None:
+                self._parts.append(text)
+                self.last_content_delta = text
+                return self
+        self.step(token)
+        self.take_added()
+        return self
+
+    def process_many(self, tokens: Iterable[int]) -> list[ContentDelta]:
+        """Take several tokens at once; return the text they add, joined per message."""
+        joined: dict[int, list[str]] = {}
+        for token in tokens:
+            if type(token) is not int:
+                token = integer(token)
+            self.tokens.append(token)
+            if self.in_plain_text and (text := self._texts[token]) is not None:
+                self._parts.append(text)
+                joined.setdefault(len(self.messages), []).append(text)
+                continue
+            self.step(token)
+            for message, text in self.take_added():
+                joined.setdefault(message, []).append(text)
+        deltas = [ContentDelta(message, "".join(texts)) for message, texts in joined.items()]
+        self.last_content_delta = "".join(delta.text for delta in deltas) or None
+        return deltas
+
+    def process_eos(self) -> StreamableParser:
+        """End the tokens: an open body becomes a message; strict mode refuses an open header."""
+        self.end()
+        self.take_added()
+        return self
+
+    @property
+    def state_data(self) -> dict[str, Any]:
+        """The state with what belongs to it, as plain data; ``content_tokens`` as received."""
+        data: dict[str, Any] = {"state": self.state.value}
+        if self.state is StreamState.HEADER:
+            data["header_tokens"] = list(self.header_tokens)
+        elif self.state is StreamState.CONTENT and self.header is not None:
+            header = self.header
+            author = {"role": header.role.value}
+            if header.name is not None:
+                author["name"] = header.name
+            data["header"] = {
+                "author": author,
+                "recipient": header.recipient,
+                "channel": header.channel,
+                "content_type": header.content_type,
+            }
+            data["content_tokens"] = self.tokens[self.body_start :]
+        return data
+
+
+def parse_messages(
+    encoding: HarmonyEncoding,
+    tokens: Iterable[int],
+    role: Role | str | None,
+    *,
+    strict: bool,
+    tools: Collection[str],
+) -> list[Message]:
+    """Parse a whole completion, or a whole prompt, into its messages."""
+    parser = StreamableParser(encoding, role, strict=strict, tools=tools)
+    parser.process_many(token_ids(tokens) if strict else tokens)
+    return parser.process_eos().messages

@@ -1,0 +1,73 @@
+"""The record of what the lenient parser repaired: kinds and entries."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+__all__ = ["Recovery", "RecoveryKind"]
+
+
+class RecoveryKind(str, Enum):
+    """What was wrong with the model's tokens; the text below each says what was made of it."""
+
+    MISSING_START = "missing-start"
+    """A header without ``<|start|>``: read all the same."""
+    DOUBLED_START = "doubled-start"
+    """A header begun again: the last beginning counts."""
+    MISSING_MESSAGE = "missing-message"
+    """A header that runs into its body without ``<|message|>``: cut where the header ends."""
+    MISSING_END = "missing-end"
+    """A new header inside a body: the body ends there."""
+    EXTRA_STOP = "extra-stop"
+    """A stop token where no message is open: left out."""
+    NO_MARKUP = "no-markup"
+    """Text without a header: a message on ``final``."""
+    SPELLED_MARKER = "spelled-marker"
+    """Special tokens written as plain text between messages: read as special tokens."""
+    STRAY_TEXT = "stray-text"
+    """Text between messages: left out."""
+    TEXT_AFTER_STOP = "text-after-stop"
+    """Text after ``<|return|>`` or ``<|call|>``: left out."""
+    HEADER_TEXT = "header-text"
+    """Words in a header that mean nothing there: left out."""
+    CUT_HEADER = "cut-header"
+    """A header that ends before its message begins: left out."""
+    REPEATED_ROLE = "repeated-role"
+    """A role given twice: read once."""
+    MISSING_ROLE = "missing-role"
+    """A header without a role: the assistant's."""
+    REPEATED_CHANNEL = "repeated-channel"
+    """A channel given twice: the last one counts."""
+    EMPTY_CHANNEL = "empty-channel"
+    """``<|channel|>`` without a name."""
+    UNKNOWN_CHANNEL = "unknown-channel"
+    """Something that names no channel after ``<|channel|>``."""
+    REPEATED_RECIPIENT = "repeated-recipient"
+    """A recipient given twice: the declared one, else the last, counts."""
+    MISSING_RECIPIENT = "missing-recipient"
+    """``<|call|>`` on a message to nobody: kept as it is."""
+    TOOL_AS_CHANNEL = "tool-as-channel"
+    """A tool's name after ``<|channel|>``: it is the recipient."""
+    TOOL_AS_TYPE = "tool-as-type"
+    """A tool's name after ``<|constrain|>``: it is the recipient."""
+    TOOL_AS_ROLE = "tool-as-role"
+    """A tool's name in place of the role: a call by the assistant."""
+    TOOL_NAME = "tool-name"
+    """A recipient that is no declared tool, but clearly means one."""
+    GLUED_WORDS = "glued-words"
+    """Words of a header without the space between them: read apart."""
+    SPECIAL_TOKEN = "special-token"
+    """A special token where it means nothing: left out."""
+    UNKNOWN_TOKEN = "unknown-token"
+    """A token id outside the vocabulary: left out."""
+    INVALID_UTF8 = "invalid-utf8"
+    """Bytes that are no UTF-8: replaced by U+FFFD, as in strict mode."""
+
+
+class Recovery(NamedTuple):
+    """One repair: its kind, the index of the token where it was made, the text concerned."""
+
+    kind: RecoveryKind
+    position: int
+    text: str

@@ -1,0 +1,67 @@
+"""The special tokens of harmony: the one place where their strings and ids stand.
+
+There are 1,091 of them, ids 199998 to 201088. Nine have a name; the rest are reserved and
+spelled after their id. They are not those of tiktoken's ``o200k_harmony``.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CALL",
+    "CHANNEL",
+    "CONSTRAIN",
+    "CONSTRAIN_TEXT",
+    "END",
+    "END_OF_TEXT",
+    "FIRST_SPECIAL",
+    "MESSAGE",
+    "RETURN",
+    "SPECIAL_IDS",
+    "SPECIAL_TEXTS",
+    "START",
+    "START_OF_TEXT",
+    "STOP_TOKENS",
+    "VOCABULARY_SIZE",
+]
+
+START_OF_TEXT = 199998
+END_OF_TEXT = 199999
+RETURN = 200002
+CONSTRAIN = 200003
+CHANNEL = 200005
+START = 200006
+END = 200007
+MESSAGE = 200008
+CALL = 200012
+
+FIRST_SPECIAL = START_OF_TEXT
+"""The smallest special id; every smaller id is ordinary text."""
+
+VOCABULARY_SIZE = 201089
+"""Ids run from 0 up to, not including, this number."""
+
+_NAMES = {
+    START_OF_TEXT: "startoftext",
+    END_OF_TEXT: "endoftext",
+    RETURN: "return",
+    CONSTRAIN: "constrain",
+    CHANNEL: "channel",
+    START: "start",
+    END: "end",
+    MESSAGE: "message",
+    CALL: "call",
+}
+
+SPECIAL_TEXTS: dict[int, str] = {
+    token: f"<|{_NAMES.get(token, f'reserved_{token}')}|>"
+    for token in range(FIRST_SPECIAL, VOCABULARY_SIZE)
+}
+"""Id to spelling, for all special tokens."""
+
+SPECIAL_IDS: dict[str, int] = {text: token for token, text in SPECIAL_TEXTS.items()}
+"""Spelling to id, for all special tokens."""
+
+CONSTRAIN_TEXT = SPECIAL_TEXTS[CONSTRAIN]
+
+STOP_TOKENS = frozenset((END, RETURN, CALL))
+"""The tokens that end a message."""
