@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from openai_harmony.errors import HarmonyError, SchemaError
 from openai_harmony.json_text import NESTING_LIMIT, JsonValue, compact_json, json_value, quoted
-from openai_harmony.typescript import REFERENCE_COPY_LIMIT, schema_to_typescript
+from openai_harmony.schema_references import REFERENCE_COPY_LIMIT
+from openai_harmony.typescript import schema_to_typescript
 from openai_harmony.typescript_reference import reference_schema_to_typescript
 
 ROOT = Path(__file__).parent.parent

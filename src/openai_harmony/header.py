@@ -79,7 +79,7 @@ def read_header(
     elif words and words[0] == role.value:
         del words[0]
     recipient = _take_recipient(words, tools)
-    content_type = words.pop(0) if words else None
+    content_type = words.pop(0) if words and not words[0].startswith("to=") else None
     if words:
         raise HeaderError(f"unexpected words in the message header: {' '.join(words)!r}")
     return Header(role, name, channel, recipient, content_type)

@@ -17,6 +17,9 @@ from .errors import SchemaError
 
 JsonValue: TypeAlias = bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"] | None
 
+Schema: TypeAlias = dict[str, JsonValue]
+"""A JSON Schema that is an object."""
+
 NESTING_LIMIT = 120
 """How deep containers may nest: the reference reads a message no deeper than this."""
 

@@ -110,6 +110,14 @@ def _nearest_channel(word: str) -> str | None:
     return None
 
 
+def _is_type(word: str, following: Sequence[str]) -> bool:
+    """Whether a word after ``<|constrain|>`` is a type rather than the start of prose."""
+    if word in _CONTENT_TYPES:
+        return True
+    alone = not following or following[0].startswith("to=")
+    return alone and _PLAIN_NAME.match(word) is not None and word not in ROLES
+
+
 def _unglue(word: str) -> list[str]:
     """Cut a word such as ``assistantcommentary`` or ``analysisto=python`` into its words."""
     parts: list[str] = []
@@ -200,9 +208,8 @@ class _Reading:
             self.recipients.append(tool)
         elif words[0] in CHANNELS:
             self.channels.append(words.pop(0))
-        elif _PLAIN_NAME.match(words[0]) and words[0] not in ROLES:
-            if words[0] in _CONTENT_TYPES or len(words) == 1 or words[1].startswith("to="):
-                self.content_types.append(CONSTRAIN_TEXT + words.pop(0))
+        elif _is_type(words[0], words[1:]):
+            self.content_types.append(CONSTRAIN_TEXT + words.pop(0))
 
     def _read_word(self, word: str) -> None:
         if word.startswith("to="):

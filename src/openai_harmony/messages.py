@@ -151,8 +151,9 @@ class Message(BaseModel):
 class Conversation(BaseModel):
     """Messages in their order.
 
-    >>> Conversation.from_json('{"messages": [{"role": "user", "content": "hi"}]}').messages[0].author
-    Author(role=<Role.USER: 'user'>, name=None)
+    >>> conversation = Conversation.from_json('{"messages": [{"role": "user", "content": "hi"}]}')
+    >>> conversation.messages[0].content
+    [TextContent(text='hi')]
     """
 
     messages: list[Message] = Field(default_factory=list)

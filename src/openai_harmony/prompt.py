@@ -5,12 +5,13 @@ Sections stand in the order the guide gives, an empty line between them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from .config import SchemaDialect
 from .content import ChannelConfig, DeveloperContent, ReasoningEffort, ResponseFormat, SystemContent
 from .errors import ConversationError
 from .json_text import compact_json, json_value
+from .schema_comments import LINE_BREAK
 from .tool_namespaces import ToolDescription, ToolNamespaceConfig
 from .typescript import schema_to_typescript
 from .typescript_reference import reference_schema_to_typescript
@@ -61,12 +62,11 @@ def tool_declaration(tool: ToolDescription, dialect: SchemaDialect = "typescript
     // Tells the time.
     type now = () => any;
     """
-    if tool.parameters is None:
-        arguments = ""
-    else:
+    arguments = ""
+    if tool.parameters is not None:
         arguments = f"_: {_SCHEMA_WRITERS[dialect](tool.parameters)}"
-    lines = [*_comment(tool.description, dialect), f"type {tool.name} = ({arguments}) => any;"]
-    return "\n".join(lines)
+    declaration = f"type {tool.name} = ({arguments}) => any;"
+    return "\n".join((*_comment(tool.description, dialect), declaration))
 
 
 def _join_sections(*sections: str | None) -> str:
@@ -146,14 +146,15 @@ def _response_format(response_format: ResponseFormat) -> str:
     return "\n".join((f"## {response_format.name}\n", *about, schema))
 
 
-def _comment(text: str, dialect: SchemaDialect) -> Iterable[str]:
-    lines = _lines(text) if dialect == "reference" else text.splitlines()
-    return (f"// {line}" for line in lines)
+def _comment(text: str, dialect: SchemaDialect) -> list[str]:
+    lines = _lines(text) if dialect == "reference" else _drop_last_if_empty(LINE_BREAK.split(text))
+    return [f"// {line}" for line in lines]
 
 
 def _lines(text: str) -> list[str]:
     r"""Cut at ``\n`` and ``\r\n`` only, as the reference does; a last empty line is none."""
-    lines = text.split("\n")
-    if not lines[-1]:
-        lines.pop()
-    return [line.removesuffix("\r") for line in lines]
+    return _drop_last_if_empty([line.removesuffix("\r") for line in text.split("\n")])
+
+
+def _drop_last_if_empty(lines: list[str]) -> list[str]:
+    return lines if lines[-1] else lines[:-1]

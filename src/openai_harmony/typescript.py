@@ -8,20 +8,21 @@ Two steps, both pure: references are replaced by what they point at, then the re
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from urllib.parse import unquote
 
-from .json_text import JsonValue, compact_json, json_value, quoted
-
-REFERENCE_NESTING_LIMIT = 32
-"""Schemas within schemas beyond which a `$ref` is written as a name."""
-
-REFERENCE_COPY_LIMIT = 5_000
-"""Schemas copied from definitions, in all, beyond which a `$ref` is written as a name."""
-
-_Schema = dict[str, JsonValue]
+from .json_text import JsonValue, Schema, json_value, quoted
+from .schema_comments import (
+    comment_lines,
+    default_text,
+    description_lines,
+    escaped_json,
+    example_lines,
+    indented,
+    text_of,
+    title_lines,
+)
+from .schema_references import NAMED_SCHEMAS, inline_references, variants_of
 
 
 def schema_to_typescript(schema: JsonValue, indent: str = "") -> str:
@@ -30,7 +31,7 @@ def schema_to_typescript(schema: JsonValue, indent: str = "") -> str:
     >>> schema_to_typescript({"type": "array", "items": {"enum": ["a", 1, None]}})
     '("a" | 1 | null)[]'
     """
-    root = _Inliner(json_value(schema)).schema
+    root = inline_references(json_value(schema))
     if isinstance(root, dict) and (variants := _listed_variants(root)):
         lines = list(_variant_lines(root, variants, indent, in_property=False))
         listed = "".join(f"\n{indent} | {line}" for line in lines)
@@ -38,133 +39,6 @@ def schema_to_typescript(schema: JsonValue, indent: str = "") -> str:
         ends_in_comment = lines[-1] != "null" and _has_comment(variants[-1])
         return f"{listed}\n{indent}" if ends_in_comment else listed
     return _type_of(root, indent).text
-
-
-# References
-
-
-_ONE_SCHEMA = frozenset({"additionalItems", "additionalProperties", "items"})
-_MANY_SCHEMAS = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
-_NAMED_SCHEMAS = frozenset({"patternProperties", "properties"})
-_NOTES = frozenset({"default", "description", "examples", "nullable", "title"})
-_SHAPES = {"const", "enum", "type"} | _ONE_SCHEMA | _MANY_SCHEMAS | _NAMED_SCHEMAS
-
-
-class _Inliner:
-    """Copies a schema; each `$ref` becomes its definition, or the name that stands for it."""
-
-    def __init__(self, root: JsonValue) -> None:
-        self._root = root
-        self._open: set[int] = set()
-        self._borrowing = 0
-        self._borrowed = 0
-        self.schema = self._copied(root)
-
-    def _copied(self, schema: JsonValue) -> JsonValue:
-        if not isinstance(schema, dict):
-            return schema
-        self._open.add(id(schema))
-        self._borrowed += 1 if self._borrowing else 0
-        copied: _Schema = {}
-        for keyword, value in schema.items():
-            copied[keyword] = self._copied_keyword(keyword, value)
-        reference = schema.get("$ref")
-        if isinstance(reference, str):
-            copied = self._followed(copied, reference)
-        self._open.discard(id(schema))
-        return _unwrapped(copied)
-
-    def _copied_keyword(self, keyword: str, value: JsonValue) -> JsonValue:
-        if isinstance(value, dict):
-            if keyword in _ONE_SCHEMA:
-                return self._copied(value)
-            if keyword in _NAMED_SCHEMAS:
-                named: _Schema = {}
-                for name, schema in value.items():
-                    named[name] = self._copied(schema)
-                return named
-        if isinstance(value, list) and keyword in _MANY_SCHEMAS:
-            many: list[JsonValue] = []
-            for schema in value:
-                many.append(self._copied(schema))
-            return many
-        return value
-
-    def _followed(self, referring: _Schema, reference: str) -> _Schema:
-        """Notes beside a `$ref` win over the definition's own; other keywords must hold as well."""
-        target = _pointed_at(self._root, reference)
-        beside = {key: value for key, value in referring.items() if key in _SHAPES}
-        notes = {key: value for key, value in referring.items() if key in _NOTES}
-        if not isinstance(target, (dict, bool)) or not self._may_expand(target):
-            return {**beside, **notes, "$ref": _reference_name(reference, self._root)}
-        self._borrowing += 1
-        copied = self._copied(target)
-        self._borrowing -= 1
-        never: _Schema = {"enum": []}
-        definition = copied if isinstance(copied, dict) else {} if copied else never
-        if not beside.keys() - {"type"}:
-            return {**beside, **definition, **notes}
-        return {"allOf": [definition, beside], **notes}
-
-    def _may_expand(self, target: JsonValue) -> bool:
-        return (
-            id(target) not in self._open
-            and len(self._open) < REFERENCE_NESTING_LIMIT
-            and self._borrowed < REFERENCE_COPY_LIMIT
-        )
-
-
-def _unwrapped(schema: _Schema) -> _Schema:
-    """Turn "X or null" into X that is nullable, as the reference has it, and "all of X" into X."""
-    keywords = [keyword for keyword in schema if keyword in _SHAPES or keyword == "$ref"]
-    wrapped: list[JsonValue] = []
-    if keywords == ["allOf"]:
-        wrapped = _variants(schema, "allOf")
-    elif keywords == ["anyOf"] and len(options := _variants(schema, "anyOf")) == 2:
-        wrapped = [option for option in options if not _is_null(option)]
-    if len(wrapped) != 1 or not isinstance(wrapped[0], dict):
-        return schema
-    notes = {key: value for key, value in schema.items() if key in _NOTES}
-    if "anyOf" in keywords:
-        notes["nullable"] = True
-    return {**wrapped[0], **notes}
-
-
-def _is_null(schema: JsonValue) -> bool:
-    return isinstance(schema, dict) and schema.get("type") in ("null", ["null"])
-
-
-def _pointed_at(root: JsonValue, reference: str) -> JsonValue:
-    """Follow a JSON pointer within the document; None when it leads nowhere."""
-    if reference in ("", "#"):
-        return root
-    if not reference.startswith("#/"):
-        return None
-    place = root
-    for token in unquote(reference[2:]).split("/"):
-        key = token.replace("~1", "/").replace("~0", "~")
-        if isinstance(place, dict):
-            place = place.get(key)
-        elif isinstance(place, list):
-            place = _item_at(place, key)
-        else:
-            return None
-    return place
-
-
-def _item_at(items: list[JsonValue], key: str) -> JsonValue:
-    index = int(key) if key.isdecimal() and len(key) < 10 else len(items)
-    return items[index] if index < len(items) else None
-
-
-def _reference_name(reference: str, root: JsonValue) -> str:
-    """Return the last word of a reference as a type name: capitalised, so never a keyword."""
-    words = re.split("[/#]", unquote(reference).rstrip("/#"))
-    name = words[-1].removesuffix(".json") or _text_of(root, "title")
-    if not name:
-        return "any"
-    name = "".join(letter if f"a{letter}".isidentifier() else "_" for letter in name)
-    return name[0].upper() + name[1:] if name[0].isidentifier() else f"_{name}"
 
 
 # Types
@@ -219,7 +93,7 @@ def _array_of(item: _Type) -> _Type:
     return _Type((f"{item.text}[]" if len(item.parts) == 1 else f"({item.text})[]",))
 
 
-def _with_null(one: _Type, schema: _Schema) -> _Type:
+def _with_null(one: _Type, schema: Schema) -> _Type:
     if schema.get("nullable") is not True or "null" in one.parts:
         return one
     return _Type((*one.within(" | "), "null"))
@@ -234,7 +108,7 @@ def _type_of(schema: JsonValue, indent: str) -> _Type:
     types = [_own_type(schema, indent)] if _own_type_counts(schema) else []
     if isinstance(name := schema.get("$ref"), str):
         types.append(_Type((name,)))
-    parts = _variants(schema, "allOf")
+    parts = variants_of(schema, "allOf")
     for part in parts:
         if not _is_bare(part):
             types.append(_type_of(part, indent))
@@ -256,24 +130,24 @@ def _alternatives(variants: list[JsonValue], indent: str) -> _Type:
     return _Type((f"(\n{listed}{indent})",))
 
 
-def _is_combined(schema: _Schema) -> bool:
-    return _is_named(schema) or bool(_variants(schema, "allOf")) or bool(_unions(schema))
+def _is_combined(schema: Schema) -> bool:
+    return _is_named(schema) or bool(variants_of(schema, "allOf")) or bool(_unions(schema))
 
 
-def _is_named(schema: _Schema) -> bool:
+def _is_named(schema: Schema) -> bool:
     """Tell whether a reference has been replaced by a name."""
     return isinstance(schema.get("$ref"), str)
 
 
-def _own_type_counts(schema: _Schema) -> bool:
+def _own_type_counts(schema: Schema) -> bool:
     """Tell whether `type` and its companions add to the rest; a bare `type` seldom does."""
     if _has_shape(schema):
         return True
     if not _kinds(schema) or _is_named(schema):
         return False
-    if not all(map(_is_any, _variants(schema, "allOf") + _variants(schema, "oneOf"))):
+    if not all(map(_is_any, variants_of(schema, "allOf") + variants_of(schema, "oneOf"))):
         return False
-    options = _variants(schema, "anyOf")
+    options = variants_of(schema, "anyOf")
     return not options or any(map(_is_any, options))
 
 
@@ -290,26 +164,21 @@ def _is_any(schema: JsonValue) -> bool:
         return schema is not False
     if _has_shape(schema) or _kinds(schema) or _is_named(schema):
         return False
-    if not all(map(_is_any, _variants(schema, "allOf"))):
+    if not all(map(_is_any, variants_of(schema, "allOf"))):
         return False
     return all(any(map(_is_any, variants)) for variants in _unions(schema))
 
 
-def _variants(schema: _Schema, keyword: str) -> list[JsonValue]:
-    variants = schema.get(keyword)
-    return variants if isinstance(variants, list) else []
-
-
-def _unions(schema: _Schema) -> list[list[JsonValue]]:
+def _unions(schema: Schema) -> list[list[JsonValue]]:
     """Return the alternatives a schema offers; an empty list offers none and is ignored."""
-    offers = (_variants(schema, keyword) for keyword in ("anyOf", "oneOf"))
+    offers = (variants_of(schema, keyword) for keyword in ("anyOf", "oneOf"))
     return [variants for variants in offers if variants]
 
 
 # A schema's own type: type, enum, const, properties, items
 
 
-def _own_type(schema: _Schema, indent: str) -> _Type:
+def _own_type(schema: Schema, indent: str) -> _Type:
     kinds = _kinds(schema)
     values = _values(schema)
     if values is not None:
@@ -334,7 +203,7 @@ def _own_type(schema: _Schema, indent: str) -> _Type:
     return _Type(tuple(written.values())) if written else _ANY
 
 
-def _kinds(schema: _Schema) -> list[str]:
+def _kinds(schema: Schema) -> list[str]:
     """Return the names under `type` that JSON Schema knows."""
     names = schema.get("type")
     listed = names if isinstance(names, list) else [names]
@@ -342,7 +211,7 @@ def _kinds(schema: _Schema) -> list[str]:
     return [name for name in listed if isinstance(name, str) and name in known]
 
 
-def _values(schema: _Schema) -> list[JsonValue] | None:
+def _values(schema: Schema) -> list[JsonValue] | None:
     if "const" in schema:
         return [schema["const"]]
     values = schema.get("enum")
@@ -374,27 +243,27 @@ def _kind_names(value: JsonValue) -> set[str]:
 
 
 def _literal(value: JsonValue) -> str:
-    return quoted(value) if isinstance(value, str) else _escaped_json(value)
+    return quoted(value) if isinstance(value, str) else escaped_json(value)
 
 
-def _has_shape(schema: _Schema) -> bool:
+def _has_shape(schema: Schema) -> bool:
     return _values(schema) is not None or _has_object_shape(schema) or _has_array_shape(schema)
 
 
-def _has_object_shape(schema: _Schema) -> bool:
+def _has_object_shape(schema: Schema) -> bool:
     additional = schema.get("additionalProperties")
     if isinstance(additional, dict) or (additional is True and "object" in _kinds(schema)):
         return True
-    named = (schema.get(keyword) for keyword in _NAMED_SCHEMAS)
+    named = (schema.get(keyword) for keyword in NAMED_SCHEMAS)
     return any(isinstance(one, dict) and one for one in named)
 
 
-def _has_array_shape(schema: _Schema) -> bool:
+def _has_array_shape(schema: Schema) -> bool:
     has_items = isinstance(schema.get("items"), (dict, list))
     return has_items or isinstance(schema.get("prefixItems"), list)
 
 
-def _array_type(schema: _Schema, indent: str) -> _Type:
+def _array_type(schema: Schema, indent: str) -> _Type:
     items = schema.get("items")
     listed = schema.get("prefixItems")
     rest = items
@@ -410,7 +279,7 @@ def _array_type(schema: _Schema, indent: str) -> _Type:
     return _Type((f"[{', '.join(members)}]",))
 
 
-def _object_type(schema: _Schema, indent: str) -> _Type:
+def _object_type(schema: Schema, indent: str) -> _Type:
     lines: list[str] = []
     properties = schema.get("properties")
     required = schema.get("required")
@@ -423,11 +292,11 @@ def _object_type(schema: _Schema, indent: str) -> _Type:
         return _Type((f"Record<string, {others.text}>",))
     if others is not None:
         lines.append(f"{indent}[key: string]: {others.text},\n")
-    comment = _indented(_description_lines(schema), indent)
+    comment = indented(description_lines(schema), indent)
     return _Type((f"{comment}{{\n{''.join(lines)}{indent}}}",))
 
 
-def _other_properties_type(schema: _Schema, indent: str) -> _Type | None:
+def _other_properties_type(schema: Schema, indent: str) -> _Type | None:
     types: list[_Type] = []
     patterns = schema.get("patternProperties")
     if isinstance(patterns, dict):
@@ -449,40 +318,40 @@ def _property_text(label: str, schema: JsonValue, indent: str) -> str:
     variants = _listed_variants(schema)
     if variants:
         return _listed_property_text(label, schema, variants, indent)
-    comments = _title_lines(schema) + _description_lines(schema) + _example_lines(schema)
-    default = _default_text(schema)
+    comments = title_lines(schema) + description_lines(schema) + example_lines(schema)
+    default = default_text(schema)
     note = "" if default is None else f" // default: {default}"
     written = _type_of(schema, f"{indent}    ").text
-    return f"{_indented(comments, indent)}{indent}{label} {written},{note}\n"
+    return f"{indented(comments, indent)}{indent}{label} {written},{note}\n"
 
 
 def _listed_property_text(
-    label: str, schema: _Schema, variants: list[JsonValue], indent: str
+    label: str, schema: Schema, variants: list[JsonValue], indent: str
 ) -> str:
-    comments = _title_lines(schema) + _example_lines(schema)
-    told_by_first = _text_of(schema, "description") == _text_of(variants[0], "description")
+    comments = title_lines(schema) + example_lines(schema)
+    told_by_first = text_of(schema, "description") == text_of(variants[0], "description")
     if not (_is_one_of(schema) and told_by_first):
-        comments += _description_lines(schema)
-    default = _default_text(schema)
+        comments += description_lines(schema)
+    default = default_text(schema)
     if default is not None:
         comments.append(f"// default: {default}")
     lines = _variant_lines(schema, variants, indent, in_property=True)
     listed = "".join(f"{indent} | {line}\n" for line in lines)
-    return f"{_indented(comments, indent)}{indent}{label}\n{listed}{indent},\n"
+    return f"{indented(comments, indent)}{indent}{label}\n{listed}{indent},\n"
 
 
 # Alternatives, one a line
 
 
-def _is_one_of(schema: _Schema) -> bool:
+def _is_one_of(schema: Schema) -> bool:
     """Tell where the reference takes a property's and its first variant's description for one."""
-    return bool(_variants(schema, "oneOf"))
+    return bool(variants_of(schema, "oneOf"))
 
 
-def _listed_variants(schema: _Schema) -> list[JsonValue]:
+def _listed_variants(schema: Schema) -> list[JsonValue]:
     """Return the variants of a schema that is nothing but alternatives to be listed."""
     unions = _unions(schema)
-    if len(unions) != 1 or _variants(schema, "allOf") or _is_named(schema):
+    if len(unions) != 1 or variants_of(schema, "allOf") or _is_named(schema):
         return []
     if _own_type_counts(schema):
         return []
@@ -491,19 +360,19 @@ def _listed_variants(schema: _Schema) -> list[JsonValue]:
 
 
 def _has_comment(variant: JsonValue) -> bool:
-    return _text_of(variant, "description") is not None or _default_text(variant) is not None
+    return text_of(variant, "description") is not None or default_text(variant) is not None
 
 
 def _variant_lines(
-    parent: _Schema, variants: list[JsonValue], indent: str, *, in_property: bool
+    parent: Schema, variants: list[JsonValue], indent: str, *, in_property: bool
 ) -> Iterator[str]:
-    described = _text_of(parent, "description") if in_property else None
+    described = text_of(parent, "description") if in_property else None
     first_is_told = described is not None and _is_one_of(parent)
     has_null = False
     for position, variant in enumerate(variants):
         written = _type_of(variant, f"{indent}   ")
         has_null = has_null or "null" in written.parts
-        note = _text_of(variant, "description")
+        note = text_of(variant, "description")
         if described is not None and (note == described or (position == 0 and first_is_told)):
             note = None
         yield written.text + _variant_comment(variant, note, f"{indent}   ", in_property)
@@ -514,72 +383,10 @@ def _variant_lines(
 def _variant_comment(schema: JsonValue, note: str | None, indent: str, in_property: bool) -> str:
     if not isinstance(schema, dict):
         return ""
-    lines = [] if note is None else _comment_lines(note)
-    default = _default_text(schema) if in_property else _default_text({**schema, "enum": None})
+    lines = [] if note is None else comment_lines(note)
+    default = default_text(schema) if in_property else default_text({**schema, "enum": None})
     if default is not None:
         before = lines.pop() if lines else "//"
         lines.append(f"{before} default: {default}")
     line_break = f"\n{indent}"
     return f" {line_break.join(lines)}" if lines else ""
-
-
-# Comments
-
-
-def _text_of(schema: JsonValue, keyword: str) -> str | None:
-    text = schema.get(keyword) if isinstance(schema, dict) else None
-    return text if isinstance(text, str) else None
-
-
-_LINE_ENDS = "\n\r\u2028\u2029"
-_LINE_BREAK = re.compile(f"\r\n|[{_LINE_ENDS}]")
-
-
-def _comment_lines(text: str) -> list[str]:
-    """Split where TypeScript ends a line; outer blank lines go, a single line stays as it is."""
-    if not _LINE_BREAK.search(text):
-        return [f"// {text}"]
-    return [f"// {line}".rstrip() for line in _LINE_BREAK.split(text.strip(_LINE_ENDS))]
-
-
-def _indented(lines: Iterable[str], indent: str) -> str:
-    return "".join(f"{indent}{line}\n" for line in lines)
-
-
-def _title_lines(schema: _Schema) -> list[str]:
-    title = _text_of(schema, "title")
-    return [] if title is None else [*_comment_lines(title), "//"]
-
-
-def _description_lines(schema: _Schema) -> list[str]:
-    description = _text_of(schema, "description")
-    return [] if description is None else _comment_lines(description)
-
-
-def _example_lines(schema: _Schema) -> list[str]:
-    examples = schema.get("examples")
-    if not isinstance(examples, list) or not examples:
-        return []
-    return ["// Examples:", *(f"// - {_noted_value(example)}" for example in examples)]
-
-
-def _default_text(schema: JsonValue) -> str | None:
-    """A text default stands bare beside an enum, as the reference has it."""
-    if not isinstance(schema, dict) or "default" not in schema:
-        return None
-    default = schema["default"]
-    bare = isinstance(default, str) and isinstance(schema.get("enum"), list) and schema["enum"]
-    if isinstance(default, str) and bare and not _LINE_BREAK.search(default):
-        return default
-    return _noted_value(default)
-
-
-def _noted_value(value: JsonValue) -> str:
-    """Text stands unescaped in a comment, unless it would end the comment's line."""
-    if isinstance(value, str):
-        return quoted(value) if _LINE_BREAK.search(value) else f'"{value}"'
-    return _escaped_json(value)
-
-
-def _escaped_json(value: JsonValue) -> str:
-    return compact_json(value).replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

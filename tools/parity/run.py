@@ -1,0 +1,169 @@
+"""Compare this library with the reference and its fork on generated cases.
+
+    python tools/parity/run.py --cases 2000 [--seed 1]
+
+The peers run in virtual environments of their own, since they have the same import name. They
+are made on the first run (``.venv-reference``, ``.venv-fork``), from PyPI.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import collections
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from cases import Case, cases
+from divergences import explain
+
+from openai_harmony.vocabulary import load_vocabulary
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+WORKER = Path(__file__).with_name("worker.py")
+PEERS = {
+    "reference": "openai-harmony==0.0.8",
+    "fork": "oss-harmony==0.0.11",
+}
+BATCH = 200
+
+
+def peer_python(name: str) -> Path | None:
+    """Make the peer's virtual environment if it is not there; None when it cannot be had."""
+    folder = ROOT / f".venv-{name}"
+    python = folder / "bin" / "python"
+    if not (folder / "ready").exists():
+        venv.create(folder, with_pip=True, clear=True)
+        command = [str(python), "-m", "pip", "install", "--quiet", PEERS[name]]
+        if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+            return None
+        write_vocabulary(folder / "o200k_base.tiktoken")
+        (folder / "ready").touch()
+    return python
+
+
+def write_vocabulary(path: Path) -> None:
+    """Write our vocabulary as the official file, which the peers would download."""
+    vocabulary = load_vocabulary()
+    lines = (
+        base64.b64encode(vocabulary[rank]) + f" {rank}\n".encode()
+        for rank in range(len(vocabulary))
+    )
+    official = b"".join(lines)
+    digest = hashlib.sha256(official).hexdigest()
+    assert digest.startswith("446a9538cb6c348e"), digest
+    path.write_bytes(official)
+
+
+class Worker:
+    """One interpreter that answers cases."""
+
+    def __init__(self, python: Path, options: dict[str, str]) -> None:
+        environment = {**os.environ, "TIKTOKEN_ENCODINGS_BASE": str(python.parent.parent)}
+        self._process = subprocess.Popen(
+            [str(python), str(WORKER), json.dumps(options)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            text=True,
+        )
+
+    def answer(self, batch: list[Case]) -> list[Any]:
+        """Answer one by one: neither pipe can fill up and block the other side."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        answers = []
+        for case in batch:
+            stdin.write(json.dumps(case) + "\n")
+            stdin.flush()
+            line = stdout.readline()
+            if not line:
+                raise SystemExit(f"a worker died on: {json.dumps(case)[:2000]}")
+            answers.append(json.loads(line))
+        return answers
+
+    def close(self) -> None:
+        """End the interpreter."""
+        self._process.communicate()
+
+
+def compare(peer: str, python: Path, seed: int, count: int) -> tuple[int, collections.Counter[str]]:
+    """Run the cases on both sides; print each unexplained mismatch and count them all."""
+    style = "reference" if peer == "reference" else "oss-harmony"
+    options = {"schema_dialect": "reference", "header_style": style}
+    ours, theirs = Worker(Path(sys.executable), options), Worker(python, {})
+    counts: collections.Counter[str] = collections.Counter()
+    mismatches = 0
+    drawn = cases(seed, count)
+    if peer == "fork":  # what the fork changes is the spelling of headers
+        drawn = (case for case in drawn if case["kind"] == "render")
+    for batch in batches(drawn):
+        for case, mine, other in zip(batch, ours.answer(batch), theirs.answer(batch), strict=True):
+            counts[case["kind"]] += 1
+            if mine == other:
+                continue
+            reason = explain(case, mine, other)
+            counts[f"divergence: {reason}"] += 1
+            if reason is None:
+                mismatches += 1
+                if mismatches <= 5:
+                    report(case, mine, other)
+    ours.close()
+    theirs.close()
+    return mismatches, counts
+
+
+def batches(drawn: Iterator[Case]) -> Iterator[list[Case]]:
+    while batch := list(islice(drawn, BATCH)):
+        yield batch
+
+
+def report(case: Case, mine: Any, other: Any) -> None:
+    print("MISMATCH", json.dumps(case)[:1500])
+    if case["kind"] == "stream" and "seen" in mine and "seen" in other:
+        for at, (a, b) in enumerate(zip(mine["seen"], other["seen"], strict=False)):
+            if a != b:
+                print("  first difference after token", at - 1)
+                mine, other = a, b
+                break
+        else:
+            mine.pop("seen")
+            other.pop("seen")
+    print("  ours:  ", json.dumps(mine)[:1500])
+    print("  theirs:", json.dumps(other)[:1500])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--peer", choices=[*PEERS, "both"], default="both")
+    arguments = parser.parse_args()
+    failed = False
+    for peer in PEERS if arguments.peer == "both" else [arguments.peer]:
+        python = peer_python(peer)
+        if python is None:
+            print(f"{peer}: {PEERS[peer]} cannot be installed here; not compared")
+            continue
+        start = time.monotonic()
+        mismatches, counts = compare(peer, python, arguments.seed, arguments.cases)
+        total = sum(n for name, n in counts.items() if not name.startswith("divergence"))
+        print(f"{peer}: {total} cases, {mismatches} mismatches ({time.monotonic() - start:.0f} s)")
+        for name, number in sorted(counts.items()):
+            print(f"  {number:7} {name}")
+        failed |= mismatches > 0
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
