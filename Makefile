@@ -1,0 +1,50 @@
+# `make` alone lists the targets; each says what it does in the comment behind its name.
+
+PYTHON ?= python3
+CASES ?= 1000
+
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format parity clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.installed ## Walk through a conversation with a tool call, offline
+	@$(BIN)/harmony demo
+
+test: $(VENV)/.installed-dev ## Run every test
+	$(BIN)/python -m pytest -n 2
+
+check: $(VENV)/.installed-dev ## Run the linter, the formatter's check and the type checker
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy src tests tools
+
+format: $(VENV)/.installed-dev ## Format the code and repair what the linter can
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+parity: ## Compare CASES=N random conversations with the reference library
+	$(PYTHON) tools/parity/run.py --cases $(CASES)
+
+clean: ## Remove the virtual environment, caches and builds
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamps are remade when the dependencies in pyproject.toml may have changed.
+
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 10) or sys.exit("Python 3.10 or newer is needed; name one: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.installed: pyproject.toml | $(VENV)/.created
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(VENV)/.created
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@ $(VENV)/.installed

@@ -1,0 +1,214 @@
+"""``harmony demo``: the weather example of the guide, from the prompt to the final answer."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+
+from ..config import RenderConversationConfig
+from ..content import DeveloperContent, SystemContent
+from ..encoding import HarmonyEncoding, load_harmony_encoding
+from ..machine import StreamState
+from ..messages import Author, Conversation, Message, Role
+from ..parser import StreamableParser
+from ..tool_namespaces import ToolDescription
+from .command import Command, add_color
+from .output import Output
+from .parse import write_message
+from .render import style_of
+
+__all__ = ["DEMO"]
+
+LONGEST_DELAY = 10.0
+"""Seconds that a token may be kept waiting."""
+
+_SHOWN_TOKENS = 12
+
+# What a model would sample. With the header style of the guide, its tokens go back as they came.
+_CALL = (
+    "<|channel|>analysis<|message|>The user asks for the weather in Tokyo. "
+    "I need to use the function get_current_weather.<|end|>"
+    "<|start|>assistant<|channel|>commentary to=functions.get_current_weather "
+    '<|constrain|>json<|message|>{"location": "Tokyo", "format": "celsius"}<|call|>'
+)
+_TOOL_ANSWER = '{"temperature": 20, "sunny": true}'
+_FINAL = (
+    "<|channel|>analysis<|message|>20 degrees and sunny. Answer briefly.<|end|>"
+    "<|start|>assistant<|channel|>final<|message|>"
+    "It is sunny in Tokyo, at 20 °C – no umbrella needed. 🌞<|return|>"
+)
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--delay",
+        type=_delay,
+        metavar="SECONDS",
+        help="how long each token takes; 0.03 on a terminal, else nothing",
+    )
+    add_color(parser)
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    output = Output(arguments.color)
+    delay = arguments.delay
+    if delay is None:
+        delay = 0.03 if output.is_terminal else 0.0
+    _Demo(load_harmony_encoding("HarmonyGptOss"), output, delay).show()
+
+
+class _Demo:
+    """One walk through the example; each step adds to the same conversation."""
+
+    def __init__(self, encoding: HarmonyEncoding, output: Output, delay: float) -> None:
+        self._encoding = encoding
+        self._output = output
+        self._delay = delay
+        self._steps = 0
+        self._config = RenderConversationConfig(header_style="guide")
+
+    def show(self) -> None:
+        """Show every step."""
+        conversation = _question()
+        self._title("A conversation becomes the prompt that the model reads")
+        prompt = self._prompt(conversation)
+        self._write_prompt(conversation, first=0)
+        self._write_tokens(prompt)
+
+        self._title("The model answers token by token; the parser follows")
+        conversation.messages += self._sampled(_CALL)
+
+        self._title("The last message is a call, so the program runs the function")
+        call = conversation.messages[-1]
+        write_message(call, self._output)
+        answer = _tool_answer(call)
+        conversation.messages.append(answer)
+        self._output.line()
+        write_message(answer, self._output)
+
+        self._title("The new prompt goes on from the old one")
+        self._write_prompt(conversation, first=3)
+        self._write_tokens(self._prompt(conversation))
+
+        self._title("The model reads the answer and finishes")
+        conversation.messages += self._sampled(_FINAL)
+
+        self._title("What the user sees is the message on the channel final")
+        write_message(conversation.messages[-1], self._output)
+
+    def _title(self, text: str) -> None:
+        self._steps += 1
+        if self._steps > 1:
+            self._output.line()
+        title = f"{self._steps}. {text}"
+        self._output.line(title, "title")
+        self._output.line("─" * len(title), "marker")
+
+    def _prompt(self, conversation: Conversation) -> list[int]:
+        return self._encoding.render_conversation_for_completion(
+            conversation, Role.ASSISTANT, self._config
+        )
+
+    def _write_prompt(self, conversation: Conversation, *, first: int) -> None:
+        """Write the prompt from the message with the index `first` on."""
+        messages = conversation.messages
+        if first:
+            self._output.write("… ", "marker")
+        for segment in self._encoding.segments_for_completion(
+            conversation, Role.ASSISTANT, self._config
+        ):
+            if segment.message >= first:
+                is_body = segment.kind.value == "body"
+                style = style_of(messages[segment.message]) if is_body else "marker"
+                self._output.write(segment.text, style)
+        self._output.line()
+
+    def _write_tokens(self, tokens: Sequence[int]) -> None:
+        shown = " ".join(map(str, tokens[:_SHOWN_TOKENS]))
+        self._output.line(f"\n{len(tokens)} tokens: {shown} …", "marker")
+
+    def _sampled(self, completion: str) -> list[Message]:
+        """Parse a completion as if a model were just sampling it, and show what arrives when."""
+        parser = StreamableParser(self._encoding, Role.ASSISTANT)
+        for token in self._encoding.encode(completion, allowed_special="all"):
+            time.sleep(self._delay)
+            before = parser.state
+            parser.process(token)
+            self._show_progress(parser, before)
+        return parser.process_eos().messages
+
+    def _show_progress(self, parser: StreamableParser, before: StreamState) -> None:
+        if before is StreamState.CONTENT and parser.state is not StreamState.CONTENT:
+            self._output.line()
+        elif before is not StreamState.CONTENT and parser.state is StreamState.CONTENT:
+            target = parser.current_recipient
+            channel = parser.current_channel or ""
+            self._output.write(f"{channel} to {target}: " if target else f"{channel}: ", "title")
+        elif delta := parser.last_content_delta:
+            if parser.current_content != delta:
+                self._output.write("|", "marker")
+            self._output.write(delta, parser.current_channel or "")
+        self._output.flush()
+
+
+def _question() -> Conversation:
+    system = SystemContent.new().with_conversation_start_date("2025-06-28")
+    weather = ToolDescription.new(
+        "get_current_weather",
+        "Gets the current weather in the provided location.",
+        parameters={
+            "type": "object",
+            "properties": {
+                "location": {
+                    "type": "string",
+                    "description": "The city and state, e.g. San Francisco, CA",
+                },
+                "format": {
+                    "type": "string",
+                    "enum": ["celsius", "fahrenheit"],
+                    "default": "celsius",
+                },
+            },
+            "required": ["location"],
+        },
+    )
+    developer = DeveloperContent.new().with_instructions("Use a friendly tone.")
+    developer.with_function_tools([weather])
+    return Conversation.from_messages(
+        [
+            Message.from_role_and_content(Role.SYSTEM, system),
+            Message.from_role_and_content(Role.DEVELOPER, developer),
+            Message.from_role_and_content(Role.USER, "What is the weather in Tokyo?"),
+        ]
+    )
+
+
+def _tool_answer(call: Message) -> Message:
+    author = Author.new(Role.TOOL, call.recipient or "")
+    answer = Message.from_author_and_content(author, _TOOL_ANSWER)
+    return answer.with_recipient("assistant").with_channel("commentary")
+
+
+def _delay(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= LONGEST_DELAY:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no delay; give seconds from 0 to {LONGEST_DELAY:g}"
+        )
+    return seconds
+
+
+DEMO = Command(
+    name="demo",
+    summary="walk through a conversation with a tool call, offline",
+    examples="""\
+  harmony demo
+  harmony demo --delay 0.1
+""",
+    add_arguments=_add_arguments,
+    run=_run,
+)

@@ -1,0 +1,96 @@
+"""Output: text in the colours of a terminal, and JSON laid out line by line."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+__all__ = ["Output", "Style", "json_lines"]
+
+Style: TypeAlias = str
+"""What a text is, such as a channel or a role; `_CODES` says how it looks."""
+
+_CODES: dict[Style, str] = {
+    "marker": "2",  # special tokens, and everything else that only structures: faint
+    "title": "1",
+    "system": "35",
+    "developer": "34",
+    "user": "1",
+    "tool": "36",
+    "analysis": "33",
+    "commentary": "36",
+    "final": "32",
+    "repair": "31",
+}
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_CONTROL = {
+    code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"
+}
+
+
+class Output:
+    """Standard output; `color` is what ``--color`` says."""
+
+    def __init__(self, color: str = "auto") -> None:
+        self._terminal = sys.stdout.isatty()
+        self._coloured = color == "always" or (color == "auto" and _wants_colour(self._terminal))
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a person is reading."""
+        return self._terminal
+
+    def write(self, text: str, style: Style = "") -> None:
+        """Write text as it is."""
+        text = _SURROGATE.sub("\ufffd", text)  # halves of characters, which UTF-8 cannot hold
+        if self._terminal or self._coloured:
+            text = text.translate(_CONTROL)  # a terminal must not obey what a model wrote
+        code = _CODES.get(style)
+        if self._coloured and code and text:
+            # Some terminals, and every pager, end a colour at the end of the line.
+            lines = text.split("\n")
+            text = "\n".join(f"\x1b[{code}m{line}\x1b[0m" if line else "" for line in lines)
+        sys.stdout.write(text)
+
+    def line(self, text: str = "", style: Style = "") -> None:
+        """Write text and a line break."""
+        self.write(text, style)
+        sys.stdout.write("\n")
+
+    def flush(self) -> None:
+        """Show what has been written."""
+        sys.stdout.flush()
+
+
+def json_lines(fields: Mapping[str, Any]) -> str:
+    """Write an object as JSON: a line for each field, and for each object in a list.
+
+    >>> print(json_lines({"tokens": [1, 2], "messages": [{"role": "user"}]}))
+    {
+      "tokens": [1, 2],
+      "messages": [
+        {"role": "user"}
+      ]
+    }
+    """
+    return "{\n" + ",\n".join(f"  {_json(k)}: {_value(v)}" for k, v in fields.items()) + "\n}"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, Sequence) and value and all(isinstance(item, dict) for item in value):
+        return "[\n" + ",\n".join(f"    {_json(item)}" for item in value) + "\n  ]"
+    return _json(value)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _wants_colour(terminal: bool) -> bool:
+    """See https://no-color.org: any value that is not empty means no colour."""
+    return terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -1,0 +1,278 @@
+"""The documentation: its code runs, its tables are complete, its links lead somewhere."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import doctest
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import openai_harmony
+from openai_harmony import RecoveryKind, Role, StreamableParser, TokenError, load_harmony_encoding
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+API = ROOT / "docs" / "api.md"
+DIVERGENCES = ROOT / "docs" / "divergences.md"
+
+ENCODING = load_harmony_encoding("HarmonyGptOss")
+
+
+def page_name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+# Code
+
+
+class Block(NamedTuple):
+    """A fenced block: its language, its text, the number of its first line."""
+
+    language: str
+    text: str
+    line: int
+
+
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    return [
+        Block(match[1], match[2], text.count("\n", 0, match.start()) + 2)
+        for match in FENCED.finditer(text)
+    ]
+
+
+def runnable(page: Path) -> list[tuple[Block, str | None]]:
+    """Return the Python blocks, each with the ``text`` block right after it: what it prints."""
+    found = blocks(page)
+    following: list[Block | None] = [*found[1:], None]
+    runs = []
+    for block, after in zip(found, following, strict=True):
+        if block.language == "python":
+            is_output = (
+                after is not None
+                and after.language == "text"
+                and after.line == block.line + block.text.count("\n") + 3
+            )
+            runs.append((block, after.text if after is not None and is_output else None))
+    return runs
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_every_python_block_runs(page: Path) -> None:
+    names: dict[str, Any] = {"__name__": page.stem}
+    for block, expected in runnable(page):
+        if block.text.startswith(">>>"):
+            _run_dialogue(block, page, names)
+        else:
+            printed = io.StringIO()
+            code = compile("\n" * (block.line - 1) + block.text, str(page), "exec")
+            with contextlib.redirect_stdout(printed):
+                exec(code, names)
+            assert printed.getvalue() == (expected or ""), f"{page_name(page)}:{block.line}"
+
+
+def _run_dialogue(block: Block, page: Path, names: dict[str, Any]) -> None:
+    test = doctest.DocTestParser().get_doctest(
+        block.text, names, page_name(page), str(page), block.line - 1
+    )
+    report = io.StringIO()
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    runner.run(test, out=report.write, clear_globs=False)
+    assert not runner.failures, report.getvalue()
+    names.update(test.globs)
+
+
+def test_the_guides_have_code() -> None:
+    for name in ("README.md", "docs/format.md", "docs/api.md", "docs/divergences.md"):
+        assert runnable(ROOT / name), name
+
+
+# Links
+
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
+
+
+def prose(page: Path) -> str:
+    return FENCED.sub("", page.read_text(encoding="utf-8"))
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the names under which the headings of a page can be linked to."""
+    headings = (re.sub(r"[^\w\- ]", "", title.lower()) for title in HEADING.findall(prose(page)))
+    return {heading.strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=page_name)
+def test_relative_links_resolve(page: Path) -> None:
+    for link in LINK.findall(prose(page)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert target.is_relative_to(ROOT), link
+        if anchor:
+            assert anchor in anchors(target), link
+
+
+def test_the_index_names_every_page() -> None:
+    linked = set(LINK.findall(prose(ROOT / "docs" / "index.md")))
+    pages = {page.name for page in PAGES if page.parent.name == "docs"} - {"index.md"}
+    assert pages <= linked
+
+
+# Tables
+
+
+def section(page: Path, title: str) -> str:
+    """Return what stands under a heading, up to the next one of its level or above."""
+    text = page.read_text(encoding="utf-8")
+    found = re.search(rf"^(#+) {re.escape(title)}$", text, re.MULTILINE)
+    assert found is not None, title
+    rest = text[found.end() :]
+    ending = re.search(rf"^#{{1,{len(found[1])}}} ", rest, re.MULTILINE)
+    return rest[: ending.start()] if ending else rest
+
+
+def rows(text: str) -> Iterator[list[str]]:
+    """Yield the cells of the first table in a text, without its two lines of heading."""
+    lines = text.splitlines()
+    start = next(at for at, line in enumerate(lines) if line.startswith("|"))
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            return
+        cells = re.split(r"(?<!\\)\|", line)[1:-1]
+        yield [cell.strip().replace("\\|", "|") for cell in cells]
+
+
+def code_in(cell: str) -> str:
+    found = re.search(r"`([^`]+)`", cell)
+    assert found is not None, cell
+    return found[1]
+
+
+def test_every_public_name_is_described() -> None:
+    headings = set(re.findall(r"`([\w.]+)", " ".join(HEADING.findall(prose(API)))))
+    assert set(openai_harmony.__all__) <= headings
+
+
+# Divergences
+
+
+def compared_ids() -> set[str]:
+    """Return the names that the comparison with the reference can give a difference."""
+    source = (ROOT / "tools" / "parity" / "divergences.py").read_text(encoding="utf-8")
+    texts = {node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)}
+    return {
+        text
+        for text in texts
+        if isinstance(text, str) and re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", text)
+    }
+
+
+def table_ids(title: str) -> list[str]:
+    return [code_in(row[0]) for row in rows(section(DIVERGENCES, title))]
+
+
+def test_the_divergences_are_those_of_the_comparison_and_the_marked_ones() -> None:
+    inside, outside = table_ids("In the comparison"), table_ids("Outside the comparison")
+    assert set(inside) == compared_ids()
+    assert not set(inside) & set(outside)
+    assert len(inside + outside) == len({*inside, *outside})
+
+
+def test_every_divergence_has_an_example() -> None:
+    ids = table_ids("In the comparison") + table_ids("Outside the comparison")
+    for name in ids:
+        assert "```python" in section(DIVERGENCES, name), name
+
+
+# The parser's tables
+
+OPENINGS = {
+    "EXPECT_START": "",
+    "HEADER": "<|start|>assistant<|channel|>final",
+    "CONTENT": "<|start|>assistant<|channel|>final<|message|>hi",
+}
+
+
+def inputs(cell: str) -> list[int | None]:
+    """Return the tokens that a row is about; None stands for the end of the tokens."""
+    special = re.findall(r"`(<\|\w+\|>)`", cell)
+    if special:
+        return [ENCODING.encode(text, allowed_special="all")[0] for text in special]
+    token = {
+        "other special": 200013,
+        "ordinary": 15339,
+        "outside the vocabulary": 201089,
+        "end": None,
+    }
+    return [token[cell]]
+
+
+@pytest.mark.parametrize("mode", ["strict", "lenient"])
+def test_the_tables_of_the_parser_show_the_next_state(mode: str) -> None:
+    for cell, *outcomes in rows(section(API, f"What a token does: {mode}")):
+        for state, outcome in zip(OPENINGS, outcomes, strict=True):
+            for token in inputs(cell):
+                parser = StreamableParser(ENCODING, None, strict=mode == "strict")
+                parser.process_many(ENCODING.encode(OPENINGS[state], allowed_special="all"))
+                assert parser.state.name == state
+                shown = re.search(r"→ `(\w+)`", outcome)
+                is_error = outcome.startswith("error")
+                assert _raises(parser, token) == is_error, (cell, state)
+                expected = shown[1] if shown else "EXPECT_START" if is_error else state
+                assert parser.state.name == expected, (cell, state)
+
+
+def _raises(parser: StreamableParser, token: int | None) -> bool:
+    try:
+        if token is None:
+            parser.process_eos()
+        else:
+            parser.process(token)
+    except TokenError:
+        return True
+    except openai_harmony.VocabularyError:
+        return False  # the table says that nothing changes
+    return False
+
+
+def recovery_rows() -> list[list[str]]:
+    return list(rows(section(API, "Kinds of repairs")))
+
+
+def test_the_table_of_repairs_is_complete_and_in_order() -> None:
+    assert [code_in(row[0]) for row in recovery_rows()] == [kind.value for kind in RecoveryKind]
+
+
+@pytest.mark.parametrize("row", recovery_rows(), ids=lambda row: code_in(row[0]))
+def test_the_examples_in_the_table_of_repairs_are_repaired_that_way(row: list[str]) -> None:
+    kind, example, _ = row
+    parser = StreamableParser(ENCODING, Role.ASSISTANT, strict=False, tools=["functions.f"])
+    parser.process_many(_tokens(code_in(example)))
+    parser.process_eos()
+    assert RecoveryKind(code_in(kind)) in {recovery.kind for recovery in parser.recoveries}
+
+
+def _tokens(example: str) -> list[int]:
+    """Encode an example; a number in braces is a token id, `≪` and `≫` spell a marker as text."""
+    tokens: list[int] = []
+    for part in re.split(r"(\{\d+\}|≪\w+≫)", example):
+        if number := re.fullmatch(r"\{(\d+)\}", part):
+            tokens.append(int(number[1]))
+        elif spelled := re.fullmatch(r"≪(\w+)≫", part):
+            tokens += ENCODING.encode(f"<|{spelled[1]}|>", disallowed_special=())
+        else:
+            tokens += ENCODING.encode(part, allowed_special="all")
+    return tokens
