@@ -53,17 +53,12 @@ def blocks(page: Path) -> list[Block]:
 def runnable(page: Path) -> list[tuple[Block, str | None]]:
     """Return the Python blocks, each with the ``text`` block right after it: what it prints."""
     found = blocks(page)
-    following: list[Block | None] = [*found[1:], None]
-    runs = []
-    for block, after in zip(found, following, strict=True):
-        if block.language == "python":
-            is_output = (
-                after is not None
-                and after.language == "text"
-                and after.line == block.line + block.text.count("\n") + 3
-            )
-            runs.append((block, after.text if after is not None and is_output else None))
-    return runs
+    outputs = {block.line: block.text for block in found if block.language == "text"}
+    return [
+        (block, outputs.get(block.line + block.text.count("\n") + 3))
+        for block in found
+        if block.language == "python"
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
@@ -85,7 +80,7 @@ def _run_dialogue(block: Block, page: Path, names: dict[str, Any]) -> None:
         block.text, names, page_name(page), str(page), block.line - 1
     )
     report = io.StringIO()
-    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     runner.run(test, out=report.write, clear_globs=False)
     assert not runner.failures, report.getvalue()
     names.update(test.globs)

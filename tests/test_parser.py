@@ -158,7 +158,7 @@ ACCEPTED = [
             " to=functions.f<|channel|>commentary <|constrain|>json": CONSTRAINED,
             " to=functions.f <|constrain|>json<|channel|>commentary": CONSTRAINED,
             " to=functions.f json<|channel|>commentary": CALL,
-            " \n\tto=functions.f\u00a0\u3000<|channel|>commentary\r\njson \n": CALL,
+            " \n\tto=functions.f\f<|channel|>commentary\r\njson \n": CALL,
             " to=functions.f<|channel|>commentary<|constrain|>": UNTYPED,
         }.items()
     ],
@@ -222,6 +222,11 @@ ACCEPTED = [
         "<|start|>assistant<|channel|>commentary functions.f json<|message|>{}<|call|>",
         [CALL],
         tools=("functions.f", "functions.g"),
+    ),
+    Accepted(
+        "only ASCII white space separates words, as in the reference",
+        "<|start|>assistant to=a\u00a0b\u2028c\u3000\vd<|message|>x<|end|>",
+        [message("assistant", "x", recipient="a\u00a0b\u2028c\u3000\vd")],
     ),
     Accepted(
         "control characters in words",
@@ -647,11 +652,11 @@ TABLES = {
         Row("", HEAD, "user"),
         [
             Row("<|message|>", BODY, "user"),
-            Row(52622, BODY, "user"),  # bytes f0 9f a6: most of a squirrel
+            Row(52622, BODY, "user"),  # three of the four bytes of a castle
             Row("a", BODY, "user", content="\ufffda", delta="\ufffda"),
             Row(52622, BODY, "user", content="\ufffda"),
-            Row(123, BODY, "user", content="\ufffda🦞", delta="🦞"),
-            Row(52622, BODY, "user", content="\ufffda🦞"),
+            Row(108, BODY, "user", content="\ufffda🏰", delta="🏰"),
+            Row(52622, BODY, "user", content="\ufffda🏰"),
             Row("<|end|>", START, messages=1, delta="\ufffd"),
         ],
     ),

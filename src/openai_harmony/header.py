@@ -8,6 +8,7 @@ text that spells one stays a word. Then its words are read in their order::
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -18,7 +19,15 @@ from .messages import Role
 from .special_tokens import CHANNEL, CONSTRAIN, CONSTRAIN_TEXT, FIRST_SPECIAL, SPECIAL_TEXTS
 from .tokenizer import Tokenizer
 
-__all__ = ["Header", "HeaderError", "Piece", "read_header", "split_header", "split_words"]
+__all__ = [
+    "Header",
+    "HeaderError",
+    "Piece",
+    "read_header",
+    "read_header_tokens",
+    "split_header",
+    "split_words",
+]
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,17 @@ def split_header(tokens: Sequence[int], tokenizer: Tokenizer, errors: str) -> li
     if before:
         pieces.insert(0, Piece(None, tokenizer.decode(before, errors)))
     return pieces
+
+
+@functools.lru_cache(maxsize=1024)
+def read_header_tokens(
+    tokens: tuple[int, ...], tokenizer: Tokenizer, role: Role | None, tools: AbstractSet[str]
+) -> Header:
+    """Read header tokens that follow the format; the few headers there are come again and again.
+
+    Raises `HeaderError`, or `UnicodeDecodeError` where they are not valid UTF-8.
+    """
+    return read_header(split_header(tokens, tokenizer, "strict"), role, tools)
 
 
 def read_header(

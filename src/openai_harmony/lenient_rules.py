@@ -50,7 +50,7 @@ def _dispatch(machine: Machine, token: int) -> None:
     if token == NO_TOKEN:
         machine.end()
     else:
-        machine.step(token)
+        machine.take(token)
 
 
 # Between messages
@@ -154,7 +154,7 @@ def _respell(machine: Machine, text: str) -> bool:
         return False
     machine.recover(RecoveryKind.SPELLED_MARKER, text)
     for token in machine.tokenizer.encode(text, _MARKER_TEXTS, ()):
-        machine.step(token)
+        machine.take(token)
     return True
 
 

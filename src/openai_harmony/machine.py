@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import NamedTuple, TypeAlias
@@ -23,7 +23,7 @@ from .header import Header
 from .messages import Author, Message, Role
 from .recovery import Recovery, RecoveryKind
 from .special_tokens import FIRST_SPECIAL, SPECIAL_TEXTS
-from .tokenizer import Tokenizer
+from .tokenizer import ASSISTANT, Tokenizer
 
 __all__ = [
     "Action",
@@ -44,6 +44,8 @@ class StreamState(Enum):
     HEADER = "Header"
     CONTENT = "Content"
 
+    __hash__ = object.__hash__  # states are looked up at every step; Enum's own is slow
+
 
 class Kind(Enum):
     """Kinds of input that a rule may name besides a single special token."""
@@ -52,6 +54,8 @@ class Kind(Enum):
     SPECIAL = "any other special token"
     UNKNOWN = "id outside the vocabulary"
     EOS = "end of the tokens"
+
+    __hash__ = object.__hash__
 
 
 class ContentDelta(NamedTuple):
@@ -79,8 +83,8 @@ class Machine:
 
     __slots__ = (
         "_decoder",
-        "_parts",
         "_text",
+        "_unread",
         "added",
         "body_start",
         "current_channel",
@@ -131,8 +135,8 @@ class Machine:
         self.incomplete = False
         self.body_start = 0  # index of the open body's first token
         self._decoder = _new_decoder("replace")
-        self._parts: list[str] = []
-        self._text = ""
+        self._text = ""  # of the open body, up to ...
+        self._unread = 0  # ... this token; those after it are nothing but text
         self.added: list[ContentDelta] = []  # the text that the current step has added
         # Only the lenient rules use these five:
         self.held: list[int] = []  # tokens of a body that may yet be the start of a header
@@ -144,13 +148,32 @@ class Machine:
     @property
     def current_content(self) -> str:
         """The text of the open body so far."""
-        if self._parts:
-            self._text += "".join(self._parts)
-            self._parts.clear()
+        self._read_up_to(len(self.tokens))
         return self._text
 
+    def _read_up_to(self, end: int) -> None:
+        """Append the text of tokens that the fast path has only counted."""
+        if not self.in_plain_text or self._unread >= end:
+            return
+        texts = self.tokenizer.body_texts
+        # Python appends in place to a string that only a local variable holds, so that a text
+        # read after every token is not copied every time.
+        text = self._text
+        self._text = ""
+        for token in self.tokens[self._unread : end]:
+            text += texts[token]  # type: ignore[operator] - None is never counted
+        self._text = text
+        self._unread = end
+
     def step(self, token: int) -> None:
-        """Take the step that the rules name for `token` in this state."""
+        """Take the step that the rules name for the last token in this state."""
+        if self.in_plain_text:
+            self._read_up_to(len(self.tokens) - 1)
+        self._unread = len(self.tokens)
+        self.take(token)
+
+    def take(self, token: int) -> None:
+        """Take the step of a token, which may stand for others that were spelled out."""
         table = self.rules[self.state]
         action = table.get(token)
         if action is None:
@@ -159,6 +182,7 @@ class Machine:
 
     def end(self) -> None:
         """Take the step that the rules name for the end of the tokens in this state."""
+        self._read_up_to(len(self.tokens))
         self.rules[self.state][Kind.EOS](self, NO_TOKEN)
 
     def take_added(self) -> list[ContentDelta]:
@@ -191,18 +215,43 @@ class Machine:
     def add_text(self, text: str) -> None:
         """Append text to the open body."""
         if text:
-            self._parts.append(text)
+            self._text += text
             self.added.append(ContentDelta(len(self.messages), text))
 
     def add_token(self, token: int) -> str:
         """Append a token's bytes to the open body, keeping back half a character."""
+        if self.in_plain_text and (known := self.tokenizer.learn(token)) is not None:
+            self.add_text(known)
+            return known
         text = self._decoder.decode(self.tokenizer.pieces[token])
         self.add_text(text)
         self.in_plain_text = not self._decoder.getstate()[0]
         return text
 
+    def read_run(self, run: Sequence[int]) -> str | None:
+        """Read ordinary tokens at once; return their text, or None when they need single steps.
+
+        This is a short cut: it comes to what all rules do for each of these tokens.
+        """
+        if self.state is StreamState.HEADER:
+            self.tokens += run
+            self.header_tokens += run
+            return ""
+        if not self.in_plain_text:
+            return None
+        text = self.tokenizer.decode(run)
+        if "\ufffd" in text or run[-1] == ASSISTANT:
+            return None
+        self._read_up_to(len(self.tokens))
+        self.tokens += run
+        self._text += text
+        self._unread = len(self.tokens)
+        return text
+
     def flush_character(self) -> str:
         """Append U+FFFD for a character of which only some bytes came."""
+        if self.in_plain_text:
+            return ""
         text = self._decoder.decode(b"", final=True)
         self.add_text(text)
         return text
@@ -215,13 +264,13 @@ class Machine:
     def take_body(self) -> None:
         """Turn the open body into a message; an unfinished character becomes U+FFFD."""
         self.flush_character()
-        self.add_message(self._open_header(), self.current_content)
+        self.add_message(self._open_header(), self._text)
         self.drop_body()
 
     def suspend_body(self) -> Suspended:
         """Put the open body aside."""
         self.flush_character()
-        suspended = Suspended(self._open_header(), self.current_content)
+        suspended = Suspended(self._open_header(), self._text)
         self.drop_body()
         return suspended
 
@@ -238,8 +287,6 @@ class Machine:
     def drop_body(self) -> None:
         """Forget the open body."""
         self._text = ""
-        self._parts.clear()
-        self._decoder.reset()
         self.header = None
 
     def leave(self) -> None:
@@ -254,11 +301,10 @@ class Machine:
 
     def add_message(self, header: Header, text: str) -> None:
         """Append a message to the result."""
-        author = Author.model_construct(role=header.role, name=header.name)
         self.messages.append(
-            Message.model_construct(
-                author=author,
-                content=[TextContent.model_construct(text=text)],
+            Message(
+                author=Author(role=header.role, name=header.name),
+                content=[TextContent(text=text)],
                 channel=header.channel,
                 recipient=header.recipient,
                 content_type=header.content_type,

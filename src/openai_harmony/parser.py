@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from array import array
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .lenient_rules import LENIENT_RULES
 from .machine import ContentDelta, Machine, StreamState
 from .messages import Message, Role
 from .strict_rules import STRICT_RULES
-from .tokenizer import integer, token_ids
+from .tokenizer import integer, special_positions
 
 if TYPE_CHECKING:
     from .encoding import HarmonyEncoding
@@ -54,22 +55,25 @@ class StreamableParser(Machine):
         rules = STRICT_RULES if strict else LENIENT_RULES
         known_role = None if role is None else Role(role)
         super().__init__(encoding.tokenizer, rules, known_role, frozenset(tools))
-        self._texts = self.tokenizer.texts if strict else self.tokenizer.texts_but_role
+        self._texts = self.tokenizer.body_texts
 
     def process(self, token: int) -> StreamableParser:
         """Take one token; raise `TokenError` in strict mode when it does not fit.
 
         An id outside the vocabulary raises `VocabularyError` and changes nothing.
         """
+        if self.in_plain_text:
+            try:
+                text = self._texts[token]
+            except (TypeError, IndexError):
+                text = None
+            if text is not None:
+                self.tokens.append(token)
+                self.last_content_delta = text
+                return self
         if type(token) is not int:
             token = integer(token)
         self.tokens.append(token)
-        if self.in_plain_text:
-            text = self._texts[token]
-            if text is not None:
-                self._parts.append(text)
-                self.last_content_delta = text
-                return self
         self.step(token)
         self.take_added()
         return self
@@ -77,20 +81,33 @@ class StreamableParser(Machine):
     def process_many(self, tokens: Iterable[int]) -> list[ContentDelta]:
         """Take several tokens at once; return the text they add, joined per message."""
         joined: dict[int, list[str]] = {}
-        for token in tokens:
-            if type(token) is not int:
-                token = integer(token)
-            self.tokens.append(token)
-            if self.in_plain_text and (text := self._texts[token]) is not None:
-                self._parts.append(text)
-                joined.setdefault(len(self.messages), []).append(text)
-                continue
-            self.step(token)
-            for message, text in self.take_added():
-                joined.setdefault(message, []).append(text)
+        plain, positions = _special_positions(tokens)
+        done = 0
+        for at in positions:
+            if at > done:
+                self._process_run(plain[done:at], joined)
+            self._process_single(plain[at], joined)
+            done = at + 1
+        if done < len(plain):
+            self._process_run(plain[done:], joined)
         deltas = [ContentDelta(message, "".join(texts)) for message, texts in joined.items()]
         self.last_content_delta = "".join(delta.text for delta in deltas) or None
         return deltas
+
+    def _process_run(self, run: Sequence[int], joined: dict[int, list[str]]) -> None:
+        text = self.read_run(run)
+        if text:
+            joined.setdefault(len(self.messages), []).append(text)
+        elif text is None:
+            for token in run:
+                self._process_single(token, joined)
+
+    def _process_single(self, token: int, joined: dict[int, list[str]]) -> None:
+        self.tokens.append(token)
+        self.step(token)
+        if self.added:
+            for message, text in self.take_added():
+                joined.setdefault(message, []).append(text)
 
     def process_eos(self) -> StreamableParser:
         """End the tokens: an open body becomes a message; strict mode refuses an open header."""
@@ -129,5 +146,16 @@ def parse_messages(
 ) -> list[Message]:
     """Parse a whole completion, or a whole prompt, into its messages."""
     parser = StreamableParser(encoding, role, strict=strict, tools=tools)
-    parser.process_many(token_ids(tokens) if strict else tokens)
+    parser.process_many(tokens)
     return parser.process_eos().messages
+
+
+def _special_positions(tokens: Iterable[int]) -> tuple[Sequence[int], Iterable[int]]:
+    """Return the tokens as plain ones, and where those stand that need a step of their own."""
+    known = tokens if isinstance(tokens, Collection) else list(tokens)
+    try:
+        ids = array("I", known)
+    except (TypeError, OverflowError, ValueError):  # there are ids that only a rule can judge
+        plain = [integer(token) for token in known]
+        return plain, range(len(plain))
+    return known if type(known) is list else ids.tolist(), special_positions(ids)

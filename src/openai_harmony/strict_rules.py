@@ -6,7 +6,7 @@ An error names the token and leaves the parser in the state EXPECT_START.
 from __future__ import annotations
 
 from .errors import TokenError
-from .header import ROLES, HeaderError, read_header, split_header
+from .header import ROLES, HeaderError, read_header_tokens
 from .machine import Kind, Machine, Rules, StreamState, spelling
 from .special_tokens import CALL, CHANNEL, CONSTRAIN, END, MESSAGE, RETURN, START
 from .tokenizer import token_id
@@ -32,8 +32,9 @@ def _collect(machine: Machine, token: int) -> None:
 
 def _open_body(machine: Machine, _token: int) -> None:
     try:
-        pieces = split_header(machine.header_tokens, machine.tokenizer, "strict")
-        header = read_header(pieces, machine.given_role, machine.tools)
+        header = read_header_tokens(
+            tuple(machine.header_tokens), machine.tokenizer, machine.given_role, machine.tools
+        )
     except UnicodeDecodeError:
         _fail(machine, "the message header is not valid UTF-8")
     except HeaderError as error:

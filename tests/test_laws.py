@@ -1,0 +1,581 @@
+"""What holds for every conversation, every text and every stream of tokens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any, NamedTuple, get_args
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from openai_harmony import (
+    Author,
+    ChannelConfig,
+    Content,
+    ContentDelta,
+    Conversation,
+    DeveloperContent,
+    HarmonyError,
+    HeaderStyle,
+    Message,
+    ReasoningEffort,
+    RenderConversationConfig,
+    RenderOptions,
+    ResponseFormat,
+    Role,
+    SchemaDialect,
+    StreamableParser,
+    StreamState,
+    SystemContent,
+    TextContent,
+    TokenError,
+    ToolDescription,
+    ToolNamespaceConfig,
+    VocabularyError,
+    load_harmony_encoding,
+)
+from openai_harmony.special_tokens import (
+    CALL,
+    CHANNEL,
+    CONSTRAIN,
+    CONSTRAIN_TEXT,
+    END,
+    FIRST_SPECIAL,
+    MESSAGE,
+    RETURN,
+    SPECIAL_TEXTS,
+    START,
+    VOCABULARY_SIZE,
+)
+
+ENCODING = load_harmony_encoding("HarmonyGptOss")
+STYLES: tuple[HeaderStyle, ...] = get_args(HeaderStyle)
+DIALECTS: tuple[SchemaDialect, ...] = get_args(SchemaDialect)
+CHANNELS = ("analysis", "commentary", "final")
+TOOLS = ("functions.f", "functions.get_weather", "browser.search", "python")
+
+settings.register_profile("laws", deadline=None, max_examples=200)
+settings.load_profile("laws")
+
+
+# Texts and messages
+
+SNIPPETS = (
+    "assistant", "final", "to=functions.f", "<|end|>", "<|start|>assistant", "<|channel|>final",
+    "<|message|>", "<|constrain|>json", "<|reserved_200000|>", "<|", "|>", "🏰", "🏳️‍🌈", "é", "日本",
+    "\n\n", "\r\n", "  ", "'s", "12345", '{"a": 1}', "\ufffd", "\x00", "\u2028",
+)  # fmt: skip
+characters = st.characters(exclude_categories=["Cs"])
+texts = st.lists(st.sampled_from(SNIPPETS) | st.text(characters, max_size=8), max_size=6).map(
+    "".join
+)
+surrogate_texts = st.text(st.characters() | st.characters(categories=["Cs"]), max_size=12)
+
+
+def _is_free(word: str) -> bool:
+    return word != "all" and word not in [role.value for role in Role]
+
+
+words = st.text("abcXYZ019_.-éß日", min_size=1, max_size=8).filter(_is_free)
+content_types = st.builds(str.__add__, st.sampled_from(["", CONSTRAIN_TEXT]), words)
+
+
+@st.composite
+def well_formed_messages(draw: st.DrawFn) -> Message:
+    """Messages whose header can be read back: names without spaces, a tool's recipient."""
+    role = draw(st.sampled_from(Role))
+    if role is Role.TOOL:
+        name, recipient = draw(words), draw(st.sampled_from(["assistant"]) | words)
+    else:
+        name, recipient = draw(st.none() | words | st.just("")), draw(st.none() | words)
+    return Message(
+        author=Author(role=role, name=name),
+        content=[TextContent(text=text) for text in draw(st.lists(texts, max_size=3))],
+        channel=draw(st.none() | st.sampled_from(CHANNELS) | words),
+        recipient=recipient,
+        content_type=draw(st.none() | content_types),
+    )
+
+
+@st.composite
+def usual_messages(draw: st.DrawFn) -> Message:
+    """Messages such as people write and models answer."""
+    text = draw(texts)
+    role = draw(st.sampled_from(Role))
+    if role is Role.TOOL:
+        author = Author.new(role, draw(st.sampled_from(TOOLS)))
+        message = Message.from_author_and_content(author, text)
+        return message.with_recipient("assistant").with_channel("commentary")
+    message = Message.from_role_and_content(role, text)
+    if role is Role.ASSISTANT:
+        message.channel = draw(st.none() | st.sampled_from(CHANNELS))
+        if draw(st.booleans()):
+            message.recipient = draw(st.sampled_from(TOOLS))
+            message.channel = draw(st.sampled_from(CHANNELS[:2]))
+            message.content_type = draw(st.sampled_from([None, "json", "<|constrain|>json"]))
+    return message
+
+
+@st.composite
+def odd_messages(draw: st.DrawFn) -> Message:
+    """Messages with anything anywhere that still renders."""
+    role = draw(st.sampled_from(Role))
+    contents: st.SearchStrategy[Content] = st.builds(TextContent, text=texts)
+    if role is Role.SYSTEM:
+        contents |= system_contents()
+    if role is Role.DEVELOPER:
+        contents |= developer_contents()
+    return Message(
+        author=Author(role=role, name=draw(texts if role is Role.TOOL else st.none() | texts)),
+        content=draw(st.lists(contents, max_size=2)),
+        channel=draw(st.none() | texts),
+        recipient=draw(st.none() | texts | st.just("all")),
+        content_type=draw(st.none() | texts | texts.map(CONSTRAIN_TEXT.__add__)),
+    )
+
+
+def tools() -> st.SearchStrategy[dict[str, ToolNamespaceConfig]]:
+    schemas = st.none() | st.fixed_dictionaries(
+        {},
+        optional={
+            "type": st.sampled_from(["object", "string"]),
+            "description": texts,
+            "properties": st.dictionaries(texts, st.builds(dict, type=texts), max_size=2),
+            "default": texts | st.none() | st.integers(),
+        },
+    )
+    described = st.builds(ToolDescription, name=texts, description=texts, parameters=schemas)
+    namespace = st.builds(
+        ToolNamespaceConfig,
+        name=texts,
+        description=st.none() | texts,
+        tools=st.lists(described, max_size=2),
+    )
+    return st.dictionaries(texts, namespace, max_size=2)
+
+
+def system_contents() -> st.SearchStrategy[SystemContent]:
+    channels = st.builds(
+        ChannelConfig, valid_channels=st.lists(texts, max_size=2), channel_required=st.booleans()
+    )
+    return st.builds(
+        SystemContent,
+        model_identity=texts,
+        reasoning_effort=st.sampled_from(ReasoningEffort),
+        conversation_start_date=st.none() | texts,
+        knowledge_cutoff=texts,
+        channel_config=channels,
+        tools=st.none() | tools(),
+    )
+
+
+def developer_contents() -> st.SearchStrategy[DeveloperContent]:
+    schemas = st.booleans() | st.dictionaries(texts, texts | st.none(), max_size=2)
+    formats = st.builds(
+        ResponseFormat, name=texts, json_schema=schemas, description=st.none() | texts
+    )
+    return st.builds(
+        DeveloperContent,
+        instructions=st.none() | texts,
+        tools=st.none() | tools(),
+        response_formats=st.none() | st.dictionaries(texts, formats, max_size=2),
+    )
+
+
+def text_of(message: Message) -> str:
+    return "".join(item.text for item in message.content if isinstance(item, TextContent))
+
+
+# Streams
+
+MARKERS = (START, END, MESSAGE, CHANNEL, CONSTRAIN, RETURN, CALL)
+HEADER_TEXTS = (
+    "assistant", "user", "tool", "analysis", "commentary", "final", " to=functions.f", "to=",
+    "functions.f", " json", "json", " ", "\n", "assistantfinal", "functions.fjson", "python",
+)  # fmt: skip
+
+
+def encoded(text: str) -> list[int]:
+    return ENCODING.encode(text, disallowed_special=())
+
+
+def tokens_of(text: str) -> list[int]:
+    return ENCODING.encode(text, allowed_special="all")
+
+
+FRAGMENTS = [
+    *(tokens_of(text) for text in (
+        "<|start|>assistant<|channel|>final<|message|>",
+        "<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>",
+        "<|start|>functions.f to=assistant<|message|>",
+        "<|channel|>analysis<|message|>",
+    )),
+]  # fmt: skip
+fragments = st.one_of(
+    st.sampled_from(MARKERS).map(lambda token: [token]),
+    st.sampled_from(FRAGMENTS),
+    st.sampled_from(HEADER_TEXTS).map(encoded),
+    texts.map(encoded),
+    st.sampled_from([[52622], [178], [4103, 99], [199998], [200000]]),
+    st.integers(0, VOCABULARY_SIZE - 1).map(lambda token: [token]),
+)
+
+
+def joined(parts: Iterable[list[int]]) -> list[int]:
+    return [token for part in parts for token in part]
+
+
+streams = st.lists(fragments, max_size=12).map(joined)
+unknown_ids = st.sampled_from([[-1], [201089], [2**40]])
+wild_streams = st.lists(fragments | unknown_ids, max_size=12).map(joined)
+
+
+@st.composite
+def rendered_streams(draw: st.DrawFn) -> list[int]:
+    messages = draw(st.lists(usual_messages(), max_size=4))
+    config = RenderConversationConfig(
+        auto_drop_analysis=False, header_style=draw(st.sampled_from(STYLES))
+    )
+    return ENCODING.render_conversation(Conversation.from_messages(messages), config)
+
+
+roles = st.none() | st.sampled_from([Role.ASSISTANT, Role.USER])
+tool_sets = st.sampled_from([(), TOOLS])
+cuts = st.lists(st.integers(0, 60), max_size=6)
+
+
+def chunks(tokens: list[int], at: list[int]) -> list[list[int]]:
+    return [tokens[a:b] for a, b in pairwise(sorted({0, *at, len(tokens)})) if a < len(tokens)]
+
+
+class Outcome(NamedTuple):
+    """All that a parser can be asked at its end."""
+
+    messages: list[Message]
+    tokens: list[int]
+    recoveries: list[tuple[Any, ...]]
+    incomplete: bool
+    error: tuple[str, int | None, str | None] | None
+
+
+def outcome(parser: StreamableParser, parts: Iterable[list[int]]) -> Outcome:
+    error = None
+    try:
+        for part in parts:
+            parser.process_many(part)
+        parser.process_eos()
+    except TokenError as caught:
+        error = (caught.problem, caught.position, caught.state)
+    return Outcome(
+        parser.messages, parser.tokens, [*parser.recoveries], parser.incomplete, error
+    )  # fmt: skip
+
+
+@given(streams | rendered_streams(), roles, tool_sets, cuts, st.booleans())
+def test_a_stream_equals_its_batch(
+    tokens: list[int], role: Role | None, tools: tuple[str, ...], at: list[int], strict: bool
+) -> None:
+    def parser() -> StreamableParser:
+        return StreamableParser(ENCODING, role, strict=strict, tools=tools)
+
+    in_chunks = outcome(parser(), chunks(tokens, at))
+    assert outcome(parser(), [[token] for token in tokens]) == in_chunks
+    single = parser()
+    try:
+        for token in tokens:
+            single.process(token)
+    except TokenError:
+        assert in_chunks.error is not None
+    else:
+        assert outcome(single, []) == in_chunks
+
+
+@given(streams | rendered_streams(), roles, tool_sets, st.booleans())
+def test_a_batch_is_what_the_encoding_parses(
+    tokens: list[int], role: Role | None, tools: tuple[str, ...], strict: bool
+) -> None:
+    expected = outcome(StreamableParser(ENCODING, role, strict=strict, tools=tools), [tokens])
+    try:
+        messages = ENCODING.parse_messages_from_completion_tokens(
+            tokens, role, strict=strict, tools=tools
+        )
+    except TokenError as error:
+        assert expected.error == (error.problem, error.position, error.state)
+    else:
+        assert expected.error is None
+        assert messages == expected.messages
+
+
+@given(streams | rendered_streams(), roles, st.booleans())
+def test_deltas_of_single_tokens_join_to_the_text(
+    tokens: list[int], role: Role | None, strict: bool
+) -> None:
+    parser = StreamableParser(ENCODING, role, strict=strict, tools=TOOLS)
+    deltas = []
+    try:
+        for token in tokens:
+            deltas.append(parser.process(token).last_content_delta)
+        deltas.append(parser.process_eos().last_content_delta)
+    except TokenError:
+        assert strict
+    assert "" not in deltas
+    assert "".join(filter(None, deltas)) == "".join(map(text_of, parser.messages))
+
+
+@given(streams | rendered_streams(), roles, cuts, st.booleans())
+def test_deltas_of_chunks_join_to_the_text_of_each_message(
+    tokens: list[int], role: Role | None, at: list[int], strict: bool
+) -> None:
+    parser = StreamableParser(ENCODING, role, strict=strict, tools=TOOLS)
+    deltas: list[ContentDelta] = []
+    at_the_end = ""
+    try:
+        for chunk in chunks(tokens, at):
+            added = parser.process_many(chunk)
+            assert parser.last_content_delta == ("".join(text for _, text in added) or None)
+            deltas += added
+        at_the_end = parser.process_eos().last_content_delta or ""
+    except TokenError:
+        return  # what a chunk added before its error is not handed over
+    assert all(delta.text for delta in deltas)
+    assert [*map(text_of, parser.messages)] == split_by_message(deltas, at_the_end, parser.messages)
+
+
+def split_by_message(
+    deltas: list[ContentDelta], at_the_end: str, messages: list[Message]
+) -> list[str]:
+    """Join the deltas of each message; the end's text fills up the last ones in order."""
+    found = ["".join(text for at, text in deltas if at == index) for index in range(len(messages))]
+    for index, message in enumerate(messages):
+        missing = len(text_of(message)) - len(found[index])
+        found[index] += at_the_end[:missing]
+        at_the_end = at_the_end[missing:]
+    assert at_the_end == ""
+    return found
+
+
+@given(texts.filter(lambda text: "\ufffd" not in text), st.booleans())
+def test_no_delta_holds_half_a_character(text: str, strict: bool) -> None:
+    parser = StreamableParser(ENCODING, Role.ASSISTANT, strict=strict)
+    parser.process_many(tokens_of("<|channel|>final<|message|>"))
+    shown = ""
+    for token in encoded(text):
+        delta = parser.process(token).last_content_delta
+        assert "\ufffd" not in (delta or "")
+        shown += delta or ""
+        assert text.startswith(shown)
+        assert parser.current_content == shown
+    parser.process(END)
+    assert text_of(parser.messages[0]) == text
+    assert parser.recoveries == []
+
+
+@given(st.lists(st.integers(0, FIRST_SPECIAL - 1), max_size=12))
+def test_a_body_decodes_as_its_tokens_do(tokens: list[int]) -> None:
+    parser = StreamableParser(ENCODING, Role.ASSISTANT)
+    for token in [MESSAGE, *tokens, END]:
+        parser.process(token)
+    assert text_of(parser.messages[0]) == ENCODING.decode(tokens)
+    lenient = StreamableParser(ENCODING, Role.ASSISTANT, strict=False)
+    lenient.process_many([CHANNEL, *encoded("final"), MESSAGE, *tokens, END])
+    assert text_of(lenient.messages[0]) == ENCODING.decode(tokens)
+    assert len(lenient.recoveries) <= ENCODING.decode(tokens).count("\ufffd")
+
+
+# Rendering and parsing
+
+
+def as_read_back(message: Message, style: HeaderStyle) -> Message:
+    """The message that a parser makes of a rendered one: one text, the style's content type."""
+    content_type = message.content_type
+    if content_type is not None and not content_type.startswith(CONSTRAIN_TEXT):
+        is_call = message.author.role is Role.ASSISTANT and message.recipient is not None
+        if style == "oss-harmony" or (style == "guide" and is_call and content_type != "code"):
+            content_type = CONSTRAIN_TEXT + content_type
+    read = message.model_copy(update={"content_type": content_type})
+    read.content = [TextContent(text=text_of(message))]
+    return read
+
+
+@given(st.lists(well_formed_messages(), max_size=4), st.sampled_from(STYLES), st.booleans())
+def test_parsing_gives_back_what_was_rendered(
+    messages: list[Message], style: HeaderStyle, training: bool
+) -> None:
+    config = RenderConversationConfig(auto_drop_analysis=False, header_style=style)
+    conversation = Conversation.from_messages(messages)
+    if training:
+        tokens = ENCODING.render_conversation_for_training(conversation, config)
+    else:
+        tokens = ENCODING.render_conversation_for_completion(conversation, Role.ASSISTANT, config)
+    parsed = ENCODING.parse_messages_from_completion_tokens(tokens)
+    assert parsed == [as_read_back(message, style) for message in messages]
+    if style != "guide" or not training:
+        again = Conversation.from_messages(parsed)
+        assert ENCODING.render_conversation(again, config)[: len(tokens) - 2] == tokens[:-2]
+
+
+@given(st.lists(usual_messages(), max_size=4), st.sampled_from(STYLES), st.integers(0, 80))
+def test_lenient_reads_as_strict_does_what_was_rendered(
+    messages: list[Message], style: HeaderStyle, cut: int
+) -> None:
+    config = RenderConversationConfig(auto_drop_analysis=False, header_style=style)
+    tokens = ENCODING.render_conversation(Conversation.from_messages(messages), config)
+    for part in (tokens, tokens[:cut]):
+        strict = outcome(StreamableParser(ENCODING, None, tools=TOOLS), [part])
+        lenient = outcome(StreamableParser(ENCODING, None, strict=False, tools=TOOLS), [part])
+        if strict.error is None:
+            assert lenient == strict
+        else:  # cut inside a header
+            assert lenient.messages == strict.messages
+            assert lenient.incomplete
+
+
+@given(st.lists(usual_messages(), max_size=3))
+def test_lenient_needs_no_declared_tools_to_read_what_was_rendered(messages: list[Message]) -> None:
+    tokens = ENCODING.render_conversation(
+        Conversation.from_messages(messages), RenderConversationConfig(auto_drop_analysis=False)
+    )
+    lenient = StreamableParser(ENCODING, None, strict=False)
+    lenient.process_many(tokens)
+    assert (lenient.messages, lenient.recoveries) == (
+        ENCODING.parse_messages_from_completion_tokens(tokens), [],
+    )  # fmt: skip
+
+
+@given(odd_messages(), st.sampled_from(STYLES), st.sampled_from(DIALECTS))
+def test_no_text_becomes_a_special_token(
+    message: Message, style: HeaderStyle, dialect: SchemaDialect
+) -> None:
+    options = RenderOptions(header_style=style, schema_dialect=dialect)
+    special = [token for token in ENCODING.render(message, options) if token >= FIRST_SPECIAL]
+    optional = (CHANNEL, CONSTRAIN)
+    assert [token for token in special if token not in optional] in (
+        [START, MESSAGE, END],
+        [START, MESSAGE, CALL],
+    )
+    assert special.count(CHANNEL) == (message.channel is not None)
+    assert special.count(CONSTRAIN) <= (message.content_type is not None)
+
+
+@given(st.lists(odd_messages(), max_size=3), st.sampled_from(STYLES), roles, st.booleans())
+def test_segments_are_the_rendering(
+    messages: list[Message], style: HeaderStyle, role: Role | None, drop: bool
+) -> None:
+    conversation = Conversation.from_messages(messages)
+    config = RenderConversationConfig(header_style=style, auto_drop_analysis=drop)
+    segments = ENCODING.segments_for_completion(conversation, role, config)
+    tokens = joined(segment.tokens for segment in segments)
+    if role is None:
+        assert tokens == ENCODING.render_conversation(conversation, config)
+    else:
+        assert tokens == ENCODING.render_conversation_for_completion(conversation, role, config)
+    for segment in segments:
+        assert ENCODING.decode(segment.tokens) == segment.text
+
+
+# Any tokens
+
+
+@given(wild_streams, roles, tool_sets)
+def test_strict_raises_nothing_but_its_own_errors(
+    tokens: list[int], role: Role | None, tools: tuple[str, ...]
+) -> None:
+    parser = StreamableParser(ENCODING, role, tools=tools)
+    for token in tokens:
+        before = len(parser.tokens)
+        try:
+            parser.process(token)
+        except VocabularyError:
+            assert not 0 <= token < VOCABULARY_SIZE
+            assert len(parser.tokens) == before
+        except HarmonyError as error:
+            assert isinstance(error, TokenError)
+            assert (error.token, error.position) == (token, before)
+            assert parser.state is StreamState.EXPECT_START
+        json.dumps(parser.state_data)
+    try:
+        parser.process_eos()
+    except TokenError as error:
+        assert (error.token, error.position) == (None, len(parser.tokens))
+    assert parser.state is StreamState.EXPECT_START
+    assert parser.tokens == [token for token in tokens if 0 <= token < VOCABULARY_SIZE]
+
+
+@given(wild_streams, roles, tool_sets)
+@example([END, *encoded("a"), END, *encoded("<|end|>"), CHANNEL], None, ())
+def test_lenient_raises_nothing(
+    tokens: list[int], role: Role | None, tools: tuple[str, ...]
+) -> None:
+    parser = StreamableParser(ENCODING, role, strict=False, tools=tools)
+    for token in tokens:
+        parser.process(token)
+        json.dumps(parser.state_data)
+    parser.process_eos()
+    assert parser.tokens == tokens
+    assert parser.state is StreamState.EXPECT_START
+    positions = [recovery.position for recovery in parser.recoveries]
+    assert all(0 <= position < max(len(tokens), 1) for position in positions)
+    for message in parser.messages:
+        assert Message.from_dict(json.loads(message.to_json())) == message
+        ENCODING.render(message)
+
+
+# Text and tokens
+
+
+@given(texts)
+def test_text_survives_encoding(text: str) -> None:
+    plain = ENCODING.encode(text, disallowed_special=())
+    assert ENCODING.decode(plain) == ENCODING.decode_utf8(plain) == text
+    assert all(token < FIRST_SPECIAL for token in plain)
+    marked = ENCODING.encode(text, allowed_special="all")
+    assert ENCODING.decode(marked) == text
+    spelled = sum(text.count(spelling) for spelling in SPECIAL_TEXTS.values())
+    assert sum(token >= FIRST_SPECIAL for token in marked) == spelled
+
+
+@given(surrogate_texts)
+@example("\ud83c\udff0 \ud83c \udff0\ud83c")
+def test_surrogates_are_read_as_utf_16(text: str) -> None:
+    expected = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    assert ENCODING.decode(ENCODING.encode(text, disallowed_special=())) == expected
+
+
+@given(st.lists(st.integers(0, VOCABULARY_SIZE - 1), max_size=12))
+def test_decoding_joins_bytes(tokens: list[int]) -> None:
+    data = b"".join(ENCODING.tokenizer.decode_bytes([token]) for token in tokens)
+    assert ENCODING.decode(tokens) == data.decode("utf-8", "replace")
+    assert ENCODING.decode(tokens, "ignore") == data.decode("utf-8", "ignore")
+    try:
+        expected = data.decode()
+    except UnicodeDecodeError:
+        with pytest.raises(VocabularyError, match="not valid UTF-8"):
+            ENCODING.decode_utf8(tokens)
+    else:
+        assert ENCODING.decode_utf8(tokens) == expected
+
+
+# JSON
+
+
+@given(st.lists(odd_messages() | well_formed_messages(), max_size=3))
+def test_conversations_survive_json(messages: list[Message]) -> None:
+    conversation = Conversation.from_messages(messages)
+    text = conversation.to_json()
+    assert Conversation.from_json(text) == conversation
+    assert json.loads(text) == {"messages": [json.loads(message.to_json()) for message in messages]}
+    for message in messages:
+        assert Message.from_dict(message.to_dict()) == message
+        assert Message.from_dict(json.loads(message.to_json())) == message
+
+
+@given(st.lists(odd_messages() | well_formed_messages(), max_size=3))
+def test_conversations_survive_pydantic(messages: list[Message]) -> None:
+    conversation = Conversation.from_messages(messages)
+    assert Conversation.model_validate(conversation.model_dump()) == conversation
+    assert Conversation.model_validate(conversation.model_dump(mode="json")) == conversation
+    assert Conversation.model_validate_json(conversation.model_dump_json()) == conversation
+    assert Conversation.model_validate(conversation.to_dict()) == conversation or messages
