@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -89,7 +88,7 @@ class _ToolContent(Content):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the canonical JSON form, which names its ``type`` and omits what is None."""
-        return {**_without_none(self), "type": self._type}
+        return {**self.model_dump(exclude_none=True), "type": self._type}
 
     @classmethod
     def from_dict(cls: type[_Self], raw: dict[str, Any]) -> _Self:
@@ -98,22 +97,6 @@ class _ToolContent(Content):
         Raises `pydantic.ValidationError` (a `ValueError`) where a field has the wrong type.
         """
         return cls.model_validate(raw)
-
-
-def _without_none(model: BaseModel) -> dict[str, Any]:
-    """Dump the fields that are not None; unlike pydantic, keep every null inside a schema."""
-    fields = ((name, getattr(model, name)) for name in type(model).model_fields)
-    return {name: _plain(value) for name, value in fields if value is not None}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        return _without_none(value)
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if isinstance(value, dict) and all(isinstance(item, BaseModel) for item in value.values()):
-        return {key: _without_none(item) for key, item in value.items()}
-    return copy.deepcopy(value)
 
 
 class SystemContent(_ToolContent):

@@ -12,9 +12,9 @@ from .config import RenderConversationConfig, RenderOptions
 from .errors import VocabularyError
 from .messages import Conversation, Message, Role
 from .parser import parse_messages
-from .render import Renderer, Segment
+from .render import Rendered, Renderer, Segment, ends_in_return, segments_of
 from .special_tokens import CALL, END, RETURN, SPECIAL_IDS, SPECIAL_TEXTS
-from .tokenizer import Tokenizer, token_id
+from .tokenizer import Tokenizer, integer
 
 __all__ = ["HarmonyEncoding", "HarmonyEncodingName", "load_harmony_encoding"]
 
@@ -23,6 +23,9 @@ class HarmonyEncodingName(str, Enum):
     """The encodings there are."""
 
     HARMONY_GPT_OSS = "HarmonyGptOss"
+
+    def __str__(self) -> str:
+        return self.value
 
 
 class HarmonyEncoding:
@@ -58,24 +61,38 @@ class HarmonyEncoding:
 
         Raises `ConversationError` where the conversation cannot be rendered, as all of these do.
         """
-        return _flatten(self.segments_for_completion(conversation, next_turn_role, config))
+        tokens = self.render_conversation(conversation, config)
+        tokens += self._renderer.next_turn(Role(next_turn_role), 0).tokens
+        return tokens
 
     def render_conversation(
         self, conversation: Conversation, config: RenderConversationConfig | None = None
     ) -> list[int]:
         """Render the messages alone, without the start of a next one."""
-        config = config or RenderConversationConfig()
-        return _flatten(self._renderer.conversation(conversation.messages, config))
+        tokens: list[int] = []
+        for _, rendered in self._rendered(conversation, config):
+            tokens += rendered.tokens
+        return tokens
 
     def render_conversation_for_training(
         self, conversation: Conversation, config: RenderConversationConfig | None = None
     ) -> list[int]:
         """Render the messages so that a last ``final`` message ends in ``<|return|>``."""
-        return _flatten(self.segments_for_training(conversation, config))
+        tokens = self.render_conversation(conversation, config)
+        if ends_in_return(conversation.messages):
+            tokens[-1] = RETURN
+        return tokens
 
     def render(self, message: Message, render_options: RenderOptions | None = None) -> list[int]:
         """Render one message."""
-        return _flatten(self._renderer.message(message, 0, render_options or RenderOptions()))
+        options = render_options or RenderOptions()
+        (rendered,) = self._renderer.messages(
+            [message],
+            options.schema_dialect,
+            options.header_style,
+            lambda: options.conversation_has_function_tools,
+        )
+        return rendered.tokens.copy()
 
     def segments_for_completion(
         self,
@@ -84,18 +101,36 @@ class HarmonyEncoding:
         config: RenderConversationConfig | None = None,
     ) -> list[Segment]:
         """Render a prompt as segments, which know their message, their kind and their text."""
-        messages = conversation.messages
-        config = config or RenderConversationConfig()
-        segments = list(self._renderer.conversation(messages, config))
+        segments = self._segments(conversation, config)
         if next_turn_role is not None:
-            segments.append(self._renderer.next_turn(Role(next_turn_role), len(messages)))
+            at = len(conversation.messages)
+            segments.append(self._renderer.next_turn(Role(next_turn_role), at))
         return segments
 
     def segments_for_training(
         self, conversation: Conversation, config: RenderConversationConfig | None = None
     ) -> list[Segment]:
         """Render a training example as segments, which know their message and kind."""
-        return self._renderer.training(conversation.messages, config or RenderConversationConfig())
+        segments = self._segments(conversation, config)
+        if ends_in_return(conversation.messages):
+            segments[-1] = segments[-1]._replace(text=SPECIAL_TEXTS[RETURN], tokens=[RETURN])
+        return segments
+
+    def limit_cache(self, limit: int) -> None:
+        """Keep at most `limit` bytes of rendered messages for the next prompt; 0 keeps none."""
+        self._renderer.cache.set_limit(limit)
+
+    def _rendered(
+        self, conversation: Conversation, config: RenderConversationConfig | None
+    ) -> list[tuple[int, Rendered]]:
+        config = config or RenderConversationConfig()
+        return self._renderer.conversation(conversation.messages, config)
+
+    def _segments(
+        self, conversation: Conversation, config: RenderConversationConfig | None
+    ) -> list[Segment]:
+        rendered = self._rendered(conversation, config)
+        return [segment for at, item in rendered for segment in segments_of(item, at)]
 
     # Tokens to messages
 
@@ -159,7 +194,7 @@ class HarmonyEncoding:
 
     def is_special_token(self, token: int) -> bool:
         """Whether `token` is the id of a special token."""
-        return token_id(token) in SPECIAL_TEXTS
+        return integer(token) in SPECIAL_TEXTS
 
     def stop_tokens(self) -> list[int]:
         """The tokens that end a message."""
@@ -168,13 +203,6 @@ class HarmonyEncoding:
     def stop_tokens_for_assistant_actions(self) -> list[int]:
         """The tokens at which sampling stops: ``<|return|>`` and ``<|call|>``."""
         return [RETURN, CALL]
-
-
-def _flatten(segments: Iterable[Segment]) -> list[int]:
-    tokens: list[int] = []
-    for segment in segments:
-        tokens += segment.tokens
-    return tokens
 
 
 def load_harmony_encoding(name: str | HarmonyEncodingName) -> HarmonyEncoding:

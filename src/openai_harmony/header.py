@@ -12,8 +12,8 @@ import functools
 import re
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from .messages import Role
 from .special_tokens import CHANNEL, CONSTRAIN, CONSTRAIN_TEXT, FIRST_SPECIAL, SPECIAL_TEXTS
@@ -30,8 +30,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Header:
+class Header(NamedTuple):
     """What a header says about its message."""
 
     role: Role
@@ -41,8 +40,7 @@ class Header:
     content_type: str | None = None
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """A special token of a header (None before the first) and the text that follows it."""
 
     marker: int | None

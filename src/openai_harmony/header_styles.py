@@ -3,11 +3,11 @@
 ==============  ==============================================================
 ``reference``   ``assistant to=functions.f<|channel|>commentary json``
 ``guide``       ``assistant<|channel|>commentary to=functions.f <|constrain|>json``
-``oss-harmony`` the same for assistants; in ``commentary`` the channel always
-                comes first, and every content type is constrained
+``oss-harmony`` on ``commentary`` the channel comes first, for tools as well;
+                every content type is constrained
 ==============  ==============================================================
 
-A message comes in; pieces of text and special token ids come out. Each piece of text is encoded
+A header comes in; pieces of text and special token ids come out. Each piece of text is encoded
 by itself, so the cuts between pieces are part of the format.
 """
 
@@ -18,7 +18,8 @@ from typing import TypeAlias
 
 from .config import HeaderStyle
 from .errors import ConversationError
-from .messages import Message, Role
+from .header import Header
+from .messages import Role
 from .special_tokens import CHANNEL, CONSTRAIN, CONSTRAIN_TEXT, MESSAGE, START
 
 __all__ = ["HeaderPiece", "header_pieces"]
@@ -27,49 +28,48 @@ HeaderPiece: TypeAlias = "str | int"
 """Text, or the id of a special token."""
 
 
-def header_pieces(message: Message, style: HeaderStyle) -> Iterator[HeaderPiece]:
-    """Spell the header of `message` from ``<|start|>`` to ``<|message|>``.
+def header_pieces(header: Header, style: HeaderStyle) -> Iterator[HeaderPiece]:
+    """Spell a header from ``<|start|>`` to ``<|message|>``.
 
-    >>> message = Message.from_role_and_content(Role.ASSISTANT, "{}").with_channel("commentary")
-    >>> list(header_pieces(message.with_recipient("functions.f"), "guide"))
+    >>> header = Header(Role.ASSISTANT, channel="commentary", recipient="functions.f")
+    >>> list(header_pieces(header, "guide"))
     [200006, 'assistant', 200005, 'commentary', ' to=functions.f', 200008]
     """
-    recipient = message.recipient
+    recipient = header.recipient
     # A message to everyone is written without a recipient.
     target = "" if recipient is None or recipient == "all" else f" to={recipient}"
-    late = bool(target) and message.channel is not None and _channel_first(message, style)
+    late = bool(target) and header.channel is not None and _channel_first(header, style)
     yield START
-    yield _author(message) + ("" if late else target)
-    if message.channel is not None:
+    yield _author(header) + ("" if late else target)
+    if header.channel is not None:
         yield CHANNEL
-        yield message.channel
+        yield header.channel
     if late:
         yield target
-    if message.content_type is not None:
-        yield from _content_type(message, message.content_type, style)
+    if header.content_type is not None:
+        yield from _content_type(header, header.content_type, style)
     yield MESSAGE
 
 
-def _author(message: Message) -> str:
-    author = message.author
-    if author.role is Role.TOOL:
-        if author.name is None:
-            raise ConversationError(
-                "a message by a tool needs the tool's name", field="author.name"
-            )
-        return author.name
-    return author.role.value if author.name is None else f"{author.role.value}:{author.name}"
+def _author(header: Header) -> str:
+    role, name = header.role, header.name
+    if role is Role.TOOL:
+        if name is None:
+            problem = "a message by a tool needs the tool's name"
+            raise ConversationError(problem, field="author.name")
+        return name
+    return role.value if name is None else f"{role.value}:{name}"
 
 
-def _channel_first(message: Message, style: HeaderStyle) -> bool:
+def _channel_first(header: Header, style: HeaderStyle) -> bool:
     if style == "guide":
-        return message.author.role is Role.ASSISTANT
-    return style == "oss-harmony" and message.channel == "commentary"
+        return header.role is Role.ASSISTANT
+    return style == "oss-harmony" and header.channel == "commentary"
 
 
-def _content_type(message: Message, content_type: str, style: HeaderStyle) -> Iterator[HeaderPiece]:
+def _content_type(header: Header, content_type: str, style: HeaderStyle) -> Iterator[HeaderPiece]:
     marked = content_type.startswith(CONSTRAIN_TEXT)
-    if not marked and not _constrains(message, content_type, style):
+    if not marked and not _constrains(header, content_type, style):
         yield f" {content_type}"
         return
     yield " "
@@ -77,10 +77,10 @@ def _content_type(message: Message, content_type: str, style: HeaderStyle) -> It
     yield content_type.removeprefix(CONSTRAIN_TEXT)
 
 
-def _constrains(message: Message, content_type: str, style: HeaderStyle) -> bool:
+def _constrains(header: Header, content_type: str, style: HeaderStyle) -> bool:
     """Whether the style puts ``<|constrain|>`` before a plain content type."""
     if style == "guide":
         # Calls are constrained to a data type; models write `code` for python without the marker.
-        is_call = message.author.role is Role.ASSISTANT and message.recipient is not None
+        is_call = header.role is Role.ASSISTANT and header.recipient is not None
         return is_call and content_type != "code"
     return style == "oss-harmony"

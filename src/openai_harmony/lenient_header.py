@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -82,7 +82,9 @@ def _is_plausible_recipient(header: Header, tools: AbstractSet[str]) -> bool:
     if header.role is Role.TOOL:  # only a role is ever answered by a tool
         author = header.name or ""
         glued = author in _KNOWN_WORDS or len(_unglue(author)) > 1
-        return not glued and (name is None or name in ROLES)
+        if name is None:  # on a channel it is rather a call of that tool
+            return not glued and (header.channel is None or author not in tools)
+        return not glued and name in ROLES
     if name is None or (name and (name in tools or name in ROLES or name == "all")):
         return True
     if not name or name in _CONTENT_TYPES:
@@ -157,8 +159,8 @@ class _Reading:
     def header(self) -> Header:
         recipient = self._take_recipient()
         role, name = self._take_author(recipient)
-        if role is Role.ASSISTANT and recipient is None and self.author in self.tools:
-            recipient = self.author
+        if recipient is None and role is Role.ASSISTANT and self.author in self.recipients:
+            recipient = self.author  # the tool stood in place of the role
         content_type = self._take_content_type()
         channel = self._take_channel(role, recipient)
         if self.others:
@@ -287,8 +289,8 @@ class _Reading:
         if self.author is None:
             self._note(RecoveryKind.MISSING_ROLE, "")
             return Role.ASSISTANT, None
-        if recipient in ROLES:  # only a tool answers to the assistant
-            return Role.TOOL, self.author
+        if recipient in ROLES or (recipient is None and not self.channels):
+            return Role.TOOL, self.author  # a tool answers to a role, or to nobody by name
         if recipient is None:
             self._note(RecoveryKind.TOOL_AS_ROLE, self.author)
             self.recipients.append(self.author)
@@ -362,7 +364,7 @@ def split_unfinished(
         body += text
     meant = header.channel is not None or header.recipient is not None
     if header.recipient is not None and header.channel is None:
-        header = replace(header, channel="commentary")
+        header = header._replace(channel="commentary")
     if match := _HEADER_NOISE.match(body):
         body = body[match.end() :]
     return Unfinished(header, body.lstrip(), meant)
@@ -371,25 +373,25 @@ def split_unfinished(
 def _take_header_words(header: Header, piece: Piece, tools: AbstractSet[str]) -> tuple[Header, str]:
     text = piece.text
     if piece.marker is None and (match := _ROLE_START.match(text)):
-        header, text = replace(header, role=ROLES[match[1]]), text[match.end() :]
+        header, text = header._replace(role=ROLES[match[1]]), text[match.end() :]
     if header.channel is None and (match := _CHANNEL_START.match(text)):
-        header, text = replace(header, channel=match[1]), text[match.end() :]
+        header, text = header._replace(channel=match[1]), text[match.end() :]
     elif piece.marker == CHANNEL and (match := _NAME_START.match(text)):
         tool = resolve_tool(match[1], tools)
         if tool is not None:
-            header, text = replace(header, recipient=tool), text[match.end() :]
+            header, text = header._replace(recipient=tool), text[match.end() :]
     if match := _RECIPIENT_START.match(text):
         name, content_type = match[1], header.content_type
         if (tool := resolve_tool(name, tools)) is not None:
             name = tool
         elif (cut := glued_tool(name, tools)) is not None:
             name, content_type = cut
-        header = replace(header, recipient=name, content_type=content_type)
+        header = header._replace(recipient=name, content_type=content_type)
         text = text[match.end() :]
     constrained = piece.marker == CONSTRAIN
     if (constrained or header.recipient) and (match := _TYPE_START.match(text)):
         marker = CONSTRAIN_TEXT if constrained else ""
-        header, text = replace(header, content_type=marker + match[1]), text[match.end() :]
+        header, text = header._replace(content_type=marker + match[1]), text[match.end() :]
     elif constrained:  # prose where a content type belongs; only data can follow it
         start = _JSON_START.search(text)
         text = text[start.start() :] if start else ""

@@ -284,7 +284,11 @@ def _note_call(machine: Machine, token: int) -> None:
     """Note a call to nobody. Even where only one tool exists nothing is guessed: models write
     imagined tool results that way (sgl-project/sglang#9097).
     """
-    if token == CALL and machine.current_recipient is None:
+    if token != CALL or machine.current_recipient is not None:
+        return
+    if machine.current_role is Role.TOOL:
+        machine.recover(RecoveryKind.TOOL_AS_ROLE, machine.address_to_author())
+    else:
         machine.recover(RecoveryKind.MISSING_RECIPIENT)
 
 

@@ -161,7 +161,7 @@ class Machine:
         text = self._text
         self._text = ""
         for token in self.tokens[self._unread : end]:
-            text += texts[token]  # type: ignore[operator] - None is never counted
+            text += texts[token] or ""
         self._text = text
         self._unread = end
 
@@ -255,6 +255,13 @@ class Machine:
         text = self._decoder.decode(b"", final=True)
         self.add_text(text)
         return text
+
+    def address_to_author(self) -> str:
+        """Make the open body of a tool a call of that tool; return its name."""
+        header = self._open_header()
+        tool = header.name or ""
+        self.header = header._replace(role=Role.ASSISTANT, name=None, recipient=tool)
+        return tool
 
     def close_message(self) -> None:
         """Finish the open body as a message and enter the state EXPECT_START."""

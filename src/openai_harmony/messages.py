@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Annotated, Any, TypeVar
 
@@ -25,6 +25,8 @@ class Role(str, Enum):
     SYSTEM = "system"
     DEVELOPER = "developer"
     TOOL = "tool"
+
+    __hash__ = str.__hash__  # Enum's own is written in Python
 
     @classmethod
     def _missing_(cls, value: object) -> Role:
@@ -162,6 +164,10 @@ class Conversation(BaseModel):
     def from_messages(cls, messages: Sequence[Message]) -> Conversation:
         """Make a conversation of `messages`."""
         return cls(messages=list(messages))
+
+    def __iter__(self) -> Iterator[Message]:  # type: ignore[override]
+        """Iterate over the messages (pydantic alone would give pairs of field and value)."""
+        return iter(self.messages)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the canonical JSON form."""
