@@ -1,8 +1,7 @@
 """The work that is timed, written against the API that all three libraries share.
 
-Each workload is a function that prepares its input and returns a callable; calling that does the
-work once and returns how many units it did. A fresh input is made for every call where the
-work must not have been seen before.
+A workload makes an input, which is not timed, and does work on it, which is; the work returns how
+many units it did. The input of each run is new, as a server gets it: parsed from JSON just before.
 """
 
 from __future__ import annotations
@@ -10,32 +9,37 @@ from __future__ import annotations
 import json
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from openai_harmony import (
-    Author,
     Conversation,
-    DeveloperContent,
     Message,
     RenderConversationConfig,
     Role,
     StreamableParser,
-    SystemContent,
-    ToolDescription,
     load_harmony_encoding,
 )
 
-Work = Callable[[], int]
+
+@dataclass(frozen=True)
+class Workload:
+    """What is timed: `work` on what `prepare` returns; the argument is the number of the run."""
+
+    prepare: Callable[[int], Any]
+    work: Callable[[Any], int]
+
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 KEEP = RenderConversationConfig(auto_drop_analysis=False)
-_WORDS = (
+_TEXT = (
     "the model reads a prompt and writes tokens about weather in Tokyo where clouds move over "
     "mountains while people ask questions like how many trains leave before noon or what is the "
     "square root of numbers such as 144 and 1024 because reasoning takes several steps and every "
     "step should be checked against facts that were given earlier in this conversation"
-).split()
+)
+_WORDS = _TEXT.split()
 
 
 def prose(rng: random.Random, words: int) -> str:
@@ -123,210 +127,152 @@ def completion_tokens(messages: int = 12, words: int = 400) -> list[int]:
     return ENCODING.render_conversation(Conversation.from_messages(items), KEEP)[2:]
 
 
-def process() -> Work:
-    tokens = completion_tokens()
-
-    def work() -> int:
-        parser = StreamableParser(ENCODING, Role.ASSISTANT)
-        feed = parser.process
-        for token in tokens:
-            feed(token)
-        return len(tokens)
-
-    return work
+# Parsing
 
 
-def process_five_properties() -> Work:
-    tokens = completion_tokens()
-
-    def work() -> int:
-        parser = StreamableParser(ENCODING, Role.ASSISTANT)
-        for token in tokens:
-            parser.process(token)
-            parser.current_channel  # noqa: B018
-            parser.current_recipient  # noqa: B018
-            parser.current_role  # noqa: B018
-            parser.last_content_delta  # noqa: B018
-            parser.state  # noqa: B018
-        return len(tokens)
-
-    return work
+def process(tokens: list[int]) -> int:
+    parser = StreamableParser(ENCODING, Role.ASSISTANT)
+    feed = parser.process
+    for token in tokens:
+        feed(token)
+    return len(tokens)
 
 
-def process_current_content() -> Work:
-    tokens = completion_tokens(1, 2000)
-
-    def work() -> int:
-        parser = StreamableParser(ENCODING, Role.ASSISTANT)
-        for token in tokens:
-            parser.process(token)
-            parser.current_content  # noqa: B018
-        return len(tokens)
-
-    return work
-
-
-def process_messages() -> Work:
-    tokens = completion_tokens(2000, 3)
-
-    def work() -> int:
-        parser = StreamableParser(ENCODING, Role.ASSISTANT)
-        for token in tokens:
-            parser.process(token)
-            parser.messages  # noqa: B018
-        return len(tokens)
-
-    return work
+def process_five_properties(tokens: list[int]) -> int:
+    parser = StreamableParser(ENCODING, Role.ASSISTANT)
+    for token in tokens:
+        parser.process(token)
+        parser.current_channel  # noqa: B018
+        parser.current_recipient  # noqa: B018
+        parser.current_role  # noqa: B018
+        parser.last_content_delta  # noqa: B018
+        parser.state  # noqa: B018
+    return len(tokens)
 
 
-def batch_parse() -> Work:
-    tokens = completion_tokens()
-
-    def work() -> int:
-        ENCODING.parse_messages_from_completion_tokens(tokens, Role.ASSISTANT)
-        return len(tokens)
-
-    return work
+def process_current_content(tokens: list[int]) -> int:
+    parser = StreamableParser(ENCODING, Role.ASSISTANT)
+    for token in tokens:
+        parser.process(token)
+        parser.current_content  # noqa: B018
+    return len(tokens)
 
 
-def fresh(make: Callable[[random.Random], Any]) -> Iterator[Any]:
-    """Inputs that were never seen before, each made from its own seed."""
-    seed = 1000
-    while True:
-        seed += 1
-        yield make(random.Random(seed))
+def process_messages(tokens: list[int]) -> int:
+    parser = StreamableParser(ENCODING, Role.ASSISTANT)
+    for token in tokens:
+        parser.process(token)
+        parser.messages  # noqa: B018
+    return len(tokens)
 
 
-def render_cold() -> Work:
-    inputs = [objects(conversation(random.Random(seed), 50)) for seed in range(40)]
-
-    def work() -> int:
-        conversation = inputs.pop()
-        return len(ENCODING.render_conversation_for_completion(conversation, Role.ASSISTANT, KEEP))
-
-    return work
+def batch_parse(tokens: list[int]) -> int:
+    ENCODING.parse_messages_from_completion_tokens(tokens, Role.ASSISTANT)
+    return len(tokens)
 
 
-def render_next_turn() -> Work:
-    rng = random.Random(5)
-    data = conversation(rng, 50)
-    inputs = []
-    for _ in range(40):
-        data["messages"] += [
-            {"role": "user", "content": prose(rng, 20)},
-            {"role": "assistant", "channel": "final", "content": prose(rng, 20)},
-        ]
-        inputs.append(json.loads(json.dumps(data)))
-    ready = [objects(item) for item in inputs]
-    ENCODING.render_conversation_for_completion(ready.pop(0), Role.ASSISTANT, KEEP)
-
-    def work() -> int:
-        conversation = ready.pop(0)
-        return len(ENCODING.render_conversation_for_completion(conversation, Role.ASSISTANT, KEEP))
-
-    return work
+# Rendering
 
 
-def _with_tools(rng: random.Random, seed: int) -> dict[str, Any]:
-    return {
-        "messages": [
-            {"role": "system", "content": [{"type": "system_content"}]},
-            {"role": "developer", "content": [developer(random.Random(seed), 20)]},
-            {"role": "user", "content": prose(rng, 12)},
-        ]
-    }
+def render(prompt: Conversation) -> int:
+    return len(ENCODING.render_conversation_for_completion(prompt, Role.ASSISTANT, KEEP))
 
 
-def render_same_tools() -> Work:
-    rng = random.Random(6)
-    ready = [objects(_with_tools(rng, 7)) for _ in range(40)]
-    ENCODING.render_conversation_for_completion(ready.pop(), Role.ASSISTANT)
-
-    def work() -> int:
-        return len(ENCODING.render_conversation_for_completion(ready.pop(), Role.ASSISTANT))
-
-    return work
+def fresh_conversation(run: int) -> Conversation:
+    return objects(conversation(random.Random(1000 + run), 50))
 
 
-def render_new_tools() -> Work:
-    rng = random.Random(8)
-    ready = [objects(_with_tools(rng, seed)) for seed in range(100, 140)]
-    ENCODING.render_conversation_for_completion(ready.pop(), Role.ASSISTANT)
-
-    def work() -> int:
-        return len(ENCODING.render_conversation_for_completion(ready.pop(), Role.ASSISTANT))
-
-    return work
+_GROWING = conversation(random.Random(5), 50)
 
 
-def encode_cold() -> Work:
-    texts = [prose(random.Random(seed), 5000) for seed in range(40)]
-    ENCODING.encode("warm up")
-
-    def work() -> int:
-        return len(ENCODING.encode(texts.pop()))
-
-    return work
-
-
-def decode() -> Work:
-    tokens = ENCODING.encode(prose(random.Random(9), 10000))
-
-    def work() -> int:
-        return len(tokens) if ENCODING.decode(tokens) else 0
-
-    return work
+def next_turn(run: int) -> Conversation:
+    """The conversation of the run before, from JSON again, and one more turn."""
+    rng = random.Random(run)
+    if run == 0:
+        render(objects(_GROWING))
+    _GROWING["messages"] += [
+        {"role": "user", "content": prose(rng, 20)},
+        {"role": "assistant", "channel": "final", "content": prose(rng, 20)},
+    ]
+    return objects(json.loads(json.dumps(_GROWING)))
 
 
-def _render_in_threads(threads: int) -> Work:
-    inputs = [objects(conversation(random.Random(seed), 25)) for seed in range(200, 280)]
-    ENCODING.encode("warm up")
-
-    def render(conversation: Conversation) -> None:
-        ENCODING.render_conversation_for_completion(conversation, Role.ASSISTANT, KEEP)
-
-    def work() -> int:
-        mine = [inputs.pop() for _ in range(2)]
-        if threads == 1:
-            for conversation in mine:
-                render(conversation)
-        else:
-            workers = [threading.Thread(target=render, args=(item,)) for item in mine]
-            for worker in workers:
-                worker.start()
-            for worker in workers:
-                worker.join()
-        return 2
-
-    return work
+def prompt_with_tools(run: int, seed: int) -> Conversation:
+    """A short prompt with 20 tools, which are the same for the same seed."""
+    rng = random.Random(run)
+    return objects(
+        {
+            "messages": [
+                {"role": "system", "content": [{"type": "system_content"}]},
+                {"role": "developer", "content": [developer(random.Random(seed), 20)]},
+                {"role": "user", "content": prose(rng, 12)},
+            ]
+        }
+    )
 
 
-def two_threads() -> Work:
-    return _render_in_threads(2)
+def same_tools(run: int) -> Conversation:
+    if run == 0:
+        render(prompt_with_tools(-1, 7))
+    return prompt_with_tools(run, 7)
 
 
-def one_thread() -> Work:
-    return _render_in_threads(1)
+def new_tools(run: int) -> Conversation:
+    return prompt_with_tools(run, 100 + run)
 
 
-def first_parse() -> Work:
-    return lambda: 0
+def two_prompts(run: int) -> list[Conversation]:
+    return [objects(conversation(random.Random(2000 + 2 * run + at), 50)) for at in range(2)]
 
 
-WORKLOADS: dict[str, Callable[[], Work]] = {
-    "process": process,
-    "process + five properties": process_five_properties,
-    "process + current_content": process_current_content,
-    "process + messages": process_messages,
-    "batch parse": batch_parse,
-    "render, 50 turns, cold": render_cold,
-    "render, next turn": render_next_turn,
-    "render, 20 tools, same": render_same_tools,
-    "render, 20 tools, new": render_new_tools,
-    "encode, cold": encode_cold,
-    "decode": decode,
-    "two threads rendering": two_threads,
-    "one thread rendering": one_thread,
+def render_in_turn(prompts: list[Conversation]) -> int:
+    return sum(map(render, prompts))
+
+
+def render_in_threads(prompts: list[Conversation]) -> int:
+    threads = [threading.Thread(target=render, args=(prompt,)) for prompt in prompts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return len(prompts)
+
+
+# Texts
+
+
+def encode(text: str) -> int:
+    return len(ENCODING.encode(text))
+
+
+def decode(tokens: list[int]) -> int:
+    return len(tokens) if ENCODING.decode(tokens) else 0
+
+
+def same(value: Any) -> Callable[[int], Any]:
+    return lambda _run: value
+
+
+WORKLOADS: dict[str, Callable[[], Workload]] = {
+    "process": lambda: Workload(same(completion_tokens()), process),
+    "process + five properties": lambda: Workload(
+        same(completion_tokens()), process_five_properties
+    ),
+    "process + current_content": lambda: Workload(
+        same(completion_tokens(1, 2000)), process_current_content
+    ),
+    "process + messages (2,000)": lambda: Workload(
+        same(completion_tokens(2000, 3)), process_messages
+    ),
+    "batch parse": lambda: Workload(same(completion_tokens()), batch_parse),
+    "render, 50 turns, never seen": lambda: Workload(fresh_conversation, render),
+    "render, the next turn": lambda: Workload(next_turn, render),
+    "render, same 20 tools": lambda: Workload(same_tools, render),
+    "render, new 20 tools": lambda: Workload(new_tools, render),
+    "encode, cold text": lambda: Workload(
+        lambda run: prose(random.Random(3000 + run), 5000), encode
+    ),
+    "decode": lambda: Workload(same(ENCODING.encode(prose(random.Random(9), 10000))), decode),
+    "render two prompts in turn": lambda: Workload(two_prompts, render_in_turn),
+    "render two prompts in two threads": lambda: Workload(two_prompts, render_in_threads),
 }
-
-__all__ = ["WORKLOADS", "Author", "DeveloperContent", "SystemContent", "ToolDescription"]

@@ -199,7 +199,7 @@ REPAIRS = [
         "no markup, the words of headers left",
         tokens_of("analysisHm\nassistantfinalHi"),
         [HM, HI],
-        [(K.NO_MARKUP, 6, "analysisHm\nassistantfinalHi")],
+        [(K.NO_MARKUP, 5, "analysisHm\nassistantfinalHi")],
     ),
     Repair(
         "no markup before a message",
@@ -211,7 +211,7 @@ REPAIRS = [
         "markers as text",
         plain("<|start|>assistant<|channel|>final<|message|>Hi<|return|>"),
         [HI],
-        [(K.SPELLED_MARKER, 20, "<|start|>assistant<|channel|>final<|message|>Hi<|return|>")],
+        [(K.SPELLED_MARKER, 22, "<|start|>assistant<|channel|>final<|message|>Hi<|return|>")],
         role=None,
     ),
     Repair(
@@ -304,9 +304,9 @@ REPAIRS = [
     ),
     Repair(
         "a tool in the role's place",
-        tokens_of("<|start|>functions.f<|channel|>commentary", CALL_END),
+        tokens_of("<|start|>f<|channel|>commentary", CALL_END),
         [call()],
-        [(K.TOOL_AS_ROLE, 6, "functions.f")],
+        [(K.TOOL_AS_ROLE, 5, "functions.f")],
         role=None,
     ),
     Repair(
@@ -319,7 +319,7 @@ REPAIRS = [
         "a tool's name in quotes",
         tokens_of('<|channel|>commentary to="functions.f"', CALL_END),
         [call()],
-        [(K.TOOL_NAME, 9, '"functions.f"')],
+        [(K.TOOL_NAME, 8, '"functions.f"')],
     ),
     Repair(
         "a tool's name and a type in one word",
@@ -378,13 +378,13 @@ REPAIRS = [
         "a call without recipient is never given one, even where only one tool can be meant",
         tokens_of("<|channel|>commentary <|constrain|>json", CALL_END),
         [said("{}", "commentary", content_type="<|constrain|>json")],
-        [(K.MISSING_RECIPIENT, 7, "")],
+        [(K.MISSING_RECIPIENT, 8, "")],
     ),
     Repair(
         "to=assistant in a damaged header is dropped",
         tokens_of("<|channel|>commentary to=assistant<|channel|>analysis<|message|>Hm<|end|>"),
         [HM],
-        [(K.REPEATED_CHANNEL, 7, "commentary"), (K.HEADER_TEXT, 7, "to=assistant")],
+        [(K.REPEATED_CHANNEL, 8, "commentary"), (K.HEADER_TEXT, 8, "to=assistant")],
     ),
     Repair(
         "text without a header is reasoning where more follows, else an answer",
@@ -417,21 +417,6 @@ def test_what_follows_a_repair_is_read(case: Repair) -> None:
 
 def test_every_kind_has_a_case() -> None:
     assert {kind for case in REPAIRS for kind, _, _ in case.recoveries} == set(RecoveryKind)
-
-
-def test_strict_refuses_what_is_repaired() -> None:
-    """But for the notes on bodies and names, which the format itself does not forbid."""
-    accepted = {
-        "two channels", "nearly a channel", "a call to nobody", "a tool in the channel's place",
-        "a tool in the type's place", "a tool's bare name", "a tool's name in quotes",
-        "a tool's name and a type in one word", "a reserved token in a body",
-        "a <|channel|> in a body that opens nothing", "bytes that are no UTF-8",
-        "half a character before a letter", "half a character at the end",
-        "a call without recipient is never given one, even where only one tool can be meant",
-        "no <|end|>", "no <|end|> and no <|start|>", "to= without a name",
-    } - {"two channels"}  # fmt: skip
-    for case in REPAIRS:
-        assert is_accepted(case.tokens, case.role) == (case.name in accepted), case.name
 
 
 # Where the tokens end

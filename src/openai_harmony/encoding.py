@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import Literal
@@ -70,7 +70,7 @@ class HarmonyEncoding:
     ) -> list[int]:
         """Render the messages alone, without the start of a next one."""
         tokens: list[int] = []
-        for _, rendered in self._rendered(conversation, config):
+        for rendered in self._rendered(conversation, config)[1]:
             tokens += rendered.tokens
         return tokens
 
@@ -119,18 +119,20 @@ class HarmonyEncoding:
     def limit_cache(self, limit: int) -> None:
         """Keep at most `limit` bytes of rendered messages for the next prompt; 0 keeps none."""
         self._renderer.cache.set_limit(limit)
+        self._renderer.tool_sections.cache.set_limit(limit // 8)
 
     def _rendered(
         self, conversation: Conversation, config: RenderConversationConfig | None
-    ) -> list[tuple[int, Rendered]]:
+    ) -> tuple[Sequence[int], list[Rendered]]:
         config = config or RenderConversationConfig()
         return self._renderer.conversation(conversation.messages, config)
 
     def _segments(
         self, conversation: Conversation, config: RenderConversationConfig | None
     ) -> list[Segment]:
-        rendered = self._rendered(conversation, config)
-        return [segment for at, item in rendered for segment in segments_of(item, at)]
+        indices, rendered = self._rendered(conversation, config)
+        pairs = zip(indices, rendered, strict=True)
+        return [segment for at, item in pairs for segment in segments_of(item, at)]
 
     # Tokens to messages
 

@@ -5,7 +5,8 @@ Sections stand in the order the guide gives, an empty line between them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
 
 from .config import SchemaDialect
 from .content import ChannelConfig, DeveloperContent, ReasoningEffort, ResponseFormat, SystemContent
@@ -16,7 +17,10 @@ from .tool_namespaces import ToolDescription, ToolNamespaceConfig
 from .typescript import schema_to_typescript
 from .typescript_reference import reference_schema_to_typescript
 
-__all__ = ["developer_prompt", "system_prompt", "tool_declaration"]
+__all__ = ["ToolsWriter", "developer_prompt", "system_prompt", "tool_declaration", "tools_section"]
+
+ToolsWriter: TypeAlias = Callable[[Mapping[str, ToolNamespaceConfig], SchemaDialect], str]
+"""What writes the section of tools: `tools_section`, or something that remembers its answers."""
 
 _SCHEMA_WRITERS = {
     "typescript": schema_to_typescript,
@@ -25,7 +29,11 @@ _SCHEMA_WRITERS = {
 
 
 def system_prompt(
-    content: SystemContent, *, has_function_tools: bool, dialect: SchemaDialect = "typescript"
+    content: SystemContent,
+    *,
+    has_function_tools: bool,
+    dialect: SchemaDialect = "typescript",
+    write_tools: ToolsWriter | None = None,
 ) -> str:
     r"""Write the text of a system message.
 
@@ -36,12 +44,17 @@ def system_prompt(
     return _join_sections(
         _about_the_model(content),
         _reasoning(content.reasoning_effort),
-        _tools_section(content.tools, dialect),
+        _tools(content.tools, dialect, write_tools),
         _channels(content.channel_config, has_function_tools),
     )
 
 
-def developer_prompt(content: DeveloperContent, *, dialect: SchemaDialect = "typescript") -> str:
+def developer_prompt(
+    content: DeveloperContent,
+    *,
+    dialect: SchemaDialect = "typescript",
+    write_tools: ToolsWriter | None = None,
+) -> str:
     r"""Write the text of a developer message.
 
     >>> developer_prompt(DeveloperContent(instructions="Be brief."))
@@ -50,7 +63,7 @@ def developer_prompt(content: DeveloperContent, *, dialect: SchemaDialect = "typ
     instructions = content.instructions
     return _join_sections(
         None if instructions is None else f"# Instructions\n\n{instructions}",
-        _tools_section(content.tools, dialect),
+        _tools(content.tools, dialect, write_tools),
         _response_formats(content.response_formats),
     )
 
@@ -107,11 +120,16 @@ def _channels(config: ChannelConfig | None, has_function_tools: bool) -> str | N
     return text
 
 
-def _tools_section(
-    namespaces: Mapping[str, ToolNamespaceConfig] | None, dialect: SchemaDialect
+def _tools(
+    namespaces: Mapping[str, ToolNamespaceConfig] | None,
+    dialect: SchemaDialect,
+    write_tools: ToolsWriter | None,
 ) -> str | None:
-    if not namespaces:
-        return None
+    return (write_tools or tools_section)(namespaces, dialect) if namespaces else None
+
+
+def tools_section(namespaces: Mapping[str, ToolNamespaceConfig], dialect: SchemaDialect) -> str:
+    """Write the section that declares tools."""
     # The reference keeps namespaces in a sorted map, so their order is that of their keys.
     in_order = (_namespace(namespaces[key], dialect) for key in sorted(namespaces))
     return "\n\n".join(("# Tools", *in_order))

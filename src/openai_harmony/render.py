@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
-from typing import NamedTuple, cast
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from .bounded_cache import BoundedCache
 from .config import HeaderStyle, RenderConversationConfig, SchemaDialect
@@ -22,6 +23,7 @@ from .messages import Message, Role
 from .prompt import developer_prompt, system_prompt
 from .special_tokens import CALL, END, SPECIAL_TEXTS, START
 from .tokenizer import Tokenizer
+from .tool_sections import ToolSections
 
 __all__ = ["Rendered", "Renderer", "Segment", "SegmentKind", "ends_in_return", "segments_of"]
 
@@ -47,17 +49,26 @@ class Segment(NamedTuple):
 
 
 class Rendered(NamedTuple):
-    """A whole message as tokens, and where its parts end in them."""
+    """A whole message as tokens; `ends` tells where the header and each of the bodies end."""
 
     tokens: list[int]
-    parts: tuple[tuple[SegmentKind, str, int], ...]
+    header: str
+    texts: tuple[str, ...]
+    ends: tuple[int, ...]
 
 
-# What a message is rendered from; equal keys give equal tokens. Never an identity.
-_Key = tuple[object, ...]
+# All that a message is rendered from: style, the five fields of a header, texts of the bodies.
+# Equal keys give equal tokens; no identity is ever part of one.
+_Key: TypeAlias = tuple[Any, ...]
+_FIELDS = slice(1, 6)
+_TEXTS = slice(6, None)
 
 DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
-_BYTES_PER_ENTRY = 700  # of dictionary entry, key, lists and tuples, beside their contents
+
+
+def _size(rendered: Rendered) -> int:
+    """Estimate the bytes of a cache entry: a list of tokens, about as much text, overhead."""
+    return 16 * len(rendered.tokens) + 800
 
 
 class Renderer:
@@ -65,19 +76,22 @@ class Renderer:
 
     def __init__(self, tokenizer: Tokenizer, cache_bytes: int = DEFAULT_CACHE_BYTES) -> None:
         self._tokenizer = tokenizer
-        self.cache: BoundedCache[_Key, Rendered] = BoundedCache(cache_bytes)
+        self.cache: BoundedCache[_Key, Rendered] = BoundedCache(cache_bytes, _size)
+        self.tool_sections = ToolSections(cache_bytes // 8)
         self._header = functools.lru_cache(maxsize=4096)(self._render_header)
 
     def conversation(
         self, messages: Sequence[Message], config: RenderConversationConfig
-    ) -> list[tuple[int, Rendered]]:
-        """Render `messages` in order, each with its index, without what `config` drops."""
-        dropped = past_reasoning(messages) if config.auto_drop_analysis else frozenset()
-        kept = [at for at in range(len(messages)) if at not in dropped] if dropped else None
-        chosen = messages if kept is None else [messages[at] for at in kept]
+    ) -> tuple[Sequence[int], list[Rendered]]:
+        """Render `messages` without what `config` drops; return the indices of the rest, too."""
+        dropped = past_reasoning(messages) if config.auto_drop_analysis else None
+        kept: Sequence[int] = range(len(messages))
+        if dropped:
+            kept = [at for at in kept if at not in dropped]
         has_tools = functools.cache(lambda: _has_function_tools(messages))
+        chosen = [messages[at] for at in kept] if dropped else messages
         rendered = self.messages(chosen, config.schema_dialect, config.header_style, has_tools)
-        return list(zip(kept if kept is not None else range(len(messages)), rendered, strict=True))
+        return kept, rendered
 
     def messages(
         self,
@@ -88,58 +102,84 @@ class Renderer:
     ) -> list[Rendered]:
         """Render messages; the texts not seen before are encoded in one call."""
         found: list[Rendered | None] = []
-        missing: list[tuple[int, _Key, Header, list[str]]] = []
-        cached = self.cache.get
+        missing: list[tuple[int, _Key]] = []
+        young = self.cache.young
         for message in messages:
             author, content = message.author, message.content
-            role = author.role
             if len(content) == 1 and type(content[0]) is TextContent:
-                texts = [content[0].text]
+                key: _Key = (
+                    style,
+                    author.role,
+                    author.name,
+                    message.channel,
+                    message.recipient,
+                    message.content_type,
+                    content[0].text,
+                )
             else:
-                texts = [_body_text(role, item, dialect, has_tools) for item in content]
-            channel, recipient = message.channel, message.recipient
-            content_type = message.content_type
-            key = (style, role, author.name, channel, recipient, content_type, *texts)
-            known = cached(key)
+                key = self._key(message, dialect, style, has_tools)
+            known = young.get(key) or self.cache.get(key)
             if known is None:
-                header = Header(role, author.name, channel, recipient, content_type)
-                missing.append((len(found), key, header, texts))
+                missing.append((len(found), key))
             found.append(known)
         if missing:
-            self._render_missing(missing, style, found)
+            self._render_missing(missing, found)
         return cast("list[Rendered]", found)  # nothing is missing any more
 
-    def _render_missing(
+    def _key(
         self,
-        missing: list[tuple[int, _Key, Header, list[str]]],
+        message: Message,
+        dialect: SchemaDialect,
         style: HeaderStyle,
-        found: list[Rendered | None],
+        has_tools: Callable[[], bool],
+    ) -> _Key:
+        author = message.author
+        fields = (author.role, author.name, message.channel, message.recipient)
+        texts = (self._body_text(author.role, item, dialect, has_tools) for item in message.content)
+        return (style, *fields, message.content_type, *texts)
+
+    def _render_missing(
+        self, missing: list[tuple[int, _Key]], found: list[Rendered | None]
     ) -> None:
-        bodies = iter(self._tokenizer.encode_many([t for *_, texts in missing for t in texts]))
-        for at, key, header, texts in missing:
-            header_text, header_tokens = self._header(header, style)
+        bodies = iter(self._tokenizer.encode_many([t for _, key in missing for t in key[_TEXTS]]))
+        for at, key in missing:
+            fields = key[_FIELDS]
+            header, header_tokens = self._header(fields, key[0])
             tokens = header_tokens.copy()
-            parts = [(SegmentKind.HEADER, header_text, len(tokens))]
-            for text in texts:
+            ends = [len(tokens)]
+            for _ in key[_TEXTS]:
                 tokens += next(bodies)
-                parts.append((SegmentKind.BODY, text, len(tokens)))
-            is_call = header.role is Role.ASSISTANT and header.recipient is not None
-            stop = CALL if is_call else END
-            tokens.append(stop)
-            parts.append((SegmentKind.STOP, SPECIAL_TEXTS[stop], len(tokens)))
-            found[at] = rendered = Rendered(tokens, tuple(parts))
-            size = 8 * len(tokens) + sum(len(text) for text in texts) + _BYTES_PER_ENTRY
-            self.cache.put(key, rendered, size)
+                ends.append(len(tokens))
+            tokens.append(_stop_token(fields))
+            found[at] = rendered = Rendered(tokens, header, key[_TEXTS], tuple(ends))
+            self.cache.put(key, rendered)
+
+    def _body_text(
+        self, role: Role, item: Content, dialect: SchemaDialect, has_tools: Callable[[], bool]
+    ) -> str:
+        if isinstance(item, TextContent):
+            return item.text
+        tools = self.tool_sections
+        if isinstance(item, SystemContent):
+            _require_role(role, Role.SYSTEM, item)
+            return system_prompt(
+                item, has_function_tools=has_tools(), dialect=dialect, write_tools=tools
+            )
+        if isinstance(item, DeveloperContent):
+            _require_role(role, Role.DEVELOPER, item)
+            return developer_prompt(item, dialect=dialect, write_tools=tools)
+        problem = f"cannot render content of type {type(item).__name__}"
+        raise ConversationError(problem, field="content")
 
     def next_turn(self, role: Role, at: int) -> Segment:
         """Render the header that the next message starts with: ``<|start|>`` and a role."""
         tokens = [START, *self._tokenizer.encode_ordinary(role.value)]
         return Segment(SegmentKind.HEADER, at, SPECIAL_TEXTS[START] + role.value, tokens)
 
-    def _render_header(self, header: Header, style: HeaderStyle) -> tuple[str, list[int]]:
+    def _render_header(self, fields: tuple[Any, ...], style: HeaderStyle) -> tuple[str, list[int]]:
         tokens: list[int] = []
         text = ""
-        for piece in header_pieces(header, style):
+        for piece in header_pieces(Header(*fields), style):
             if isinstance(piece, int):
                 tokens.append(piece)
                 text += SPECIAL_TEXTS[piece]
@@ -149,12 +189,18 @@ class Renderer:
         return text, tokens
 
 
+def _stop_token(fields: tuple[Any, ...]) -> int:
+    role, _name, _channel, recipient, _content_type = fields
+    return CALL if role is Role.ASSISTANT and recipient is not None else END
+
+
 def segments_of(rendered: Rendered, at: int) -> Iterator[Segment]:
     """Cut a rendered message, the one with the index `at`, into its segments."""
-    start = 0
-    for kind, text, end in rendered.parts:
-        yield Segment(kind, at, text, rendered.tokens[start:end])
-        start = end
+    tokens, header, texts, ends = rendered
+    yield Segment(SegmentKind.HEADER, at, header, tokens[: ends[0]])
+    for text, (start, end) in zip(texts, pairwise(ends), strict=True):
+        yield Segment(SegmentKind.BODY, at, text, tokens[start:end])
+    yield Segment(SegmentKind.STOP, at, SPECIAL_TEXTS[tokens[-1]], tokens[-1:])
 
 
 def ends_in_return(messages: Sequence[Message]) -> bool:
@@ -187,20 +233,6 @@ def _has_function_tools(messages: Iterable[Message]) -> bool:
         if isinstance(item, DeveloperContent)
     )
     return any(namespace is not None and namespace.tools for namespace in namespaces)
-
-
-def _body_text(
-    role: Role, item: Content, dialect: SchemaDialect, has_tools: Callable[[], bool]
-) -> str:
-    if isinstance(item, TextContent):
-        return item.text
-    if isinstance(item, SystemContent):
-        _require_role(role, Role.SYSTEM, item)
-        return system_prompt(item, has_function_tools=has_tools(), dialect=dialect)
-    if isinstance(item, DeveloperContent):
-        _require_role(role, Role.DEVELOPER, item)
-        return developer_prompt(item, dialect=dialect)
-    raise ConversationError(f"cannot render content of type {type(item).__name__}", field="content")
 
 
 def _require_role(role: Role, required: Role, item: Content) -> None:

@@ -89,6 +89,7 @@ class Tokenizer:
             self._texts[token] = text
         self.body_texts = empty
         """Text of the tokens that are nothing but text in the body of a message."""
+        self._ids: Sequence[int] = ()  # every id as one object, made with the encoder
         self._bpe: tiktoken.Encoding | None = None
         self._bpe_lock = threading.Lock()
 
@@ -100,7 +101,7 @@ class Tokenizer:
         bpe = self._bpe or self._build_bpe()
         return bpe.encode_ordinary(text)
 
-    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+    def encode_many(self, texts: Sequence[str]) -> list[Sequence[int]]:
         """Encode each text by itself, all in one call: the encoder works without the GIL, and
         threads that ask it for one text after the other would wait for each other in between.
         """
@@ -109,7 +110,8 @@ class Tokenizer:
         bpe = self._bpe or self._build_bpe()
         joined = _SEPARATOR.join(texts)
         tokens = bpe.encode(joined, allowed_special={_SEPARATOR}, disallowed_special=())
-        return list(_split(tokens, _SEPARATOR_ID))
+        # The encoder makes a new object for each id; these are for keeping, so share them.
+        return list(_split(itemgetter(*tokens, _SEPARATOR_ID)(self._ids), _SEPARATOR_ID))
 
     def encode(
         self,
@@ -170,6 +172,7 @@ class Tokenizer:
     def _build_bpe(self) -> tiktoken.Encoding:
         with self._bpe_lock:
             if self._bpe is None:
+                self._ids = tuple(range(VOCABULARY_SIZE + 1))
                 import tiktoken  # 20 ms that a program which only parses need not spend
 
                 self._bpe = tiktoken.Encoding(
@@ -181,15 +184,13 @@ class Tokenizer:
             return self._bpe
 
 
-def _split(tokens: list[int], separator: int) -> Iterator[list[int]]:
+def _split(tokens: tuple[int, ...], separator: int) -> Iterator[tuple[int, ...]]:
+    """Cut after each separator, of which the last stands at the end."""
     start = 0
-    try:
-        while True:
-            end = tokens.index(separator, start)
-            yield tokens[start:end]
-            start = end + 1
-    except ValueError:
-        yield tokens[start:]
+    while start < len(tokens):
+        end = tokens.index(separator, start)
+        yield tokens[start:end]
+        start = end + 1
 
 
 def token_ids(tokens: Iterable[int]) -> array[int]:
