@@ -23,7 +23,17 @@ from openai_harmony import (
     TokenError,
     load_harmony_encoding,
 )
-from openai_harmony.special_tokens import FIRST_SPECIAL, SPECIAL_TEXTS
+from openai_harmony.special_tokens import (
+    CALL,
+    CHANNEL,
+    CONSTRAIN,
+    END,
+    FIRST_SPECIAL,
+    MESSAGE,
+    RETURN,
+    SPECIAL_TEXTS,
+    START,
+)
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 RECORDED: list[dict[str, Any]] = json.loads(
@@ -498,8 +508,12 @@ def test_recipients(written: str, tools: list[str], read: str) -> None:
 
 # Nothing is lost in silence
 
-WORD = re.compile(r"[^\W_]+")
-MARKER = re.compile(r"\bto=")
+KNOWN = "|".join((*(role.value for role in Role), "analysis", "commentary", "final", "json"))
+WORD = re.compile(rf"{KNOWN}|(?:(?!{KNOWN})[^\W_])+")
+"""Runs of letters and digits; the words of headers are read apart, as the parser may do."""
+
+TO = re.compile(r"\bto=")
+MARKERS = (START, END, MESSAGE, CHANNEL, CONSTRAIN, RETURN, CALL)
 ROLE_TOKENS = {token for role in Role for token in plain(role.value)}
 
 
@@ -516,7 +530,10 @@ def missing_words(tokens: list[int], parser: StreamableParser) -> list[str]:
 
 def without_prompt(tokens: list[int]) -> list[int]:
     """Leave out a role at the end, with which no message has begun yet."""
-    return tokens[:-1] if tokens and tokens[-1] in ROLE_TOKENS else tokens
+    end = len(tokens)
+    while end and tokens[end - 1] >= FIRST_SPECIAL and tokens[end - 1] not in MARKERS:
+        end -= 1
+    return tokens[: end - 1] if end and tokens[end - 1] in ROLE_TOKENS else tokens
 
 
 def texts_between(tokens: list[int]) -> list[str]:
@@ -526,7 +543,7 @@ def texts_between(tokens: list[int]) -> list[str]:
             runs[-1].append(token)
         else:
             runs.append([])
-    return [MARKER.sub(" ", ENCODING.decode(run, "ignore")) for run in runs]
+    return [TO.sub(" ", ENCODING.decode(run, "ignore")) for run in runs]
 
 
 def is_accepted(tokens: list[int], role: Role | None, tools: tuple[str, ...] = ()) -> bool:
@@ -543,7 +560,7 @@ def is_noted_or_accepted(tokens: list[int], role: Role | None, tools: tuple[str,
     return noted or is_accepted(tokens, role, tools)
 
 
-special_tokens = st.sampled_from(
+marker_texts = st.sampled_from(
     ["start", "end", "message", "channel", "constrain", "return", "call", "reserved_200000"]
 ).map(lambda name: f"<|{name}|>")
 header_words = st.sampled_from(
@@ -552,7 +569,7 @@ header_words = st.sampled_from(
      "<|start|>assistant<|channel|>final<|message|>", "<|channel|>commentary to=functions.f"]
 )  # fmt: skip
 unique_words = st.integers(100, 999).map("zebra{}".format)
-pieces = special_tokens | header_words | unique_words | unique_words.map(" {}".format)
+pieces = marker_texts | header_words | unique_words | unique_words.map(" {}".format)
 malformed = st.lists(pieces, max_size=14).map(lambda parts: tokens_of("".join(parts)))
 roles = st.sampled_from([Role.ASSISTANT, None])
 tool_sets = st.sampled_from([(), TOOLS])

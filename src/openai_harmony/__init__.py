@@ -6,10 +6,12 @@ The layers, each importing only those above it::
     tool_namespaces → content → messages  a conversation as Python objects and JSON
     typescript → prompt                   system and developer contents as prompt text
     vocabulary → tokenizer                text to token ids and back
-    header_styles → render                messages to segments of tokens
-    header → rules → parser               tokens to messages, strict or lenient
+    header → header_styles → render       messages to tokens, message by message
+    machine → rules → parser              tokens to messages, strict or lenient
     encoding                              all of it behind one object
 """
+
+from typing import TYPE_CHECKING, Any
 
 from .config import HeaderStyle, RenderConversationConfig, RenderOptions, SchemaDialect
 from .content import (
@@ -27,9 +29,11 @@ from .machine import ContentDelta, StreamState
 from .messages import Author, Conversation, Message, Role
 from .parser import StreamableParser
 from .recovery import Recovery, RecoveryKind
-from .render import Segment, SegmentKind
+from .segments import Segment, SegmentKind
 from .tool_namespaces import ToolDescription, ToolNamespaceConfig
-from .typescript import schema_to_typescript
+
+if TYPE_CHECKING:
+    from .typescript import schema_to_typescript
 
 __all__ = [
     "Author",
@@ -68,3 +72,12 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Import what only some programs need when they ask for it."""
+    if name == "schema_to_typescript":
+        from .typescript import schema_to_typescript
+
+        return schema_to_typescript
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

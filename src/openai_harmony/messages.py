@@ -7,7 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, Field, SerializeAsAny, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    SerializeAsAny,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    WrapSerializer,
+)
 
 from .content import Content, DeveloperContent, SystemContent, TextContent
 from .errors import ConversationError
@@ -72,7 +80,15 @@ def _read_content(raw: object) -> object:
     return found.model_validate(raw)
 
 
-_ContentItem = Annotated[SerializeAsAny[Content], BeforeValidator(_read_content)]
+def _name_type(item: Content, write: SerializerFunctionWrapHandler) -> Any:
+    """Dump a content with its ``type``, so that it can be read again whatever is left out."""
+    kind = next((name for name, cls in _CONTENT_TYPES.items() if type(item) is cls), None)
+    return write(item) if kind is None else {"type": kind, **write(item)}
+
+
+_ContentItem = Annotated[
+    SerializeAsAny[Content], BeforeValidator(_read_content), WrapSerializer(_name_type)
+]
 
 
 class Message(BaseModel):

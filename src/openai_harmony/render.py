@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from enum import Enum
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -21,31 +20,12 @@ from .header import Header
 from .header_styles import header_pieces
 from .messages import Message, Role
 from .prompt import developer_prompt, system_prompt
+from .segments import Segment, SegmentKind
 from .special_tokens import CALL, END, SPECIAL_TEXTS, START
 from .tokenizer import Tokenizer
 from .tool_sections import ToolSections
 
-__all__ = ["Rendered", "Renderer", "Segment", "SegmentKind", "ends_in_return", "segments_of"]
-
-
-class SegmentKind(str, Enum):
-    """What a segment is within its message."""
-
-    HEADER = "header"
-    BODY = "body"
-    STOP = "stop"
-
-
-class Segment(NamedTuple):
-    """A run of tokens: `text` is what they stand for, `message` the index of its message.
-
-    The header that opens the next turn has the index one past the last message.
-    """
-
-    kind: SegmentKind
-    message: int
-    text: str
-    tokens: list[int]
+__all__ = ["Rendered", "Renderer", "past_reasoning"]
 
 
 class Rendered(NamedTuple):
@@ -55,6 +35,14 @@ class Rendered(NamedTuple):
     header: str
     texts: tuple[str, ...]
     ends: tuple[int, ...]
+
+    def segments(self, at: int) -> Iterator[Segment]:
+        """Cut the message, the one with the index `at`, into its segments."""
+        tokens, header, texts, ends = self
+        yield Segment(SegmentKind.HEADER, at, header, tokens[: ends[0]])
+        for text, (start, end) in zip(texts, pairwise(ends), strict=True):
+            yield Segment(SegmentKind.BODY, at, text, tokens[start:end])
+        yield Segment(SegmentKind.STOP, at, SPECIAL_TEXTS[tokens[-1]], tokens[-1:])
 
 
 # All that a message is rendered from: style, the five fields of a header, texts of the bodies.
@@ -194,20 +182,6 @@ def _stop_token(fields: tuple[Any, ...]) -> int:
     return CALL if role is Role.ASSISTANT and recipient is not None else END
 
 
-def segments_of(rendered: Rendered, at: int) -> Iterator[Segment]:
-    """Cut a rendered message, the one with the index `at`, into its segments."""
-    tokens, header, texts, ends = rendered
-    yield Segment(SegmentKind.HEADER, at, header, tokens[: ends[0]])
-    for text, (start, end) in zip(texts, pairwise(ends), strict=True):
-        yield Segment(SegmentKind.BODY, at, text, tokens[start:end])
-    yield Segment(SegmentKind.STOP, at, SPECIAL_TEXTS[tokens[-1]], tokens[-1:])
-
-
-def ends_in_return(messages: Sequence[Message]) -> bool:
-    """Whether a training example of `messages` ends in ``<|return|>``: after an answer."""
-    return bool(messages) and _is_final(messages[-1])
-
-
 def past_reasoning(messages: Sequence[Message]) -> frozenset[int]:
     """Tell which messages are reasoning that a later answer made obsolete, by index.
 
@@ -219,10 +193,6 @@ def past_reasoning(messages: Sequence[Message]) -> frozenset[int]:
         return frozenset()
     first_final = next(at for at, m in enumerate(messages) if m.channel == "final")
     return frozenset(at for at in range(first_final) if messages[at].channel == "analysis")
-
-
-def _is_final(message: Message) -> bool:
-    return message.author.role is Role.ASSISTANT and message.channel == "final"
 
 
 def _has_function_tools(messages: Iterable[Message]) -> bool:

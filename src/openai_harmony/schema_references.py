@@ -23,6 +23,7 @@ REFERENCE_COPY_LIMIT = 5_000
 ONE_SCHEMA = frozenset({"additionalItems", "additionalProperties", "items"})
 MANY_SCHEMAS = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
 NAMED_SCHEMAS = frozenset({"patternProperties", "properties"})
+_NESTING = ONE_SCHEMA | MANY_SCHEMAS | NAMED_SCHEMAS | {"$ref"}
 _NOTES = frozenset({"default", "description", "examples", "nullable", "title"})
 _SHAPES = {"const", "enum", "type"} | ONE_SCHEMA | MANY_SCHEMAS | NAMED_SCHEMAS
 
@@ -49,8 +50,10 @@ class _Inliner:
     def _copied(self, schema: JsonValue) -> JsonValue:
         if not isinstance(schema, dict):
             return schema
-        self._open.add(id(schema))
         self._borrowed += 1 if self._borrowing else 0
+        if _NESTING.isdisjoint(schema):
+            return schema
+        self._open.add(id(schema))
         copied: Schema = {}
         for keyword, value in schema.items():
             copied[keyword] = self._copied_keyword(keyword, value)

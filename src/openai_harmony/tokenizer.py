@@ -6,6 +6,7 @@ is encoded, so that a program that only parses never pays for it.
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 import threading
@@ -22,7 +23,14 @@ from .vocabulary import Vocabulary, load_vocabulary
 if TYPE_CHECKING:
     import tiktoken
 
-__all__ = ["Tokenizer", "integer", "special_positions", "token_id", "token_ids"]
+__all__ = [
+    "Tokenizer",
+    "collection_of_ids",
+    "integer",
+    "special_positions",
+    "token_id",
+    "token_ids",
+]
 
 ASSISTANT = 173781
 """The token "assistant": in a body, too, it may be the role of a header that lost its start."""
@@ -80,18 +88,19 @@ class Tokenizer:
 
     def __init__(self) -> None:
         self.pieces = _TokenBytes(load_vocabulary())
-        # Two tables from id to text, filled as ids are met; None means: not known yet, or not
-        # for a table. They are twice as long as there are ids, so that a negative index, which
-        # counts from the end, finds None as well.
-        empty: list[str | None] = [None] * (2 * VOCABULARY_SIZE)
-        self._texts = empty.copy()
-        for token, text in SPECIAL_TEXTS.items():
-            self._texts[token] = text
-        self.body_texts = empty
+        self.body_texts = _empty_table()
         """Text of the tokens that are nothing but text in the body of a message."""
         self._ids: Sequence[int] = ()  # every id as one object, made with the encoder
         self._bpe: tiktoken.Encoding | None = None
         self._bpe_lock = threading.Lock()
+
+    @functools.cached_property
+    def _texts(self) -> list[str | None]:
+        """Text of all tokens that are whole characters, special ones by their spelling."""
+        table = self.body_texts.copy()
+        for token, text in SPECIAL_TEXTS.items():
+            table[token] = text
+        return table
 
     def encode_ordinary(self, text: str) -> list[int]:
         """Encode `text`; whatever looks like a special token is text like any other.
@@ -143,7 +152,7 @@ class Tokenizer:
 
     def decode(self, tokens: Iterable[int], errors: str = "replace") -> str:
         """Join the text of `tokens`; `errors` says what happens to invalid UTF-8."""
-        known = tokens if isinstance(tokens, Collection) else list(tokens)
+        known = collection_of_ids(tokens)
         try:
             return "".join(itemgetter(*known)(self._texts))
         except (TypeError, IndexError):  # a token that is not in the table
@@ -157,31 +166,54 @@ class Tokenizer:
             text = self.pieces[token].decode()
         except UnicodeDecodeError:
             return None
-        self._texts[token] = text
         if token == ASSISTANT:
             return None
         self.body_texts[token] = text
         return text
 
+    def decode_body(self, tokens: Sequence[int]) -> str | None:
+        """Join the text of ordinary tokens; None where they do not give whole characters."""
+        try:
+            return "".join(itemgetter(*tokens)(self.body_texts))
+        except TypeError:  # a token that is not in the table
+            for token in tokens:
+                self.learn(token)
+        try:
+            return b"".join(map(self.pieces.__getitem__, tokens)).decode()
+        except UnicodeDecodeError:
+            return None
+
     def _decode_any(self, tokens: Collection[int], errors: str) -> str:
         ids = token_ids(tokens)
         for token in set(ids):
-            self.learn(token)
+            self._texts[token] = self.learn(token) or self._texts[token]
         return b"".join(map(self.pieces.__getitem__, ids)).decode("utf-8", errors)
 
     def _build_bpe(self) -> tiktoken.Encoding:
         with self._bpe_lock:
             if self._bpe is None:
-                self._ids = tuple(range(VOCABULARY_SIZE + 1))
                 import tiktoken  # 20 ms that a program which only parses need not spend
 
-                self._bpe = tiktoken.Encoding(
+                ids = tuple(range(VOCABULARY_SIZE + 1))
+                ranks = load_vocabulary().ranks(ids)
+                bpe = tiktoken.Encoding(
                     "o200k_base",
                     pat_str=_WORD_PATTERN,
-                    mergeable_ranks=load_vocabulary().ranks(),
+                    mergeable_ranks=ranks,
                     special_tokens={_SEPARATOR: _SEPARATOR_ID},
                 )
+                ranks.clear()  # 20 MB that tiktoken's Python object would keep for nothing
+                self._ids, self._bpe = ids, bpe
             return self._bpe
+
+
+def _empty_table() -> list[str | None]:
+    """Make a table from id to text, filled as ids are met.
+
+    It is twice as long as there are ids, so that a negative index, which counts from the end,
+    finds None as well.
+    """
+    return [None] * (2 * VOCABULARY_SIZE)
 
 
 def _split(tokens: tuple[int, ...], separator: int) -> Iterator[tuple[int, ...]]:
@@ -195,13 +227,18 @@ def _split(tokens: tuple[int, ...], separator: int) -> Iterator[tuple[int, ...]]
 
 def token_ids(tokens: Iterable[int]) -> array[int]:
     """Token ids of any kind (list, NumPy array, tensor) as plain ones, or a clear error."""
-    if isinstance(tokens, (str, bytes)):
-        raise VocabularyError(f"expected token ids, found {type(tokens).__name__}; encode it first")
-    known = tokens if isinstance(tokens, Collection) else list(tokens)
+    known = collection_of_ids(tokens)
     try:
         return array("I", known)
     except (TypeError, OverflowError, ValueError):
         return array("I", map(token_id, known))
+
+
+def collection_of_ids(tokens: Iterable[int]) -> Collection[int]:
+    """The same tokens as something that can be read twice; text is refused."""
+    if isinstance(tokens, (str, bytes, bytearray)):
+        raise VocabularyError(f"expected token ids, found {type(tokens).__name__}; encode it first")
+    return tokens if isinstance(tokens, Collection) else list(tokens)
 
 
 def token_id(token: object) -> int:

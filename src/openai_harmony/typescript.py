@@ -130,7 +130,12 @@ def _alternatives(variants: list[JsonValue], indent: str) -> _Type:
     return _Type((f"(\n{listed}{indent})",))
 
 
+_COMBINING = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
+
+
 def _is_combined(schema: Schema) -> bool:
+    if _COMBINING.isdisjoint(schema):
+        return False
     return _is_named(schema) or bool(variants_of(schema, "allOf")) or bool(_unions(schema))
 
 
@@ -171,6 +176,8 @@ def _is_any(schema: JsonValue) -> bool:
 
 def _unions(schema: Schema) -> list[list[JsonValue]]:
     """Return the alternatives a schema offers; an empty list offers none and is ignored."""
+    if _COMBINING.isdisjoint(schema):
+        return []
     offers = (variants_of(schema, keyword) for keyword in ("anyOf", "oneOf"))
     return [variants for variants in offers if variants]
 
@@ -179,6 +186,9 @@ def _unions(schema: Schema) -> list[list[JsonValue]]:
 
 
 def _own_type(schema: Schema, indent: str) -> _Type:
+    kind = schema.get("type")
+    if isinstance(kind, str) and kind in _PLAIN_TYPES and _values(schema) is None:
+        return _Type((_PLAIN_TYPES[kind],))
     kinds = _kinds(schema)
     values = _values(schema)
     if values is not None:
@@ -283,9 +293,11 @@ def _object_type(schema: Schema, indent: str) -> _Type:
     lines: list[str] = []
     properties = schema.get("properties")
     required = schema.get("required")
+    listed = required if isinstance(required, list) else []
+    needed = {name for name in listed if isinstance(name, str)}
     if isinstance(properties, dict):
         for name, value in properties.items():
-            mark = "" if isinstance(required, list) and name in required else "?"
+            mark = "" if name in needed else "?"
             lines.append(_property_text(f"{_property_key(name)}{mark}:", value, indent))
     others = _other_properties_type(schema, indent)
     if others is not None and not lines:

@@ -58,10 +58,12 @@ def _object_text(schema: dict[str, JsonValue], indent: str) -> str:
     comment = "".join(f"{indent}{line}\n" for line in _description_lines(schema))
     properties = schema.get("properties")
     required = schema.get("required")
+    listed = required if isinstance(required, list) else []
+    needed = {name for name in listed if isinstance(name, str)}
     lines = ""
     if isinstance(properties, dict):
         for name, value in properties.items():
-            mark = "" if isinstance(required, list) and name in required else "?"
+            mark = "" if name in needed else "?"
             lines += _property_text(f"{name}{mark}:", value, indent)
     return f"{comment}{{\n{lines}{indent}}}"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import zlib
-from array import array
+from collections.abc import Iterable
 from importlib import resources
 from itertools import accumulate, pairwise
 
@@ -22,6 +22,9 @@ _FILE = "o200k_base.vocab"
 _PAYLOAD_SHA256 = "440741350e7cfa1c0f4869ce742d1b043550adbda5187adcac9e787edac6fba9"
 
 
+_BLOCK = 256
+
+
 class Vocabulary:
     """The bytes of the 199,998 ordinary tokens, sliced out of one buffer on demand.
 
@@ -29,24 +32,31 @@ class Vocabulary:
     b'hello'
     """
 
-    __slots__ = ("_bytes", "_ends")
+    __slots__ = ("_blocks", "_bytes", "_lengths")
 
     def __init__(self, packed: bytes) -> None:
         payload = _unpack(packed)
-        lengths = payload[:FIRST_SPECIAL]
+        self._lengths = payload[:FIRST_SPECIAL]
         self._bytes = payload[FIRST_SPECIAL:]
-        self._ends = array("I", accumulate(lengths, initial=0))
+        # Where every 256th token begins; whoever meets few tokens need not add up all lengths.
+        starts = range(0, FIRST_SPECIAL, _BLOCK)
+        sums = (sum(self._lengths[start : start + _BLOCK]) for start in starts)
+        self._blocks = list(accumulate(sums, initial=0))
 
     def __len__(self) -> int:
         return FIRST_SPECIAL
 
     def __getitem__(self, token: int) -> bytes:
-        return self._bytes[self._ends[token] : self._ends[token + 1]]
+        block = token // _BLOCK
+        start = self._blocks[block] + sum(self._lengths[block * _BLOCK : token])
+        return self._bytes[start : start + self._lengths[token]]
 
-    def ranks(self) -> dict[bytes, int]:
-        """All tokens with their ids, as a byte pair encoder wants them."""
+    def ranks(self, ids: Iterable[int]) -> dict[bytes, int]:
+        """All tokens with their ids (the objects of `ids`), as a byte pair encoder wants them."""
         pieces = self._bytes
-        return {pieces[start:end]: rank for rank, (start, end) in enumerate(pairwise(self._ends))}
+        ends = list(accumulate(self._lengths, initial=0))
+        tokens = [pieces[start:end] for start, end in pairwise(ends)]
+        return dict(zip(tokens, ids, strict=False))
 
 
 def _unpack(packed: bytes) -> bytes:

@@ -12,7 +12,7 @@ from ..chat_completions import conversation_from_chat, is_chat
 from ..config import HeaderStyle, RenderConversationConfig
 from ..encoding import load_harmony_encoding
 from ..messages import Conversation, Message, Role
-from ..render import Segment, SegmentKind
+from ..segments import Segment, SegmentKind
 from .command import Command, add_color, add_file, add_schema_dialect, role_named, role_names
 from .output import Output, Style, json_lines
 from .source import InputError, read_json
