@@ -289,6 +289,30 @@ REPAIRS = [
         [(K.REPEATED_RECIPIENT, 11, "functions.f")],
     ),
     Repair(
+        "a type before the recipient",
+        tokens_of("<|channel|>commentary<|constrain|>json to=functions.f", CALL_END),
+        [call(content_type="<|constrain|>json")],
+        [(K.HEADER_ORDER, 9, "")],
+    ),
+    Repair(
+        "two types",
+        tokens_of("<|channel|>commentary to=functions.f json code", CALL_END),
+        [call(content_type="json")],
+        [(K.HEADER_TEXT, 9, "code")],
+    ),
+    Repair(
+        "two constraints",
+        tokens_of("<|channel|>commentary to=functions.f<|constrain|>x<|constrain|>json", CALL_END),
+        [call(content_type="<|constrain|>json")],
+        [(K.HEADER_TEXT, 11, "<|constrain|>x")],
+    ),
+    Repair(
+        "a call on final in a damaged header",
+        tokens_of("<|channel|>final <|constrain|>functions.f", CALL_END),
+        [call()],
+        [(K.TOOL_AS_TYPE, 6, "functions.f"), (K.CALL_ON_FINAL, 6, "final")],
+    ),
+    Repair(
         "a call to nobody",
         tokens_of("<|channel|>commentary", CALL_END),
         [said("{}", "commentary")],

@@ -324,6 +324,8 @@ def _start_in_body(machine: Machine, token: int) -> None:
 def _channel_in_body(machine: Machine, token: int) -> None:
     """Perhaps a header without ``<|end|>`` and ``<|start|>``: put the body aside until it shows."""
     role = machine.current_role
+    if role is Role.TOOL:  # whose name is not known here; what models go on with is their own
+        role = Role.ASSISTANT
     held = machine.held.copy()
     machine.held.clear()
     machine.suspended = machine.suspend_body()

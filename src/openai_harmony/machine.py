@@ -95,7 +95,6 @@ class Machine:
         "header",
         "header_tokens",
         "held",
-        "in_plain_text",
         "incomplete",
         "last_content_delta",
         "last_stop",
@@ -107,6 +106,7 @@ class Machine:
         "stray",
         "stray_ended",
         "suspended",
+        "texts",
         "tokenizer",
         "tokens",
         "tools",
@@ -131,7 +131,7 @@ class Machine:
         self.current_recipient: str | None = None
         self.current_content_type: str | None = None
         self.last_content_delta: str | None = None
-        self.in_plain_text = False  # in a body, with no half character waiting
+        self.texts = tokenizer.no_texts  # see in_plain_text
         self.incomplete = False
         self.body_start = 0  # index of the open body's first token
         self._decoder = _new_decoder("replace")
@@ -144,6 +144,19 @@ class Machine:
         self.stray_ended = False  # whether <|end|> came after them
         self.suspended: Suspended | None = None
         self.last_stop: int | None = None
+
+    @property
+    def in_plain_text(self) -> bool:
+        """Whether a body is open and no half character waits: then most tokens are just text.
+
+        It is told by the table of texts, so that looking a token up says both.
+        """
+        return self.texts is self.tokenizer.body_texts
+
+    @in_plain_text.setter
+    def in_plain_text(self, value: bool) -> None:
+        tokenizer = self.tokenizer
+        self.texts = tokenizer.body_texts if value else tokenizer.no_texts
 
     @property
     def current_content(self) -> str:

@@ -41,7 +41,7 @@ class StreamableParser(Machine):
     ('final', '2 + 2 = 4.')
     """
 
-    __slots__ = ("_texts",)
+    __slots__ = ()
 
     def __init__(
         self,
@@ -54,25 +54,22 @@ class StreamableParser(Machine):
         rules = STRICT_RULES if strict else _lenient_rules()
         known_role = None if role is None else Role(role)
         super().__init__(encoding.tokenizer, rules, known_role, frozenset(tools))
-        self._texts = self.tokenizer.body_texts
 
     def process(self, token: int) -> StreamableParser:
         """Take one token; raise `TokenError` in strict mode when it does not fit.
 
         An id outside the vocabulary raises `VocabularyError` and changes nothing.
         """
-        if self.in_plain_text:
-            try:
-                text = self._texts[token]
-            except (TypeError, IndexError):
-                text = None
-            if text is not None:
-                self.tokens.append(token)
-                self.last_content_delta = text
-                return self
         if type(token) is not int:
             token = integer(token)
+        try:
+            text = self.texts[token]
+        except IndexError:
+            text = None
         self.tokens.append(token)
+        if text is not None:
+            self.last_content_delta = text
+            return self
         self.step(token)
         self.take_added()
         return self

@@ -90,6 +90,8 @@ class Tokenizer:
         self.pieces = _TokenBytes(load_vocabulary())
         self.body_texts = _empty_table()
         """Text of the tokens that are nothing but text in the body of a message."""
+        self.no_texts = _empty_table()
+        """Never filled: what holds where no token is just text."""
         self._ids: Sequence[int] = ()  # every id as one object, made with the encoder
         self._bpe: tiktoken.Encoding | None = None
         self._bpe_lock = threading.Lock()
