@@ -27,8 +27,8 @@ format: $(VENV)/.installed-dev ## Format the code and repair what the linter can
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-parity: ## Compare CASES=N random conversations with the reference library
-	$(PYTHON) tools/parity/run.py --cases $(CASES)
+parity: $(VENV)/.installed-dev ## Compare with the reference and its fork on CASES=N random cases
+	$(BIN)/python tools/parity/run.py --cases $(CASES)
 
 clean: ## Remove the virtual environment, caches and builds
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -475,6 +475,14 @@ CUTS = [
     Cut("<|channel|>", [], incomplete=True),
     Cut("<|channel|>comment", [], incomplete=True),
     Cut("<|channel|>final", [], incomplete=True),
+    Cut("<|channel|>analysis to", [], incomplete=True),
+    Cut("<|channel|>analysis to=", [], incomplete=True),
+    Cut("<|channel|>commentary to=functions", [], incomplete=True),
+    Cut("<|start|>assistant<|channel|>commentary to", [], incomplete=True, role=None),
+    Cut("<|start|>assistant to=functions", [], incomplete=True, role=None),
+    Cut(" to=functions.f<|channel|>comment", [], incomplete=True),
+    Cut("<|channel|>commentary to=functions.f <|constrain|>js", [], incomplete=True),
+    Cut("<|channel|>commentary to=functions.f js", [], incomplete=True),
     Cut("<|channel|>commentary to=functions.f", [], incomplete=True),
     Cut("<|channel|>commentary to=functions.f <|constrain|>", [], incomplete=True),
     Cut("<|channel|>commentary to=functions.f <|constrain|>json", [], incomplete=True),
@@ -500,6 +508,22 @@ def test_half_a_character_at_a_cut_shows_as_such() -> None:
     parser = parsed(tokens_of("<|channel|>final<|message|>Hi", 52622))
     assert parser.messages == [said("Hi\ufffd")]
     assert parser.incomplete
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        "tool<|channel|>final<|message|>x<|end|>",
+        "tool<|message|>x<|end|>",
+        "a tool<|channel|><|message|>x<|end|>",
+        "<|start|>functions.f to=assistant<|message|>x<|channel|>analysis<|message|>y<|end|>",
+        "<|start|>tool<|start|>tool<|channel|><|message|>x<|end|>",
+    ],
+)
+def test_a_recovered_message_by_a_tool_names_the_tool(stream: str) -> None:
+    for message in parsed(tokens_of(stream), role=None).messages:
+        assert (message.author.role, message.author.name) != (Role.TOOL, None)
+        assert ENCODING.render(message)
 
 
 # What the tools of the conversation settle

@@ -290,7 +290,8 @@ class _Reading:
         if self.role is not None or self.given_role is not None:
             if self.author is not None:
                 self.others.insert(0, self.author)
-            return self.role or self.given_role or Role.ASSISTANT, None
+            role = self.role or self.given_role or Role.ASSISTANT
+            return role, role.value if self.role is Role.TOOL else None
         if self.author is None:
             self._note(RecoveryKind.MISSING_ROLE, "")
             return Role.ASSISTANT, None
@@ -382,7 +383,9 @@ def split_unfinished(
 def _take_header_words(header: Header, piece: Piece, tools: AbstractSet[str]) -> tuple[Header, str]:
     text = piece.text
     if piece.marker is None and (match := _ROLE_START.match(text)):
-        header, text = header._replace(role=ROLES[match[1]]), text[match.end() :]
+        role = ROLES[match[1]]
+        name = match[1] if role is Role.TOOL else None
+        header, text = header._replace(role=role, name=name), text[match.end() :]
     if header.channel is None and (match := _CHANNEL_START.match(text)):
         header, text = header._replace(channel=match[1]), text[match.end() :]
     elif piece.marker == CHANNEL and (match := _NAME_START.match(text)):

@@ -36,6 +36,7 @@ _MARKERS = ("start", "end", "message", "channel", "constrain", "return", "call")
 _SPELLED = re.compile(rf"<\|(?:{'|'.join(_MARKERS)})\|>")
 _MARKER_TEXTS = frozenset(f"<|{name}|>" for name in _MARKERS)
 _HEADER_WORDS = frozenset((*ROLES, *CHANNELS))
+_LATER_WORDS = ("to=", "json", "code", *CHANNELS)
 
 
 # Any state
@@ -98,7 +99,7 @@ def _open_header_without_start(machine: Machine, token: int) -> None:
         machine.header_tokens = stray
     elif text.endswith(tuple(ROLES)):
         role = next(name for name in ROLES if text.endswith(name))
-        machine.given_role = ROLES[role]
+        machine.given_role = Role.ASSISTANT if role == Role.TOOL.value else ROLES[role]
         _leave_out_text(machine, text.removesuffix(role))
     elif text:
         _leave_out_text(machine, text)
@@ -230,12 +231,12 @@ def _settle_header(machine: Machine, ending: int) -> None:
 
 def _may_be_cut(machine: Machine, unfinished: Unfinished) -> bool:
     """Whether what looks like a body may be a word of the header that was cut off."""
-    words = split_words(unfinished.body)
     if unfinished.meant:
-        return False
-    names_no_role = (
-        machine.started and machine.tokenizer.decode(machine.header_tokens[:1]) not in ROLES
-    )
+        rest = unfinished.body.strip()
+        return rest.startswith("to=") or any(word.startswith(rest) for word in _LATER_WORDS)
+    words = split_words(unfinished.body)
+    first = machine.tokenizer.decode(machine.header_tokens[:1])
+    names_no_role = machine.started and first not in ROLES
     return names_no_role or len(words) < 2 or any(word.startswith("to=") for word in words)
 
 

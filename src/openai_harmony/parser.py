@@ -161,4 +161,7 @@ def _special_positions(tokens: Iterable[int]) -> tuple[Sequence[int], Iterable[i
     except (TypeError, OverflowError, ValueError):  # there are ids that only a rule can judge
         plain = [integer(token) for token in known]
         return plain, range(len(plain))
+    # A list that begins and ends with plain integers is taken to hold nothing else.
+    if isinstance(known, list) and known and type(known[0]) is type(known[-1]) is int:
+        return known, special_positions(ids)
     return ids.tolist(), special_positions(ids)
