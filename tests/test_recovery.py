@@ -340,8 +340,21 @@ REPAIRS = [
         "a tool in the role's place",
         tokens_of("<|start|>f<|channel|>commentary", CALL_END),
         [call()],
-        [(K.TOOL_AS_ROLE, 5, "functions.f")],
+        [(K.TOOL_AS_ROLE, 5, "f")],
         role=None,
+    ),
+    Repair(
+        "an unknown name in the role's place",
+        tokens_of("<|start|>clock<|message|>noon<|end|>"),
+        [Message.from_author_and_content(Author.new(Role.TOOL, "clock"), "noon")],
+        [(K.UNKNOWN_ROLE, 2, "clock")],
+        role=None,
+    ),
+    Repair(
+        "another role than the given one",
+        tokens_of("user json<|message|>{}<|end|>"),
+        [said("{}", None, content_type="json")],
+        [(K.OTHER_ROLE, 2, "user")],
     ),
     Repair(
         "a tool's bare name",

@@ -111,9 +111,11 @@ def _channel_and_words(pieces: Iterable[Piece]) -> tuple[str | None, list[str]]:
         elif piece.marker == CHANNEL:
             if channel is not None:
                 raise HeaderError("a second <|channel|> in the message header")
-            if not found or not piece.text.startswith(found[0]):
+            name = _CHANNEL_NAME.match(piece.text)
+            if name is None:
                 raise HeaderError("<|channel|> without a channel's name in the message header")
-            channel = found.pop(0)
+            channel = name[0]
+            found = split_words(piece.text[name.end() :])
         elif piece.marker == CONSTRAIN:
             found[:1] = [CONSTRAIN_TEXT + "".join(found[:1])]
         else:
@@ -146,9 +148,11 @@ def _take_recipient(words: list[str], tools: AbstractSet[str]) -> str | None:
     return None
 
 
+# As in the reference, a channel ends at Unicode white space, any other word at ASCII's.
+_CHANNEL_NAME = re.compile(r"[\S\x1c-\x1f]+")
 _WORD = re.compile(r"[^ \t\n\f\r]+")
 
 
 def split_words(text: str) -> list[str]:
-    """Split at ASCII white space, as the reference does."""
+    """Split at ASCII white space."""
     return _WORD.findall(text)

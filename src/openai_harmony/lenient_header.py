@@ -143,6 +143,7 @@ class _Reading:
     tools: AbstractSet[str]
     role: Role | None = None
     author: str | None = None
+    author_tool: str | None = None
     channels: list[str] = field(default_factory=list)
     recipients: list[str] = field(default_factory=list)
     content_types: list[str] = field(default_factory=list)
@@ -162,8 +163,8 @@ class _Reading:
     def header(self) -> Header:
         recipient = self._take_recipient()
         role, name = self._take_author(recipient)
-        if recipient is None and role is Role.ASSISTANT and self.author in self.recipients:
-            recipient = self.author  # the tool stood in place of the role
+        if recipient is None and role is Role.ASSISTANT:
+            recipient = self.author_tool  # it stood in place of the role
         content_type = self._take_content_type()
         channel = self._take_channel(role, recipient)
         if self.others:
@@ -224,9 +225,9 @@ class _Reading:
         elif word in CHANNELS and not self.others:
             self.channels.append(word)
         elif not self.others and (tool := resolve_tool(word, self.tools)) is not None:
-            self._read_tool(tool)
+            self._read_tool(word, tool)
         elif self._is_first(word):
-            self.author = word
+            self.author = self.author_tool = word
         else:
             self.others.append(word)
 
@@ -241,9 +242,9 @@ class _Reading:
         else:
             self._note(RecoveryKind.REPEATED_ROLE, word)
 
-    def _read_tool(self, tool: str) -> None:
+    def _read_tool(self, word: str, tool: str) -> None:
         if self.role is None and self.given_role is None and not self.channels:
-            self.author = tool
+            self.author, self.author_tool = word, tool
         else:
             self.recipients.append(tool)
 
@@ -287,22 +288,30 @@ class _Reading:
         return tool or name
 
     def _take_author(self, recipient: str | None) -> tuple[Role, str | None]:
-        if self.role is not None or self.given_role is not None:
-            if self.author is not None:
-                self.others.insert(0, self.author)
-            role = self.role or self.given_role or Role.ASSISTANT
-            return role, role.value if self.role is Role.TOOL else None
+        role = self.given_role or self.role
+        if role is not None:
+            if self.role is not None and self.role is not role:
+                self._note(RecoveryKind.OTHER_ROLE, self.role.value)
+            self._leave_out_author()
+            return role, role.value if role is Role.TOOL else None
         if self.author is None:
             self._note(RecoveryKind.MISSING_ROLE, "")
             return Role.ASSISTANT, None
-        if recipient in ROLES or (recipient is None and not self.channels):
-            return Role.TOOL, self.author  # a tool answers to a role, or to nobody by name
-        if recipient is None:
+        if recipient in ROLES:  # only a tool answers to a role
+            return Role.TOOL, self.author
+        if recipient is not None:
+            self._leave_out_author()
+        elif self.channels:
             self._note(RecoveryKind.TOOL_AS_ROLE, self.author)
-            self.recipients.append(self.author)
         else:
-            self.others.insert(0, self.author)
+            self._note(RecoveryKind.UNKNOWN_ROLE, self.author)
+            return Role.TOOL, self.author
         return Role.ASSISTANT, None
+
+    def _leave_out_author(self) -> None:
+        if self.author is not None:
+            self.others.insert(0, self.author)
+            self.author_tool = None
 
     def _take_content_type(self) -> str | None:
         if not self.content_types and self.others:
