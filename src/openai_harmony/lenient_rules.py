@@ -329,7 +329,7 @@ def _channel_in_body(machine: Machine, token: int) -> None:
         role = Role.ASSISTANT
     held = machine.held.copy()
     machine.held.clear()
-    machine.suspended = machine.suspend_body()
+    machine.suspend_body()
     machine.open_header(started=False)
     machine.given_role = role
     machine.header_tokens = [*held, token]
@@ -345,11 +345,8 @@ def _finish_suspended(machine: Machine) -> None:
 
 def _resume_suspended(machine: Machine, ending: int) -> None:
     """It was no header: its text goes on with the body, its markers are left out."""
-    suspended, tokens = machine.suspended, machine.header_tokens
-    if suspended is None:
-        return
-    machine.suspended = None
-    machine.resume_body(suspended)
+    tokens = machine.header_tokens
+    machine.resume_body()
     for token in tokens:
         if token in (CHANNEL, CONSTRAIN):
             machine.recover(RecoveryKind.SPECIAL_TOKEN, spelling(token))

@@ -161,29 +161,32 @@ class Machine:
     @property
     def current_content(self) -> str:
         """The text of the open body so far."""
-        if self.in_plain_text and self._unread < len(self.tokens):
-            self._read_up_to(len(self.tokens))
+        end = len(self.tokens)
+        if self._unread < end:
+            self._read_up_to(end)
         return self._text
 
     def _read_up_to(self, end: int) -> None:
         """Append the text of tokens that the fast path has only counted."""
-        if not self.in_plain_text or self._unread >= end:
-            return
-        texts = self.tokenizer.body_texts
-        # Python appends in place to a string that only a local variable holds, so that a text
-        # read after every token is not copied every time.
-        text = self._text
-        self._text = ""
+        text, self._text = self._text, ""  # held by one variable: see _append
         for token in self.tokens[self._unread : end]:
-            text += texts[token] or ""
+            text += self.texts[token] or ""
         self._text = text
         self._unread = end
 
+    def _append(self, more: str) -> None:
+        # Python appends in place to a string that only one local variable holds, so that a text
+        # which grows, and is read, token by token is not copied every time.
+        text, self._text = self._text, ""
+        text += more
+        self._text = text
+
     def step(self, token: int) -> None:
         """Take the step that the rules name for the last token in this state."""
-        if self.in_plain_text:
-            self._read_up_to(len(self.tokens) - 1)
-        self._unread = len(self.tokens)
+        end = len(self.tokens)
+        if self._unread < end - 1:
+            self._read_up_to(end - 1)
+        self._unread = end
         self.take(token)
 
     def take(self, token: int) -> None:
@@ -229,7 +232,7 @@ class Machine:
     def add_text(self, text: str) -> None:
         """Append text to the open body."""
         if text:
-            self._text += text
+            self._append(text)
             self.added.append(ContentDelta(len(self.messages), text))
 
     def add_token(self, token: int) -> str:
@@ -261,7 +264,7 @@ class Machine:
             return None
         self._read_up_to(len(self.tokens))
         self.tokens += run
-        self._text += text
+        self._append(text)
         self._unread = len(self.tokens)
         return text
 
@@ -275,7 +278,7 @@ class Machine:
 
     def address_to_author(self) -> str:
         """Make the open body of a tool a call of that tool; return its name."""
-        header = self._open_header()
+        header = self._body_header()
         tool = header.name or ""
         self.header = header._replace(role=Role.ASSISTANT, name=None, recipient=tool)
         return tool
@@ -288,22 +291,23 @@ class Machine:
     def take_body(self) -> None:
         """Turn the open body into a message; an unfinished character becomes U+FFFD."""
         self.flush_character()
-        self.add_message(self._open_header(), self._text)
+        self.add_message(self._body_header(), self._text)
         self.drop_body()
 
-    def suspend_body(self) -> Suspended:
+    def suspend_body(self) -> None:
         """Put the open body aside."""
         self.flush_character()
-        suspended = Suspended(self._open_header(), self._text)
+        self.suspended = Suspended(self._body_header(), self._text)
         self.drop_body()
-        return suspended
 
-    def resume_body(self, suspended: Suspended) -> None:
-        """Open a body again that was put aside."""
-        self.open_body(suspended.header)
-        self._text = suspended.text
+    def resume_body(self) -> None:
+        """Open the body again that was put aside."""
+        if self.suspended is not None:
+            self.open_body(self.suspended.header)
+            self._text = self.suspended.text
+            self.suspended = None
 
-    def _open_header(self) -> Header:
+    def _body_header(self) -> Header:
         if self.header is None:
             raise AssertionError("a body is open only after its header")
         return self.header
@@ -335,9 +339,9 @@ class Machine:
             )
         )
 
-    def recover(self, kind: RecoveryKind, text: str = "", *, back: int = 0) -> None:
-        """Note a repair at the current token, or `back` tokens before it."""
-        self.recoveries.append(Recovery(kind, max(len(self.tokens) - 1 - back, 0), text))
+    def recover(self, kind: RecoveryKind, text: str = "") -> None:
+        """Note a repair at the current token."""
+        self.recoveries.append(Recovery(kind, max(len(self.tokens) - 1, 0), text))
 
 
 Action: TypeAlias = Callable[[Machine, int], None]

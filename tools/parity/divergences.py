@@ -101,7 +101,7 @@ def _words(header: Header, role: str | None) -> list[str]:
     cuts = [i for i, token in enumerate(header) if token in (CHANNEL, CONSTRAIN)]
     for cut in [*cuts, len(header)]:
         marker = header[start - 1] if start else None
-        found = DECODE(header[start:cut]).split()
+        found = re.findall(r"[^ \t\n\f\r]+", DECODE(header[start:cut]))
         if marker == CHANNEL:
             found = found[1:]
         if marker == CONSTRAIN:
@@ -137,7 +137,7 @@ def _has_spaced_constraint(header: Header, _role: str | None) -> bool:
 
 
 def _names_author(header: Header, role: str | None) -> bool:
-    author, colon, _ = DECODE(header).partition(":")
+    author, colon, _ = DECODE(header).lstrip().partition(":")
     return role is None and bool(colon) and author in ROLES
 
 
