@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
 __all__ = ["BoundedCache"]
@@ -44,14 +44,20 @@ class BoundedCache(Generic[_Key, _Value]):
 
     def put(self, key: _Key, value: _Value) -> None:
         """Enter a value; one that would fill half the cache is not kept."""
-        size = self._size(value)
-        if size * 2 > self._limit:
-            return
+        self.put_all([(key, value)])
+
+    def put_all(self, items: Iterable[tuple[_Key, _Value]]) -> None:
+        """Enter several values, as `put` does."""
+        most = self._limit // 2
         with self._lock:
-            self.young[key] = value
-            self._young_size += size
-            if self._young_size * 2 > self._limit:
-                self._old, self.young, self._young_size = self.young, {}, 0
+            for key, value in items:
+                size = self._size(value)
+                if size > most:
+                    continue
+                self.young[key] = value
+                self._young_size += size
+                if self._young_size > most:
+                    self._old, self.young, self._young_size = self.young, {}, 0
 
     def set_limit(self, limit: int) -> None:
         """Change the limit and forget everything."""

@@ -130,6 +130,7 @@ class Renderer:
         self, missing: list[tuple[int, _Key]], found: list[Rendered | None]
     ) -> None:
         bodies = iter(self._tokenizer.encode_many([t for _, key in missing for t in key[_TEXTS]]))
+        new: list[tuple[_Key, Rendered]] = []
         for at, key in missing:
             fields = key[_FIELDS]
             header, header_tokens = self._header(fields, key[0])
@@ -140,7 +141,8 @@ class Renderer:
                 ends.append(len(tokens))
             tokens.append(_stop_token(fields))
             found[at] = rendered = Rendered(tokens, header, key[_TEXTS], tuple(ends))
-            self.cache.put(key, rendered)
+            new.append((key, rendered))
+        self.cache.put_all(new)
 
     def _body_text(
         self, role: Role, item: Content, dialect: SchemaDialect, has_tools: Callable[[], bool]

@@ -51,8 +51,9 @@ _WORD_PATTERN = "|".join(
     )
 )
 
-# Stands between texts that are encoded in one call; known to the encoder alone.
-_SEPARATOR = "\ufdd0<|separator|>\ufdd0"
+# Stands between texts that are encoded in one call; known to the encoder alone. It is ASCII, so
+# that texts in ASCII need not be converted.
+_SEPARATOR = "\x1f<|separator|>\x1f"
 _SEPARATOR_ID = VOCABULARY_SIZE
 
 _ANY_SPECIAL = re.compile(
@@ -116,10 +117,10 @@ class Tokenizer:
         """Encode each text by itself, all in one call: the encoder works without the GIL, and
         threads that ask it for one text after the other would wait for each other in between.
         """
-        if len(texts) < 2 or any(_SEPARATOR in text for text in texts):
+        joined = _SEPARATOR.join(texts)
+        if len(texts) < 2 or joined.count(_SEPARATOR) != len(texts) - 1:
             return [self.encode_ordinary(text) for text in texts]
         bpe = self._bpe or self._build_bpe()
-        joined = _SEPARATOR.join(texts)
         tokens = bpe.encode(joined, allowed_special={_SEPARATOR}, disallowed_special=())
         # The encoder makes a new object for each id; these are for keeping, so share them.
         return list(_split(itemgetter(*tokens, _SEPARATOR_ID)(self._ids), _SEPARATOR_ID))
