@@ -1,7 +1,9 @@
 """The work that is timed, written against the API that all three libraries share.
 
 A workload makes an input, which is not timed, and does work on it, which is; the work returns how
-many units it did. The input of each run is new, as a server gets it: parsed from JSON just before.
+many units it did. Where a library may remember what it rendered or encoded, the input of each run
+is new, as a server gets it: parsed from JSON just before. `WORKLOADS` have one size and fill the
+table; `SWEEPS` are made for any size and show how cost grows.
 """
 
 from __future__ import annotations
@@ -25,8 +27,12 @@ from openai_harmony import (
 
 @dataclass(frozen=True)
 class Workload:
-    """What is timed: `work` on what `prepare` returns; the argument is the number of the run."""
+    """What is timed: `work` on what `prepare` returns; its argument is the number of the run.
 
+    Runs are numbered from 0. The first is a warm-up, and may bring about what later runs need.
+    """
+
+    unit: str
     prepare: Callable[[int], Any]
     work: Callable[[Any], int]
 
@@ -127,10 +133,16 @@ def completion_tokens(messages: int = 12, words: int = 400) -> list[int]:
     return ENCODING.render_conversation(Conversation.from_messages(items), KEEP)[2:]
 
 
+def same(value: Any) -> Callable[[int], Any]:
+    """Prepare the same input for each run."""
+    return lambda _run: value
+
+
 # Parsing
 
 
 def process(tokens: list[int]) -> int:
+    """Stream tokens and read nothing."""
     parser = StreamableParser(ENCODING, Role.ASSISTANT)
     feed = parser.process
     for token in tokens:
@@ -139,6 +151,7 @@ def process(tokens: list[int]) -> int:
 
 
 def process_five_properties(tokens: list[int]) -> int:
+    """Stream tokens and read what servers read after each one."""
     parser = StreamableParser(ENCODING, Role.ASSISTANT)
     for token in tokens:
         parser.process(token)
@@ -151,6 +164,7 @@ def process_five_properties(tokens: list[int]) -> int:
 
 
 def process_current_content(tokens: list[int]) -> int:
+    """Stream tokens and read the whole text of the message after each one."""
     parser = StreamableParser(ENCODING, Role.ASSISTANT)
     for token in tokens:
         parser.process(token)
@@ -158,78 +172,58 @@ def process_current_content(tokens: list[int]) -> int:
     return len(tokens)
 
 
-def process_messages(tokens: list[int]) -> int:
-    parser = StreamableParser(ENCODING, Role.ASSISTANT)
-    for token in tokens:
-        parser.process(token)
-        parser.messages  # noqa: B018
-    return len(tokens)
+def late_messages(messages: int, last: int) -> Workload:
+    """Stream the last of many messages and read all messages after each token.
+
+    All of them would take the peers two minutes; what came before the last ones is not timed.
+    """
+    tokens = completion_tokens(messages, 3)
+    start = len(completion_tokens(messages - last, 3))
+
+    def prepare(_run: int) -> StreamableParser:
+        parser = StreamableParser(ENCODING, Role.ASSISTANT)
+        for token in tokens[:start]:
+            parser.process(token)
+        return parser
+
+    def work(parser: StreamableParser) -> int:
+        for token in tokens[start:]:
+            parser.process(token)
+            parser.messages  # noqa: B018
+        return len(tokens) - start
+
+    return Workload("token", prepare, work)
 
 
 def batch_parse(tokens: list[int]) -> int:
+    """Parse a whole completion."""
     ENCODING.parse_messages_from_completion_tokens(tokens, Role.ASSISTANT)
     return len(tokens)
+
+
+def one_message(size: int) -> Workload:
+    """Stream one message of that many tokens and read its text after each one."""
+    header = ENCODING.encode("<|channel|>final<|message|>", allowed_special="all")
+    body = ENCODING.encode(prose(random.Random(size), size))[:size]
+    return Workload("token", same(header + body), process_current_content)
 
 
 # Rendering
 
 
 def render(prompt: Conversation) -> int:
-    return len(ENCODING.render_conversation_for_completion(prompt, Role.ASSISTANT, KEEP))
-
-
-def fresh_conversation(run: int) -> Conversation:
-    return objects(conversation(random.Random(1000 + run), 50))
-
-
-_GROWING = conversation(random.Random(5), 50)
-
-
-def next_turn(run: int) -> Conversation:
-    """The conversation of the run before, from JSON again, and one more turn."""
-    rng = random.Random(run)
-    if run == 0:
-        render(objects(_GROWING))
-    _GROWING["messages"] += [
-        {"role": "user", "content": prose(rng, 20)},
-        {"role": "assistant", "channel": "final", "content": prose(rng, 20)},
-    ]
-    return objects(json.loads(json.dumps(_GROWING)))
-
-
-def prompt_with_tools(run: int, seed: int) -> Conversation:
-    """A short prompt with 20 tools, which are the same for the same seed."""
-    rng = random.Random(run)
-    return objects(
-        {
-            "messages": [
-                {"role": "system", "content": [{"type": "system_content"}]},
-                {"role": "developer", "content": [developer(random.Random(seed), 20)]},
-                {"role": "user", "content": prose(rng, 12)},
-            ]
-        }
-    )
-
-
-def same_tools(run: int) -> Conversation:
-    if run == 0:
-        render(prompt_with_tools(-1, 7))
-    return prompt_with_tools(run, 7)
-
-
-def new_tools(run: int) -> Conversation:
-    return prompt_with_tools(run, 100 + run)
-
-
-def two_prompts(run: int) -> list[Conversation]:
-    return [objects(conversation(random.Random(2000 + 2 * run + at), 50)) for at in range(2)]
+    """Render one prompt."""
+    ENCODING.render_conversation_for_completion(prompt, Role.ASSISTANT, KEEP)
+    return 1
 
 
 def render_in_turn(prompts: list[Conversation]) -> int:
+    """Render prompts one after the other."""
     return sum(map(render, prompts))
 
 
 def render_in_threads(prompts: list[Conversation]) -> int:
+    """Render prompts in a thread each, at the same time."""
     threads = [threading.Thread(target=render, args=(prompt,)) for prompt in prompts]
     for thread in threads:
         thread.start()
@@ -238,41 +232,100 @@ def render_in_threads(prompts: list[Conversation]) -> int:
     return len(prompts)
 
 
+def never_seen(turns: int) -> Workload:
+    """Render prompts of that many turns that share nothing."""
+    return Workload(
+        "prompt", lambda run: objects(conversation(random.Random(1000 + run), turns)), render
+    )
+
+
+def next_turn() -> Workload:
+    """Render the prompt of the run before, from JSON again, with one more turn."""
+    data = conversation(random.Random(5), 50)
+
+    def prepare(run: int) -> Conversation:
+        rng = random.Random(run)
+        data["messages"] += [
+            {"role": "user", "content": prose(rng, 20)},
+            {"role": "assistant", "channel": "final", "content": prose(rng, 20)},
+        ]
+        return objects(json.loads(json.dumps(data)))
+
+    return Workload("prompt", prepare, render)
+
+
+def with_tools(seed: Callable[[int], int]) -> Workload:
+    """Render short new prompts with 20 tools, which are the same for the same seed."""
+
+    def prepare(run: int) -> Conversation:
+        messages = [
+            {"role": "system", "content": [{"type": "system_content"}]},
+            {"role": "developer", "content": [developer(random.Random(seed(run)), 20)]},
+            {"role": "user", "content": prose(random.Random(run), 12)},
+        ]
+        return objects({"messages": messages})
+
+    return Workload("prompt", prepare, render)
+
+
+def two_prompts(run: int) -> list[Conversation]:
+    """Two prompts of 50 turns that were never seen."""
+    return [objects(conversation(random.Random(2000 + 2 * run + at), 50)) for at in range(2)]
+
+
 # Texts
 
 
 def encode(text: str) -> int:
+    """Encode a text."""
     return len(ENCODING.encode(text))
 
 
 def decode(tokens: list[int]) -> int:
-    return len(tokens) if ENCODING.decode(tokens) else 0
+    """Decode tokens."""
+    ENCODING.decode(tokens)
+    return len(tokens)
 
 
-def same(value: Any) -> Callable[[int], Any]:
-    return lambda _run: value
+def new_text(run: int) -> str:
+    """Text of 5,000 words that was never seen."""
+    return prose(random.Random(3000 + run), 5000)
+
+
+def one_word(size: int) -> Workload:
+    """Encode that many Chinese characters without a space or a comma, which make one word."""
+
+    def prepare(run: int) -> str:
+        rng = random.Random(1000 * size + run)
+        return "".join(chr(rng.randrange(0x4E00, 0x9FA5)) for _ in range(size))
+
+    return Workload("token", prepare, encode)
 
 
 WORKLOADS: dict[str, Callable[[], Workload]] = {
-    "process": lambda: Workload(same(completion_tokens()), process),
+    "process": lambda: Workload("token", same(completion_tokens()), process),
     "process + five properties": lambda: Workload(
-        same(completion_tokens()), process_five_properties
+        "token", same(completion_tokens()), process_five_properties
     ),
     "process + current_content": lambda: Workload(
-        same(completion_tokens(1, 2000)), process_current_content
+        "token", same(completion_tokens(1, 2000)), process_current_content
     ),
-    "process + messages (2,000)": lambda: Workload(
-        same(completion_tokens(2000, 3)), process_messages
+    "process + messages, the last 10 of 2,000": lambda: late_messages(2000, 10),
+    "batch parse": lambda: Workload("token", same(completion_tokens()), batch_parse),
+    "render 50 turns, never seen": lambda: never_seen(50),
+    "render 50 turns and the next one": next_turn,
+    "render the same 20 tools": lambda: with_tools(lambda _run: 7),
+    "render 20 new tools": lambda: with_tools(lambda run: 100 + run),
+    "encode new text": lambda: Workload("token", new_text, encode),
+    "decode": lambda: Workload(
+        "token", same(ENCODING.encode(prose(random.Random(9), 10_000))), decode
     ),
-    "batch parse": lambda: Workload(same(completion_tokens()), batch_parse),
-    "render, 50 turns, never seen": lambda: Workload(fresh_conversation, render),
-    "render, the next turn": lambda: Workload(next_turn, render),
-    "render, same 20 tools": lambda: Workload(same_tools, render),
-    "render, new 20 tools": lambda: Workload(new_tools, render),
-    "encode, cold text": lambda: Workload(
-        lambda run: prose(random.Random(3000 + run), 5000), encode
-    ),
-    "decode": lambda: Workload(same(ENCODING.encode(prose(random.Random(9), 10000))), decode),
-    "render two prompts in turn": lambda: Workload(two_prompts, render_in_turn),
-    "render two prompts in two threads": lambda: Workload(two_prompts, render_in_threads),
+    "render two prompts in turn": lambda: Workload("prompt", two_prompts, render_in_turn),
+    "render two prompts in two threads": lambda: Workload("prompt", two_prompts, render_in_threads),
+}
+
+SWEEPS: dict[str, Callable[[int], Workload]] = {
+    "encode one CJK word of n characters": one_word,
+    "stream one message of n tokens, reading current_content": one_message,
+    "render a conversation of n turns": never_seen,
 }

@@ -590,7 +590,7 @@ def blocks(role: Role | None, channel: str | None, deltas: list[str | None]) -> 
     for delta in deltas:
         content += delta or ""
         yield (
-            f"{'-' * 32}\ncurrent_role {role}\ncurrent_channel {channel}\n"
+            f"{'-' * 32}\ncurrent_role {role!s}\ncurrent_channel {channel}\n"
             f"last_content_delta {delta}\ncurrent_content_type None\ncurrent_recipient None\n"
             f"current_content {content}\n"
         )

@@ -2,22 +2,17 @@
 
     python tools/parity/run.py --cases 2000 [--seed 1]
 
-The peers run in virtual environments of their own, since they have the same import name. They
-are made on the first run (``.venv-reference``, ``.venv-fork``), from PyPI.
+The peers run in virtual environments of their own, which `peers` makes on the first run.
 """
 
 from __future__ import annotations
 
 import argparse
-import base64
 import collections
-import hashlib
 import json
-import os
 import subprocess
 import sys
 import time
-import venv
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -25,55 +20,23 @@ from typing import Any
 
 from cases import Case, cases
 from divergences import explain
+from peers import PEERS, peer_environment, peer_python
 
-from openai_harmony.vocabulary import load_vocabulary
+__all__ = ["PEERS", "Worker", "compare", "peer_python"]
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 WORKER = Path(__file__).with_name("worker.py")
-PEERS = {
-    "reference": "openai-harmony==0.0.8",
-    "fork": "oss-harmony==0.0.11",
-}
 BATCH = 200
-
-
-def peer_python(name: str) -> Path | None:
-    """Make the peer's virtual environment if it is not there; None when it cannot be had."""
-    folder = ROOT / f".venv-{name}"
-    python = folder / "bin" / "python"
-    if not (folder / "ready").exists():
-        venv.create(folder, with_pip=True, clear=True)
-        command = [str(python), "-m", "pip", "install", "--quiet", PEERS[name]]
-        if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-            return None
-        write_vocabulary(folder / "o200k_base.tiktoken")
-        (folder / "ready").touch()
-    return python
-
-
-def write_vocabulary(path: Path) -> None:
-    """Write our vocabulary as the official file, which the peers would download."""
-    vocabulary = load_vocabulary()
-    lines = (
-        base64.b64encode(vocabulary[rank]) + f" {rank}\n".encode()
-        for rank in range(len(vocabulary))
-    )
-    official = b"".join(lines)
-    digest = hashlib.sha256(official).hexdigest()
-    assert digest.startswith("446a9538cb6c348e"), digest
-    path.write_bytes(official)
 
 
 class Worker:
     """One interpreter that answers cases."""
 
     def __init__(self, python: Path, options: dict[str, str]) -> None:
-        environment = {**os.environ, "TIKTOKEN_ENCODINGS_BASE": str(python.parent.parent)}
         self._process = subprocess.Popen(
             [str(python), str(WORKER), json.dumps(options)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=environment,
+            env=peer_environment(python),
             text=True,
         )
 
