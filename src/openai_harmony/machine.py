@@ -23,7 +23,7 @@ from .header import Header
 from .messages import Author, Message, Role
 from .recovery import Recovery, RecoveryKind
 from .special_tokens import FIRST_SPECIAL, SPECIAL_TEXTS
-from .tokenizer import ASSISTANT, Tokenizer
+from .tokenizer import ASSISTANT, Tokenizer, integer
 
 __all__ = [
     "Action",
@@ -83,6 +83,7 @@ class Machine:
 
     __slots__ = (
         "_decoder",
+        "_integers",
         "_text",
         "_unread",
         "added",
@@ -99,6 +100,7 @@ class Machine:
         "last_content_delta",
         "last_stop",
         "messages",
+        "received",
         "recoveries",
         "rules",
         "started",
@@ -108,7 +110,6 @@ class Machine:
         "suspended",
         "texts",
         "tokenizer",
-        "tokens",
         "tools",
     )
 
@@ -118,7 +119,8 @@ class Machine:
         self.tokenizer = tokenizer
         self.rules = rules
         self.tools = tools
-        self.tokens: list[int] = []
+        self.received: list[int] = []  # see tokens
+        self._integers = 0  # how many of these are known to be plain integers
         self.messages: list[Message] = []
         self.recoveries: list[Recovery] = []
         self.state = StreamState.EXPECT_START if role is None else StreamState.HEADER
@@ -146,6 +148,16 @@ class Machine:
         self.last_stop: int | None = None
 
     @property
+    def tokens(self) -> list[int]:
+        """All tokens so far, as plain integers."""
+        received = self.received
+        for at in range(self._integers, len(received)):
+            if type(received[at]) is not int:  # of NumPy, say
+                received[at] = integer(received[at])
+        self._integers = len(received)
+        return received
+
+    @property
     def in_plain_text(self) -> bool:
         """Whether a body is open and no half character waits: then most tokens are just text.
 
@@ -161,7 +173,7 @@ class Machine:
     @property
     def current_content(self) -> str:
         """The text of the open body so far."""
-        end = len(self.tokens)
+        end = len(self.received)
         if self._unread < end:
             self._read_up_to(end)
         return self._text
@@ -169,7 +181,7 @@ class Machine:
     def _read_up_to(self, end: int) -> None:
         """Append the text of tokens that the fast path has only counted."""
         text, self._text = self._text, ""  # held by one variable: see _append
-        for token in self.tokens[self._unread : end]:
+        for token in self.received[self._unread : end]:
             text += self.texts[token] or ""
         self._text = text
         self._unread = end
@@ -183,7 +195,7 @@ class Machine:
 
     def step(self, token: int) -> None:
         """Take the step that the rules name for the last token in this state."""
-        end = len(self.tokens)
+        end = len(self.received)
         if self._unread < end - 1:
             self._read_up_to(end - 1)
         self._unread = end
@@ -199,7 +211,7 @@ class Machine:
 
     def end(self) -> None:
         """Take the step that the rules name for the end of the tokens in this state."""
-        self._read_up_to(len(self.tokens))
+        self._read_up_to(len(self.received))
         self.rules[self.state][Kind.EOS](self, NO_TOKEN)
 
     def take_added(self) -> list[ContentDelta]:
@@ -221,7 +233,7 @@ class Machine:
         """Enter the state CONTENT."""
         self.state = StreamState.CONTENT
         self.header = header
-        self.body_start = len(self.tokens)
+        self.body_start = len(self.received)
         self.given_role = None
         self.current_role = header.role
         self.current_channel = header.channel
@@ -251,9 +263,9 @@ class Machine:
         This is a short cut: it comes to what all rules do for each of these tokens.
         """
         if self.state is StreamState.HEADER:
-            self.tokens += run
+            self.received += run
             self.header_tokens += run
-            self._unread = len(self.tokens)
+            self._unread = len(self.received)
             return ""
         if not self.in_plain_text:
             return None
@@ -262,10 +274,10 @@ class Machine:
         text = self.tokenizer.decode_body(run)
         if text is None:
             return None
-        self._read_up_to(len(self.tokens))
-        self.tokens += run
+        self._read_up_to(len(self.received))
+        self.received += run
         self._append(text)
-        self._unread = len(self.tokens)
+        self._unread = len(self.received)
         return text
 
     def flush_character(self) -> str:
@@ -341,7 +353,7 @@ class Machine:
 
     def recover(self, kind: RecoveryKind, text: str = "") -> None:
         """Note a repair at the current token."""
-        self.recoveries.append(Recovery(kind, max(len(self.tokens) - 1, 0), text))
+        self.recoveries.append(Recovery(kind, max(len(self.received) - 1, 0), text))
 
 
 Action: TypeAlias = Callable[[Machine, int], None]

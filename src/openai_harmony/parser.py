@@ -60,18 +60,18 @@ class StreamableParser(Machine):
 
         An id outside the vocabulary raises `VocabularyError` and changes nothing.
         """
-        if type(token) is not int:
-            token = integer(token)
         try:
             text = self.texts[token]
-        except IndexError:
+        except (TypeError, IndexError):
             text = None
-        self.tokens.append(token)
-        if text is not None:
+        if text is None:
+            token = integer(token)
+            self.received.append(token)
+            self.step(token)
+            self.take_added()
+        else:
+            self.received.append(token)
             self.last_content_delta = text
-            return self
-        self.step(token)
-        self.take_added()
         return self
 
     def process_many(self, tokens: Iterable[int]) -> list[ContentDelta]:
@@ -99,7 +99,7 @@ class StreamableParser(Machine):
                 self._process_single(token, joined)
 
     def _process_single(self, token: int, joined: dict[int, list[str]]) -> None:
-        self.tokens.append(token)
+        self.received.append(token)
         self.step(token)
         if self.added:
             for message, text in self.take_added():
@@ -128,7 +128,7 @@ class StreamableParser(Machine):
                 "channel": header.channel,
                 "content_type": header.content_type,
             }
-            data["content_tokens"] = self.tokens[self.body_start :]
+            data["content_tokens"] = self.received[self.body_start :]
         return data
 
 

@@ -77,15 +77,15 @@ def _refuse(machine: Machine, token: int) -> None:
 
 def _refuse_unknown(machine: Machine, token: int) -> None:
     """Raise the error of `token_id`, as if the token had not come."""
-    machine.tokens.pop()
+    machine.received.pop()
     token_id(token)
 
 
 def _fail(machine: Machine, problem: str, *, at_end: bool = False) -> None:
-    position = len(machine.tokens) - (0 if at_end else 1)
+    position = len(machine.received) - (0 if at_end else 1)
     state = machine.state.value
     machine.leave()
-    token = None if at_end else machine.tokens[-1]
+    token = None if at_end else machine.received[-1]
     raise TokenError(problem, token=token, position=position, state=state)
 
 
