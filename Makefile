@@ -7,7 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format parity clean
+.PHONY: help demo test check format parity bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,7 +21,7 @@ test: $(VENV)/.installed-dev ## Run every test
 check: $(VENV)/.installed-dev ## Run the linter, the formatter's check and the type checker
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy src tests tools
+	$(BIN)/mypy
 
 format: $(VENV)/.installed-dev ## Format the code and repair what the linter can
 	$(BIN)/ruff check --fix
@@ -29,6 +29,9 @@ format: $(VENV)/.installed-dev ## Format the code and repair what the linter can
 
 parity: $(VENV)/.installed-dev ## Compare with the reference and its fork on CASES=N random cases
 	$(BIN)/python tools/parity/run.py --cases $(CASES)
+
+bench: $(VENV)/.installed-bench ## Measure against both; BENCH=--quick takes a minute
+	$(BIN)/python -m benchmarks.run $(BENCH)
 
 clean: ## Remove the virtual environment, caches and builds
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -48,3 +51,7 @@ $(VENV)/.installed: pyproject.toml | $(VENV)/.created
 $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.created
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-bench: pyproject.toml | $(VENV)/.created
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	@touch $@

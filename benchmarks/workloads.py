@@ -138,6 +138,11 @@ def same(value: Any) -> Callable[[int], Any]:
     return lambda _run: value
 
 
+def whole(work: Callable[[Any], int]) -> Callable[[Any], int]:
+    """Count the input as one unit, whatever its length."""
+    return lambda value: bool(work(value))
+
+
 # Parsing
 
 
@@ -205,7 +210,7 @@ def one_message(size: int) -> Workload:
     """Stream one message of that many tokens and read its text after each one."""
     header = ENCODING.encode("<|channel|>final<|message|>", allowed_special="all")
     body = ENCODING.encode(prose(random.Random(size), size))[:size]
-    return Workload("token", same(header + body), process_current_content)
+    return Workload("input", same(header + body), whole(process_current_content))
 
 
 # Rendering
@@ -299,7 +304,7 @@ def one_word(size: int) -> Workload:
         rng = random.Random(1000 * size + run)
         return "".join(chr(rng.randrange(0x4E00, 0x9FA5)) for _ in range(size))
 
-    return Workload("token", prepare, encode)
+    return Workload("input", prepare, whole(encode))
 
 
 WORKLOADS: dict[str, Callable[[], Workload]] = {

@@ -34,9 +34,10 @@ TOOLS = ["functions.f", "functions.get_weather", "python", "browser.search", "ba
 MARKERS = [START, END, MESSAGE, CHANNEL, CONSTRAIN, RETURN, CALL]
 SNIPPETS = [
     "hello", " world", "\n", "\n\n", "  ", "\t", "{\"a\": 1}", "naïve café", "日本語の文章",
-    "👩‍👩‍👧 family", "don't I'LL we've", "<|end|>", "<|start|>assistant", "<|channel|>final",
-    "to=functions.f", "12345678", "x=1;\r\n", "ﷺ", "é", "end.", "   trailing ", "\u200b", "a\u0301", "Ω≈ç√", "…", "'s", "// c",
-    "# Tools", "assistant", "<|reserved_200000|>", "<|fim_prefix|>", "\x00", "\x1c",
+    "👩‍👩‍👧 family", "don't I'LL we've", "<|end|>", "<|start|>assistant",
+    "<|channel|>final", "to=functions.f", "12345678", "x=1;\r\n", "ﷺ", "é", "end.",
+    "   trailing ", "\u200b", "a\u0301", "Ω≈ç√", "…", "'s", "// c", "# Tools",
+    "assistant", "<|reserved_200000|>", "<|fim_prefix|>", "\x00", "\x1c",
 ]  # fmt: skip
 
 

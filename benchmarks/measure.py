@@ -1,0 +1,168 @@
+"""Run workloads and new processes under each library in turn.
+
+What disturbs the machine for a while then disturbs all libraries alike, and the median of many
+runs forgets it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools" / "parity"))
+
+from peers import PEERS, ROOT, peer_environment, peer_python
+
+__all__ = [
+    "ROOT",
+    "Effort",
+    "Samples",
+    "fresh_samples",
+    "interpreters",
+    "versions",
+    "workload_samples",
+]
+
+FRESH = Path(__file__).with_name("fresh.py")
+MOST_RUNS = 7  # of a workload in a round
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is measured, by each library."""
+
+    rounds: int = 5
+    budget: float = 0.5
+    """Seconds of a workload in a round, about."""
+    fewest: int = 3
+    """Runs of a workload, however long they take."""
+    processes: int = 11
+    """New processes for each thing that these do."""
+    longest: int = 1_000_000
+    """Length of an input."""
+
+    def plan(self, slowest: float) -> tuple[int, int]:
+        """Rounds, and runs in each, of a workload whose run takes so many seconds.
+
+        >>> Effort().plan(0.001), Effort().plan(0.2), Effort().plan(60)
+        ((5, 7), (5, 2), (3, 1))
+        """
+        count = min(MOST_RUNS, int(self.budget / slowest))
+        if count:
+            return self.rounds, count
+        affordable = int(self.rounds * self.budget / slowest)
+        return min(self.rounds, max(self.fewest, affordable)), 1
+
+
+@dataclass
+class Samples:
+    """What each library took, run by run: library to measurements in `unit`."""
+
+    unit: str
+    runs: dict[str, list[float]] = field(default_factory=dict)
+
+    def add(self, library: str, measured: list[float]) -> None:
+        """Add measurements of a library."""
+        self.runs.setdefault(library, []).extend(measured)
+
+
+class Worker:
+    """One interpreter that times workloads."""
+
+    def __init__(self, python: Path) -> None:
+        self._process = subprocess.Popen(
+            [str(python), "-m", "benchmarks.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            env=peer_environment(python),
+            text=True,
+        )
+
+    def ask(self, name: str, size: int | None, first: int, count: int) -> dict[str, Any]:
+        """Have runs done."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        request = {"name": name, "size": size, "first": first, "count": count}
+        stdin.write(json.dumps(request) + "\n")
+        stdin.flush()
+        line = stdout.readline()
+        if not line:
+            raise SystemExit(f"the interpreter that ran {name!r} died")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def close(self) -> None:
+        """End the interpreter."""
+        self._process.communicate()
+
+
+def workload_samples(
+    pythons: dict[str, Path], name: str, size: int | None, effort: Effort
+) -> Samples:
+    """Run one workload in rounds.
+
+    Each library does the same runs, since some inputs grow from run to run, in an interpreter
+    of its own, where nothing else ran before. Run 0 is the warm-up and does not count.
+    """
+    workers = {library: Worker(python) for library, python in pythons.items()}
+    warm_up = {library: worker.ask(name, size, 0, 1) for library, worker in workers.items()}
+    slowest = max(answer["runs"][0] * answer["units"] for answer in warm_up.values())
+    rounds, count = effort.plan(slowest)
+    samples = Samples(next(iter(warm_up.values()))["unit"])
+    for at in range(rounds):
+        for library, worker in workers.items():
+            samples.add(library, worker.ask(name, size, 1 + at * count, count)["runs"])
+    for worker in workers.values():
+        worker.close()
+    return samples
+
+
+def fresh_samples(pythons: dict[str, Path], stage: str, runs: int) -> tuple[Samples, Samples]:
+    """Start new processes that go to a stage: their seconds, and their bytes of memory."""
+    seconds, memory = Samples("process"), Samples("bytes")
+    for at in range(1 + runs):  # the first may have to compile the modules
+        for library, python in pythons.items():
+            start = time.perf_counter()
+            output = subprocess.run(
+                [str(python), str(FRESH), stage],
+                env=peer_environment(python),
+                check=True,
+                capture_output=True,
+                text=True,
+            ).stdout
+            if at:
+                seconds.add(library, [time.perf_counter() - start])
+                memory.add(library, [float(output)])
+    return seconds, memory
+
+
+def versions(python: Path) -> dict[str, str]:
+    """Versions of the packages that matter, where they are installed."""
+    code = (
+        "import importlib.metadata, json\n"
+        "names = {'openai-harmony', 'oss-harmony', 'pydantic', 'tiktoken'}\n"
+        "found = importlib.metadata.distributions()\n"
+        "print(json.dumps({d.name: d.version for d in found if d.name in names}))"
+    )
+    output = subprocess.run([str(python), "-c", code], check=True, capture_output=True).stdout
+    found: dict[str, str] = json.loads(output)
+    return dict(sorted(found.items()))
+
+
+def interpreters() -> dict[str, Path]:
+    """The interpreters of ours and of the peers that can be had."""
+    found = {"ours": Path(sys.executable)}
+    for name in PEERS:
+        python = peer_python(name)
+        if python is None:
+            print(f"{name}: {PEERS[name]} cannot be installed here", file=sys.stderr)
+        else:
+            found[name] = python
+    return found

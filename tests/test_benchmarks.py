@@ -1,0 +1,127 @@
+"""The benchmark command: its work can be done, and its page shows what was measured.
+
+No time is compared here.
+"""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _root_on_path() -> Any:
+    before = list(sys.path)
+    sys.path.insert(0, str(ROOT))
+    yield
+    sys.path[:] = before
+
+
+def module(name: str) -> Any:
+    return importlib.import_module(f"benchmarks.{name}")
+
+
+@pytest.mark.parametrize("name", ["breakdown", "measure", "table"])
+def test_the_examples_in_docstrings(name: str) -> None:
+    failed, attempted = doctest.testmod(module(name))
+    assert attempted > 0
+    assert failed == 0
+
+
+def test_every_workload_does_its_work() -> None:
+    for name, make in module("workloads").WORKLOADS.items():
+        workload = make()
+        units = [workload.work(workload.prepare(run)) for run in range(2)]
+        assert min(units) > 0, name
+        assert workload.unit in module("table").SHOWN_UNITS, name
+
+
+def test_every_sweep_takes_any_size() -> None:
+    sweeps = module("workloads").SWEEPS
+    assert sweeps.keys() == module("run").SWEEP_SIZES.keys()
+    for name, make in sweeps.items():
+        for size in (1, 20):
+            workload = make(size)
+            assert workload.work(workload.prepare(0)) == 1, name
+
+
+def test_every_floor_is_about_a_row() -> None:
+    table = module("table")
+    others = {
+        table.SPEEDUP,
+        table.FIRST_PARSE,
+        table.FIRST_RENDER,
+        table.MEMORY_LOADED,
+        table.MEMORY_RENDERED,
+    }
+    assert table.FLOORS.keys() <= others | module("workloads").WORKLOADS.keys()
+
+
+def test_the_worker_answers_runs() -> None:
+    measure = module("measure")
+    effort = measure.Effort(rounds=2, budget=0, fewest=2)
+    samples = measure.workload_samples({"ours": Path(sys.executable)}, "batch parse", None, effort)
+    assert samples.unit == "token"
+    assert len(samples.runs["ours"]) == 2
+
+
+@pytest.mark.parametrize("stage", ["load", "parse", "render"])
+def test_a_new_process_tells_its_memory(stage: str) -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / "fresh.py"), stage]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert int(output) >= 0
+
+
+def test_rows_compare_with_the_faster_peer() -> None:
+    table, measure = module("table"), module("measure")
+    runs = {"ours": [1e-9, 2e-9, 9e-9], "reference": [20e-9], "fork": [14e-9]}
+    row = table.row("process", measure.Samples("token", runs))
+    assert row.medians == pytest.approx({"ours": 2, "reference": 20, "fork": 14})
+    assert row.ratio == pytest.approx(7)
+    assert row.is_below
+    shown = ["process", "ns/token", "2", "20", "14", "7×", "8× (below)"]
+    assert table.cells(row) == shown
+
+
+def test_a_row_without_peers_has_no_ratio() -> None:
+    table, measure = module("table"), module("measure")
+    row = table.row("process", measure.Samples("token", {"ours": [2e-9]}))
+    assert table.cells(row)[3:6] == ["–", "–", "–"]
+    assert not row.is_below
+
+
+def test_two_threads_are_compared_with_one() -> None:
+    table, measure = module("table"), module("measure")
+    rows = [
+        table.row(table.IN_TURN, measure.Samples("prompt", {"ours": [0.006]})),
+        table.row(table.THREADS, measure.Samples("prompt", {"ours": [0.004]})),
+    ]
+    gain = table.speedup(rows)
+    assert gain.medians["ours"] == pytest.approx(1.5)
+    assert table.speedup(rows[:1]) is None
+
+
+def test_the_page_shows_the_measurements() -> None:
+    data = json.loads((DOCS / "benchmarks.json").read_text(encoding="utf-8"))
+    page = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
+    assert module("table").with_sections(page, data) == page
+    assert (DOCS / "benchmarks.svg").exists()
+
+
+def test_the_breakdown_adds_up() -> None:
+    data = json.loads((DOCS / "benchmarks.json").read_text(encoding="utf-8"))
+    works = {item["work"] for item in data["breakdown"]}
+    assert works == {*module("breakdown").PROFILED, "process"}
+    for work in works:
+        shares = [item["share"] for item in data["breakdown"] if item["work"] == work]
+        assert sum(shares) == pytest.approx(1), work
