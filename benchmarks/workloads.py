@@ -121,7 +121,7 @@ def objects(data: dict[str, Any]) -> Conversation:
     return Conversation.from_messages([Message.from_dict(item) for item in data["messages"]])
 
 
-def completion_tokens(messages: int = 12, words: int = 400) -> list[int]:
+def completion_tokens(messages: int = 12, words: int = 2500) -> list[int]:
     """A completion of that many messages; it begins after ``<|start|>assistant``."""
     rng = random.Random(1)
     items = [
@@ -215,6 +215,9 @@ def one_message(size: int) -> Workload:
 
 # Rendering
 
+AT_ONCE = 4
+"""Prompts in one run, so that it lasts long enough to be timed."""
+
 
 def render(prompt: Conversation) -> int:
     """Render one prompt."""
@@ -239,24 +242,30 @@ def render_in_threads(prompts: list[Conversation]) -> int:
 
 def never_seen(turns: int) -> Workload:
     """Render prompts of that many turns that share nothing."""
-    return Workload(
-        "prompt", lambda run: objects(conversation(random.Random(1000 + run), turns)), render
-    )
+
+    def prepare(run: int) -> list[Conversation]:
+        seeds = range(1000 + AT_ONCE * run, 1000 + AT_ONCE * (run + 1))
+        return [objects(conversation(random.Random(seed), turns)) for seed in seeds]
+
+    return Workload("prompt", prepare, render_in_turn)
 
 
 def next_turn() -> Workload:
-    """Render the prompt of the run before, from JSON again, with one more turn."""
+    """Render a prompt again and again, each time from JSON and with one more turn."""
     data = conversation(random.Random(5), 50)
 
-    def prepare(run: int) -> Conversation:
-        rng = random.Random(run)
+    def one_more(rng: random.Random) -> Conversation:
         data["messages"] += [
             {"role": "user", "content": prose(rng, 20)},
             {"role": "assistant", "channel": "final", "content": prose(rng, 20)},
         ]
         return objects(json.loads(json.dumps(data)))
 
-    return Workload("prompt", prepare, render)
+    def prepare(run: int) -> list[Conversation]:
+        rng = random.Random(run)
+        return [one_more(rng) for _ in range(AT_ONCE)]
+
+    return Workload("prompt", prepare, render_in_turn)
 
 
 def with_tools(seed: Callable[[int], int]) -> Workload:

@@ -52,7 +52,7 @@ def test_every_sweep_takes_any_size() -> None:
     for name, make in sweeps.items():
         for size in (1, 20):
             workload = make(size)
-            assert workload.work(workload.prepare(0)) == 1, name
+            assert workload.work(workload.prepare(0)) in (1, module("workloads").AT_ONCE), name
 
 
 def test_every_floor_is_about_a_row() -> None:
