@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from .machine import ContentDelta, Machine, Rules, StreamState
 from .messages import Message, Role
 from .strict_rules import STRICT_RULES
-from .tokenizer import collection_of_ids, integer, special_positions
-
-if TYPE_CHECKING:
-    from .encoding import HarmonyEncoding
+from .tokenizer import Tokenizer, collection_of_ids, integer, special_positions
 
 __all__ = ["ContentDelta", "StreamableParser", "parse_messages"]
+
+
+class Encoding(Protocol):
+    """What a parser needs of a `HarmonyEncoding`."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The vocabulary."""
 
 
 class StreamableParser(Machine):
@@ -45,7 +50,7 @@ class StreamableParser(Machine):
 
     def __init__(
         self,
-        encoding: HarmonyEncoding,
+        encoding: Encoding,
         role: Role | str | None,
         *,
         strict: bool = True,
@@ -133,7 +138,7 @@ class StreamableParser(Machine):
 
 
 def parse_messages(
-    encoding: HarmonyEncoding,
+    encoding: Encoding,
     tokens: Iterable[int],
     role: Role | str | None,
     *,
