@@ -23,6 +23,11 @@ Schema: TypeAlias = dict[str, JsonValue]
 NESTING_LIMIT = 120
 """How deep containers may nest: the reference reads a message no deeper than this."""
 
+CONTAINER_LIMIT = 1_000_000
+"""How many containers there may be. A value of a few objects that hold each other many times
+(as YAML's aliases make them) has more as JSON.
+"""
+
 _LARGEST_UNSIGNED = 2**64 - 1
 _SMALLEST_SIGNED = -(2**63)
 _LARGEST_POWER_OF_TEN = 308
@@ -37,7 +42,7 @@ def json_value(value: object) -> JsonValue:
     >>> json_value({1: (True, None), "big": 2**64})
     {'1': [True, None], 'big': 1.8446744073709552e+19}
     """
-    return _copy(value, NESTING_LIMIT)
+    return _Copier().copy(value, NESTING_LIMIT)
 
 
 def compact_json(value: JsonValue) -> str:
@@ -65,29 +70,40 @@ def quoted(text: str) -> str:
     return plain.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _copy(value: object, levels_left: int) -> JsonValue:
-    if type(value) is str and value.isascii():  # most of a schema
-        return value
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return _copy_scalar(value)
-    if levels_left == 0:
-        raise SchemaError(f"JSON is nested deeper than {NESTING_LIMIT} levels; flatten the schema")
-    if isinstance(value, Mapping):
-        mapping: Mapping[object, object] = value
-        copied: dict[str, JsonValue] = {}
-        for key, item in mapping.items():
-            text = key if type(key) is str and key.isascii() else _key_text(key)
-            copied[text] = _copy(item, levels_left - 1)
-        return copied
-    if isinstance(value, (list, tuple)):
-        listed: Sequence[object] = value
-        items: list[JsonValue] = []
-        for item in listed:
-            items.append(_copy(item, levels_left - 1))
-        return items
-    if callable(dump := getattr(value, "model_dump", None)):
-        return _copy(dump(exclude_none=True), levels_left - 1)
-    raise SchemaError(f"{type(value).__name__} is not a JSON type; convert it before rendering")
+class _Copier:
+    """Copies a value as far as there is room."""
+
+    def __init__(self) -> None:
+        self._room = CONTAINER_LIMIT
+
+    def copy(self, value: object, levels_left: int) -> JsonValue:
+        if type(value) is str and value.isascii():  # most of a schema
+            return value
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return _copy_scalar(value)
+        if levels_left == 0:
+            raise SchemaError(
+                f"JSON is nested deeper than {NESTING_LIMIT} levels; flatten the schema"
+            )
+        self._room -= 1
+        if self._room < 0:
+            raise SchemaError(f"JSON holds more than {CONTAINER_LIMIT:,} objects and arrays")
+        if isinstance(value, Mapping):
+            mapping: Mapping[object, object] = value
+            copied: dict[str, JsonValue] = {}
+            for key, item in mapping.items():
+                text = key if type(key) is str and key.isascii() else _key_text(key)
+                copied[text] = self.copy(item, levels_left - 1)
+            return copied
+        if isinstance(value, (list, tuple)):
+            listed: Sequence[object] = value
+            items: list[JsonValue] = []
+            for item in listed:
+                items.append(self.copy(item, levels_left - 1))
+            return items
+        if callable(dump := getattr(value, "model_dump", None)):
+            return self.copy(dump(exclude_none=True), levels_left - 1)
+        raise SchemaError(f"{type(value).__name__} is not a JSON type; convert it before rendering")
 
 
 def _copy_scalar(value: bool | int | float | str | None) -> JsonValue:

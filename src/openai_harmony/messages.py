@@ -76,7 +76,7 @@ def _read_content(raw: object) -> object:
         found = _CONTENT_TYPES.get(kind) if isinstance(kind, str) else None
     if found is None:
         known = ", ".join(_CONTENT_TYPES)
-        raise ValueError(f"Unknown content variant: {raw!r:.200} (known types: {known})")
+        raise ValueError(f"Unknown content variant: {_shown(raw, 200)} (known types: {known})")
     return found.model_validate(raw)
 
 
@@ -201,10 +201,10 @@ class Conversation(BaseModel):
         """
         try:
             raw = json.loads(payload)
-        except json.JSONDecodeError as error:
-            raise ConversationError(f"not valid JSON: {error}") from error
         except RecursionError:
             raise ConversationError("the JSON is nested too deeply to be read") from None
+        except (TypeError, ValueError) as error:  # no text, no JSON, or a number beyond int()
+            raise ConversationError(f"not valid JSON: {error}") from error
         messages = _require(_object(raw, field=""), "messages", list, field="")
         return cls(
             messages=[
@@ -212,6 +212,14 @@ class Conversation(BaseModel):
                 for at, item in enumerate(messages)
             ]
         )
+
+
+def _shown(value: object, length: int = 80) -> str:
+    """Show the beginning of a value; one that is nested too deeply or too long has none."""
+    try:
+        return f"{value!r:.{length}}"
+    except (RecursionError, ValueError):  # ValueError: an integer of too many digits
+        return f"a value ({type(value).__name__}) too large to show"
 
 
 def _as_content(content: str | Content) -> Content:
@@ -238,13 +246,13 @@ def _content_from_item(item: object, *, field: str) -> Content:
     if isinstance(item, str):
         return TextContent(text=item)
     if not isinstance(item, Mapping):
-        raise ConversationError(f"expected a content object, found {item!r:.80}", field=field)
+        raise ConversationError(f"expected a content object, found {_shown(item)}", field=field)
     kind = item.get("type")
     found = _CONTENT_TYPES.get(kind) if isinstance(kind, str) else None
     if found is None:
         known = ", ".join(_CONTENT_TYPES)
         raise ConversationError(
-            f"Unknown content variant: {item!r:.200} (known types: {known})", field=field
+            f"Unknown content variant: {_shown(item, 200)} (known types: {known})", field=field
         )
     return _validate(found, item, field=field)
 
@@ -256,13 +264,13 @@ def _validate(model: type[_Model], raw: Mapping[str, Any], *, field: str) -> _Mo
         first = error.errors(include_url=False)[0]
         where = _join(field, ".".join(map(str, first["loc"])))
         raise ConversationError(
-            f"{first['msg']}, found {first['input']!r:.80}", field=where
+            f"{first['msg']}, found {_shown(first['input'])}", field=where
         ) from error
 
 
 def _object(raw: object, *, field: str) -> Mapping[str, Any]:
     if not isinstance(raw, Mapping):
-        raise ConversationError(f"expected an object, found {raw!r:.80}", field=field)
+        raise ConversationError(f"expected an object, found {_shown(raw)}", field=field)
     return raw
 
 
@@ -273,7 +281,7 @@ def _require(
         raise ConversationError("the field is missing", field=_join(field, key))
     value = raw[key]
     if not isinstance(value, kinds):
-        found = f"{value!r:.80} ({type(value).__name__})"
+        found = f"{_shown(value)} ({type(value).__name__})"
         raise ConversationError(f"the field has the wrong type: {found}", field=_join(field, key))
     return value
 
@@ -281,7 +289,7 @@ def _require(
 def _optional_text(raw: Mapping[str, Any], key: str, *, field: str) -> str | None:
     value = raw.get(key)
     if value is not None and not isinstance(value, str):
-        found = f"{value!r:.80} ({type(value).__name__})"
+        found = f"{_shown(value)} ({type(value).__name__})"
         raise ConversationError(f"expected text or null, found {found}", field=_join(field, key))
     return value
 

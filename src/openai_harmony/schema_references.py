@@ -6,6 +6,7 @@ or leads nowhere.
 
 from __future__ import annotations
 
+import json
 import re
 from urllib.parse import unquote
 
@@ -19,6 +20,11 @@ REFERENCE_NESTING_LIMIT = 32
 
 REFERENCE_COPY_LIMIT = 5_000
 """Schemas copied from definitions, in all, beyond which a `$ref` is written as a name."""
+
+REFERENCE_TEXT_LIMIT = 1_000_000
+"""Characters copied from definitions, in all, beyond which a `$ref` is written as a name."""
+
+_NAME_LIMIT = 200  # characters of a name: a title, which may be long, may name many references
 
 ONE_SCHEMA = frozenset({"additionalItems", "additionalProperties", "items"})
 MANY_SCHEMAS = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
@@ -45,6 +51,8 @@ class _Inliner:
         self._open: set[int] = set()
         self._borrowing = 0
         self._borrowed = 0
+        self._borrowed_text = 0
+        self._lengths: dict[int, int] = {}
         self.schema = self._copied(root)
 
     def _copied(self, schema: JsonValue) -> JsonValue:
@@ -86,6 +94,7 @@ class _Inliner:
         notes = {key: value for key, value in referring.items() if key in _NOTES}
         if not isinstance(target, (dict, bool)) or not self._may_expand(target):
             return {**beside, **notes, "$ref": _reference_name(reference, self._root)}
+        self._borrowed_text += self._length(target)
         self._borrowing += 1
         copied = self._copied(target)
         self._borrowing -= 1
@@ -100,7 +109,15 @@ class _Inliner:
             id(target) not in self._open
             and len(self._open) < REFERENCE_NESTING_LIMIT
             and self._borrowed < REFERENCE_COPY_LIMIT
+            and self._borrowed_text < REFERENCE_TEXT_LIMIT
         )
+
+    def _length(self, definition: JsonValue) -> int:
+        """Return the length of a definition as JSON, counted once."""
+        length = self._lengths.get(id(definition))
+        if length is None:
+            length = self._lengths[id(definition)] = len(json.dumps(definition))
+        return length
 
 
 def _unwrapped(schema: Schema) -> Schema:
@@ -152,6 +169,7 @@ def _reference_name(reference: str, root: JsonValue) -> str:
     name = words[-1].removesuffix(".json") or text_of(root, "title")
     if not name:
         return "any"
+    name = name[:_NAME_LIMIT]
     name = "".join(letter if f"a{letter}".isidentifier() else "_" for letter in name)
     return name[0].upper() + name[1:] if name[0].isidentifier() else f"_{name}"
 

@@ -51,9 +51,19 @@ _WORD_PATTERN = "|".join(
     )
 )
 
+WHITE_LIMIT = 250_000
+"""White space of this length is encoded apart: see `_long_white_words`."""
+
+_WHITE_CHARACTERS = (
+    "\t\v\f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
+)  # what \s matches in the pattern, except \r and \n
+_WHITE = re.compile(f"[{_WHITE_CHARACTERS}]+")
+
 # Stands between texts that are encoded in one call; known to the encoder alone. It is ASCII, so
-# that texts in ASCII need not be converted.
-_SEPARATOR = "\x1f<|separator|>\x1f"
+# that texts in ASCII need not be converted, and no end of it is a beginning of it, so that no text
+# beside it can move the place where it is found.
+_SEPARATOR = "\x1f<|separator|>\x1e"
 _SEPARATOR_ID = VOCABULARY_SIZE
 
 _ANY_SPECIAL = re.compile(
@@ -111,14 +121,26 @@ class Tokenizer:
         Lone surrogates become U+FFFD, pairs of them the character they stand for.
         """
         bpe = self._bpe or self._build_bpe()
-        return bpe.encode_ordinary(text)
+        if len(text) < WHITE_LIMIT:
+            return bpe.encode_ordinary(text)
+        tokens: list[int] = []
+        done = 0
+        for start, end in _long_white_words(text, WHITE_LIMIT):
+            tokens += bpe.encode_ordinary(text[done:start])
+            tokens += bpe._encode_single_piece(text[start:end])
+            done = end
+        return tokens + bpe.encode_ordinary(text[done:])
 
     def encode_many(self, texts: Sequence[str]) -> list[Sequence[int]]:
         """Encode each text by itself, all in one call: the encoder works without the GIL, and
         threads that ask it for one text after the other would wait for each other in between.
         """
         joined = _SEPARATOR.join(texts)
-        if len(texts) < 2 or joined.count(_SEPARATOR) != len(texts) - 1:
+        if (
+            len(texts) < 2
+            or joined.count(_SEPARATOR) != len(texts) - 1
+            or (len(joined) >= WHITE_LIMIT and any(_long_white_words(joined, WHITE_LIMIT)))
+        ):
             return [self.encode_ordinary(text) for text in texts]
         bpe = self._bpe or self._build_bpe()
         tokens = bpe.encode(joined, allowed_special={_SEPARATOR}, disallowed_special=())
@@ -157,8 +179,9 @@ class Tokenizer:
         """Join the text of `tokens`; `errors` says what happens to invalid UTF-8."""
         known = collection_of_ids(tokens)
         try:
+            array("I", known)  # refuses negative ids, which would count from the table's end
             return "".join(itemgetter(*known)(self._texts))
-        except (TypeError, IndexError):  # a token that is not in the table
+        except (TypeError, IndexError, OverflowError):  # a token that is not in the table
             return self._decode_any(known, errors)
 
     def learn(self, token: int) -> str | None:
@@ -208,6 +231,35 @@ class Tokenizer:
                 ranks.clear()  # 20 MB that tiktoken's Python object would keep for nothing
                 self._ids, self._bpe = ids, bpe
             return self._bpe
+
+
+def _long_white_words(text: str, limit: int) -> Iterator[tuple[int, int]]:
+    r"""Find the words of white space (start, end) that are about `limit` long or longer.
+
+    tiktoken panics where ``\s+(?!\S)`` meets a million characters, so such words are cut off
+    and merged by themselves. Take a run: all the white space (two characters or more, none of
+    them ``\r`` or ``\n``) between two characters that are not such white space.
+
+    - A word begins where the run begins. Words of other characters hold white space only as their
+      first character, or ``\r`` and ``\n`` at their end; and after white space that ends in
+      ``\r`` or ``\n`` a word of white space ends (``\s*[\r\n]+``).
+    - If ``\r`` or ``\n`` follows, the run is the beginning of such a word, which is matched
+      without a stack.
+    - Else the word is the whole run at the end of the text, and elsewhere the run without its
+      last character, which may belong to the next word.
+
+    A run of `limit` characters covers a multiple of `limit` (less one): only these places are
+    looked at.
+    """
+    done = 0
+    for at in range(limit - 1, len(text), limit):
+        run = _WHITE.match(text, at) if at >= done else None
+        if run is None:
+            continue
+        done = run.end()
+        start = at - limit + 1 + len(text[at - limit + 1 : at].rstrip(_WHITE_CHARACTERS))
+        if done - start >= limit and text[done : done + 1] not in ("\r", "\n"):
+            yield start, done if done == len(text) else done - 1
 
 
 def _empty_table() -> list[str | None]:
@@ -268,7 +320,8 @@ def integer(token: object) -> int:
 
 
 def _outside(token: int) -> str:
-    return f"token id {token} is outside the vocabulary (0 to {VOCABULARY_SIZE - 1})"
+    shown = token if token.bit_length() < 100 else "with more than 30 digits"  # slow, or refused
+    return f"token id {shown} is outside the vocabulary (0 to {VOCABULARY_SIZE - 1})"
 
 
 def _refuse_disallowed(
