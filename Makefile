@@ -2,12 +2,15 @@
 
 PYTHON ?= python3
 CASES ?= 1000
+SECONDS ?= 60
 
 VENV := .venv
 BIN := $(VENV)/bin
+FUZZ_VENV := .venv-fuzz
+FUZZ_TARGETS := parser header text schema conversation
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format parity bench clean
+.PHONY: help demo test check format parity bench fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,8 +36,13 @@ parity: $(VENV)/.installed-dev ## Compare with the reference and its fork on CAS
 bench: $(VENV)/.installed-bench ## Measure against both; BENCH=--quick takes a minute
 	$(BIN)/python -m benchmarks.run $(BENCH)
 
+fuzz: $(FUZZ_VENV)/.installed ## Search for inputs that break a promise, each target for SECONDS=N
+	@for target in $(FUZZ_TARGETS); do echo "fuzzing $$target"; \
+	$(FUZZ_VENV)/bin/python -m fuzz.run $$target -max_total_time=$(SECONDS) -timeout=20 \
+	-max_len=600 -len_control=0 -rss_limit_mb=4096 -verbosity=0 -print_final_stats=1 || exit 1; done
+
 clean: ## Remove the virtual environment, caches and builds
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(FUZZ_VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are remade when the dependencies in pyproject.toml may have changed.
@@ -54,4 +62,10 @@ $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.created
 
 $(VENV)/.installed-bench: pyproject.toml | $(VENV)/.created
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	@touch $@
+
+$(FUZZ_VENV)/.installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; (3, 10) <= sys.version_info < (3, 14) or sys.exit("atheris runs on Python 3.10 to 3.13; name one: make fuzz PYTHON=python3.12")'
+	$(PYTHON) -m venv $(FUZZ_VENV)
+	$(FUZZ_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
 	@touch $@

@@ -1,0 +1,1 @@
+"""Coverage-guided fuzzing: ``make fuzz SECONDS=60``; see `fuzz.run`."""
