@@ -16,6 +16,7 @@ import codecs
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
+from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 from .content import TextContent
@@ -180,9 +181,15 @@ class Machine:
 
     def _read_up_to(self, end: int) -> None:
         """Append the text of tokens that the fast path has only counted."""
+        start = self._unread
+        if start >= end:
+            return
+        if start + 1 == end:
+            more = self.texts[self.received[start]] or ""
+        else:
+            more = "".join(itemgetter(*self.received[start:end])(self.texts))
         text, self._text = self._text, ""  # held by one variable: see _append
-        for token in self.received[self._unread : end]:
-            text += self.texts[token] or ""
+        text += more
         self._text = text
         self._unread = end
 

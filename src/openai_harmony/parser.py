@@ -67,16 +67,16 @@ class StreamableParser(Machine):
         """
         try:
             text = self.texts[token]
+            if text is not None:
+                self.received.append(token)
+                self.last_content_delta = text
+                return self
         except (TypeError, IndexError):
-            text = None
-        if text is None:
-            token = integer(token)
-            self.received.append(token)
-            self.step(token)
-            self.take_added()
-        else:
-            self.received.append(token)
-            self.last_content_delta = text
+            pass  # no plain integer, or one beyond the table
+        token = integer(token)
+        self.received.append(token)
+        self.step(token)
+        self.take_added()
         return self
 
     def process_many(self, tokens: Iterable[int]) -> list[ContentDelta]:

@@ -211,9 +211,10 @@ class Tokenizer:
 
     def _decode_any(self, tokens: Collection[int], errors: str) -> str:
         ids = token_ids(tokens)
+        data = b"".join(map(self.pieces.__getitem__, ids))  # refuses ids beyond the tables
         for token in set(ids):
             self._texts[token] = self.learn(token) or self._texts[token]
-        return b"".join(map(self.pieces.__getitem__, ids)).decode("utf-8", errors)
+        return data.decode("utf-8", errors)
 
     def _build_bpe(self) -> tiktoken.Encoding:
         with self._bpe_lock:
