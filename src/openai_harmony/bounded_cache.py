@@ -12,6 +12,14 @@ _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
 
 
+class Generation(dict[_Key, _Value]):
+    """Values by key; `after` says which value was asked for after which, and may be wrong."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.after: dict[_Value | None, _Value] = {}
+
+
 class BoundedCache(Generic[_Key, _Value]):
     """What was used lately stays: two generations, of which the older is dropped as a whole.
 
@@ -27,9 +35,9 @@ class BoundedCache(Generic[_Key, _Value]):
     def __init__(self, limit: int, size: Callable[[_Value], int]) -> None:
         self._limit = limit
         self._size = size
-        self.young: dict[_Key, _Value] = {}
-        """What was put in lately; may be read (only) directly, where a call costs too much."""
-        self._old: dict[_Key, _Value] = {}
+        self.young = Generation[_Key, _Value]()
+        """What was put in lately; may be read directly, where a call costs too much."""
+        self._old = Generation[_Key, _Value]()
         self._young_size = 0
         self._lock = threading.Lock()
 
@@ -57,10 +65,10 @@ class BoundedCache(Generic[_Key, _Value]):
                 self.young[key] = value
                 self._young_size += size
                 if self._young_size > most:
-                    self._old, self.young, self._young_size = self.young, {}, 0
+                    self._old, self.young, self._young_size = self.young, Generation(), 0
 
     def set_limit(self, limit: int) -> None:
         """Change the limit and forget everything."""
         with self._lock:
             self._limit = limit
-            self.young, self._old, self._young_size = {}, {}, 0
+            self.young, self._old, self._young_size = Generation(), Generation(), 0

@@ -80,7 +80,8 @@ class HarmonyEncoding:
         """Render the messages alone, without the start of a next one."""
         tokens: list[int] = []
         for rendered in self._rendered(conversation, config)[1]:
-            tokens += rendered.tokens
+            known = rendered.tokens
+            tokens += known if isinstance(known, list) else known.tolist()
         return tokens
 
     def render_conversation_for_training(
@@ -101,7 +102,7 @@ class HarmonyEncoding:
             options.header_style,
             lambda: options.conversation_has_function_tools,
         )
-        return rendered.tokens.copy()
+        return rendered.copy_tokens()
 
     def segments_for_completion(
         self,

@@ -8,9 +8,11 @@ Only headers and stops hold special tokens: whatever a body or a name spells is 
 from __future__ import annotations
 
 import functools
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from .bounded_cache import BoundedCache
 from .config import HeaderStyle, RenderConversationConfig, SchemaDialect
@@ -28,28 +30,40 @@ from .tool_sections import ToolSections
 __all__ = ["Rendered", "Renderer", "past_reasoning"]
 
 
-class Rendered(NamedTuple):
-    """A whole message as tokens; `ends` tells where the header and each of the bodies end."""
-
-    tokens: list[int]
-    header: str
-    texts: tuple[str, ...]
-    ends: tuple[int, ...]
-
-    def segments(self, at: int) -> Iterator[Segment]:
-        """Cut the message, the one with the index `at`, into its segments."""
-        tokens, header, texts, ends = self
-        yield Segment(SegmentKind.HEADER, at, header, tokens[: ends[0]])
-        for text, (start, end) in zip(texts, pairwise(ends), strict=True):
-            yield Segment(SegmentKind.BODY, at, text, tokens[start:end])
-        yield Segment(SegmentKind.STOP, at, SPECIAL_TEXTS[tokens[-1]], tokens[-1:])
-
-
 # All that a message is rendered from: style, the five fields of a header, texts of the bodies.
 # Equal keys give equal tokens; no identity is ever part of one.
 _Key: TypeAlias = tuple[Any, ...]
 _FIELDS = slice(1, 6)
 _TEXTS = slice(6, None)
+
+
+@dataclass(eq=False)
+class Rendered:
+    """A whole message as tokens; `ends` tells where the header and each of the bodies end.
+
+    Tokens are an array, quickly made, until they are asked for again; then they are a list,
+    quickly copied.
+    """
+
+    __slots__ = ("ends", "header", "key", "tokens")
+
+    key: _Key
+    tokens: array[int] | list[int]
+    header: str
+    ends: tuple[int, ...]
+
+    def copy_tokens(self) -> list[int]:
+        """A list of the tokens for the caller."""
+        return list(self.tokens)
+
+    def segments(self, at: int) -> Iterator[Segment]:
+        """Cut the message, the one with the index `at`, into its segments."""
+        tokens, ends = self.copy_tokens(), self.ends
+        yield Segment(SegmentKind.HEADER, at, self.header, tokens[: ends[0]])
+        for text, (start, end) in zip(self.key[_TEXTS], pairwise(ends), strict=True):
+            yield Segment(SegmentKind.BODY, at, text, tokens[start:end])
+        yield Segment(SegmentKind.STOP, at, SPECIAL_TEXTS[tokens[-1]], tokens[-1:])
+
 
 DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
 
@@ -92,23 +106,35 @@ class Renderer:
         found: list[Rendered | None] = []
         missing: list[tuple[int, _Key]] = []
         young = self.cache.young
+        after = young.after
+        known: Rendered | None = None
         for message in messages:
-            author, content = message.author, message.content
+            # The models' own lookup of attributes is slow; their fields can be had in one.
+            fields = message.__dict__
+            content = fields["content"]
             if len(content) == 1 and type(content[0]) is TextContent:
+                author = fields["author"].__dict__
                 key: _Key = (
                     style,
-                    author.role,
-                    author.name,
-                    message.channel,
-                    message.recipient,
-                    message.content_type,
-                    content[0].text,
+                    author["role"],
+                    author["name"],
+                    fields["channel"],
+                    fields["recipient"],
+                    fields["content_type"],
+                    content[0].__dict__["text"],
                 )
             else:
                 key = self._key(message, dialect, style, has_tools)
-            known = young.get(key) or self.cache.get(key)
-            if known is None:
-                missing.append((len(found), key))
+            # Most conversations were here before, a turn shorter: then no text need be hashed.
+            previous, known = known, after.get(known)
+            if known is None or known.key != key:
+                known = young.get(key) or self.cache.get(key)
+                if known is None:
+                    missing.append((len(found), key))
+                else:
+                    if isinstance(known.tokens, array):
+                        known.tokens = self._tokenizer.shared(known.tokens)
+                    after[previous] = known
             found.append(known)
         if missing:
             self._render_missing(missing, found)
@@ -134,13 +160,13 @@ class Renderer:
         for at, key in missing:
             fields = key[_FIELDS]
             header, header_tokens = self._header(fields, key[0])
-            tokens = header_tokens.copy()
+            tokens = header_tokens[:]
             ends = [len(tokens)]
             for _ in key[_TEXTS]:
                 tokens += next(bodies)
                 ends.append(len(tokens))
             tokens.append(_stop_token(fields))
-            found[at] = rendered = Rendered(tokens, header, key[_TEXTS], tuple(ends))
+            found[at] = rendered = Rendered(key, tokens, header, tuple(ends))
             new.append((key, rendered))
         self.cache.put_all(new)
 
@@ -166,15 +192,15 @@ class Renderer:
         tokens = [START, *self._tokenizer.encode_ordinary(role.value)]
         return Segment(SegmentKind.HEADER, at, SPECIAL_TEXTS[START] + role.value, tokens)
 
-    def _render_header(self, fields: tuple[Any, ...], style: HeaderStyle) -> tuple[str, list[int]]:
-        tokens: list[int] = []
+    def _render_header(self, fields: tuple[Any, ...], style: HeaderStyle) -> tuple[str, array[int]]:
+        tokens = array("I")
         text = ""
         for piece in header_pieces(Header(*fields), style):
             if isinstance(piece, int):
                 tokens.append(piece)
                 text += SPECIAL_TEXTS[piece]
             else:
-                tokens += self._tokenizer.encode_ordinary(piece)
+                tokens.extend(self._tokenizer.encode_ordinary(piece))
                 text += piece
         return text, tokens
 

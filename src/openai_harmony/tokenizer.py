@@ -39,13 +39,14 @@ ASSISTANT = 173781
 _UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
 _LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 _CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+# The outer group lets the encoder try all of these at once; alone, each is tried by itself.
 _WORD_PATTERN = "|".join(
     (
-        rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_CONTRACTION}",
+        rf"(?:[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_CONTRACTION}",
         rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_CONTRACTION}",
         r"\p{N}{1,3}",
         r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
-        r"\s*[\r\n]+",
+        r"\s*[\r\n]+)",
         r"\s+(?!\S)",
         r"\s+",
     )
@@ -65,6 +66,7 @@ _WHITE = re.compile(f"[{_WHITE_CHARACTERS}]+")
 # beside it can move the place where it is found.
 _SEPARATOR = "\x1f<|separator|>\x1e"
 _SEPARATOR_ID = VOCABULARY_SIZE
+_SEPARATOR_BYTES = array("I", [_SEPARATOR_ID]).tobytes()
 
 _ANY_SPECIAL = re.compile(
     r"<\|(?:startoftext|endoftext|return|constrain|channel|start|end|message|call|reserved_\d{6})\|>"
@@ -131,21 +133,28 @@ class Tokenizer:
             done = end
         return tokens + bpe.encode_ordinary(text[done:])
 
-    def encode_many(self, texts: Sequence[str]) -> list[Sequence[int]]:
+    def encode_many(self, texts: Sequence[str]) -> list[array[int]]:
         """Encode each text by itself, all in one call: the encoder works without the GIL, and
         threads that ask it for one text after the other would wait for each other in between.
         """
         joined = _SEPARATOR.join(texts)
-        if (
-            len(texts) < 2
-            or joined.count(_SEPARATOR) != len(texts) - 1
-            or (len(joined) >= WHITE_LIMIT and any(_long_white_words(joined, WHITE_LIMIT)))
+        if joined.count(_SEPARATOR) != len(texts) - 1 or (
+            len(joined) >= WHITE_LIMIT and any(_long_white_words(joined, WHITE_LIMIT))
         ):
-            return [self.encode_ordinary(text) for text in texts]
+            return [array("I", self.encode_ordinary(text)) for text in texts]
         bpe = self._bpe or self._build_bpe()
-        tokens = bpe.encode(joined, allowed_special={_SEPARATOR}, disallowed_special=())
-        # The encoder makes a new object for each id; these are for keeping, so share them.
-        return list(_split(itemgetter(*tokens, _SEPARATOR_ID)(self._ids), _SEPARATOR_ID))
+        try:
+            # What encode_to_numpy wraps in an array: the ids as they lie in memory.
+            buffer = bpe._core_bpe.encode_to_tiktoken_buffer(joined, {_SEPARATOR})
+        except UnicodeEncodeError:  # lone surrogates
+            return [array("I", self.encode_ordinary(text)) for text in texts]
+        # A separator's bytes are found nowhere else: the last byte of every id is zero.
+        return [array("I", part) for part in bytes(buffer).split(_SEPARATOR_BYTES)]
+
+    def shared(self, tokens: Iterable[int]) -> list[int]:
+        """The same ids, each as the one object that stands for it wherever tokens are kept."""
+        ids = self._ids
+        return [ids[token] for token in tokens]
 
     def encode(
         self,
@@ -270,15 +279,6 @@ def _empty_table() -> list[str | None]:
     finds None as well.
     """
     return [None] * (2 * VOCABULARY_SIZE)
-
-
-def _split(tokens: tuple[int, ...], separator: int) -> Iterator[tuple[int, ...]]:
-    """Cut after each separator, of which the last stands at the end."""
-    start = 0
-    while start < len(tokens):
-        end = tokens.index(separator, start)
-        yield tokens[start:end]
-        start = end + 1
 
 
 def token_ids(tokens: Iterable[int]) -> array[int]:
