@@ -163,13 +163,15 @@ def _code(declaration: str) -> bool:
 
 
 def conversation_promise(text: str) -> None:
-    """JSON text is a conversation that survives its own JSON, or a `ConversationError`."""
+    """JSON text is a conversation that can be written and read again, or a `ConversationError`."""
     try:
         conversation = Conversation.from_json(text)
     except ConversationError:
         return
-    assert Conversation.from_json(conversation.to_json()) == conversation
     _render(conversation)
+    # JSON leaves None out, for which a system message has defaults; then nothing changes any more.
+    written = Conversation.from_json(conversation.to_json())
+    assert Conversation.from_json(written.to_json()) == written
 
 
 def _render(conversation: Conversation) -> None:
