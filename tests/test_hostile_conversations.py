@@ -1,0 +1,112 @@
+"""Conversations in JSON that are none: a `ConversationError` names the field."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from openai_harmony import (
+    Conversation,
+    ConversationError,
+    Message,
+    SchemaError,
+    load_harmony_encoding,
+)
+
+ENCODING = load_harmony_encoding("HarmonyGptOss")
+
+pytestmark = pytest.mark.usefixtures("no_hang")
+
+
+def _with(**fields: Any) -> str:
+    return json.dumps({"messages": [{"role": "user", "content": "hi", **fields}]})
+
+
+def _deep(levels: int) -> str:
+    return "[" * levels + "]" * levels
+
+
+def _developer_json(levels: int) -> str:
+    parameters = '{"a": ' * levels + "1" + "}" * levels
+    tool = f'{{"name": "f", "description": "", "parameters": {parameters}}}'
+    tools = f'{{"functions": {{"name": "functions", "tools": [{tool}]}}}}'
+    content = f'{{"type": "developer_content", "tools": {tools}}}'
+    return f'{{"messages": [{{"role": "developer", "content": [{content}]}}]}}'
+
+
+BAD_CONVERSATIONS: dict[str, tuple[Any, str]] = {
+    "nothing": ("", ""),
+    "null": ("null", ""),
+    "no text": (None, ""),
+    "bytes that are no text": (b"\xff\xfe\xff", ""),
+    "cut": ('{"messages": [{"role": "user"', ""),
+    "a number": ("5", ""),
+    "no messages": ("{}", "messages"),
+    "messages twice, the last is wrong": ('{"messages": [], "messages": 5}', "messages"),
+    "NaN": ('{"messages": NaN}', "messages"),
+    "a message that is none": ('{"messages": [[]]}', "messages[0]"),
+    "an empty message": ('{"messages": [{}]}', "messages[0].content"),
+    "no role": ('{"messages": [{"content": ""}]}', "messages[0].role"),
+    "an unknown role": (_with(role="nobody"), "messages[0].role"),
+    "a role that is none": (_with(role=[["user"]]), "messages[0].role"),
+    "half a role": (_with(role="\ud800"), "messages[0].role"),
+    "a name that is none": (_with(name=5), "messages[0].name"),
+    "no content": (_with(content=None), "messages[0].content"),
+    "content NaN": (_with(content=[float("nan")]), "messages[0].content[0]"),
+    "an unknown type": (_with(content=[{"type": "image"}]), "messages[0].content[0]"),
+    "a type that is none": (_with(content=[{"type": {}}]), "messages[0].content[0]"),
+    "no type": (_with(content={}), "messages[0].content[0]"),
+    "no text in a text": (_with(content=[{"type": "text"}]), "messages[0].content[0].text"),
+    "a number as text": (_with(content={"type": "text", "text": 1}), "messages[0].content[0].text"),
+    "a channel that is none": (_with(channel=1), "messages[0].channel"),
+    "a recipient that is none": (_with(recipient={}), "messages[0].recipient"),
+    "tools that are none": (
+        _with(content=[{"type": "developer_content", "tools": {"a": 5}}]),
+        "messages[0].content[0].tools.a",
+    ),
+    "a long number": ('{"messages": ' + "1" * 5000 + "}", ""),
+    "a long number as role": (_with(role=10**4000), "messages[0].role"),
+    "deep messages": ('{"messages": ' + _deep(100_000) + "}", ""),
+    "deep content": ('{"messages": [{"role": "user", "content": ' + _deep(100_000) + "}]}", ""),
+    "rather deep content": (
+        '{"messages": [{"role": "user", "content": ' + _deep(500) + "}]}",
+        "messages[0].content[0]",
+    ),
+    "deep parameters": (_developer_json(100_000), ""),
+    "much": ('{"messages": [' + "[]," * 200_000 + "[]]}", "messages[0]"),
+}
+
+
+@pytest.mark.parametrize(("payload", "field"), BAD_CONVERSATIONS.values(), ids=BAD_CONVERSATIONS)
+def test_errors_in_conversations_name_the_field(payload: Any, field: str) -> None:
+    with pytest.raises(ConversationError) as caught:
+        Conversation.from_json(payload)
+    assert caught.value.field == field
+    assert len(str(caught.value)) < 400
+
+
+def _deep_list(levels: int) -> list[Any]:
+    nested: list[Any] = []
+    for _ in range(levels):
+        nested = [nested]
+    return nested
+
+
+@pytest.mark.parametrize("value", [_deep_list(50_000), 10**5000], ids=["deep", "long"])
+@pytest.mark.parametrize("field", ["role", "name", "content", "channel", "text"])
+def test_errors_show_values_of_any_size(value: Any, field: str) -> None:
+    data: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": "hi"}]}
+    if field == "text":
+        data["content"][0]["text"] = value
+    else:
+        data[field] = [value] if field == "content" else value
+    with pytest.raises(ConversationError, match=field):
+        Message.from_dict(data)
+
+
+def test_deep_parameters_are_refused_when_they_are_rendered() -> None:
+    conversation = Conversation.from_json(_developer_json(500))
+    with pytest.raises(SchemaError, match="nested deeper"):
+        ENCODING.render_conversation(conversation)
