@@ -13,7 +13,6 @@ import pickle
 import re
 import subprocess
 import sys
-import zlib
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -651,12 +650,9 @@ def test_the_vocabulary_is_the_official_one() -> None:
 def test_a_damaged_vocabulary_is_refused() -> None:
     packed = (resources.files(openai_harmony) / "data" / "o200k_base.vocab").read_bytes()
     vocabulary.Vocabulary(packed)
-    for damaged in (packed[:1000], packed[:-1], b"", packed[::-1]):
+    for damaged in (packed[:1000], packed[:-1], packed[:-1] + b"x", b"", packed[::-1]):
         with pytest.raises(VocabularyError, match="reinstall the package"):
             vocabulary.Vocabulary(damaged)
-    other = zlib.compress(zlib.decompress(packed)[:-1] + b"x")
-    with pytest.raises(VocabularyError, match="SHA-256"):
-        vocabulary.Vocabulary(other)
 
 
 # Imports

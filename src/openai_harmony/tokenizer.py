@@ -17,6 +17,7 @@ from operator import index, itemgetter
 from typing import TYPE_CHECKING, Literal
 
 from .errors import VocabularyError
+from .first_texts import FirstTexts
 from .special_tokens import FIRST_SPECIAL, SPECIAL_IDS, SPECIAL_TEXTS, VOCABULARY_SIZE
 from .vocabulary import Vocabulary, load_vocabulary
 
@@ -105,9 +106,14 @@ class Tokenizer:
         """Text of the tokens that are nothing but text in the body of a message."""
         self.no_texts = _empty_table()
         """Never filled: what holds where no token is just text."""
-        self._ids: Sequence[int] = ()  # every id as one object, made with the encoder
+        self._first: FirstTexts | None = FirstTexts()  # until there is an encoder
         self._bpe: tiktoken.Encoding | None = None
         self._bpe_lock = threading.Lock()
+
+    @functools.cached_property
+    def _ids(self) -> tuple[int, ...]:
+        """Every id as one object."""
+        return tuple(range(VOCABULARY_SIZE))
 
     @functools.cached_property
     def _texts(self) -> list[str | None]:
@@ -122,6 +128,9 @@ class Tokenizer:
 
         Lone surrogates become U+FFFD, pairs of them the character they stand for.
         """
+        first = self._first
+        if first is not None and (known := first.encode(text)) is not None:
+            return known
         bpe = self._bpe or self._build_bpe()
         if len(text) < WHITE_LIMIT:
             return bpe.encode_ordinary(text)
@@ -138,8 +147,11 @@ class Tokenizer:
         threads that ask it for one text after the other would wait for each other in between.
         """
         joined = _SEPARATOR.join(texts)
-        if joined.count(_SEPARATOR) != len(texts) - 1 or (
-            len(joined) >= WHITE_LIMIT and any(_long_white_words(joined, WHITE_LIMIT))
+        first = self._first
+        if (
+            (first is not None and first.takes(joined))
+            or joined.count(_SEPARATOR) != len(texts) - 1
+            or (len(joined) >= WHITE_LIMIT and any(_long_white_words(joined, WHITE_LIMIT)))
         ):
             return [array("I", self.encode_ordinary(text)) for text in texts]
         bpe = self._bpe or self._build_bpe()
@@ -230,16 +242,15 @@ class Tokenizer:
             if self._bpe is None:
                 import tiktoken  # 20 ms that a program which only parses need not spend
 
-                ids = tuple(range(VOCABULARY_SIZE + 1))
-                ranks = load_vocabulary().ranks(ids)
+                first = self._first or FirstTexts()
                 bpe = tiktoken.Encoding(
                     "o200k_base",
                     pat_str=_WORD_PATTERN,
-                    mergeable_ranks=ranks,
+                    mergeable_ranks=first.ranks,
                     special_tokens={_SEPARATOR: _SEPARATOR_ID},
                 )
-                ranks.clear()  # 20 MB that tiktoken's Python object would keep for nothing
-                self._ids, self._bpe = ids, bpe
+                bpe._mergeable_ranks = {}  # 20 MB that it would keep for nothing
+                self._bpe, self._first = bpe, None
             return self._bpe
 
 

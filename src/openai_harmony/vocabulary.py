@@ -1,7 +1,7 @@
 """The o200k_base vocabulary that travels with the package: token id in, token bytes out.
 
 The file is checked by hash when it is loaded; no network, cache folder or environment variable
-is involved. ``tools/build_vocabulary.py`` makes it from the official file.
+is involved. ``tools/build_vocabulary.py`` makes it from the official file, and tells its format.
 """
 
 from __future__ import annotations
@@ -9,64 +9,67 @@ from __future__ import annotations
 import functools
 import hashlib
 import zlib
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterator
 from importlib import resources
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 
 from .errors import VocabularyError
 from .special_tokens import FIRST_SPECIAL
 
-__all__ = ["Vocabulary", "load_vocabulary"]
+__all__ = ["BLOCK", "Vocabulary", "load_vocabulary"]
 
 _FILE = "o200k_base.vocab"
-_PAYLOAD_SHA256 = "440741350e7cfa1c0f4869ce742d1b043550adbda5187adcac9e787edac6fba9"
+_SHA256 = "8b314bcbdb4ef34a3b08f0b6169ad9627df13f002bca3eacdd9929b503adc209"
 
-
-_BLOCK = 256
+BLOCK = 8192
+"""Tokens that are packed together."""
 
 
 class Vocabulary:
-    """The bytes of the 199,998 ordinary tokens, sliced out of one buffer on demand.
+    """The bytes of the 199,998 ordinary tokens, unpacked block by block where they are met.
 
     >>> load_vocabulary()[24912]
     b'hello'
     """
 
-    __slots__ = ("_blocks", "_bytes", "_lengths")
+    __slots__ = ("_packed", "_unpacked")
 
-    def __init__(self, packed: bytes) -> None:
-        payload = _unpack(packed)
-        self._lengths = payload[:FIRST_SPECIAL]
-        self._bytes = payload[FIRST_SPECIAL:]
-        # Where every 256th token begins; whoever meets few tokens need not add up all lengths.
-        starts = range(0, FIRST_SPECIAL, _BLOCK)
-        sums = (sum(self._lengths[start : start + _BLOCK]) for start in starts)
-        self._blocks = list(accumulate(sums, initial=0))
+    def __init__(self, file: bytes) -> None:
+        if hashlib.sha256(file).hexdigest() != _SHA256:
+            raise VocabularyError(
+                f"{_FILE} is damaged: it does not have the expected SHA-256; reinstall the package"
+            )
+        count = -(-FIRST_SPECIAL // BLOCK)
+        sizes = (int.from_bytes(file[4 * at : 4 * at + 4], "little") for at in range(count))
+        ends = accumulate(sizes, initial=4 * count)
+        self._packed = [file[start:end] for start, end in pairwise(ends)]
+        self._unpacked: list[tuple[bytes, array[int]] | None] = [None] * count
 
     def __len__(self) -> int:
         return FIRST_SPECIAL
 
     def __getitem__(self, token: int) -> bytes:
-        block = token // _BLOCK
-        start = self._blocks[block] + sum(self._lengths[block * _BLOCK : token])
-        return self._bytes[start : start + self._lengths[token]]
+        number, at = divmod(token, BLOCK)
+        pieces, ends = self._unpacked[number] or self._unpack(number)
+        return pieces[ends[at] : ends[at + 1]]
 
-    def ranks(self, ids: Iterable[int]) -> dict[bytes, int]:
-        """All tokens with their ids (the objects of `ids`), as a byte pair encoder wants them."""
-        pieces = self._bytes
-        ends = list(accumulate(self._lengths, initial=0))
-        tokens = [pieces[start:end] for start, end in pairwise(ends)]
-        return dict(zip(tokens, ids, strict=False))
+    def __iter__(self) -> Iterator[bytes]:
+        blocks = (self._unpacked[at] or self._unpack(at) for at in range(len(self._packed)))
+        return chain.from_iterable(
+            [pieces[start:end] for start, end in pairwise(ends)] for pieces, ends in blocks
+        )
 
+    def _unpack(self, number: int) -> tuple[bytes, array[int]]:
+        payload = zlib.decompress(self._packed[number])
+        count = min(BLOCK, FIRST_SPECIAL - number * BLOCK)
+        ends = array("I", accumulate(payload[:count], initial=count))
+        self._unpacked[number] = payload, ends
+        return payload, ends
 
-def _unpack(packed: bytes) -> bytes:
-    try:
-        payload = zlib.decompress(packed)
-    except zlib.error as error:
-        raise VocabularyError(f"{_FILE} is damaged ({error}); reinstall the package") from error
-    if hashlib.sha256(payload).hexdigest() != _PAYLOAD_SHA256:
-        raise VocabularyError(f"{_FILE} does not have the expected SHA-256; reinstall the package")
-    return payload
+    def ranks(self) -> dict[bytes, int]:
+        """All tokens with their ids, as a byte pair encoder wants them."""
+        return dict(zip(self, range(FIRST_SPECIAL), strict=True))
 
 
 @functools.cache
