@@ -93,7 +93,10 @@ class _Copier:
             copied: dict[str, JsonValue] = {}
             for key, item in mapping.items():
                 text = key if type(key) is str and key.isascii() else _key_text(key)
-                copied[text] = self.copy(item, levels_left - 1)
+                if type(item) is str and item.isascii():  # as above, without a call
+                    copied[text] = item
+                else:
+                    copied[text] = self.copy(item, levels_left - 1)
             return copied
         if isinstance(value, (list, tuple)):
             listed: Sequence[object] = value

@@ -65,11 +65,11 @@ class _Type:
 _ANY = _Type(("any",))
 _NEVER = _Type(("never",))
 _PLAIN_TYPES = {
-    "boolean": "boolean",
-    "integer": "number",
-    "null": "null",
-    "number": "number",
-    "string": "string",
+    "boolean": _Type(("boolean",)),
+    "integer": _Type(("number",)),
+    "null": _Type(("null",)),
+    "number": _Type(("number",)),
+    "string": _Type(("string",)),
 }
 
 
@@ -188,7 +188,7 @@ def _unions(schema: Schema) -> list[list[JsonValue]]:
 def _own_type(schema: Schema, indent: str) -> _Type:
     kind = schema.get("type")
     if isinstance(kind, str) and kind in _PLAIN_TYPES and _values(schema) is None:
-        return _Type((_PLAIN_TYPES[kind],))
+        return _PLAIN_TYPES[kind]
     kinds = _kinds(schema)
     values = _values(schema)
     if values is not None:
@@ -205,7 +205,7 @@ def _own_type(schema: Schema, indent: str) -> _Type:
         if kind == "array":
             written[kind] = _array_type(schema, indent).text
         elif kind != "object":
-            written[kind] = _PLAIN_TYPES[kind]
+            written[kind] = _PLAIN_TYPES[kind].text
         elif is_listed and not _has_object_shape(schema):
             written[kind] = "object"
         else:
