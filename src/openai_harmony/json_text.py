@@ -89,15 +89,7 @@ class _Copier:
         if self._room < 0:
             raise SchemaError(f"JSON holds more than {CONTAINER_LIMIT:,} objects and arrays")
         if isinstance(value, Mapping):
-            mapping: Mapping[object, object] = value
-            copied: dict[str, JsonValue] = {}
-            for key, item in mapping.items():
-                text = key if type(key) is str and key.isascii() else _key_text(key)
-                if type(item) is str and item.isascii():  # as above, without a call
-                    copied[text] = item
-                else:
-                    copied[text] = self.copy(item, levels_left - 1)
-            return copied
+            return self._copy_mapping(value, levels_left)
         if isinstance(value, (list, tuple)):
             listed: Sequence[object] = value
             items: list[JsonValue] = []
@@ -107,6 +99,18 @@ class _Copier:
         if callable(dump := getattr(value, "model_dump", None)):
             return self.copy(dump(exclude_none=True), levels_left - 1)
         raise SchemaError(f"{type(value).__name__} is not a JSON type; convert it before rendering")
+
+    def _copy_mapping(
+        self, mapping: Mapping[object, object], levels_left: int
+    ) -> dict[str, JsonValue]:
+        copied: dict[str, JsonValue] = {}
+        for key, item in mapping.items():
+            text = key if type(key) is str and key.isascii() else _key_text(key)
+            if type(item) is str and item.isascii():  # as in copy, without a call
+                copied[text] = item
+            else:
+                copied[text] = self.copy(item, levels_left - 1)
+        return copied
 
 
 def _copy_scalar(value: bool | int | float | str | None) -> JsonValue:
