@@ -254,15 +254,18 @@ def next_turn() -> Workload:
     """Render a prompt again and again, each time from JSON and with one more turn."""
     data = conversation(random.Random(5), 50)
 
-    def prepare(run: int) -> Conversation:
-        rng = random.Random(run)
+    def one_more(rng: random.Random) -> Conversation:
         data["messages"] += [
             {"role": "user", "content": prose(rng, 20)},
             {"role": "assistant", "channel": "final", "content": prose(rng, 20)},
         ]
         return objects(json.loads(json.dumps(data)))
 
-    return Workload("prompt", prepare, render)
+    def prepare(run: int) -> list[Conversation]:
+        rng = random.Random(run)
+        return [one_more(rng) for _ in range(AT_ONCE)]
+
+    return Workload("prompt", prepare, render_in_turn)
 
 
 def with_tools(seed: Callable[[int], int]) -> Workload:
