@@ -52,6 +52,8 @@ _CHARACTERS = (
     "\udff0", "\ufffd", "\x00", "<|end|>", "<|start|>", "  ", "\n\n",
 )  # fmt: skip
 
+_LONGEST_RUN = 32  # longer ones show nothing new, and a fuzzer prefers what runs long
+
 _KEYWORDS = (
     "type", "properties", "items", "required", "enum", "const", "anyOf", "oneOf", "allOf", "$ref",
     "$defs", "definitions", "description", "title", "default", "examples", "nullable",
@@ -75,6 +77,53 @@ _VALUES = (
     "developer_content", "", "hi", "analysis", "final", "functions", "<|constrain|>json", "High",
     "\ud800",
 )  # fmt: skip
+
+_CONVERSATION: list[dict[str, Any]] = [
+    {
+        "role": "system",
+        "content": [
+            {
+                "type": "system_content",
+                "model_identity": "You are.",
+                "reasoning_effort": "Low",
+                "conversation_start_date": "2025-06-28",
+                "knowledge_cutoff": "2024-06",
+                "channel_config": {"valid_channels": ["analysis"], "channel_required": True},
+                "tools": {"python": {"name": "python", "description": "Runs.", "tools": []}},
+            }
+        ],
+    },
+    {
+        "role": "developer",
+        "content": [
+            {
+                "type": "developer_content",
+                "instructions": "Be.",
+                "tools": {
+                    "functions": {
+                        "name": "functions",
+                        "description": None,
+                        "tools": [
+                            {"name": "f", "description": "Does.", "parameters": {"type": "object"}}
+                        ],
+                    }
+                },
+                "response_formats": {
+                    "r": {"name": "r", "description": "As.", "json_schema": {"type": "object"}}
+                },
+            }
+        ],
+    },
+    {"role": "user", "name": "bob", "content": "hi"},
+    {
+        "role": "assistant",
+        "channel": "commentary",
+        "recipient": "functions.f",
+        "content_type": "<|constrain|>json",
+        "content": [{"type": "text", "text": "{}"}],
+    },
+    {"role": "tool", "name": "functions.f", "recipient": "assistant", "content": []},
+]
 
 
 class Choices:
@@ -129,7 +178,7 @@ def read_text(choices: Choices) -> list[str]:
         if kind < 16:
             texts.append("")
         elif kind < 48:
-            texts[-1] += choices.one_of(_CHARACTERS) * choices.number()
+            texts[-1] += choices.one_of(_CHARACTERS) * (choices.number() % _LONGEST_RUN)
         else:
             texts[-1] += _CHARACTERS[kind % len(_CHARACTERS)]
     return texts
@@ -144,12 +193,32 @@ def read_conversation(choices: Choices) -> str:
     """JSON text that resembles a conversation, or only the beginning of one."""
     end = choices.number()
     shape = choices.number()
+    if shape >= 128:
+        messages = _edited(choices, choices.one_of([_CONVERSATION, _CONVERSATION[:2]]))
+        return json.dumps({"messages": messages})
     value = _value(choices, _FIELDS, _VALUES, 10)
     if shape % 4:
         fields = _object(choices, _FIELDS, _VALUES, 10)
         value = [{"role": choices.one_of(_VALUES[:5]), "content": value, **fields}]
     text = json.dumps({"messages": value} if shape % 8 else value)
     return text[: end * 2] if end % 16 == 15 else text
+
+
+def _edited(choices: Choices, value: Any) -> Any:
+    """Copy a JSON value, perhaps with other values or keys in some places."""
+    kind = choices.number()
+    if kind >= 250:
+        return _value(choices, _FIELDS, _VALUES, 3)
+    if isinstance(value, dict):
+        edited = {key: _edited(choices, item) for key, item in value.items()}
+        if kind >= 240:
+            edited.pop(choices.one_of([*edited, ""]), None)
+        elif kind >= 230:
+            edited[choices.one_of(_FIELDS)] = _value(choices, _FIELDS, _VALUES, 3)
+        return edited
+    if isinstance(value, list):
+        return [_edited(choices, item) for item in value for _ in range(2 if kind >= 240 else 1)]
+    return choices.one_of(_VALUES) if kind >= 240 else value
 
 
 def _value(choices: Choices, keys: Sequence[str], words: Sequence[str], depth: int) -> Any:
