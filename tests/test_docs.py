@@ -15,6 +15,12 @@ import pytest
 
 import openai_harmony
 from openai_harmony import RecoveryKind, Role, StreamableParser, TokenError, load_harmony_encoding
+from openai_harmony.json_text import CONTAINER_LIMIT, NESTING_LIMIT
+from openai_harmony.schema_references import (
+    REFERENCE_COPY_LIMIT,
+    REFERENCE_NESTING_LIMIT,
+    REFERENCE_TEXT_LIMIT,
+)
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -159,6 +165,21 @@ def code_in(cell: str) -> str:
 def test_every_public_name_is_described() -> None:
     headings = set(re.findall(r"`([\w.]+)", " ".join(HEADING.findall(prose(API)))))
     assert set(openai_harmony.__all__) <= headings
+
+
+def test_the_limits_are_those_of_the_code() -> None:
+    nesting, containers, copies = (row[0] for row in rows(section(API, "Limits of a schema")))
+    assert _numbers(nesting) == [NESTING_LIMIT]
+    assert _numbers(containers) == [CONTAINER_LIMIT]
+    assert _numbers(copies) == [
+        REFERENCE_NESTING_LIMIT,
+        REFERENCE_COPY_LIMIT,
+        REFERENCE_TEXT_LIMIT,
+    ]
+
+
+def _numbers(cell: str) -> list[int]:
+    return [int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*", cell)]
 
 
 # Divergences
