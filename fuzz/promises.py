@@ -26,6 +26,7 @@ from openai_harmony import (
     load_harmony_encoding,
     tokenizer,
 )
+from openai_harmony.first_texts import FirstTexts
 from openai_harmony.json_text import compact_json, json_value
 from openai_harmony.prompt import tool_declaration
 from openai_harmony.special_tokens import VOCABULARY_SIZE
@@ -42,6 +43,8 @@ from .inputs import (
 __all__ = ["PROMISES", "READERS"]
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
+ENCODING.encode("é")  # not ASCII: from now on tiktoken encodes
+FIRST_TEXTS = FirstTexts()
 CHUNKS = (2, 7, 4096)
 _UNNOTED = ("header is not valid UTF-8", "the tokens end inside a message header")
 """Errors of strict mode for what lenient mode need not repair."""
@@ -117,6 +120,8 @@ def text_promise(texts: list[str]) -> None:
         whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         assert ENCODING.decode(tokens) == whole
         assert ENCODING.encode(text, disallowed_special=()) == tokens
+        FIRST_TEXTS._left = len(text)
+        assert FIRST_TEXTS.encode(text) in (tokens, None)
     assert [list(tokens) for tokens in ENCODING.tokenizer.encode_many(texts)] == singly
     for limit in (2, 3, 7):
         with patch.object(tokenizer, "WHITE_LIMIT", limit):

@@ -19,6 +19,7 @@ from openai_harmony import Message, Role, load_harmony_encoding, tokenizer
 
 WORDS = Path(__file__).parent / "data" / "hostile" / "words.json"
 ENCODING = load_harmony_encoding("HarmonyGptOss")
+ENCODING.encode("é")  # not ASCII: from now on tiktoken encodes
 
 pytestmark = pytest.mark.usefixtures("no_hang")
 
