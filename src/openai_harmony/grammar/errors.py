@@ -1,0 +1,29 @@
+"""The error of grammars: which keyword cannot be enforced, why, and what to do instead."""
+
+from __future__ import annotations
+
+from ..errors import HarmonyError
+
+__all__ = ["GrammarError"]
+
+
+class GrammarError(ValueError, HarmonyError):
+    """What was asked for cannot be enforced token by token.
+
+    `pointer` is the JSON pointer of the offending keyword, as ``#/properties/tags/uniqueItems``;
+    empty when there is none. `remedy` says what to do instead.
+    """
+
+    def __init__(self, problem: str, *, remedy: str = "", pointer: str = "") -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.remedy = remedy
+        self.pointer = pointer
+
+    def __str__(self) -> str:
+        text = self.problem
+        if self.pointer:
+            _, slash, keyword = self.pointer.rpartition("/")
+            what = f'"{keyword}"' if slash else "the schema"
+            text = f"cannot enforce {what} at {self.pointer}: {text}"
+        return f"{text}; {self.remedy}" if self.remedy else text

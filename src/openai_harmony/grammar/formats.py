@@ -1,0 +1,139 @@
+"""The formats of JSON Schema: the name of a format in, the patterns that its texts match out.
+
+The names are those of draft 2020-12. By the specification any other name asserts nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .errors import GrammarError
+
+__all__ = ["FORMATS", "REFUSED_FORMATS", "TextFormat", "text_format"]
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    """All of the patterns hold, and the text has at most that many characters."""
+
+    patterns: tuple[str, ...]
+    most: int | None = None
+
+
+_YEAR = r"\d{4}"
+_LEAP_YEAR = r"(?:\d\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
+_LONG_MONTHS = r"(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])"
+_SHORT_MONTHS = r"(?:0[469]|11)-(?:0[1-9]|[12]\d|30)"
+_FEBRUARY = r"02-(?:0[1-9]|1\d|2[0-8])"
+_DATE = (
+    rf"(?:{_YEAR}-(?:{_LONG_MONTHS}|{_SHORT_MONTHS}|{_FEBRUARY})|{_LEAP_YEAR}-02-29)"  # RFC 3339
+)
+# No leap second: whether there was one, no pattern can say.
+_TIME = r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)"
+
+_DAYS = r"(?:\d+Y(?:\d+M(?:\d+D)?)?|\d+M(?:\d+D)?|\d+D)"
+_HOURS = r"T(?:\d+H(?:\d+M(?:\d+S)?)?|\d+M(?:\d+S)?|\d+S)"
+_DURATION = rf"P(?:\d+W|{_DAYS}(?:{_HOURS})?|{_HOURS})"
+
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_HOST_NAME = rf"{_LABEL}(?:\.{_LABEL})*"
+_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+_EMAIL = rf"{_ATOM}(?:\.{_ATOM})*@{_HOST_NAME}"
+
+_BYTE = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
+_IPV4 = rf"{_BYTE}(?:\.{_BYTE}){{3}}"
+_GROUP = r"[0-9A-Fa-f]{1,4}"
+
+
+def _ipv6() -> str:
+    """Eight groups, the last two of which may be an IPv4 address; `::` stands for one or more."""
+    forms = [rf"(?:{_GROUP}:){{7}}{_GROUP}", rf"(?:{_GROUP}:){{6}}{_IPV4}"]
+    for after in range(8):
+        groups = rf"{_GROUP}(?::{_GROUP}){{{after - 1}}}" if after else ""
+        forms.append(f"{_before(7 - after)}::{groups}")
+    for after in range(6):
+        forms.append(rf"{_before(5 - after)}::(?:{_GROUP}:){{{after}}}{_IPV4}")
+    return "(?:" + "|".join(forms) + ")"
+
+
+def _before(most: int) -> str:
+    return rf"(?:{_GROUP}(?::{_GROUP}){{0,{most - 1}}})?" if most else ""
+
+
+_IPV6 = _ipv6()
+_HEXADECIMAL = "[0-9A-Fa-f]"
+_UUID = "-".join(f"{_HEXADECIMAL}{{{length}}}" for length in (8, 4, 4, 4, 12))
+
+_SIGNS = "!$&'()*+,;="
+_PLAIN = r"A-Za-z0-9._~\-"
+_BEYOND_ASCII = (  # ucschar of RFC 3987
+    r"\u00a0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef"
+    + "".join(rf"\u{{{plane:x}0000}}-\u{{{plane:x}fffd}}" for plane in range(1, 14))
+    + r"\u{e1000}-\u{efffd}"
+)
+_PRIVATE = r"\ue000-\uf8ff\u{f0000}-\u{ffffd}\u{100000}-\u{10fffd}"
+
+
+def _address(plain: str, private: str, relative: bool) -> str:
+    """A URI by RFC 3986; with characters beyond ASCII an IRI by RFC 3987."""
+    coded = "%[0-9A-Fa-f]{2}"
+    letter = rf"(?:[{plain}{_SIGNS}:@]|{coded})"
+    no_colon = rf"(?:[{plain}{_SIGNS}@]|{coded})"
+    user = rf"(?:[{plain}{_SIGNS}:]|{coded})*@"
+    literal = rf"\[(?:{_IPV6}|v[0-9A-Fa-f]+\.[A-Za-z0-9._~\-{_SIGNS}:]+)\]"
+    host = rf"(?:{literal}|(?:[{plain}{_SIGNS}]|{coded})*)"
+    rest = rf"(?:/{letter}*)*"
+    authority = rf"//(?:{user})?{host}(?::\d*)?{rest}"
+    absolute = rf"/(?:{letter}+{rest})?"
+    tail = rf"(?:\?(?:[{plain}{_SIGNS}:@/?{private}]|{coded})*)?"
+    tail += rf"(?:#(?:[{plain}{_SIGNS}:@/?]|{coded})*)?"
+    whole = rf"[A-Za-z][A-Za-z0-9+.\-]*:(?:{authority}|{absolute}|{letter}+{rest}|){tail}"
+    if not relative:
+        return whole
+    return rf"(?:{whole}|(?:{authority}|{absolute}|{no_colon}+{rest}|){tail})"
+
+
+_POINTER = r"(?:/(?:[^~/]|~[01])*)*"
+
+
+def _whole(pattern: str) -> tuple[str]:
+    return (f"^{pattern}$",)
+
+
+FORMATS = {
+    "date": TextFormat(_whole(_DATE)),
+    "time": TextFormat(_whole(_TIME)),
+    "date-time": TextFormat(_whole(f"{_DATE}T{_TIME}")),
+    "duration": TextFormat(_whole(_DURATION)),
+    "email": TextFormat((*_whole(_EMAIL), "^[^@]{1,64}@"), most=254),
+    "hostname": TextFormat(_whole(_HOST_NAME), most=253),
+    "ipv4": TextFormat(_whole(_IPV4)),
+    "ipv6": TextFormat(_whole(_IPV6)),
+    "uuid": TextFormat(_whole(_UUID)),
+    "uri": TextFormat(_whole(_address(_PLAIN, "", relative=False))),
+    "uri-reference": TextFormat(_whole(_address(_PLAIN, "", relative=True))),
+    "iri": TextFormat(_whole(_address(_PLAIN + _BEYOND_ASCII, _PRIVATE, relative=False))),
+    "iri-reference": TextFormat(_whole(_address(_PLAIN + _BEYOND_ASCII, _PRIVATE, relative=True))),
+    "json-pointer": TextFormat(_whole(_POINTER)),
+    "relative-json-pointer": TextFormat(_whole(rf"(?:0|[1-9]\d*)(?:#|{_POINTER})")),
+}
+"""The formats that are enforced."""
+
+REFUSED_FORMATS = frozenset({"idn-email", "idn-hostname", "regex", "uri-template"})
+"""The formats of the specification that are not."""
+
+
+def text_format(name: str, pointer: str) -> TextFormat | None:
+    """Return what a format asks for; None for a name that the specification does not know.
+
+    >>> text_format("int32", "#/format")
+    >>> text_format("uuid", "#/format").patterns[0][:22]
+    '^[0-9A-Fa-f]{8}-[0-9A-'
+    """
+    if name in REFUSED_FORMATS:
+        raise GrammarError(
+            f"the format {name} is no regular expression",
+            remedy="leave it out and check it afterwards, or write a pattern",
+            pointer=pointer,
+        )
+    return FORMATS.get(name)

@@ -1,0 +1,304 @@
+"""The regular expressions of JSON Schema: an ECMA-262 pattern in, a tree of nodes out.
+
+What ECMA-262 leaves to the engine or reads in two ways is an error, and so is what looks around:
+this module owns the decision which patterns have one meaning.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .errors import GrammarError
+from .pattern_nodes import (
+    LAST,
+    Alternatives,
+    Characters,
+    Edge,
+    Node,
+    Ranges,
+    Repeat,
+    Sequence,
+    complement,
+    merged,
+)
+
+REPEAT_LIMIT = 1_000
+"""The largest count in braces."""
+
+_GROUP_DEPTH_LIMIT = 50
+_LENGTH_LIMIT = 10_000
+
+CATEGORIES = {
+    "Letter": "L",
+    "Uppercase_Letter": "Lu",
+    "Lowercase_Letter": "Ll",
+    "Titlecase_Letter": "Lt",
+    "Modifier_Letter": "Lm",
+    "Other_Letter": "Lo",
+    "Mark": "M",
+    "Number": "N",
+    "Decimal_Number": "Nd",
+    "Letter_Number": "Nl",
+    "Other_Number": "No",
+    "Punctuation": "P",
+    "Symbol": "S",
+    "Separator": "Z",
+    "Space_Separator": "Zs",
+}
+"""The long names of general categories that may stand in ``\\p{...}``; the short ones may, too."""
+
+
+DIGITS: Ranges = ((0x30, 0x39),)
+WORD: Ranges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
+WHITE_SPACE: Ranges = (
+    (0x09, 0x0D),
+    (0x20, 0x20),
+    (0xA0, 0xA0),
+    (0x1680, 0x1680),
+    (0x2000, 0x200A),
+    (0x2028, 0x2029),
+    (0x202F, 0x202F),
+    (0x205F, 0x205F),
+    (0x3000, 0x3000),
+    (0xFEFF, 0xFEFF),
+)
+LINE_ENDS: Ranges = ((0x0A, 0x0A), (0x0D, 0x0D), (0x2028, 0x2029))
+
+_SHORTHANDS = {"d": DIGITS, "w": WORD, "s": WHITE_SPACE}
+_CONTROLS = {"t": 0x09, "n": 0x0A, "v": 0x0B, "f": 0x0C, "r": 0x0D, "0": 0x00}
+_QUANTIFIER = re.compile(r"\{(\d{1,9})(,(\d{0,9}))?\}")
+_BROKEN_QUANTIFIER = re.compile(r"\{,?\d*,?\d*\}")
+_HEXADECIMAL = re.compile(r"x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|u\{([0-9A-Fa-f]{1,6})\}")
+_LOW_SURROGATE = re.compile(r"\\u([Dd][C-Fc-f][0-9A-Fa-f]{2})")
+_PROPERTY = re.compile(r"\{(?:(?:General_Category|gc)=)?(\w+)\}")
+_GROUP_NAME = re.compile(r"\?<[A-Za-z_$][\w$]*>")
+_SHORT_CATEGORY = re.compile(r"L[ultmo]?|M[nce]?|N[dlo]?|P[cdseifo]?|S[mcko]?|Z[slp]?")
+
+
+def read_pattern(pattern: str, pointer: str) -> Node:
+    """Return the tree of a pattern; `pointer` is the place that errors name.
+
+    >>> read_pattern("[^a]", "#/pattern").ranges
+    ((0, 96), (98, 1114111))
+    """
+    if len(pattern) > _LENGTH_LIMIT:
+        raise GrammarError(
+            f"the pattern has more than {_LENGTH_LIMIT:,} characters",
+            remedy="shorten it",
+            pointer=pointer,
+        )
+    return _Reader(pattern, pointer).read()
+
+
+class _Reader:
+    """Reads a pattern from left to right."""
+
+    def __init__(self, pattern: str, pointer: str) -> None:
+        self._pattern = pattern
+        self._pointer = pointer
+        self._at = 0
+        self._depth = 0
+
+    def read(self) -> Node:
+        node = self._alternatives()
+        if self._at < len(self._pattern):
+            raise self._error("a closing parenthesis too many", "escape it as \\)")
+        return node
+
+    def _error(self, problem: str, remedy: str) -> GrammarError:
+        return GrammarError(
+            f"{problem} (character {self._at} of the pattern)",
+            remedy=remedy,
+            pointer=self._pointer,
+        )
+
+    def _take(self, text: str) -> bool:
+        found = self._pattern.startswith(text, self._at)
+        self._at += len(text) if found else 0
+        return found
+
+    def _alternatives(self) -> Node:
+        parts = [self._sequence()]
+        while self._take("|"):
+            parts.append(self._sequence())
+        return parts[0] if len(parts) == 1 else Alternatives(tuple(parts))
+
+    def _sequence(self) -> Node:
+        parts: list[Node] = []
+        while self._at < len(self._pattern) and self._pattern[self._at] not in "|)":
+            parts.append(self._quantified(self._atom()))
+        return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
+
+    def _quantified(self, node: Node) -> Node:
+        counts = self._counts()
+        if counts is None:
+            return node
+        if isinstance(node, Edge):
+            raise self._error("an anchor is repeated", "write it once")
+        self._take("?")  # lazy: the same texts match
+        if self._at < len(self._pattern) and self._pattern[self._at] in "*+?":
+            raise self._error("a quantifier follows a quantifier", "put the first in a group")
+        return Repeat(node, *counts)
+
+    def _counts(self) -> tuple[int, int | None] | None:
+        for sign, counts in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
+            if self._take(sign):
+                return counts
+        found = _QUANTIFIER.match(self._pattern, self._at)
+        if not found:
+            return None
+        least = int(found[1])
+        most = None if found[2] and not found[3] else int(found[3] or least)
+        if max(least, most or 0) > REPEAT_LIMIT:
+            raise self._error(
+                f"a repetition of more than {REPEAT_LIMIT:,}", "use minLength or maxLength"
+            )
+        if most is not None and least > most:
+            raise self._error("a repetition's counts are crossed", "swap them")
+        self._at = found.end()
+        return least, most
+
+    def _atom(self) -> Node:
+        if self._take("("):
+            return self._group()
+        if self._take("^"):
+            return Edge(start=True)
+        if self._take("$"):
+            return Edge(start=False)
+        if self._take("["):
+            return self._class()
+        if self._take("."):
+            return Characters(complement(LINE_ENDS))
+        if self._take("\\"):
+            escaped = self._escape(in_class=False)
+            return escaped if isinstance(escaped, Characters) else _character(escaped)
+        sign = self._pattern[self._at]
+        if sign in "*+?":
+            raise self._error(f"nothing to repeat before {sign}", f"escape it as \\{sign}")
+        if _BROKEN_QUANTIFIER.match(self._pattern, self._at):
+            raise self._error("braces that are no quantifier", "write {0,n}, or escape them")
+        self._at += 1
+        return self._literal(sign)
+
+    def _literal(self, sign: str) -> Characters:
+        if "\ud800" <= sign <= "\udfff":
+            raise self._error("half of a surrogate pair", "write the whole character")
+        return _character(ord(sign))
+
+    def _group(self) -> Node:
+        self._depth += 1
+        if self._depth > _GROUP_DEPTH_LIMIT:
+            raise self._error(f"more than {_GROUP_DEPTH_LIMIT} nested groups", "flatten them")
+        name = _GROUP_NAME.match(self._pattern, self._at)
+        if name:
+            self._at = name.end()
+        elif not self._take("?:") and self._take("?"):
+            sign = self._pattern[self._at : self._at + 1]
+            if sign in ("=", "!", "<"):
+                raise self._error("look-around", "say it without, or check it afterwards")
+            raise self._error(f"a group that starts with (?{sign}", "write (?:...)")
+        node = self._alternatives()
+        if not self._take(")"):
+            raise self._error("a parenthesis is not closed", "close it, or escape it as \\(")
+        self._depth -= 1
+        return node
+
+    def _escape(self, in_class: bool) -> int | Characters:
+        """Read what follows a backslash: a code point, or the characters of a class."""
+        sign = self._pattern[self._at : self._at + 1]
+        if not sign:
+            raise self._error("a backslash ends the pattern", "write \\\\")
+        hexadecimal = _HEXADECIMAL.match(self._pattern, self._at)
+        if hexadecimal:
+            self._at = hexadecimal.end()
+            return self._code_point(int(hexadecimal[1] or hexadecimal[2] or hexadecimal[3], 16))
+        self._at += 1
+        following = self._pattern[self._at : self._at + 1]
+        if sign.lower() in _SHORTHANDS:
+            ranges = _SHORTHANDS[sign.lower()]
+            return Characters(ranges if sign.islower() else complement(ranges))
+        if sign in "pP":
+            return self._property(negated=sign == "P")
+        if sign == "b" and in_class:
+            return 0x08
+        if sign in _CONTROLS and not (sign == "0" and following.isdecimal()):
+            return _CONTROLS[sign]
+        if sign == "c" and following.isascii() and following.isalpha():
+            self._at += 1
+            return ord(following) % 32
+        return self._identity(sign)
+
+    def _identity(self, sign: str) -> int:
+        if sign in "bB":
+            raise self._error("a word boundary", "name the characters beside the word")
+        if sign in "123456789k":
+            raise self._error("a back reference", "write the alternatives out")
+        if sign.isascii() and sign.isalnum():
+            raise self._error(f"\\{sign} is no escape of ECMA-262", "drop the backslash")
+        return ord(sign)
+
+    def _code_point(self, code: int) -> int:
+        low = _LOW_SURROGATE.match(self._pattern, self._at)
+        if 0xD800 <= code <= 0xDBFF and low:
+            self._at = low.end()
+            return 0x10000 + ((code - 0xD800) << 10) + int(low[1], 16) - 0xDC00
+        if 0xD800 <= code <= 0xDFFF or code > LAST:
+            raise self._error("an escape that is no character", "write the whole character")
+        return code
+
+    def _property(self, negated: bool) -> Characters:
+        found = _PROPERTY.match(self._pattern, self._at)
+        name = CATEGORIES.get(found[1], found[1]) if found else ""
+        if not found or not _SHORT_CATEGORY.fullmatch(name):
+            raise self._error(
+                "a \\p that names no general category of letters, marks, numbers or signs",
+                "name the characters",
+            )
+        self._at = found.end()
+        return Characters((), (name,), negated)
+
+    def _class(self) -> Characters:
+        negated = self._take("^")
+        ranges: list[tuple[int, int]] = []
+        categories: list[str] = []
+        while not self._take("]"):
+            item = self._class_item()
+            if isinstance(item, Characters):
+                if item.negated:
+                    raise self._error("\\P in a class", "write \\P{...} beside the class")
+                ranges += item.ranges
+                categories += item.categories
+                continue
+            last = self._range_end(item)
+            if last < item:
+                raise self._error("a range of a class is crossed", "swap its ends")
+            ranges.append((item, last))
+        if categories:
+            return Characters(merged(ranges), tuple(categories), negated)
+        union = merged(ranges)
+        return Characters(complement(union) if negated else union)
+
+    def _range_end(self, first: int) -> int:
+        """Read ``-z`` if it follows; a hyphen before a bracket or a shorthand is itself."""
+        start = self._at
+        if not self._take("-") or self._pattern.startswith("]", self._at):
+            self._at = start
+            return first
+        last = self._class_item()
+        if isinstance(last, int):
+            return last
+        self._at = start
+        return first
+
+    def _class_item(self) -> int | Characters:
+        if self._take("\\"):
+            return self._escape(in_class=True)
+        if self._at >= len(self._pattern):
+            raise self._error("a class is not closed", "close it, or escape it as \\[")
+        sign = self._pattern[self._at]
+        self._at += 1
+        return self._literal(sign).ranges[0][0]
+
+
+def _character(code: int) -> Characters:
+    return Characters(((code, code),))

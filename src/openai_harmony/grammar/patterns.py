@@ -1,0 +1,239 @@
+r"""The patterns of JSON Schema as the grammar engine reads them.
+
+The engine quotes a pattern for JSON by itself. What cannot be written without a ``\uXXXX`` escape
+(see `UNWRITABLE`) is taken out of each class: the model cannot write it, and the engine adds the
+quote and the backslash to a class that has all control characters.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import lru_cache
+
+from .errors import GrammarError
+from .pattern_nodes import (
+    Alternatives,
+    Characters,
+    Edge,
+    Node,
+    Ranges,
+    Repeat,
+    Sequence,
+    complement,
+    merged,
+)
+from .pattern_reader import read_pattern
+
+__all__ = ["pattern_accepts", "rust_pattern", "unwritable"]
+
+UNWRITABLE: Ranges = ((0x00, 0x07), (0x0B, 0x0B), (0x0E, 0x1F), (0x7F, 0x7F), (0xD800, 0xDFFF))
+"""Code points that the grammar lets nobody write: JSON needs ``\\uXXXX`` for most of them."""
+
+SIZE_LIMIT = 20_000
+"""How many characters a pattern may stand for, its repetitions written out."""
+
+_WRITABLE = complement(UNWRITABLE)
+_ESCAPED_CATEGORIES = "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in UNWRITABLE[:4])
+_NOTHING = Alternatives(())
+_EMPTY = Sequence(())
+
+
+def rust_pattern(pattern: str, pointer: str) -> str:
+    """Return the pattern that the engine enforces with the same meaning.
+
+    >>> rust_pattern("^\\\\d+$", "#/pattern")
+    '^[0-9]+$'
+    """
+    try:
+        return _rust_pattern(pattern)
+    except GrammarError as error:
+        raise GrammarError(error.problem, remedy=error.remedy, pointer=pointer) from None
+
+
+@lru_cache(maxsize=256)
+def _rust_pattern(pattern: str) -> str:
+    node = _writable(read_pattern(pattern, ""))
+    if node == _NOTHING:
+        raise GrammarError(
+            "no text matches it that can be written without \\uXXXX escapes",
+            remedy="allow another character",
+        )
+    _check_anchors(node, at_start=True, at_end=True)
+    if _size(node) > SIZE_LIMIT:
+        raise GrammarError(
+            f"its repetitions stand for more than {SIZE_LIMIT:,} characters",
+            remedy="use smaller counts",
+        )
+    return _text(node)
+
+
+def unwritable(text: str) -> str:
+    """Return the first character of a text that the grammar lets nobody write, or nothing."""
+    if text.isprintable():
+        return ""
+    for character in text:
+        if _within(ord(character), UNWRITABLE):
+            return character
+    return ""
+
+
+def pattern_accepts(pattern: str, text: str) -> bool:
+    """Whether the pattern is found in the text, in time that no pattern makes explode.
+
+    >>> pattern_accepts("^(a+)+$", "aaab")
+    False
+    """
+    node = read_pattern(pattern, "")
+    return bool(_ends(node, text, set(range(len(text) + 1))))
+
+
+def _writable(node: Node) -> Node:
+    """Drop what nobody can write; nothing is left of a node that needs it."""
+    if isinstance(node, Characters):
+        if node.categories:
+            return node
+        ranges = _intersection(node.ranges, _WRITABLE)
+        return Characters(ranges) if ranges else _NOTHING
+    if isinstance(node, Sequence):
+        parts = tuple(_writable(part) for part in node.parts)
+        return _NOTHING if _NOTHING in parts else Sequence(parts)
+    if isinstance(node, Alternatives):
+        kept = tuple(part for part in map(_writable, node.parts) if part != _NOTHING)
+        return kept[0] if len(kept) == 1 else Alternatives(kept)
+    if isinstance(node, Repeat):
+        part = _writable(node.part)
+        if part != _NOTHING:
+            return Repeat(part, node.least, node.most)
+        return _NOTHING if node.least else _EMPTY
+    return node
+
+
+def _check_anchors(node: Node, at_start: bool, at_end: bool) -> None:
+    """The engine reads ``^`` and ``$`` only where nothing can stand outside of them."""
+    if isinstance(node, Edge):
+        if not (at_start if node.start else at_end):
+            raise GrammarError(
+                f"{'^' if node.start else '$'} inside of the pattern",
+                remedy="put it at the start or the end, or of an alternative there",
+            )
+    elif isinstance(node, Alternatives):
+        for part in node.parts:
+            _check_anchors(part, at_start, at_end)
+    elif isinstance(node, Repeat):
+        _check_anchors(node.part, at_start=False, at_end=False)
+    elif isinstance(node, Sequence):
+        # Among the parts, starts come first and ends last: outside of those there is nothing.
+        edges = [isinstance(part, Edge) and part.start for part in node.parts]
+        starts = edges.index(False) if False in edges else len(edges)
+        reverse_edges = [isinstance(part, Edge) and not part.start for part in node.parts[::-1]]
+        ends = reverse_edges.index(False) if False in reverse_edges else len(edges)
+        for index, part in enumerate(node.parts):
+            _check_anchors(
+                part,
+                at_start=at_start and index <= starts,
+                at_end=at_end and index >= len(node.parts) - 1 - ends,
+            )
+
+
+def _size(node: Node) -> int:
+    if isinstance(node, Repeat):
+        return _size(node.part) * max(1, node.most or node.least)
+    if isinstance(node, (Sequence, Alternatives)):
+        return 1 + sum(map(_size, node.parts))
+    return 1
+
+
+def _text(node: Node) -> str:
+    if isinstance(node, Characters):
+        return _class_text(node)
+    if isinstance(node, Edge):
+        return "^" if node.start else "$"
+    if isinstance(node, Sequence):
+        return "".join(map(_text, _grouped(node.parts)))
+    if isinstance(node, Alternatives):
+        return "(?:" + "|".join(map(_text, node.parts)) + ")"
+    part = _text(node.part)
+    if not isinstance(node.part, (Characters, Alternatives)):
+        part = f"(?:{part})"
+    return part + _counts_text(node.least, node.most)
+
+
+def _grouped(parts: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Write each edge once: the engine knows no second."""
+    kept: list[Node] = []
+    for part in parts:
+        if not (isinstance(part, Edge) and part in kept):
+            kept.append(part)
+    return tuple(kept)
+
+
+def _counts_text(least: int, most: int | None) -> str:
+    if most is None:
+        return {0: "*", 1: "+"}.get(least, f"{{{least},}}")
+    return "?" if (least, most) == (0, 1) else f"{{{least},{most}}}"
+
+
+def _class_text(node: Characters) -> str:
+    categories = "".join(f"\\p{{{name}}}" for name in node.categories)
+    ranges = "".join(
+        _code_text(first) if first == last else f"{_code_text(first)}-{_code_text(last)}"
+        for first, last in node.ranges
+    )
+    if node.negated:
+        return f"[^{categories}{ranges}{_ESCAPED_CATEGORIES}]"
+    single = node.ranges and len(node.ranges) == 1 and node.ranges[0][0] == node.ranges[0][1]
+    return ranges if single and not categories else f"[{categories}{ranges}]"
+
+
+def _code_text(code: int) -> str:
+    character = chr(code)
+    if character.isascii() and character.isalnum():
+        return character
+    return f"\\x{{{code:x}}}"
+
+
+def _intersection(some: Ranges, others: Ranges) -> Ranges:
+    return complement(merged([*complement(some), *complement(others)]))
+
+
+def _within(code: int, ranges: Ranges) -> bool:
+    return any(first <= code <= last for first, last in ranges)
+
+
+def _ends(node: Node, text: str, starts: set[int]) -> set[int]:
+    """Return where the node can end that starts at one of these places."""
+    if isinstance(node, Characters):
+        return {at + 1 for at in starts if at < len(text) and _is_one(node, text[at])}
+    if isinstance(node, Edge):
+        return starts & {0 if node.start else len(text)}
+    if isinstance(node, Sequence):
+        for part in node.parts:
+            starts = _ends(part, text, starts)
+        return starts
+    if isinstance(node, Alternatives):
+        ends: set[int] = set()
+        for part in node.parts:
+            ends |= _ends(part, text, starts)
+        return ends
+    return _repeated_ends(node, text, starts)
+
+
+def _repeated_ends(node: Repeat, text: str, starts: set[int]) -> set[int]:
+    for _ in range(node.least):
+        following = _ends(node.part, text, starts)
+        if following == starts or not following:
+            starts = following
+            break
+        starts = following
+    found, fresh, count = set(starts), starts, node.least
+    while fresh and (node.most is None or count < node.most):
+        fresh = _ends(node.part, text, fresh) - found
+        found |= fresh
+        count += 1
+    return found
+
+
+def _is_one(node: Characters, character: str) -> bool:
+    category = unicodedata.category(character)
+    found = category.startswith(node.categories) or _within(ord(character), node.ranges)
+    return found != node.negated

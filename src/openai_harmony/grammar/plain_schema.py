@@ -1,0 +1,104 @@
+"""A schema as users have it in, plain JSON out: a copy that nobody changes meanwhile.
+
+A pydantic model or type adapter stands for its JSON Schema.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from pydantic import BaseModel, TypeAdapter
+from pydantic.errors import PydanticUserError
+
+from ..json_text import JsonValue
+from .errors import GrammarError
+
+__all__ = ["plain_schema"]
+
+NESTING_LIMIT = 120
+"""How deep objects and arrays of a schema may nest."""
+
+SIZE_LIMIT = 200_000
+"""How many values a schema may have."""
+
+
+def plain_schema(schema: object, pointer: str) -> dict[str, JsonValue] | bool:
+    """Return the JSON of a schema.
+
+    >>> plain_schema({"enum": (1, 2.0)}, "#")
+    {'enum': [1, 2.0]}
+    """
+    copied = _Copier(pointer).copy(_dumped(schema, pointer), NESTING_LIMIT)
+    if isinstance(copied, (dict, bool)):
+        return copied
+    raise GrammarError(
+        f"a schema is an object or a boolean, not {type(schema).__name__}",
+        remedy="pass a dict, a pydantic model or a TypeAdapter",
+        pointer=pointer,
+    )
+
+
+def _dumped(schema: object, pointer: str) -> object:
+    try:
+        if isinstance(schema, type) and issubclass(schema, BaseModel):
+            return schema.model_json_schema()
+        if isinstance(schema, TypeAdapter):
+            return schema.json_schema()
+    except PydanticUserError as error:
+        raise GrammarError(
+            f"pydantic has no JSON Schema for it: {error.message}",
+            remedy="give the type a JSON Schema",
+            pointer=pointer,
+        ) from None
+    return schema
+
+
+class _Copier:
+    """Copies values as far as there is room."""
+
+    def __init__(self, pointer: str) -> None:
+        self._pointer = pointer
+        self._room = SIZE_LIMIT
+
+    def copy(self, value: object, levels_left: int) -> JsonValue:
+        self._room -= 1
+        if levels_left < 0:
+            raise self._error(f"it is nested deeper than {NESTING_LIMIT} levels", "flatten it")
+        if self._room < 0:
+            raise self._error(f"it holds more than {SIZE_LIMIT:,} values", "use a smaller schema")
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, int):
+            return int(value)
+        if isinstance(value, float):
+            if not math.isfinite(value):
+                raise self._error(f"{value} is not a JSON number", "leave it out")
+            return float(value)
+        if isinstance(value, Mapping):
+            return self._mapping(value, levels_left)
+        if isinstance(value, (list, tuple)):
+            return [self.copy(item, levels_left - 1) for item in value]
+        raise self._error(f"{type(value).__name__} is not a JSON type", "convert it")
+
+    def _mapping(self, mapping: Mapping[object, object], levels_left: int) -> JsonValue:
+        copied: dict[str, JsonValue] = {}
+        for key, item in mapping.items():
+            if not isinstance(key, str):
+                raise self._error(f"a key is {type(key).__name__}, not text", "use text")
+            copied[self._text(key)] = self.copy(item, levels_left - 1)
+        return copied
+
+    def _text(self, text: str) -> str:
+        plain = str.__str__(text)
+        if not plain.isascii():
+            try:
+                return plain.encode("utf-16", "surrogatepass").decode("utf-16")
+            except UnicodeDecodeError:
+                raise self._error("a text holds a lone surrogate", "drop it") from None
+        return plain
+
+    def _error(self, problem: str, remedy: str) -> GrammarError:
+        return GrammarError(problem, remedy=remedy, pointer=self._pointer)

@@ -1,0 +1,330 @@
+"""Satisfiable states in, the schema out that says them in keywords which the engine enforces."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil, floor
+
+from ..json_text import JsonValue, Schema
+from .errors import GrammarError
+from .finite import possible_types, step_of
+from .json_values import check_writable, plain_number
+from .keywords import TYPES, Constraints
+from .patterns import pattern_accepts, rust_pattern
+from .property_counts import PropertyChoice, property_choices
+from .references import child_pointer
+from .states import Shape, State
+
+__all__ = ["SchemaWriter"]
+
+LEVEL_LIMIT = 200
+"""How deep the engine may have to follow references: at about 800 its stack is full."""
+
+MULTIPLE_LIMIT = 5_000
+"""The largest `multipleOf`, without its point; each takes the engine about 3 µs."""
+
+VALUE_LIMIT = 10_000
+"""How many values of `enum` there may be in all; each takes the engine about 3 µs."""
+
+PROPERTY_LIMIT = 3_000
+"""How many properties there may be in all."""
+
+_INLINE_LEVELS = 8
+_FEW_VALUES = 8
+
+
+class SchemaWriter:
+    """Writes states as schemas; what is used twice, or deep inside, is written once and named."""
+
+    def __init__(self, known: set[State], pointer: str) -> None:
+        self._known = known
+        self._pointer = pointer
+        self._names: dict[State, str] = {}
+        self._waiting: list[State] = []
+        self._uses: dict[State, int] = {}
+        self._multiples = 0
+        self._values = 0
+        self._properties = 0
+
+    def write(self, root: State) -> Schema | bool:
+        """Return the schema of a state."""
+        self._count_uses(root)
+        written = self._schema(root, 0)
+        definitions: Schema = {}
+        while self._waiting:
+            state = self._waiting.pop()
+            definitions[self._names[state]] = self._body(state, 0)
+        if not isinstance(written, dict):
+            return bool(written)
+        if definitions:
+            written = {"$defs": definitions, **written}
+            if _levels(written, definitions) > LEVEL_LIMIT:
+                raise self._error(
+                    f"its schemas nest deeper than {LEVEL_LIMIT} levels", "flatten it"
+                )
+        return written
+
+    def _error(self, problem: str, remedy: str) -> GrammarError:
+        return GrammarError(problem, remedy=remedy, pointer=self._pointer)
+
+    def _count_uses(self, root: State) -> None:
+        waiting = [root]
+        self._uses[root] = 1
+        while waiting:
+            for inner in waiting.pop().inside():
+                if inner in self._known:
+                    if inner not in self._uses:
+                        waiting.append(inner)
+                    self._uses[inner] = self._uses.get(inner, 0) + 1
+
+    def _schema(self, state: State, level: int) -> JsonValue:
+        if state not in self._known:
+            return False
+        if not state.atoms:
+            return True
+        if not _is_small(state) and (self._uses[state] > 1 or level >= _INLINE_LEVELS):
+            if state not in self._names:
+                self._names[state] = str(len(self._names))
+                self._waiting.append(state)
+            return {"$ref": f"#/$defs/{self._names[state]}"}
+        return self._body(state, level)
+
+    def _body(self, state: State, level: int) -> JsonValue:
+        if state.alternatives is not None:
+            kept = [other for other in state.alternatives if other in self._known]
+            if len(kept) == 1:
+                return self._schema(kept[0], level + 1)
+            return {"anyOf": [self._schema(other, level + 1) for other in kept]}
+        shape = state.shape
+        if shape is None:
+            return False
+        if shape.values is not None:
+            return self._listed(state, shape.values)
+        types = possible_types(shape, self._known)
+        written = self._scalars(state, shape, types)
+        if "array" in types:
+            written |= self._array(shape, level)
+        choices = [{}] if "object" not in types else self._objects(state, shape, level)
+        if len(choices) == 1:
+            return self._typed(types, shape, {**written, **choices[0]})
+        options: list[JsonValue] = [
+            self._typed(frozenset({"object"}), shape, one) for one in choices
+        ]
+        if types != {"object"}:
+            options.append(self._typed(types - {"object"}, shape, written))
+        return {"anyOf": options}
+
+    def _typed(self, types: frozenset[str], shape: Shape, keywords: Schema) -> JsonValue:
+        names = [
+            "integer" if name == "number" and shape.whole else name
+            for name in TYPES
+            if name in types
+        ]
+        if len(types) == len(TYPES) and not shape.whole:
+            return keywords or True
+        named: list[JsonValue] = list(names)
+        return {"type": names[0] if len(names) == 1 else named, **keywords}
+
+    def _listed(self, state: State, values: list[JsonValue]) -> JsonValue:
+        self._values += len(values)
+        place = _keyword_pointer(state, "enum", "const")
+        if self._values > VALUE_LIMIT:
+            raise GrammarError(
+                f"there are more than {VALUE_LIMIT:,} values in all",
+                remedy="use a pattern",
+                pointer=place,
+            )
+        return {"enum": [check_writable(value, place) for value in values]}
+
+    def _scalars(self, state: State, shape: Shape, types: frozenset[str]) -> Schema:
+        written: Schema = {}
+        if "number" in types:
+            written |= self._number(state, shape)
+        if "string" in types:
+            if shape.shortest:
+                written["minLength"] = shape.shortest
+            if shape.longest is not None:
+                written["maxLength"] = shape.longest
+            patterns = [rust_pattern(text, shape.pointer) for text in shape.patterns]
+            if len(patterns) == 1:
+                written["pattern"] = patterns[0]
+            elif patterns:
+                written["allOf"] = [{"pattern": text} for text in patterns]
+        return written
+
+    def _number(self, state: State, shape: Shape) -> Schema:
+        written: Schema = {}
+        step = step_of(shape)
+        if shape.lowest is not None:
+            place = _keyword_pointer(state, "minimum", "exclusiveMinimum")
+            number, exclusive = shape.lowest
+            if shape.whole:
+                number = Fraction(floor(number) + 1 if exclusive else ceil(number))
+                exclusive = False
+            written["exclusiveMinimum" if exclusive else "minimum"] = plain_number(number, place)
+        if shape.highest is not None:
+            place = _keyword_pointer(state, "maximum", "exclusiveMaximum")
+            number, exclusive = shape.highest
+            if shape.whole:
+                number = Fraction(ceil(number) - 1 if exclusive else floor(number))
+                exclusive = False
+            written["exclusiveMaximum" if exclusive else "maximum"] = plain_number(number, place)
+        if step is not None and not (shape.whole and step == 1):
+            written["multipleOf"] = self._multiple(step, _keyword_pointer(state, "multipleOf"))
+        return written
+
+    def _multiple(self, step: Fraction, place: str) -> int | float:
+        number = plain_number(step, place)
+        digits = step
+        while digits.denominator != 1:
+            digits *= 10
+        self._multiples += int(digits)
+        if self._multiples > MULTIPLE_LIMIT:
+            raise GrammarError(
+                f"it has more than {MULTIPLE_LIMIT:,} remainders, all such keywords together",
+                remedy="use a smaller or rounder number",
+                pointer=place,
+            )
+        return number
+
+    def _array(self, shape: Shape, level: int) -> Schema:
+        written: Schema = {}
+        if shape.prefix:
+            written["prefixItems"] = [self._schema(item, level + 1) for item in shape.prefix]
+        if shape.items is not None:
+            written["items"] = self._schema(shape.items, level + 1)
+        if shape.fewest_items:
+            written["minItems"] = shape.fewest_items
+        if shape.most_items is not None:
+            written["maxItems"] = shape.most_items
+        return written
+
+    def _objects(self, state: State, shape: Shape, level: int) -> list[Schema]:
+        """Return an object schema for each way to have as many properties as asked for."""
+        self._properties += len(shape.properties)
+        if self._properties > PROPERTY_LIMIT:
+            raise self._error(f"it has more than {PROPERTY_LIMIT:,} properties", "use fewer")
+        is_open = shape.additional is None or shape.additional in self._known
+        others = is_open or any(one in self._known for one in shape.named_by_pattern.values())
+        optional = [
+            name
+            for name, inner in shape.properties.items()
+            if inner in self._known and name not in shape.required
+        ]
+        choices = property_choices(
+            shape.required,
+            optional,
+            shape.fewest_properties,
+            shape.most_properties,
+            others=others,
+            places={
+                keyword: _keyword_pointer(state, keyword)
+                for keyword in ("minProperties", "maxProperties")
+            },
+        )
+        self._check_patterns(shape)
+        return [self._object(shape, choice, level) for choice in choices]
+
+    def _object(self, shape: Shape, choice: PropertyChoice, level: int) -> Schema:
+        written: Schema = {}
+        properties = self._named(shape, choice, level)
+        if properties:
+            written["properties"] = properties
+        if choice.others and shape.named_by_pattern:
+            written["patternProperties"] = {
+                rust_pattern(pattern, shape.pointer): self._schema(inner, level + 1)
+                for pattern, inner in shape.named_by_pattern.items()
+            }
+        if not choice.others:
+            written["additionalProperties"] = False
+        elif shape.additional is not None:
+            written["additionalProperties"] = self._schema(shape.additional, level + 1)
+        if choice.required:
+            written["required"] = list(choice.required)
+        if choice.fewest:
+            written["minProperties"] = choice.fewest
+        if choice.most is not None:
+            written["maxProperties"] = choice.most
+        return written
+
+    def _named(self, shape: Shape, choice: PropertyChoice, level: int) -> Schema:
+        allowed = {*choice.required, *choice.optional}
+        properties: Schema = {}
+        for name, inner in shape.properties.items():
+            if name in allowed:
+                properties[name] = self._schema(inner, level + 1)
+            elif choice.others:
+                properties[name] = False
+        return properties
+
+    def _check_patterns(self, shape: Shape) -> None:
+        """The engine joins the schemas of a name and of its pattern, which must not be endless."""
+        for pattern, inner in shape.named_by_pattern.items():
+            matched = any(pattern_accepts(pattern, name) for name in shape.properties)
+            if matched and _is_recursive(inner):
+                raise GrammarError(
+                    "a property matches the pattern of a recursive schema",
+                    remedy="use a pattern that the names of properties do not match",
+                    pointer=child_pointer(shape.pointer, "patternProperties"),
+                )
+
+
+def _is_small(state: State) -> bool:
+    """Whether a schema is no longer than the reference to it."""
+    shape = state.shape
+    if shape is None:
+        return False
+    if shape.values is not None:
+        return len(shape.values) <= _FEW_VALUES
+    return not (shape.types & {"array", "object"} or shape.patterns)
+
+
+def _is_recursive(start: State) -> bool:
+    """Whether states inside of this one lead back to themselves."""
+    done: dict[State, bool] = {start: False}
+    way = [(start, iter(list(start.inside())))]
+    while way:
+        state, others = way[-1]
+        following = next(others, None)
+        if following is None:
+            done[state] = True
+            way.pop()
+        elif following not in done:
+            done[following] = False
+            way.append((following, iter(list(following.inside()))))
+        elif not done[following]:
+            return True
+    return False
+
+
+def _levels(root: Schema, definitions: Schema) -> int:
+    """Return how deep the engine goes, which reads a definition where it first meets its name."""
+    met: set[str] = set()
+    deepest = 0
+    way: list[list[JsonValue]] = [[root]]
+    while way:
+        if not way[-1]:
+            way.pop()
+            continue
+        value = way[-1].pop(0)
+        deepest = max(deepest, len(way))
+        if isinstance(value, dict):
+            reference = value.get("$ref")
+            if isinstance(reference, str) and reference not in met:
+                met.add(reference)
+                way.append([definitions[reference.rpartition("/")[2]]])
+            elif not isinstance(reference, str):
+                way.append([one for key, one in value.items() if key not in ("$defs", "enum")])
+        elif isinstance(value, list):
+            way.append(list(value))
+    return deepest // 2
+
+
+def _keyword_pointer(state: State, *keywords: str) -> str:
+    """Return the pointer of the last of these keywords among the schemas of a state."""
+    for atom in reversed(state.atoms):
+        if isinstance(atom, Constraints):
+            for keyword in keywords:
+                if keyword in atom.keywords:
+                    return atom.place(keyword)
+    return state.atoms[-1].pointer
