@@ -3,9 +3,9 @@
 ::
 
     source, output            reading input, writing to files and terminals
-    command                   what a command is, and the arguments that commands share
+    command, request          what a command is, and the arguments that commands share
     render, parse, text,      the commands, each in a module
-    schema, demo
+    schema, grammar, demo
     command_line              the commands as one parser of arguments
 
 Exit codes: 0, or 1 for bad input, 2 for bad usage, 130 after Ctrl-C, 141 when the reader of the

@@ -8,6 +8,7 @@ from typing import NoReturn
 from .. import __version__
 from .command import Command
 from .demo import DEMO
+from .grammar import CHECK, GRAMMAR
 from .parse import PARSE
 from .render import RENDER
 from .schema import SCHEMA
@@ -15,7 +16,7 @@ from .text import DECODE, ENCODE
 
 __all__ = ["command_line"]
 
-COMMANDS: tuple[Command, ...] = (RENDER, PARSE, ENCODE, DECODE, SCHEMA, DEMO)
+COMMANDS: tuple[Command, ...] = (RENDER, PARSE, ENCODE, DECODE, SCHEMA, GRAMMAR, CHECK, DEMO)
 
 
 class _Parser(argparse.ArgumentParser):

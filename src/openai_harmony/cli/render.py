@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Sequence
-from datetime import date
 from typing import Any, get_args
 
-from ..chat_completions import conversation_from_chat, is_chat
 from ..config import HeaderStyle, RenderConversationConfig
 from ..encoding import load_harmony_encoding
 from ..messages import Conversation, Message, Role
 from ..segments import Segment, SegmentKind
-from .command import Command, add_color, add_file, add_schema_dialect, role_named, role_names
+from .command import Command, add_color, add_schema_dialect, role_named, role_names
 from .output import Output, Style, json_lines
-from .source import InputError, read_json
+from .request import add_request, read_request
 
 __all__ = ["RENDER", "style_of"]
 
@@ -27,14 +24,7 @@ _EXAMPLES = """\
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_file(parser, "a harmony conversation or a Chat Completions request, as JSON")
-    parser.add_argument(
-        "--from",
-        dest="format",
-        choices=("harmony", "chat"),
-        help="which of the two it is; a message with a channel, recipient or content type, or "
-        "with system or developer content, means harmony, everything else chat",
-    )
+    add_request(parser)
     ending = parser.add_mutually_exclusive_group()
     ending.add_argument(
         "--role",
@@ -60,12 +50,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_schema_dialect(parser, "--schema-dialect")
     parser.add_argument(
-        "--date",
-        type=_date,
-        metavar="YYYY-MM-DD",
-        help="the current date as the model shall read it, for chat input",
-    )
-    parser.add_argument(
         "--output",
         choices=("text", "ids", "json"),
         default="text",
@@ -75,7 +59,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    conversation = _conversation(arguments)
+    conversation, _ = read_request(arguments)
     segments = _segments(conversation, arguments)
     tokens = [token for segment in segments for token in segment.tokens]
     output = Output(arguments.color)
@@ -87,18 +71,6 @@ def _run(arguments: argparse.Namespace) -> None:
         for segment in segments:
             output.write(segment.text, _segment_style(segment, conversation.messages))
         output.line()
-
-
-def _conversation(arguments: argparse.Namespace) -> Conversation:
-    raw, text = read_json(arguments.file)
-    if arguments.format == "chat" or (arguments.format is None and is_chat(raw)):
-        return conversation_from_chat(raw, conversation_start_date=arguments.date)
-    if arguments.date is not None:
-        raise InputError(
-            "--date is for Chat Completions requests, and this is a harmony conversation; "
-            "write the date into its system content as conversation_start_date"
-        )
-    return Conversation.from_json(f'{{"messages": {text}}}' if isinstance(raw, list) else text)
 
 
 def _segments(conversation: Conversation, arguments: argparse.Namespace) -> list[Segment]:
@@ -131,16 +103,6 @@ def style_of(message: Message) -> Style:
     """Return the style of a message: its channel where the assistant speaks, else its role."""
     role = message.author.role
     return message.channel or "" if role is Role.ASSISTANT else role.value
-
-
-def _date(text: str) -> str:
-    try:
-        # Later Pythons read other ISO formats as well; the model knows this one.
-        if re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII):
-            return date.fromisoformat(text).isoformat()
-    except ValueError:
-        pass  # a day that no month has
-    raise argparse.ArgumentTypeError(f"{text!r} is no date; write it as YYYY-MM-DD")
 
 
 RENDER = Command(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from math import ceil, floor
 
 from ..json_text import JsonValue, Schema
 from .errors import GrammarError
 from .finite import possible_types, step_of
 from .json_values import check_writable, plain_number
 from .keywords import TYPES, Constraints
+from .number_ranges import missed_numbers, safe_bounds
 from .patterns import pattern_accepts, rust_pattern
 from .property_counts import PropertyChoice, property_choices
 from .references import child_pointer
@@ -105,13 +105,18 @@ class SchemaWriter:
         if "array" in types:
             written |= self._array(shape, level)
         choices = [{}] if "object" not in types else self._objects(state, shape, level)
-        if len(choices) == 1:
+        missed: list[JsonValue] = list(missed_numbers(shape)) if "number" in types else []
+        if len(choices) == 1 and not missed:
             return self._typed(types, shape, {**written, **choices[0]})
-        options: list[JsonValue] = [
-            self._typed(frozenset({"object"}), shape, one) for one in choices
-        ]
-        if types != {"object"}:
-            options.append(self._typed(types - {"object"}, shape, written))
+        options: list[JsonValue] = []
+        if len(choices) == 1:
+            options.append(self._typed(types, shape, {**written, **choices[0]}))
+        else:
+            options += [self._typed(frozenset({"object"}), shape, one) for one in choices]
+            if types != {"object"}:
+                options.append(self._typed(types - {"object"}, shape, written))
+        if missed:
+            options.append({"enum": missed})
         return {"anyOf": options}
 
     def _typed(self, types: frozenset[str], shape: Shape, keywords: Schema) -> JsonValue:
@@ -154,21 +159,16 @@ class SchemaWriter:
 
     def _number(self, state: State, shape: Shape) -> Schema:
         written: Schema = {}
-        step = step_of(shape)
-        if shape.lowest is not None:
+        lowest, highest = safe_bounds(shape)
+        if lowest is not None:
             place = _keyword_pointer(state, "minimum", "exclusiveMinimum")
-            number, exclusive = shape.lowest
-            if shape.whole:
-                number = Fraction(floor(number) + 1 if exclusive else ceil(number))
-                exclusive = False
-            written["exclusiveMinimum" if exclusive else "minimum"] = plain_number(number, place)
-        if shape.highest is not None:
+            keyword = "exclusiveMinimum" if lowest[1] else "minimum"
+            written[keyword] = plain_number(lowest[0], place)
+        if highest is not None:
             place = _keyword_pointer(state, "maximum", "exclusiveMaximum")
-            number, exclusive = shape.highest
-            if shape.whole:
-                number = Fraction(ceil(number) - 1 if exclusive else floor(number))
-                exclusive = False
-            written["exclusiveMaximum" if exclusive else "maximum"] = plain_number(number, place)
+            keyword = "exclusiveMaximum" if highest[1] else "maximum"
+            written[keyword] = plain_number(highest[0], place)
+        step = step_of(shape)
         if step is not None and not (shape.whole and step == 1):
             written["multipleOf"] = self._multiple(step, _keyword_pointer(state, "multipleOf"))
         return written

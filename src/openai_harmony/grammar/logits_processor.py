@@ -1,0 +1,204 @@
+"""The grammar of a turn inside `generate` of Hugging Face Transformers: scores in, scores out.
+
+What a row may hold next follows from its grammar and from what it generated, nothing else. So rows
+may change places (beam search), shrink (assisted generation) or begin anew (another call).
+
+Needs the extra ``transformers``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..encoding import load_harmony_encoding
+from ..special_tokens import START
+from .errors import GrammarError
+from .matcher import BITMASK_WORDS, Matcher, fill_bitmasks
+from .token_table import MODEL_VOCABULARY_SIZE
+
+try:
+    import torch
+except ImportError as error:
+    raise ImportError(
+        "GrammarLogitsProcessor needs torch; pip install 'openai-harmony[transformers]'"
+    ) from error
+
+__all__ = ["GrammarLogitsProcessor"]
+
+
+class _Row:
+    """What one row generated, as far as its matcher took it; the rest came after the end."""
+
+    __slots__ = ("is_wrong", "matcher", "taken")
+
+    def __init__(self, matcher: Matcher, taken: int = 0) -> None:
+        self.matcher = matcher
+        self.taken = taken
+        self.is_wrong = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the grammar says what comes next."""
+        return not self.is_wrong and not self.matcher.is_finished
+
+    def take(self, tokens: Sequence[int]) -> None:
+        if self.is_open:
+            taken = self.matcher.accept_all(tokens)
+            self.taken += taken
+            self.is_wrong = taken < len(tokens) and not self.matcher.is_finished
+
+
+class GrammarLogitsProcessor:
+    """Lets `generate` choose only what a grammar allows: ``logits_processor=[processor]``.
+
+    - `grammar`: one for all rows, or one for each prompt of the batch; with beams or several
+      sequences for a prompt, all of them have the grammar of their prompt.
+    - `prompt_length`: the columns of ``input_ids`` up to and with ``<|start|>assistant``. Rows are
+      padded on the left. What follows in ``input_ids`` belongs to the turn. Set it anew for a
+      prompt of another length.
+
+    ``generate`` must stop at ``<|return|>`` and ``<|call|>``: what comes after these is free. A
+    token that the grammar does not allow (a beginning of the turn that was given, or the choice of
+    another processor) raises `GrammarError`.
+
+    >>> from openai_harmony import Conversation, load_harmony_encoding
+    >>> from openai_harmony.grammar import TurnOptions, turn_grammar
+    >>> encoding = load_harmony_encoding("HarmonyGptOss")
+    >>> grammar = turn_grammar(Conversation.from_messages([]), TurnOptions(preambles=False))
+    >>> prompt = torch.tensor([encoding.encode("<|start|>assistant", allowed_special="all")])
+    >>> processor = GrammarLogitsProcessor(grammar, prompt_length=prompt.shape[1])
+    >>> scores = processor(prompt, torch.zeros(1, 201088))
+    >>> encoding.decode(scores.isfinite().nonzero()[:, 1].tolist())
+    '<|channel|>'
+    """
+
+    supports_continuous_batching = False  # its rows are those of different prompts at each step
+
+    def __init__(self, grammar: str | Sequence[str], prompt_length: int) -> None:
+        self.grammars = [grammar] if isinstance(grammar, str) else list(grammar)
+        self.prompt_length = prompt_length
+        if not self.grammars:
+            raise ValueError("grammar: expected one, or one for each prompt; found none")
+        for one in self.grammars:
+            Matcher(one)  # what does not compile is better known now
+        self._rows: list[_Row] = []
+        self._generated = torch.empty((0, 0), dtype=torch.long)
+        self._bitmasks: NDArray[np.int32] = np.empty((0, BITMASK_WORDS), np.int32)
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Return `scores`, with -inf for every token that may not come next."""
+        if scores.shape[-1] < MODEL_VOCABULARY_SIZE:
+            raise GrammarError(
+                f"the model has {scores.shape[-1]} logits, and the vocabulary of harmony "
+                f"{MODEL_VOCABULARY_SIZE}",
+                remedy="use a gpt-oss model",
+            )
+        generated = input_ids[:, self.prompt_length :]
+        before = self._generated.to(generated.device)
+        known = before.shape[1]
+        if before.shape[0] == generated.shape[0] and torch.equal(generated[:, :known], before):
+            for row, tokens in zip(self._rows, generated[:, known:].tolist(), strict=True):
+                row.take(tokens)
+        else:
+            self._check_prompts(input_ids)
+            self._rearrange(before.cpu().numpy(), generated.cpu().numpy())
+        self._generated = generated.clone()
+        self._check_rows(input_ids)
+        return self._masked(scores)
+
+    def _check_prompts(self, input_ids: torch.Tensor) -> None:
+        rows, columns = input_ids.shape
+        if rows % len(self.grammars):
+            raise GrammarError(
+                f"{rows} rows cannot share {len(self.grammars)} grammars",
+                remedy="give one grammar, or one for each prompt",
+            )
+        ending = _turn_opening()
+        before = self.prompt_length - len(ending)
+        endings = input_ids[:, max(before, 0) : self.prompt_length].tolist()
+        if columns < self.prompt_length or any(found != ending for found in endings):
+            raise GrammarError(
+                f"no <|start|>assistant ends at column {self.prompt_length} of each row",
+                remedy="give the length of the prompts as prompt_length, and pad them on the left",
+            )
+
+    def _grammar(self, row: int, rows: int) -> str:
+        return self.grammars[row * len(self.grammars) // rows]
+
+    def _rearrange(self, before: NDArray[np.int64], after: NDArray[np.int64]) -> None:
+        """Find the rows that go on from others; a row that goes on from none starts anew.
+
+        Tokens are not taken back one by one: that is not possible under a limit of tokens, and
+        taking the tokens of a row again is quick.
+        """
+        known = before.shape[1]
+        old, rows = self._rows, len(after)
+        places = {
+            (self._grammar(at, len(old)), tokens.tobytes()): at for at, tokens in enumerate(before)
+        }
+        grammars = [self._grammar(row, rows) for row in range(rows)]
+        parents = [
+            places.get((grammar, tokens[:known].tobytes()))
+            for grammar, tokens in zip(grammars, after, strict=True)
+        ]
+        uses = Counter(parents)
+        self._rows = []
+        for grammar, parent, tokens in zip(grammars, parents, after, strict=True):
+            if parent is None:
+                row = _Row(Matcher(grammar))
+            else:
+                uses[parent] -= 1
+                matcher = old[parent].matcher
+                row = _Row(matcher.copy() if uses[parent] else matcher, old[parent].taken)
+            row.take(tokens[row.taken :].tolist())
+            self._rows.append(row)
+
+    def _check_rows(self, input_ids: torch.Tensor) -> None:
+        """Raise for a wrong row; not where another one of its prompt is right.
+
+        Beam sampling keeps wrong rows, at a probability of zero, where it finds too few others.
+        """
+        wrong = [number for number, row in enumerate(self._rows) if row.is_wrong]
+        if not wrong:
+            return
+        prompts = input_ids[:, : self.prompt_length]
+        right = torch.tensor([not row.is_wrong for row in self._rows], device=input_ids.device)
+        for number in wrong:
+            twins = (prompts == prompts[number]).all(dim=1)
+            if not bool((twins & right).any()):
+                column = self.prompt_length + self._rows[number].taken
+                token = int(input_ids[number, column])
+                raise GrammarError(
+                    f"the grammar does not allow the token {_named(token)} "
+                    f"at row {number}, column {column} of input_ids",
+                    remedy="check what the turn was begun with, and the other logits processors",
+                )
+
+    def _masked(self, scores: torch.Tensor) -> torch.Tensor:
+        matchers = [(at, row.matcher) for at, row in enumerate(self._rows) if row.is_open]
+        if not matchers:
+            return scores
+        if len(self._bitmasks) != len(self._rows):
+            self._bitmasks = np.empty((len(self._rows), BITMASK_WORDS), np.int32)
+        self._bitmasks.fill(-1)  # all is allowed where no matcher says otherwise
+        fill_bitmasks(matchers, self._bitmasks)
+        allowed = np.unpackbits(self._bitmasks.view(np.uint8), axis=1, bitorder="little")
+        forbidden = torch.from_numpy(allowed).to(scores.device) == 0
+        padding = scores.shape[1] - MODEL_VOCABULARY_SIZE
+        if padding:
+            forbidden = torch.nn.functional.pad(forbidden, (0, padding), value=True)
+        return scores.masked_fill(forbidden, float("-inf"))
+
+
+def _turn_opening() -> list[int]:
+    return [START, *load_harmony_encoding("HarmonyGptOss").encode("assistant")]
+
+
+def _named(token: int) -> str:
+    if not 0 <= token < MODEL_VOCABULARY_SIZE:
+        return str(token)
+    return f"{token} ({load_harmony_encoding('HarmonyGptOss').decode([token])!r})"

@@ -1,0 +1,85 @@
+"""Ranges of numbers as the grammar engine reads them: what it gets wrong is mended here.
+
+Numbers are exact: what the shortest digits of a float say.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil, floor
+from typing import TypeAlias
+
+from .finite import step_of
+from .states import Shape
+
+__all__ = ["missed_numbers", "safe_bounds"]
+
+Bound: TypeAlias = tuple[Fraction, bool]
+"""A number, and whether it is excluded."""
+
+_DECIMALS = 9
+_DIGITS = 15
+
+
+def safe_bounds(shape: Shape) -> tuple[Bound | None, Bound | None]:
+    """Return bounds that mean the same to the engine.
+
+    The engine includes a whole number that is excluded, if the range ends before the next
+    (``0 < x <= 0.5``). The bound becomes the next number of nine decimals then.
+    """
+    lowest, highest = shape.lowest, shape.highest
+    if shape.whole:
+        if lowest is not None:
+            lowest = Fraction(floor(lowest[0]) + 1 if lowest[1] else ceil(lowest[0])), False
+        if highest is not None:
+            highest = Fraction(ceil(highest[0]) - 1 if highest[1] else floor(highest[0])), False
+        return lowest, highest
+    if lowest is None or highest is None:
+        return lowest, highest
+    if _misread(lowest, highest[0]):
+        lowest = lowest[0] + _tiny(lowest[0]), False
+    elif _misread((-highest[0], highest[1]), -lowest[0]):
+        highest = highest[0] - _tiny(highest[0]), False
+    return lowest, highest
+
+
+def missed_numbers(shape: Shape) -> list[float]:
+    """Return the numbers in range that the engine misses: a bound cut after some decimals.
+
+    Of ``x <= 1.96`` it has 1.90, but not 1.9.
+    """
+    if shape.whole:
+        return []
+    found: list[float] = []
+    for bound, sign in ((shape.highest, 1), (shape.lowest, -1)):
+        if bound is None or bound[0] * sign <= 0:
+            continue
+        for decimals in range(1, 2 * _DECIMALS):
+            scale = 10**decimals
+            cut = Fraction(sign * floor(abs(bound[0]) * scale), scale)
+            if cut == bound[0]:
+                break
+            if cut.denominator != 1 and _in_range(cut, shape):
+                found.append(float(cut))
+    return found
+
+
+def _misread(bound: Bound, end: Fraction) -> bool:
+    """Whether a whole bound is excluded, and the range ends before the next whole number."""
+    number, excluded = bound
+    return excluded and number >= 0 and number.denominator == 1 and number < end < number + 1
+
+
+def _tiny(number: Fraction) -> Fraction:
+    """Return as small a number as a float can add to this one without losing digits."""
+    decimals = min(_DECIMALS, max(1, _DIGITS - len(str(abs(number.numerator)))))
+    return Fraction(1, 10**decimals)
+
+
+def _in_range(number: Fraction, shape: Shape) -> bool:
+    if shape.lowest is not None and (number, False) < shape.lowest:
+        return False
+    if shape.highest is not None and number >= shape.highest[0]:
+        return False
+    step = step_of(shape)
+    return step is None or (number / step).denominator == 1

@@ -1,0 +1,177 @@
+"""The grammar of a whole assistant turn, written from a conversation, in Lark as llguidance has it.
+
+What comes after ``<|start|>assistant`` in a prompt::
+
+    turn       (reasoning | preamble)* (answer | call)
+    reasoning  analysis<|message|> text <|end|><|start|>assistant
+    preamble   commentary<|message|> text <|end|><|start|>assistant
+    call       to=RECIPIENT, before or after the channel, a content type or none, a body <|call|>
+    answer     final<|message|> text or JSON <|return|>
+
+Text holds no special token (they are never part of a regular expression) and spells none.
+"""
+
+from __future__ import annotations
+
+import json
+import marshal
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..bounded_cache import BoundedCache
+from ..content import DeveloperContent
+from ..messages import Conversation
+from .calls import Call, declared_calls
+from .errors import GrammarError
+from .options import TurnOptions
+from .schemas import JSON_OPTIONS, enforceable_schema
+from .tool_choice import ToolChoice, chosen_calls
+
+__all__ = ["TEXT_PATTERN", "turn_grammar"]
+
+# Text in which nothing looks like <|end|>: every "<" is followed by what cannot become that. A word
+# is [a-z_0-9]+; the marks are <, <|, <|word and <|word|, after the last of which no ">" may stand.
+_AGAIN = r"((\|([a-z_0-9]+\|?)?)?<)*"  # from one mark back to "<"
+_HARMLESS = r"([^<|]|\|[^<a-z_0-9]|\|[a-z_0-9]+[^<|a-z_0-9]|\|[a-z_0-9]+\|[^<>])"
+_MARK_AT_END = rf"(<{_AGAIN}(\|([a-z_0-9]+\|?)?)?)?"
+TEXT_PATTERN = rf"([^<]|<{_AGAIN}{_HARMLESS})*{_MARK_AT_END}"
+"""A regular expression for text in which no special token, nor what looks like one, is spelled."""
+
+_JSON_TYPE = '(" json" | " "? <|constrain|> "json")?'
+_TOOL_JSON_TYPE = '(" json" | " code" | " "? <|constrain|> ("json" | "code"))?'
+_CODE_TYPE = '(" code" | " "? <|constrain|> "code")?'
+
+
+def turn_grammar(conversation: Conversation, options: TurnOptions | None = None) -> str:
+    """Write the grammar for the next turn of the assistant.
+
+    Raises `GrammarError` where something cannot be enforced.
+
+    >>> from openai_harmony import Message, Role
+    >>> hi = Conversation.from_messages([Message.from_role_and_content(Role.USER, "hi")])
+    >>> print(turn_grammar(hi, TurnOptions(reasoning=False, preambles=False)).splitlines()[0])
+    start: answer
+    """
+    options = options or TurnOptions()
+    choice = ToolChoice.read(options.tool_choice)
+    calls = chosen_calls(choice, declared_calls(conversation.messages))
+    endings = [f"call_{at}" for at in range(len(calls))]
+    if choice.mode != "required":
+        endings.insert(0, "answer")
+    before = _before(options)
+    ending = f"({' | '.join(endings)})" if len(endings) > 1 else endings[0]
+    lines = [f"start: {before} {ending}" if before else f"start: {ending}"]
+    lines += _other_messages(options)
+    if choice.mode != "required":
+        lines += _answer(_wanted_schemas(conversation, options))
+    if calls:
+        lines.append('call_channel: "commentary" | "analysis"')
+    for at, call in enumerate(calls):
+        lines += _call(at, call)
+    lines += [f"text{_at_most(options.text_tokens)}: TEXT", f"TEXT: /{TEXT_PATTERN}/"]
+    return "\n".join(lines) + "\n"
+
+
+def _before(options: TurnOptions) -> str:
+    """What may stand before the ending."""
+    if not options.reasoning:
+        return "preamble*" if options.preambles else ""
+    most = options.reasoning_messages
+    if most is None:
+        return "(reasoning | preamble)*" if options.preambles else "reasoning*"
+    return (
+        f"preamble* (reasoning preamble*){{0,{most}}}"
+        if options.preambles
+        else (f"reasoning{{0,{most}}}")
+    )
+
+
+def _other_messages(options: TurnOptions) -> Iterator[str]:
+    if options.reasoning:
+        yield 'reasoning: <|channel|> "analysis" <|message|> thought <|end|> <|start|> "assistant"'
+        yield f"thought{_at_most(options.reasoning_tokens)}: TEXT"
+    if options.preambles:
+        yield 'preamble: <|channel|> "commentary" <|message|> text <|end|> <|start|> "assistant"'
+
+
+def _at_most(tokens: int | None) -> str:
+    return "" if tokens is None else f"[max_tokens={tokens}]"
+
+
+def _answer(schemas: list[tuple[str, object]]) -> Iterator[str]:
+    if not schemas:
+        yield 'answer: <|channel|> "final" <|message|> text <|return|>'
+        return
+    bodies = " | ".join(f"answer_{at}" for at in range(len(schemas)))
+    yield f'answer: <|channel|> "final" {_JSON_TYPE} <|message|> ({bodies}) <|return|>'
+    for at, (pointer, schema) in enumerate(schemas):
+        yield f"answer_{at}: {_json(schema, pointer)}"
+
+
+def _call(at: int, call: Call) -> Iterator[str]:
+    recipient = json.dumps(f" to={call.recipient}")
+    if call.schema is None:
+        content_type, body = _CODE_TYPE, "text"
+    else:
+        content_type = _JSON_TYPE if call.is_function else _TOOL_JSON_TYPE
+        body = _json(call.schema, f"tools/{call.recipient}#")
+    yield (
+        f"call_{at}: ({recipient} <|channel|> call_channel | <|channel|> call_channel {recipient})"
+        f" {content_type} <|message|> body_{at} <|call|>"
+    )
+    yield f"body_{at}: {body}"
+
+
+# Servers get the same tools with every request: what was written for a schema is kept.
+_written: BoundedCache[tuple[str, bytes], str] = BoundedCache(
+    16 * 1024 * 1024, lambda text: 3 * len(text) + 500
+)
+
+
+def _json(schema: Any, pointer: str) -> str:
+    """Write the JSON that a schema allows, as a part of a rule."""
+    try:
+        key = pointer, marshal.dumps(schema, 2)
+    except ValueError:  # no plain data
+        return _write_json(schema, pointer)
+    text = _written.get(key)
+    if text is None:
+        text = _write_json(schema, pointer)
+        _written.put(key, text)
+    return text
+
+
+def _write_json(schema: object, pointer: str) -> str:
+    enforced = enforceable_schema(schema, pointer)
+    with_options = {"x-guidance": JSON_OPTIONS, **({} if isinstance(enforced, bool) else enforced)}
+    return f"%json {json.dumps(with_options)}"
+
+
+def _wanted_schemas(conversation: Conversation, options: TurnOptions) -> list[tuple[str, object]]:
+    """Find what the answer must match one of; nothing for free text."""
+    if options.response_format is not None:
+        return _schema_of(options.response_format)
+    return [
+        (f"response_formats/{name}#", wanted.json_schema)
+        for message in conversation.messages
+        for item in message.content
+        if isinstance(item, DeveloperContent)
+        for name, wanted in (item.response_formats or {}).items()
+    ]
+
+
+def _schema_of(response_format: Mapping[str, Any]) -> list[tuple[str, object]]:
+    kind = response_format.get("type")
+    if kind == "text":
+        return []
+    if kind == "json_object":
+        return [("#", {"type": "object"})]
+    if kind != "json_schema":
+        raise GrammarError(
+            f"response_format: the type {kind!r:.80} is unknown",
+            remedy="use text, json_object or json_schema",
+        )
+    wanted = response_format.get("json_schema", response_format)
+    if not isinstance(wanted, Mapping) or not isinstance(wanted.get("schema"), (Mapping, bool)):
+        raise GrammarError("response_format: json_schema has no schema", remedy="give it one")
+    return [("response_format#", wanted["schema"])]
