@@ -3,6 +3,7 @@
 PYTHON ?= python3
 CASES ?= 1000
 SECONDS ?= 60
+TORCH ?= 2.13.0
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -56,7 +57,12 @@ $(VENV)/.installed: pyproject.toml | $(VENV)/.created
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
-$(VENV)/.installed-dev: pyproject.toml | $(VENV)/.created
+# Before the rest, which would take the newest; for the tests, any build will do.
+$(VENV)/.installed-torch: | $(VENV)/.created
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==$(TORCH)
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(VENV)/.installed-torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@ $(VENV)/.installed
 
