@@ -34,6 +34,11 @@ IN_PLACE_LIMIT = 200
 PROPERTY_LIMIT = 1_000
 """How many names an object may have: the engine's time grows with their square."""
 
+NAME_PATTERN_LIMIT = 50
+"""How many patterns an object may have for its names."""
+
+_ALL_PROPERTIES_LIMIT = 20_000
+
 
 @dataclass(eq=False)
 class _Parts:
@@ -54,6 +59,7 @@ class Conjunctions:
         self._states: dict[frozenset[Atom], State] = {}
         self._waiting: deque[State] = deque()
         self._instances = Instances(document)
+        self._properties = 0
         self.never = State(())
         self.root = self._joined([root])
         while self._waiting:
@@ -251,7 +257,20 @@ class Conjunctions:
                 remedy="split it into several objects",
                 pointer=shape.pointer,
             )
+        self._properties += len(names)
+        if self._properties > _ALL_PROPERTIES_LIMIT:
+            raise GrammarError(
+                f"its schemas combine to more than {_ALL_PROPERTIES_LIMIT:,} properties",
+                remedy="use fewer anyOf beside properties",
+                pointer=shape.pointer,
+            )
         patterns = dict.fromkeys(text for one in ruling for text in one.named_by_pattern)
+        if len(patterns) > NAME_PATTERN_LIMIT:
+            raise GrammarError(
+                f"an object has more than {NAME_PATTERN_LIMIT} patterns for names",
+                remedy="use fewer",
+                pointer=shape.pointer,
+            )
         _check_disjoint(list(patterns), ruling)
         for name in names:
             shape.properties[name] = self._joined(

@@ -8,6 +8,8 @@ from __future__ import annotations
 from fractions import Fraction
 from math import ceil, floor
 
+from .pattern_overlap import never_both
+from .patterns import lengths
 from .states import Shape, State
 
 __all__ = ["possible_types", "satisfiable_states", "step_of"]
@@ -34,7 +36,7 @@ def possible_types(shape: Shape, known: set[State]) -> frozenset[str]:
     possible = {"null", "boolean"} & shape.types
     if "number" in shape.types and _has_number(shape):
         possible.add("number")
-    if "string" in shape.types and (shape.longest is None or shape.shortest <= shape.longest):
+    if "string" in shape.types and _has_text(shape):
         possible.add("string")
     if "array" in shape.types and _has_array(shape, known):
         possible.add("array")
@@ -58,6 +60,19 @@ def _has_instance(state: State, known: set[State]) -> bool:
     return bool(state.shape.values) or (
         state.shape.values is None and bool(possible_types(state.shape, known))
     )
+
+
+def _has_text(shape: Shape) -> bool:
+    """Whether nothing is known that excludes all texts: patterns are compared by their starts."""
+    shortest, longest = shape.shortest, shape.longest
+    for index, pattern in enumerate(shape.patterns):
+        least, most = lengths(pattern)
+        shortest = max(shortest, least)
+        if most is not None:
+            longest = most if longest is None else min(longest, most)
+        if any(never_both(pattern, other) for other in shape.patterns[:index]):
+            return False
+    return longest is None or shortest <= longest
 
 
 def _has_number(shape: Shape) -> bool:

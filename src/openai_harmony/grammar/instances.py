@@ -13,7 +13,10 @@ from .references import Document, child_pointer
 
 __all__ = ["Instances"]
 
-_DEPTH_LIMIT = 300
+TEST_LIMIT = 200_000
+"""How many times a listed value may be tested against a schema."""
+
+_DEPTH_LIMIT = 200
 
 
 class Instances:
@@ -22,10 +25,19 @@ class Instances:
     def __init__(self, document: Document) -> None:
         self._document = document
         self._read: dict[int, Constraints] = {}
+        self._tested: dict[tuple[int, int], bool] = {}
         self._depth = 0
+        self._room = TEST_LIMIT
 
     def satisfies(self, value: JsonValue, rule: Constraints) -> bool:
         """Whether a value satisfies what one schema object says itself."""
+        self._room -= 1
+        if self._room < 0:
+            raise GrammarError(
+                f"listed values need more than {TEST_LIMIT:,} tests",
+                remedy="list fewer values, beside fewer other keywords",
+                pointer=rule.pointer,
+            )
         for refusal in rule.refusals:
             if refusal.type in ("", type_of(value)):
                 raise GrammarError(
@@ -49,13 +61,15 @@ class Instances:
         """Whether a value satisfies a schema with all that it refers to."""
         if isinstance(schema, bool):
             return schema
-        self._depth += 1
         if not isinstance(schema, dict) or self._depth > _DEPTH_LIMIT:
             problem = "a listed value cannot be tested against it"
             raise GrammarError(problem, remedy="correct it", pointer=pointer)
-        valid = self._valid_object(value, schema)
-        self._depth -= 1
-        return valid
+        pair = (id(value), id(schema))  # both stay: they are parts of the document
+        if pair not in self._tested:
+            self._depth += 1
+            self._tested[pair] = self._valid_object(value, schema)
+            self._depth -= 1
+        return self._tested[pair]
 
     def _valid_object(self, value: JsonValue, schema: Schema) -> bool:
         pointer = self._document.pointer(schema)

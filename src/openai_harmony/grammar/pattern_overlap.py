@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .pattern_nodes import Characters, Edge, Node, Repeat, Sequence
+from functools import lru_cache
+
+from .pattern_nodes import Characters, Edge, Repeat, Sequence
 from .pattern_reader import read_pattern
 
 __all__ = ["never_both"]
@@ -14,8 +16,8 @@ def never_both(one: str, other: str) -> bool:
     >>> never_both("^a", "^b"), never_both("^a", "b$")
     (True, False)
     """
-    first, first_ends = _opening(read_pattern(one, ""))
-    second, second_ends = _opening(read_pattern(other, ""))
+    first, first_ends = _opening(one)
+    second, second_ends = _opening(other)
     if first is None or second is None:
         return False
     if any(map(_disjoint, first, second)):
@@ -25,8 +27,10 @@ def never_both(one: str, other: str) -> bool:
     return second_ends and len(second) < len(first)
 
 
-def _opening(node: Node) -> tuple[list[Characters] | None, bool]:
+@lru_cache(maxsize=256)
+def _opening(pattern: str) -> tuple[list[Characters] | None, bool]:
     """Return the characters that a text must start with, and whether it must end after them."""
+    node = read_pattern(pattern, "")
     parts = list(node.parts) if isinstance(node, Sequence) else [node]
     if not parts or parts[0] != Edge(start=True):
         return None, False

@@ -24,7 +24,7 @@ from .pattern_nodes import (
 )
 from .pattern_reader import read_pattern
 
-__all__ = ["pattern_accepts", "rust_pattern", "unwritable"]
+__all__ = ["lengths", "pattern_accepts", "rust_pattern", "unwritable"]
 
 UNWRITABLE: Ranges = ((0x00, 0x07), (0x0B, 0x0B), (0x0E, 0x1F), (0x7F, 0x7F), (0xD800, 0xDFFF))
 """Code points that the grammar lets nobody write: JSON needs ``\\uXXXX`` for most of them."""
@@ -52,7 +52,7 @@ def rust_pattern(pattern: str, pointer: str) -> str:
 
 @lru_cache(maxsize=256)
 def _rust_pattern(pattern: str) -> str:
-    node = _writable(read_pattern(pattern, ""))
+    node = _writable(_read(pattern))
     if node == _NOTHING:
         raise GrammarError(
             "no text matches it that can be written without \\uXXXX escapes",
@@ -83,8 +83,23 @@ def pattern_accepts(pattern: str, text: str) -> bool:
     >>> pattern_accepts("^(a+)+$", "aaab")
     False
     """
-    node = read_pattern(pattern, "")
+    node = _read(pattern)
     return bool(_ends(node, text, set(range(len(text) + 1))))
+
+
+@lru_cache(maxsize=256)
+def _read(pattern: str) -> Node:
+    return read_pattern(pattern, "")
+
+
+def lengths(pattern: str) -> tuple[int, int | None]:
+    """Return how few and how many characters a text has that the pattern accepts.
+
+    >>> lengths("^ab?$"), lengths("a+")
+    ((1, 2), (1, None))
+    """
+    least, most, starts, ends = _lengths(_read(pattern))
+    return least, most if starts and ends else None
 
 
 def _writable(node: Node) -> Node:
@@ -141,6 +156,26 @@ def _size(node: Node) -> int:
     if isinstance(node, (Sequence, Alternatives)):
         return 1 + sum(map(_size, node.parts))
     return 1
+
+
+def _lengths(node: Node) -> tuple[int, int | None, bool, bool]:
+    """Return the least and the most, and whether the node is bound to the start and the end."""
+    if isinstance(node, Characters):
+        return 1, 1, False, False
+    if isinstance(node, Edge):
+        return 0, 0, node.start, not node.start
+    if isinstance(node, Repeat):
+        least, most, _, _ = _lengths(node.part)
+        endless = most is None or (node.most is None and most > 0)
+        return least * node.least, None if endless else (most or 0) * (node.most or 0), False, False
+    parts = [_lengths(part) for part in node.parts] or [(0, 0, False, False)]
+    mosts = [most for _, most, _, _ in parts if most is not None]
+    known = len(mosts) == len(parts)
+    if isinstance(node, Sequence):
+        starts, ends = any(part[2] for part in parts), any(part[3] for part in parts)
+        return sum(part[0] for part in parts), sum(mosts) if known else None, starts, ends
+    starts, ends = all(part[2] for part in parts), all(part[3] for part in parts)
+    return min(part[0] for part in parts), max(mosts) if known else None, starts, ends
 
 
 def _text(node: Node) -> str:
