@@ -166,6 +166,9 @@ def test_shared_objects_are_counted_each_time() -> None:
     schema = _nested(50, lambda inner: {"properties": {"a": inner, "b": inner}})
     with pytest.raises(SchemaError, match="more than 1,000,000 objects"):
         tool_declaration(ToolDescription.new("f", "", schema))
+    for dialect in DIALECTS:
+        with pytest.raises(SchemaError, match="more than 1,000,000 objects"):
+            _render(schema, dialect)
 
 
 def test_a_schema_that_holds_itself_is_refused() -> None:

@@ -371,6 +371,24 @@ def test_threads_share_an_encoding() -> None:
     assert results == [sample.tokens for sample in chosen]
 
 
+def test_the_cache_counts_texts_names_and_schemas() -> None:
+    encoding = HarmonyEncoding(HarmonyEncodingName.HARMONY_GPT_OSS)
+    encoding.limit_cache(200_000)
+    caches = encoding._renderer.cache, encoding._renderer.headers
+    short = Message.from_role_and_content(Role.USER, "hi")
+    long_text = Message.from_role_and_content(Role.USER, " " * 150_000 + "🏰")  # three tokens or so
+    long_name = Message.from_author_and_content(Author.new(Role.TOOL, "n" * 10_000), "hi")
+    for message in (short, long_text, long_name):
+        encoding.render(message)
+    assert [[key[-1] for key in cache.young] for cache in caches] == [["hi", "hi"], [None]]
+    section = encoding._renderer.tool_sections
+    parameters = {"type": "object", "x": "y" * 20_000}  # of which nothing is written
+    tools = [ToolDescription.new("f", "", parameters)]
+    content = DeveloperContent.new().with_function_tools(tools)
+    encoding.render(Message.from_role_and_content(Role.DEVELOPER, content))
+    assert not section.cache.young
+
+
 # What cannot be rendered
 
 

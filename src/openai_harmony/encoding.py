@@ -128,8 +128,7 @@ class HarmonyEncoding:
 
     def limit_cache(self, limit: int) -> None:
         """Keep at most `limit` bytes of rendered messages for the next prompt; 0 keeps none."""
-        self._renderer.cache.set_limit(limit)
-        self._renderer.tool_sections.cache.set_limit(limit // 8)
+        self._renderer.limit_cache(limit)
 
     def _rendered(
         self, conversation: Conversation, config: RenderConversationConfig | None

@@ -65,7 +65,10 @@ def split_header(tokens: Sequence[int], tokenizer: Tokenizer, errors: str) -> li
     return [Piece(None, texts[0]), *pieces] if texts[0] else pieces
 
 
-@functools.lru_cache(maxsize=1024)
+LONGEST_KEPT_HEADER = 100
+"""Tokens; so that what is kept of headers stays small."""
+
+
 def read_header_tokens(
     tokens: tuple[int, ...], tokenizer: Tokenizer, role: Role | None, tools: AbstractSet[str]
 ) -> Header:
@@ -73,6 +76,15 @@ def read_header_tokens(
 
     Raises `HeaderError`, or `UnicodeDecodeError` where they are not valid UTF-8.
     """
+    if len(tokens) > LONGEST_KEPT_HEADER:
+        return _read_header_tokens.__wrapped__(tokens, tokenizer, role, tools)
+    return _read_header_tokens(tokens, tokenizer, role, tools)
+
+
+@functools.lru_cache(maxsize=1024)
+def _read_header_tokens(
+    tokens: tuple[int, ...], tokenizer: Tokenizer, role: Role | None, tools: AbstractSet[str]
+) -> Header:
     return read_header(split_header(tokens, tokenizer, "strict"), role, tools)
 
 

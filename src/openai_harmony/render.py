@@ -8,6 +8,7 @@ Only headers and stops hold special tokens: whatever a body or a name spells is 
 from __future__ import annotations
 
 import functools
+import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ __all__ = ["Rendered", "Renderer", "past_reasoning"]
 # Equal keys give equal tokens; no identity is ever part of one.
 _Key: TypeAlias = tuple[Any, ...]
 _FIELDS = slice(1, 6)
+_STYLE_AND_FIELDS = slice(6)
 _TEXTS = slice(6, None)
 
 
@@ -69,8 +71,16 @@ DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
 
 
 def _size(rendered: Rendered) -> int:
-    """Estimate the bytes of a cache entry: a list of tokens, about as much text, overhead."""
-    return 16 * len(rendered.tokens) + 800
+    """Estimate the bytes of a cache entry: a list of tokens, the texts, overhead."""
+    return 8 * len(rendered.tokens) + sum(map(sys.getsizeof, rendered.key[_TEXTS])) + 800
+
+
+_Header: TypeAlias = "tuple[str, array[int]]"
+
+
+def _header_size(header: _Header) -> int:
+    text, tokens = header
+    return 3 * sys.getsizeof(text) + 4 * len(tokens) + 500  # the key's texts are about as long
 
 
 class Renderer:
@@ -80,7 +90,9 @@ class Renderer:
         self._tokenizer = tokenizer
         self.cache: BoundedCache[_Key, Rendered] = BoundedCache(cache_bytes, _size)
         self.tool_sections = ToolSections(cache_bytes // 8)
-        self._header = functools.lru_cache(maxsize=4096)(self._render_header)
+        self.headers: BoundedCache[tuple[Any, ...], _Header] = BoundedCache(
+            cache_bytes // 8, _header_size
+        )
 
     def conversation(
         self, messages: Sequence[Message], config: RenderConversationConfig
@@ -159,7 +171,8 @@ class Renderer:
         new: list[tuple[_Key, Rendered]] = []
         for at, key in missing:
             fields = key[_FIELDS]
-            header, header_tokens = self._header(fields, key[0])
+            kept = self.headers.get(key[_STYLE_AND_FIELDS])
+            header, header_tokens = kept or self._render_header(key)
             tokens = header_tokens[:]
             ends = [len(tokens)]
             for _ in key[_TEXTS]:
@@ -192,17 +205,24 @@ class Renderer:
         tokens = [START, *self._tokenizer.encode_ordinary(role.value)]
         return Segment(SegmentKind.HEADER, at, SPECIAL_TEXTS[START] + role.value, tokens)
 
-    def _render_header(self, fields: tuple[Any, ...], style: HeaderStyle) -> tuple[str, array[int]]:
+    def _render_header(self, key: _Key) -> _Header:
         tokens = array("I")
         text = ""
-        for piece in header_pieces(Header(*fields), style):
+        for piece in header_pieces(Header(*key[_FIELDS]), key[0]):
             if isinstance(piece, int):
                 tokens.append(piece)
                 text += SPECIAL_TEXTS[piece]
             else:
                 tokens.extend(self._tokenizer.encode_ordinary(piece))
                 text += piece
+        self.headers.put(key[_STYLE_AND_FIELDS], (text, tokens))
         return text, tokens
+
+    def limit_cache(self, limit: int) -> None:
+        """Keep at most about `limit` bytes, and forget what there is."""
+        self.cache.set_limit(limit)
+        self.headers.set_limit(limit // 8)
+        self.tool_sections.cache.set_limit(limit // 8)
 
 
 def _stop_token(fields: tuple[Any, ...]) -> int:

@@ -2,46 +2,52 @@
 
 from __future__ import annotations
 
-import marshal
+import sys
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from .bounded_cache import BoundedCache
 from .config import SchemaDialect
+from .fingerprint import fingerprint
 from .prompt import tools_section
 from .tool_namespaces import ToolNamespaceConfig
 
 __all__ = ["ToolSections"]
 
 
+class _Section(NamedTuple):
+    """A section, and how long its key is, which holds the schemas."""
+
+    text: str
+    key_length: int
+
+    def size(self) -> int:
+        """Bytes, about."""
+        return sys.getsizeof(self.text) + self.key_length + 300
+
+
 class ToolSections:
     """Write tool sections, each once for equal tools; call it like `tools_section`."""
 
     def __init__(self, cache_bytes: int) -> None:
-        # The key, which holds the schemas, is about as long as the section.
-        self.cache: BoundedCache[bytes, str] = BoundedCache(cache_bytes, lambda s: 4 * len(s) + 300)
+        self.cache: BoundedCache[bytes, _Section] = BoundedCache(cache_bytes, _Section.size)
 
     def __call__(
         self, namespaces: Mapping[str, ToolNamespaceConfig], dialect: SchemaDialect
     ) -> str:
         """Return the section for `namespaces`, from the cache if it is there."""
-        key = _fingerprint(namespaces, dialect)
+        key = _key(namespaces, dialect)
         if key is None:
             return tools_section(namespaces, dialect)
-        section = self.cache.get(key)
-        if section is None:
-            section = tools_section(namespaces, dialect)
-            self.cache.put(key, section)
-        return section
+        kept = self.cache.get(key)
+        if kept is None:
+            kept = _Section(tools_section(namespaces, dialect), len(key))
+            self.cache.put(key, kept)
+        return kept.text
 
 
-def _fingerprint(
-    namespaces: Mapping[str, ToolNamespaceConfig], dialect: SchemaDialect
-) -> bytes | None:
-    """Return all that the section is written from, as bytes; None for values of other types.
-
-    Version 2 of marshal writes equal values as equal bytes (later ones note identities), keeps
-    the order of keys, and tells 1, 1.0 and True apart.
-    """
+def _key(namespaces: Mapping[str, ToolNamespaceConfig], dialect: SchemaDialect) -> bytes | None:
+    """All that the section is written from; None where it is not plain data."""
     content = [
         (
             key,
@@ -51,7 +57,4 @@ def _fingerprint(
         )
         for key, namespace in namespaces.items()
     ]
-    try:
-        return marshal.dumps((dialect, content), 2)
-    except ValueError:
-        return None
+    return fingerprint((dialect, content))

@@ -14,12 +14,12 @@ Text holds no special token (they are never part of a regular expression) and sp
 from __future__ import annotations
 
 import json
-import marshal
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..bounded_cache import BoundedCache
 from ..content import DeveloperContent
+from ..fingerprint import fingerprint
 from ..messages import Conversation
 from .calls import Call, declared_calls
 from .errors import GrammarError
@@ -122,23 +122,23 @@ def _call(at: int, call: Call) -> Iterator[str]:
     yield f"body_{at}: {body}"
 
 
-# Servers get the same tools with every request: what was written for a schema is kept.
-_written: BoundedCache[tuple[str, bytes], str] = BoundedCache(
-    16 * 1024 * 1024, lambda text: 3 * len(text) + 500
+# Servers get the same tools with every request: what was written for a schema is kept, beside the
+# length of the key, which may hold more than is written.
+_written: BoundedCache[tuple[str, bytes], tuple[str, int]] = BoundedCache(
+    16 * 1024 * 1024, lambda entry: len(entry[0]) + entry[1] + 500
 )
 
 
 def _json(schema: Any, pointer: str) -> str:
     """Write the JSON that a schema allows, as a part of a rule."""
-    try:
-        key = pointer, marshal.dumps(schema, 2)
-    except ValueError:  # no plain data
+    data = fingerprint(schema)
+    if data is None:
         return _write_json(schema, pointer)
-    text = _written.get(key)
-    if text is None:
-        text = _write_json(schema, pointer)
-        _written.put(key, text)
-    return text
+    known = _written.get((pointer, data))
+    if known is None:
+        known = _write_json(schema, pointer), len(data)
+        _written.put((pointer, data), known)
+    return known[0]
 
 
 def _write_json(schema: object, pointer: str) -> str:
