@@ -3,6 +3,7 @@
 PYTHON ?= python3
 CASES ?= 1000
 SECONDS ?= 60
+TURNS ?= 1000
 TORCH ?= 2.13.0
 
 VENV := .venv
@@ -11,7 +12,7 @@ FUZZ_VENV := .venv-fuzz
 FUZZ_TARGETS := parser header text schema conversation
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format parity bench fuzz clean
+.PHONY: help demo test check format parity bench fuzz noise clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +42,9 @@ fuzz: $(FUZZ_VENV)/.installed ## Search for inputs that break a promise, each ta
 	@for target in $(FUZZ_TARGETS); do echo "fuzzing $$target"; \
 	$(FUZZ_VENV)/bin/python -m fuzz.run $$target -max_total_time=$(SECONDS) -timeout=20 \
 	-max_len=600 -len_control=0 -rss_limit_mb=4096 -verbosity=0 -print_final_stats=1 || exit 1; done
+
+noise: $(VENV)/.installed-dev ## Sample TURNS=N turns under grammars from a model of random weights
+	NOISE_TURNS=$(TURNS) $(BIN)/python -m pytest -n 2 -q tests/test_grammar_noise.py
 
 clean: ## Remove the virtual environment, caches and builds
 	rm -rf $(VENV) $(FUZZ_VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -25,6 +25,8 @@ def noise_model() -> Any:
     """Build the model. It leans to what ends a text, which noise would not within any patience."""
     torch.set_num_threads(1)  # tests run side by side
     torch.manual_seed(0)
+    # Others are slow without an accelerator.
+    eager: dict[str, Any] = {"attn_implementation": "eager", "experts_implementation": "eager"}
     config = GptOssConfig(
         vocab_size=MODEL_VOCABULARY_SIZE,
         num_hidden_layers=2,
@@ -37,10 +39,10 @@ def noise_model() -> Any:
         head_dim=16,
         pad_token_id=PAD,
         eos_token_id=[RETURN, CALL],
-        attn_implementation="eager",
-        experts_implementation="eager",  # others are slow without an accelerator
+        **eager,
     )
-    model = GptOssForCausalLM(config).eval()
+    model: Any = GptOssForCausalLM(config)
+    model.eval()
     lean = torch.zeros(MODEL_VOCABULARY_SIZE)
     lean[[END, RETURN, CALL]] = math.log(MODEL_VOCABULARY_SIZE / 10)
     encoding = load_harmony_encoding("HarmonyGptOss")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from noise_model import PAD, noise_model, padded
 
+from noise_model import PAD, noise_model, padded
 from openai_harmony import Conversation, Message, Role, load_harmony_encoding
 from openai_harmony.grammar import (
     GrammarError,
