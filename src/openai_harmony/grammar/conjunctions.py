@@ -17,7 +17,7 @@ from ..json_text import JsonValue, Schema
 from .errors import GrammarError
 from .instances import Instances
 from .json_values import canonical
-from .keywords import TYPES, Constraints, higher, lower, read_constraints
+from .keywords import TYPES, Constraints, asserts, higher, lower, read_constraints
 from .pattern_overlap import never_both
 from .patterns import pattern_accepts
 from .references import Document, child_pointer
@@ -29,7 +29,7 @@ STATE_LIMIT = 5_000
 """How many states a schema may have."""
 
 IN_PLACE_LIMIT = 200
-"""How many references and ``allOf`` may follow each other without a value between."""
+"""How many schemas references and ``allOf`` may join for one value."""
 
 PROPERTY_LIMIT = 1_000
 """How many names an object may have: the engine's time grows with their square."""
@@ -71,7 +71,7 @@ class Conjunctions:
         """Return the state in which all of these schemas hold."""
         atoms: dict[Atom, None] = {}
         for schema in schemas:
-            if not self._gather(schema, atoms, [], pointer):
+            if not self._gather(schema, atoms, {}, pointer):
                 return self.never
         return self._state(atoms)
 
@@ -91,28 +91,35 @@ class Conjunctions:
         return state
 
     def _gather(
-        self, schema: JsonValue, atoms: dict[Atom, None], path: list[int], pointer: str
+        self, schema: JsonValue, atoms: dict[Atom, None], met: dict[int, bool], pointer: str
     ) -> bool:
-        """Collect what a schema asks for in place; whether anything is possible."""
+        """Collect what a schema asks for in place; whether anything is possible.
+
+        `met` has the schemas on the way here (True) and those done.
+        """
         if isinstance(schema, bool):
             return schema
         if not isinstance(schema, dict):
             problem = "a schema is an object or a boolean"
             raise GrammarError(problem, remedy="correct it", pointer=pointer)
-        if id(schema) in path or len(path) > IN_PLACE_LIMIT:
+        if met.get(id(schema)):
             raise _endless(pointer)
-        parts = self._taken_apart(schema)
-        if parts.constraints in atoms:
-            return True
-        path.append(id(schema))
-        for joined in parts.joined:
-            place = child_pointer(
-                parts.constraints.pointer, "$ref" if "$ref" in schema else "allOf"
+        if len(met) > IN_PLACE_LIMIT:
+            raise GrammarError(
+                f"more than {IN_PLACE_LIMIT} schemas hold together",
+                remedy="use fewer allOf and $ref",
+                pointer=pointer,
             )
-            if not self._gather(joined, atoms, path, place):
+        parts = self._taken_apart(schema)
+        if id(schema) in met or parts.constraints in atoms:
+            return True
+        met[id(schema)] = True
+        for joined in parts.joined:
+            if not self._gather(joined, atoms, met, parts.joins):
                 return False
-        path.pop()
-        atoms[parts.constraints] = None
+        met[id(schema)] = False
+        if asserts(schema):
+            atoms[parts.constraints] = None
         for choice in parts.choices:
             atoms[choice] = None
         return True
@@ -189,7 +196,7 @@ class Conjunctions:
             atoms: dict[Atom, None] = dict.fromkeys(state.atoms)
             del atoms[choice]
             # In the order of the schema: what stands beside a choice, then its alternative.
-            if self._gather(schema, atoms, [], child_pointer(choice.pointer, index)):
+            if self._gather(schema, atoms, {}, child_pointer(choice.pointer, index)):
                 alternative = self._state(atoms)
                 if choice.exclusive or alternative not in state.alternatives:
                     state.alternatives.append(alternative)

@@ -27,7 +27,7 @@ class Exclusions:
     def overlap(self, states: list[State]) -> bool:
         """Whether two of the states may have a value in common."""
         states = [state for state in states if state in self._known]
-        if _told_apart(states, self._known):
+        if _told_apart(states):
             return False
         return any(
             not self._disjoint(one, other, 0)
@@ -96,27 +96,34 @@ class Exclusions:
         return False
 
 
-def _told_apart(states: list[State], known: set[State]) -> bool:
-    """Whether each state has a required name with constants of its own: the usual case, fast."""
+def _told_apart(states: list[State]) -> bool:
+    """Whether each state has constants of its own, or a required name that has: mostly so."""
     shapes = [state.shape for state in states]
+    if _all_apart(shapes):
+        return True
     first = shapes[0] if shapes else None
     for name in first.required if first is not None else ():
-        seen: set[str] = set()
-        count = 0
+        inner: list[Shape | None] = []
         for shape in shapes:
             if shape is None or shape.types != {"object"} or shape.values is not None:
                 return False
-            inner = shape.properties[name].shape if name in shape.required else None
-            if inner is None or inner.values is None:
-                break
-            texts = set(map(canonical, inner.values))
-            if not seen.isdisjoint(texts):
-                break
-            seen |= texts
-            count += 1
-        if count == len(shapes):
+            inner.append(shape.properties[name].shape if name in shape.required else None)
+        if _all_apart(inner):
             return True
     return False
+
+
+def _all_apart(shapes: list[Shape | None]) -> bool:
+    """Whether each shape lists values, and no value is listed twice."""
+    seen: set[str] = set()
+    for shape in shapes:
+        if shape is None or shape.values is None:
+            return False
+        texts = set(map(canonical, shape.values))
+        if not seen.isdisjoint(texts):
+            return False
+        seen |= texts
+    return True
 
 
 def _may_have(shape: Shape, name: str) -> bool:

@@ -17,7 +17,7 @@ from .json_values import canonical
 from .patterns import rust_pattern
 from .references import child_pointer
 
-__all__ = ["TYPES", "Constraints", "Refusal", "read_constraints"]
+__all__ = ["TYPES", "Constraints", "Refusal", "asserts", "read_constraints"]
 
 TYPES = ("null", "boolean", "number", "string", "array", "object")
 
@@ -103,6 +103,11 @@ def read_constraints(schema: Schema, pointer: str) -> Constraints:
     _read_items(read, schema)
     _read_refusals(read, schema)
     return read
+
+
+def asserts(schema: Schema) -> bool:
+    """Whether a schema object says anything itself, beside referring to others."""
+    return not _ASSERTING.isdisjoint(schema)
 
 
 def _invalid(read: Constraints, keyword: str, expected: str) -> GrammarError:
@@ -313,3 +318,20 @@ _READERS: dict[str, Callable[[Constraints, str, JsonValue], None]] = {
     "additionalProperties": _read_additional,
     "required": _read_required,
 }
+_ASSERTING = frozenset(
+    {
+        *_READERS,
+        *(refusal.keyword for refusal in _REFUSED),
+        "const",
+        "enum",
+        "exclusiveMaximum",
+        "exclusiveMinimum",
+        "if",
+        "items",
+        "maximum",
+        "minimum",
+        "prefixItems",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    }
+)

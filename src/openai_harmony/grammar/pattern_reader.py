@@ -26,7 +26,7 @@ REPEAT_LIMIT = 1_000
 """The largest count in braces."""
 
 _GROUP_DEPTH_LIMIT = 50
-_LENGTH_LIMIT = 10_000
+_LENGTH_LIMIT = 16_000
 
 CATEGORIES = {
     "Letter": "L",

@@ -26,8 +26,14 @@ MULTIPLE_LIMIT = 5_000
 VALUE_LIMIT = 10_000
 """How many values of `enum` there may be in all; each takes the engine about 3 µs."""
 
-PROPERTY_LIMIT = 3_000
-"""How many properties there may be in all."""
+PROPERTY_LIMIT = 2_000
+"""How many properties there may be in all; each takes the engine about 40 µs."""
+
+PATTERN_LIMIT = 4
+"""How many patterns and formats a text may have to match: the engine looks for one that does."""
+
+LENGTH_LIMIT = 1_000
+"""The largest `minLength` beside a pattern, for the same reason."""
 
 _INLINE_LEVELS = 8
 _FEW_VALUES = 8
@@ -42,6 +48,7 @@ class SchemaWriter:
         self._names: dict[State, str] = {}
         self._waiting: list[State] = []
         self._uses: dict[State, int] = {}
+        self._alike: dict[object, State] = {}
         self._multiples = 0
         self._values = 0
         self._properties = 0
@@ -75,6 +82,8 @@ class SchemaWriter:
                 if inner in self._known:
                     if inner not in self._uses:
                         waiting.append(inner)
+                    key = _text_key(inner)
+                    inner = self._alike.setdefault(key, inner) if key else inner
                     self._uses[inner] = self._uses.get(inner, 0) + 1
 
     def _schema(self, state: State, level: int) -> JsonValue:
@@ -82,6 +91,7 @@ class SchemaWriter:
             return False
         if not state.atoms:
             return True
+        state = self._alike.get(_text_key(state), state)
         if not _is_small(state) and (self._uses[state] > 1 or level >= _INLINE_LEVELS):
             if state not in self._names:
                 self._names[state] = str(len(self._names))
@@ -150,12 +160,27 @@ class SchemaWriter:
                 written["minLength"] = shape.shortest
             if shape.longest is not None:
                 written["maxLength"] = shape.longest
+            self._check_texts(state, shape)
             patterns = [rust_pattern(text, shape.pointer) for text in shape.patterns]
             if len(patterns) == 1:
                 written["pattern"] = patterns[0]
             elif patterns:
                 written["allOf"] = [{"pattern": text} for text in patterns]
         return written
+
+    def _check_texts(self, state: State, shape: Shape) -> None:
+        if len(shape.patterns) > PATTERN_LIMIT:
+            raise GrammarError(
+                f"a text has to match more than {PATTERN_LIMIT} patterns",
+                remedy="join them, or check some afterwards",
+                pointer=_keyword_pointer(state, "pattern", "format"),
+            )
+        if shape.patterns and shape.shortest > LENGTH_LIMIT:
+            raise GrammarError(
+                f"it is more than {LENGTH_LIMIT:,} beside a pattern",
+                remedy="use a smaller number",
+                pointer=_keyword_pointer(state, "minLength"),
+            )
 
     def _number(self, state: State, shape: Shape) -> Schema:
         written: Schema = {}
@@ -267,6 +292,16 @@ class SchemaWriter:
                     remedy="use a pattern that the names of properties do not match",
                     pointer=child_pointer(shape.pointer, "patternProperties"),
                 )
+
+
+def _text_key(state: State) -> tuple[object, ...] | None:
+    """Return what two states share that allow the same texts by patterns, and nothing else."""
+    shape = state.shape
+    if shape is None or not shape.patterns or shape.types != {"string"}:
+        return None
+    if shape.values is not None:
+        return None
+    return (*shape.patterns, shape.shortest, shape.longest)
 
 
 def _is_small(state: State) -> bool:

@@ -1,0 +1,380 @@
+"""Patterns and formats of JSON Schema, as the grammar engine enforces them."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from llguidance import LLMatcher, LLTokenizer
+
+from openai_harmony.grammar.errors import GrammarError
+from openai_harmony.grammar.formats import FORMATS, REFUSED_FORMATS, text_format
+from openai_harmony.grammar.pattern_overlap import never_both
+from openai_harmony.grammar.patterns import lengths, pattern_accepts, rust_pattern
+from openai_harmony.grammar.schemas import JSON_OPTIONS, enforceable_schema
+
+TOKENIZER = LLTokenizer("byte")
+
+
+def matcher(schema: object) -> LLMatcher:
+    enforced = enforceable_schema(schema)
+    assert isinstance(enforced, dict)
+    optioned = {**enforced, "x-guidance": JSON_OPTIONS}
+    grammar = LLMatcher.grammar_from_json_schema(json.dumps(optioned))
+    made = LLMatcher(TOKENIZER, grammar, log_level=0)
+    assert not made.is_error(), made.get_error()
+    return made
+
+
+def accepts(made: LLMatcher, text: str) -> bool:
+    made.reset()
+    tokens = list(json.dumps(text, ensure_ascii=False).encode())
+    return made.try_consume_tokens(tokens) == len(tokens) and made.is_accepting()
+
+
+ACCEPTED: dict[str, tuple[list[str], list[str]]] = {
+    # pattern: texts that it accepts, texts that it does not
+    "": (["", "a\n"], []),
+    "b": (["abc", "\nb"], ["", "a"]),
+    "^b": (["b", "ba"], ["ab", "\nb"]),
+    "b$": (["ab"], ["ba", "b\n"]),
+    "^$": ([""], ["a", "\n"]),
+    "^^a$$": (["a"], ["aa"]),
+    "^a|b$": (["ac", "cb", "ab"], ["ca", "bc"]),
+    "(^|,)a(,|$)": (["a", "b,a,c", "a,"], ["ba", "ab"]),
+    "^a.c$": (["abc", 'a"c', "a\\c", "a\tc", "aéc", "a😀c"], ["a\nc", "a\rc", "a\u2028c", "ac"]),
+    "^\\s$": ([" ", "\t", "\n", "\u00a0", "\ufeff", "\u3000"], ["\u0085", "\u200b", "a"]),
+    "^\\S$": (["a", "\u0085", '"', "\\"], [" ", "\ufeff"]),
+    "^\\d$": (["0", "9"], ["٣", "a"]),
+    "^\\D$": (["٣", "a", '"'], ["0"]),
+    "^\\w$": (["a", "Z", "_", "0"], ["é", "-"]),
+    "^\\W$": (["é", "-", "\\"], ["a", "_"]),
+    '^[^"]$': (["a", "\\", "\n", "é"], ['"', ""]),
+    "^[^\\\\]$": (["a", '"', "\n"], ["\\"]),
+    '^[^"\\\\]+$': (["abc", "\n"], ['"', "\\", 'a"', "\\n"]),
+    '^(?:[^"]|x)+$': (["a\\x"], ['x"']),
+    "^[!-#]+$": (['!"#'], ["$"]),
+    "^[a&&b]$": (["a", "&", "b"], ["c", "&&"]),
+    "^[^a&&b]$": (["c"], ["a", "&", "b"]),
+    "^[a~~b]$": (["~"], ["c"]),
+    "^[+--]$": (["+", ",", "-"], ["a"]),
+    "^[[a]$": (["[", "a"], ["]", "[a"]),
+    "^[[a]]$": (["[]", "a]"], ["a", "[a]"]),
+    "^[[:alpha:]]$": (["a]", ":]"], ["b", "a"]),
+    "^[\\w-.]$": (["a", "-", "."], ["/"]),
+    "^[\\d-x]$": (["1", "-", "x"], ["y"]),
+    "^[a-]$": (["a", "-"], ["b"]),
+    "^[\\]\\\\^-]+$": (["]\\^-"], ["["]),
+    "^[^]$": (["a", "\n"], ["", "ab"]),
+    "^a(?:[]|b)$": (["ab"], ["a"]),
+    "^[\\b]$": (["\b"], ["b"]),
+    "^\\x41\\u0042\\u{43}\\t$": (["ABC\t"], ["abc\t"]),
+    "^\\ud83d\\ude00$": (["😀"], ["\ufffd"]),
+    "^[😀-😎]$": (["😃"], ["😏"]),
+    "^\\cJ$": (["\n"], ["cJ"]),
+    "^\\/\\-\\.\\#\\ \\@$": (["/-.# @"], ["\\/-.# @"]),
+    "^a{2}b{1,2}c{2,}$": (["aabcc", "aabbccc"], ["abcc", "aabbbcc", "aabc"]),
+    "^a??b+?c*?$": (["b", "abbc"], ["a"]),
+    "^(?<year>\\d+)$": (["2024"], ["x"]),
+    "^(a|ab)(c|bcd)$": (["abcd", "ac"], ["ab"]),
+    "^}]$": (["}]"], ["}"]),
+    "^\\p{Lu}\\p{L}*$": (["Éa", "A"], ["éa", "1"]),
+    "^\\P{Letter}$": (["1", "_"], ["a"]),
+    "^[\\p{L}\\d_-]+$": (["é1_-"], [" "]),
+    "^[^\\p{L}a]$": (["1", '"', "\\"], ["b", "a"]),
+    "^\\$\\d\\^$": (["$1^"], ["1"]),
+}
+
+
+@pytest.mark.parametrize("pattern", ACCEPTED)
+def test_a_pattern_accepts_what_ecma_262_says(pattern: str) -> None:
+    made = matcher({"type": "string", "pattern": pattern})
+    for expected, texts in zip((True, False), ACCEPTED[pattern], strict=True):
+        for text in texts:
+            assert accepts(made, text) is expected, text
+            assert pattern_accepts(pattern, text) is expected, text
+
+
+REFUSED = {
+    "(?=a)": "look-around",
+    "a(?!b)": "look-around",
+    "(?<=a)b": "look-around",
+    "(a)\\1": "back reference",
+    "(?<n>a)\\k<n>": "back reference",
+    "\\bcat\\b": "word boundary",
+    "\\B": "word boundary",
+    "(?i)a": "(?i",
+    "(?i:a)": "(?i",
+    "(?>a)": "(?>",
+    "(?P<n>a)": "(?P",
+    "\\Aa\\z": "no escape of ECMA-262",
+    "\\Qa\\E": "no escape of ECMA-262",
+    "\\h": "no escape of ECMA-262",
+    "a^b": "^ inside",
+    "a$b": "$ inside",
+    "(^a)?b": "^ inside",
+    "x(^a|b)": "^ inside",
+    "^*a": "anchor is repeated",
+    "a++": "quantifier follows",
+    "*a": "nothing to repeat",
+    "a{,3}": "no quantifier",
+    "a{3,1}": "crossed",
+    "a{2000}": "more than 1,000",
+    "((a{1,500}){1,500}){1,500}": "more than 20,000",
+    "[z-a]": "crossed",
+    "[a": "not closed",
+    "(a": "not closed",
+    "a)": "too many",
+    "a\\": "ends the pattern",
+    "\\p{Script=Greek}": "general category",
+    "\\pL": "general category",
+    "[\\P{L}]": "\\P in a class",
+    "\\ud83d": "no character",
+    "\\u{110000}": "no character",
+    "^\\u0001$": "no text",
+    "^a\\v$": "no text",
+    "(" * 60 + "a" + ")" * 60: "nested groups",
+    "a" * 20_000: "characters",
+}
+
+
+@pytest.mark.parametrize("pattern", REFUSED)
+def test_what_would_mean_something_else_is_refused(pattern: str) -> None:
+    with pytest.raises(GrammarError, match=re.escape(REFUSED[pattern])) as caught:
+        rust_pattern(pattern, "#/properties/a/pattern")
+    assert caught.value.pointer == "#/properties/a/pattern"
+    assert caught.value.remedy
+    assert str(caught.value).startswith('cannot enforce "pattern" at #/properties/a/pattern: ')
+
+
+def test_lengths_of_texts_are_known_from_the_pattern() -> None:
+    assert lengths("^a{2,3}(b|cd)?$") == (2, 5)
+    assert lengths("^a*b$") == (1, None)
+    assert lengths("ab") == (2, None)
+    assert lengths("^a|bc$") == (1, None)
+    assert lengths("^a$|^bcd$") == (1, 3)
+
+
+def test_patterns_exclude_each_other_by_how_they_start() -> None:
+    assert never_both("^s_", "^i_")
+    assert never_both("^a$", "^ab$")
+    assert never_both("^x[0-9]{2}$", "^x[a-z]")
+    assert not never_both("^a", "b$")
+    assert not never_both("a", "b")
+    assert not never_both("^a+$", "^aa")
+
+
+WORDS = ["a", "b", "c", "[^b]", "[a-b]", "\\w", "\\s", '"', "\\\\", '[^"]', ".", "\\n", "1", "-"]
+PATTERNS = st.recursive(
+    st.sampled_from(WORDS),
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map("".join),
+        st.tuples(inner, inner).map(lambda pair: f"(?:{pair[0]}|{pair[1]})"),
+        st.tuples(inner, st.sampled_from(["*", "+", "?", "{1,2}"])).map(
+            lambda pair: f"(?:{pair[0]}){pair[1]}"
+        ),
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    PATTERNS,
+    st.sampled_from(["", "^"]),
+    st.sampled_from(["", "$"]),
+    st.lists(st.text('aabc1- "\\\n\té', max_size=6), min_size=1, max_size=8),
+)
+def test_a_pattern_means_the_same_to_the_engine(
+    body: str, start: str, end: str, texts: list[str]
+) -> None:
+    pattern = f"{start}(?:{body}){end}"
+    made = matcher({"type": "string", "pattern": pattern})
+    shortest, longest = lengths(pattern)
+    # Python's own engine is the judge; its $ accepts a line end as well.
+    judge = re.compile(pattern.replace("$", "\\Z"), re.ASCII)
+    for text in texts:
+        expected = judge.search(text) is not None
+        assert accepts(made, text) is expected
+        assert pattern_accepts(pattern, text) is expected
+        if expected:
+            assert shortest <= len(text) <= (len(text) if longest is None else longest)
+
+
+LABEL = "a" * 63
+FORMAT_TEXTS: dict[str, tuple[list[str], list[str]]] = {
+    "date": (
+        ["2024-02-29", "2000-02-29", "0004-02-29", "1999-12-31", "2023-04-30", "2400-02-29"],
+        [
+            "2023-02-29",
+            "1900-02-29",
+            "2100-02-29",
+            "2024-02-30",
+            "2023-04-31",
+            "2023-13-01",
+            "2023-00-10",
+            "2023-1-01",
+            "2023-01-32",
+            "23-01-01",
+            "2023-01-01Z",
+            "",
+        ],
+    ),
+    "time": (
+        ["00:00:00Z", "23:59:59.123Z", "12:30:00+05:30", "12:30:00-00:00"],
+        [
+            "24:00:00Z",
+            "12:60:00Z",
+            "23:59:60Z",
+            "12:00:00",
+            "12:00Z",
+            "12:00:00.Z",
+            "1:00:00Z",
+            "12:00:00+24:00",
+            "12:00:00+01",
+        ],
+    ),
+    "date-time": (
+        ["2024-02-29T12:00:00Z", "1985-04-12T23:20:50.52-08:00"],
+        ["2023-02-29T12:00:00Z", "2024-01-01 12:00:00Z", "2024-01-01T12:00:00", "2024-01-01"],
+    ),
+    "duration": (
+        ["P1D", "PT1H", "P1Y2M3DT4H5M6S", "P3W", "PT0S", "P1Y2M", "PT1M2S"],
+        ["P", "PT", "P1DT", "P1Y1D", "PT1H1S", "P1W1D", "1D", "P-1D", "P1.5D", "p1d"],
+    ),
+    "email": (
+        ["a@b", "first.last+tag@example.com", "x_y@sub.example.org", f"{'a' * 64}@b.c"],
+        [
+            "",
+            "@",
+            "a@",
+            "@b.c",
+            "a b@c.d",
+            "a@b@c.d",
+            ".a@b.c",
+            "a..b@c.d",
+            "a@-b.c",
+            "a@b..c",
+            f"{'a' * 65}@b.c",
+            f"a@{LABEL}.{LABEL}.{LABEL}.{LABEL}",
+        ],
+    ),
+    "hostname": (
+        ["a", "example.com", "1.example", "xn--nxasmq6b", LABEL, f"{LABEL}.{LABEL}.{LABEL}.b"],
+        [
+            "",
+            "-a.com",
+            "a-.com",
+            "a..com",
+            ".a",
+            "a.",
+            "a_b.com",
+            f"{LABEL}a",
+            f"{LABEL}.{LABEL}.{LABEL}.{LABEL}",
+        ],
+    ),
+    "ipv4": (
+        ["0.0.0.0", "255.255.255.255", "1.20.99.199"],
+        ["256.1.1.1", "1.2.3", "1.2.3.4.5", "01.2.3.4", "1.2.3.04", "a.b.c.d", "1.2.3.4 "],
+    ),
+    "ipv6": (
+        [
+            "::",
+            "::1",
+            "1::",
+            "1:2:3:4:5:6:7:8",
+            "1::8",
+            "1:2:3:4:5:6:7::",
+            "::2:3:4:5:6:7:8",
+            "::ffff:1.2.3.4",
+            "64:ff9b::1.2.3.4",
+            "1:2:3:4:5:6:1.2.3.4",
+            "1::3:4:5:6:7:8",
+        ],
+        [
+            "1:2:3:4:5:6:7",
+            "1:2:3:4:5:6:7:8:9",
+            "1::2::3",
+            ":::",
+            "12345::",
+            "g::",
+            "1:",
+            "",
+            "1::2:3:4:5:6:7:8",
+            "1.2.3.4::",
+            "1:2:3:4:5:6:7:1.2.3.4",
+            "::1.2.3",
+            "127.0.0.1",
+        ],
+    ),
+    "uuid": (
+        ["123e4567-e89b-12d3-a456-426614174000", "ABCDEFAB-CDEF-ABCD-EFAB-CDEFABCDEFAB"],
+        ["123e4567e89b12d3a456426614174000", "123e4567-e89b-12d3-a456-42661417400g", ""],
+    ),
+    "uri": (
+        [
+            "http://example.com",
+            "https://u:p@example.com:8080/a/b?c=d&e#f",
+            "mailto:a@b.c",
+            "a:",
+            "urn:isbn:045",
+            "file:///etc/hosts",
+            "http://[::1]/",
+            "http://[::ffff:1.2.3.4]:80",
+        ],
+        [
+            "",
+            "example.com",
+            "/path",
+            "//h/x",
+            "http://a b",
+            "http://a/%zz",
+            "1http://x",
+            ":",
+            "http://a/<b>",
+            "http://[::1",
+            "http://é.com",
+            "a:b#c#d",
+        ],
+    ),
+    "uri-reference": (
+        ["", "/path", "//h/x", "a/b?c#d", "#f", "../a", "http://a/b", "./a:b"],
+        ["a b", "%", "1:b", "\\", "[a]"],
+    ),
+    "iri": (["http://é.com/日本?\ue000", "urn:ß"], ["é", "http://a b", "http://a/\ue000"]),
+    "iri-reference": (["é", "#日本", "/ä?ö"], ["é ü", "\ue000", "<é>"]),
+    "json-pointer": (["", "/", "/a/0", "/~0~1", '/"/\\'], ["a", "/~2", "/~", "#/a"]),
+    "relative-json-pointer": (["0", "1/a", "12#", "0/"], ["", "01", "a", "-1", "1#/a"]),
+}
+
+
+def test_each_format_has_texts() -> None:
+    assert FORMAT_TEXTS.keys() == FORMATS.keys()
+
+
+@pytest.mark.parametrize("name", FORMAT_TEXTS)
+def test_a_format_accepts_what_its_rfc_says(name: str) -> None:
+    made = matcher({"type": "string", "format": name})
+    for expected, texts in zip((True, False), FORMAT_TEXTS[name], strict=True):
+        for text in texts:
+            assert accepts(made, text) is expected, text
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED_FORMATS))
+def test_a_format_that_is_no_pattern_is_refused(name: str) -> None:
+    with pytest.raises(GrammarError) as caught:
+        enforceable_schema({"items": {"type": "string", "format": name}})
+    assert caught.value.pointer == "#/items/format"
+
+
+@pytest.mark.parametrize("name", ["int32", "int64", "double", "password", "binary", "byte", "x"])
+def test_a_format_that_the_specification_does_not_know_asserts_nothing(name: str) -> None:
+    assert text_format(name, "#/format") is None
+    assert enforceable_schema({"type": "string", "format": name}) == {"type": "string"}
+
+
+def test_a_format_of_texts_is_nothing_to_a_number() -> None:
+    assert enforceable_schema({"type": "integer", "format": "regex"}) == {"type": "integer"}
