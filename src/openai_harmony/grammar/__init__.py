@@ -5,6 +5,7 @@
     calls, tool_choice, options   what a turn may do
     patterns, formats, schemas    what a JSON value may be
     turn                          both as one grammar, in the Lark dialect of llguidance
+    structural_tag                the same for xgrammar, as far as that can say it
     token_table → matcher         the grammar at work, token by token
     departure                     where a completion leaves it
     logits_processor              the same inside `generate` of Hugging Face Transformers
@@ -20,6 +21,7 @@ from .errors import GrammarError
 from .matcher import BITMASK_WORDS, Matcher, fill_bitmasks
 from .options import TurnOptions
 from .schemas import enforceable_schema
+from .structural_tag import structural_tag
 from .tool_choice import ToolChoice
 from .turn import turn_grammar
 
@@ -38,6 +40,7 @@ __all__ = [
     "enforceable_schema",
     "fill_bitmasks",
     "find_departure",
+    "structural_tag",
     "turn_grammar",
 ]
 

@@ -14,18 +14,17 @@ Text holds no special token (they are never part of a regular expression) and sp
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from ..bounded_cache import BoundedCache
-from ..content import DeveloperContent
 from ..fingerprint import fingerprint
 from ..messages import Conversation
 from .calls import Call, declared_calls
-from .errors import GrammarError
 from .options import TurnOptions
 from .schemas import JSON_OPTIONS, enforceable_schema
 from .tool_choice import ToolChoice, chosen_calls
+from .wanted_schemas import wanted_schemas
 
 __all__ = ["TEXT_PATTERN", "turn_grammar"]
 
@@ -63,7 +62,7 @@ def turn_grammar(conversation: Conversation, options: TurnOptions | None = None)
     lines = [f"start: {before} {ending}" if before else f"start: {ending}"]
     lines += _other_messages(options)
     if choice.mode != "required":
-        lines += _answer(_wanted_schemas(conversation, options))
+        lines += _answer(wanted_schemas(conversation, options))
     if calls:
         lines.append('call_channel: "commentary" | "analysis"')
     for at, call in enumerate(calls):
@@ -145,33 +144,3 @@ def _write_json(schema: object, pointer: str) -> str:
     enforced = enforceable_schema(schema, pointer)
     with_options = {"x-guidance": JSON_OPTIONS, **({} if isinstance(enforced, bool) else enforced)}
     return f"%json {json.dumps(with_options)}"
-
-
-def _wanted_schemas(conversation: Conversation, options: TurnOptions) -> list[tuple[str, object]]:
-    """Find what the answer must match one of; nothing for free text."""
-    if options.response_format is not None:
-        return _schema_of(options.response_format)
-    return [
-        (f"response_formats/{name}#", wanted.json_schema)
-        for message in conversation.messages
-        for item in message.content
-        if isinstance(item, DeveloperContent)
-        for name, wanted in (item.response_formats or {}).items()
-    ]
-
-
-def _schema_of(response_format: Mapping[str, Any]) -> list[tuple[str, object]]:
-    kind = response_format.get("type")
-    if kind == "text":
-        return []
-    if kind == "json_object":
-        return [("#", {"type": "object"})]
-    if kind != "json_schema":
-        raise GrammarError(
-            f"response_format: the type {kind!r:.80} is unknown",
-            remedy="use text, json_object or json_schema",
-        )
-    wanted = response_format.get("json_schema", response_format)
-    if not isinstance(wanted, Mapping) or not isinstance(wanted.get("schema"), (Mapping, bool)):
-        raise GrammarError("response_format: json_schema has no schema", remedy="give it one")
-    return [("response_format#", wanted["schema"])]

@@ -1,0 +1,183 @@
+"""The turn as a structural tag of xgrammar, for engines that do not take the grammar of `turn`.
+
+The tag accepts what `turn_grammar` accepts, but for some spellings of JSON, and more than that. The
+format cannot say:
+
+- Which stop token ends the turn. xgrammar takes any stop token of the engine where the tag is
+  complete: ``<|call|>`` may end an answer, and ``<|return|>`` a call.
+- That a JSON string holds no special token, though it may spell one. The engine's stop tokens
+  cannot stand in it.
+- That a text whose tokens are bounded spells no special token; it holds none.
+- How much white space JSON has.
+- What of a schema `xgrammar_schema` leaves out and xgrammar ignores; docs/structural-tag.md lists
+  it, and the values that xgrammar refuses.
+
+Written for xgrammar 0.2.8; the formats ``token``, ``any_tokens`` and ``repeat`` are needed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..messages import Conversation
+from ..special_tokens import CALL, CHANNEL, CONSTRAIN, END, FIRST_SPECIAL, MESSAGE, RETURN, START
+from .calls import Call, declared_calls
+from .options import TurnOptions
+from .schemas import enforceable_schema
+from .tool_choice import ToolChoice, chosen_calls
+from .turn import TEXT_PATTERN
+from .wanted_schemas import wanted_schemas
+from .xgrammar_schema import xgrammar_schema
+
+__all__ = ["structural_tag"]
+
+Format = dict[str, Any]
+"""A format object of xgrammar."""
+
+_MODEL_VOCABULARY_SIZE = 201_088  # see token_table, which needs llguidance
+
+
+def structural_tag(
+    conversation: Conversation, options: TurnOptions | None = None
+) -> dict[str, Any]:
+    """Write the structural tag for the next turn of the assistant, as JSON data.
+
+    Raises `GrammarError` where `turn_grammar` does.
+
+    >>> from openai_harmony import Message, Role
+    >>> hi = Conversation.from_messages([Message.from_role_and_content(Role.USER, "hi")])
+    >>> tag = structural_tag(hi, TurnOptions(reasoning=False, preambles=False))
+    >>> tag["format"]["elements"][:2]
+    [{'type': 'token', 'token': 200005}, {'type': 'const_string', 'value': 'final'}]
+    """
+    options = options or TurnOptions()
+    choice = ToolChoice.read(options.tool_choice)
+    calls = chosen_calls(choice, declared_calls(conversation.messages))
+    endings = [_call(call, options) for call in calls]
+    if choice.mode != "required":
+        endings.insert(0, _answer(conversation, options))
+    return {"type": "structural_tag", "format": _sequence(*_before(options), _one_of(endings))}
+
+
+def _before(options: TurnOptions) -> list[Format]:
+    """What may stand before the ending."""
+    preamble = _message("commentary", options.text_tokens)
+    reasoning = _message("analysis", options.reasoning_tokens)
+    preambles = [{"type": "star", "content": preamble}] if options.preambles else []
+    if not options.reasoning:
+        return preambles
+    most = options.reasoning_messages
+    if most is None:
+        other = [reasoning, preamble] if options.preambles else [reasoning]
+        return [{"type": "star", "content": _one_of(other)}]
+    bounded = {"type": "repeat", "min": 0, "max": most, "content": _sequence(reasoning, *preambles)}
+    return [*preambles, bounded]
+
+
+def _message(channel: str, tokens: int | None) -> Format:
+    """Write a message to everyone that does not end the turn."""
+    header = [_token(CHANNEL), _text(channel)]
+    if tokens is None:
+        body = [_token(MESSAGE), _free_text(), _token(END)]
+    else:
+        body = [_bounded(tokens, END)]
+    return _sequence(*header, *body, _token(START), _text("assistant"))
+
+
+def _answer(conversation: Conversation, options: TurnOptions) -> Format:
+    header = [_token(CHANNEL), _text("final")]
+    schemas = wanted_schemas(conversation, options)
+    if not schemas:
+        return _sequence(*header, _last_text(options.text_tokens, RETURN))
+    bodies = [_json(schema, pointer) for pointer, schema in schemas]
+    return _sequence(*header, _type("json"), _token(MESSAGE), _one_of(bodies), _stop(RETURN))
+
+
+def _call(call: Call, options: TurnOptions) -> Format:
+    recipient = _text(f" to={call.recipient}")
+    channel = _one_of([_text("commentary"), _text("analysis")])
+    header = _one_of(
+        [
+            _sequence(recipient, _token(CHANNEL), channel),
+            _sequence(_token(CHANNEL), channel, recipient),
+        ]
+    )
+    if call.schema is None:
+        return _sequence(header, _type("code"), _last_text(options.text_tokens, CALL))
+    content_type = _type("json") if call.is_function else _type("json", "code")
+    body = _json(call.schema, f"tools/{call.recipient}#")
+    return _sequence(header, content_type, _token(MESSAGE), body, _stop(CALL))
+
+
+def _type(*names: str) -> Format:
+    """Write a content type, or none."""
+    plain = [_text(f" {name}") for name in names]
+    constrained = _sequence(
+        _optional(_text(" ")), _token(CONSTRAIN), _one_of([_text(name) for name in names])
+    )
+    return _optional(_one_of([*plain, constrained]))
+
+
+def _json(schema: object, pointer: str) -> Format:
+    return {
+        "type": "json_schema",
+        "json_schema": xgrammar_schema(enforceable_schema(schema, pointer)),
+    }
+
+
+def _free_text() -> Format:
+    """Write text that holds no special token: these are text to xgrammar, and spelled nowhere."""
+    return {"type": "regex", "pattern": TEXT_PATTERN}
+
+
+def _bounded(tokens: int, end: int) -> Format:
+    """Write a body of so many tokens at most; only a tag keeps its end open at the bound."""
+    return {
+        "type": "tag",
+        "begin": _token(MESSAGE),
+        "content": _any_tokens(tokens),
+        "end": _token(end),
+    }
+
+
+def _any_tokens(most: int) -> Format:
+    special = list(range(FIRST_SPECIAL, _MODEL_VOCABULARY_SIZE))
+    return {"type": "any_tokens", "exclude_tokens": special, "max_tokens": most}
+
+
+def _last_text(tokens: int | None, stop: int) -> Format:
+    """Write the text that ends the turn."""
+    if tokens is None:
+        return _sequence(_token(MESSAGE), _free_text(), _stop(stop))
+    return _one_of(
+        [_sequence(_token(MESSAGE), _any_tokens(tokens)), _bounded(tokens, stop)],
+    )
+
+
+def _stop(token: int) -> Format:
+    """Write a stop token, for engines to which it is none; others take theirs after the tag."""
+    return _optional(_token(token))
+
+
+def _token(token: int) -> Format:
+    return {"type": "token", "token": token}
+
+
+def _text(value: str) -> Format:
+    return {"type": "const_string", "value": value}
+
+
+def _optional(content: Format) -> Format:
+    return {"type": "optional", "content": content}
+
+
+def _sequence(*elements: Format) -> Format:
+    """Write formats after one another, as flat as can be."""
+    flat: list[Format] = []
+    for element in elements:
+        flat += element["elements"] if element["type"] == "sequence" else [element]
+    return flat[0] if len(flat) == 1 else {"type": "sequence", "elements": flat}
+
+
+def _one_of(elements: list[Format]) -> Format:
+    return elements[0] if len(elements) == 1 else {"type": "or", "elements": elements}
