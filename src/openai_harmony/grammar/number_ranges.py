@@ -6,13 +6,13 @@ Numbers are exact: what the shortest digits of a float say.
 from __future__ import annotations
 
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil, floor, gcd, lcm
 from typing import TypeAlias
 
 from .finite import step_of
 from .states import Shape
 
-__all__ = ["missed_numbers", "safe_bounds"]
+__all__ = ["coarser_steps", "missed_numbers", "safe_bounds"]
 
 Bound: TypeAlias = tuple[Fraction, bool]
 """A number, and whether it is excluded."""
@@ -62,6 +62,26 @@ def missed_numbers(shape: Shape) -> list[float]:
             if cut.denominator != 1 and _in_range(cut, shape):
                 found.append(float(cut))
     return found
+
+
+def coarser_steps(shape: Shape) -> list[Fraction]:
+    """Return the steps of multiples with fewer decimals, of which the engine misses some.
+
+    Of the multiples of 0.25 it has 0.50, but not 0.5.
+    """
+    step = shape.multiple
+    if step is None or shape.whole:
+        return []
+    steps: list[Fraction] = []
+    unit = Fraction(1, 10)
+    while (step / unit).denominator != 1:
+        coarser = Fraction(
+            lcm(step.numerator, unit.numerator), gcd(step.denominator, unit.denominator)
+        )
+        if coarser not in steps:
+            steps.append(coarser)
+        unit /= 10
+    return steps
 
 
 def _misread(bound: Bound, end: Fraction) -> bool:

@@ -9,7 +9,7 @@ from .errors import GrammarError
 from .finite import possible_types, step_of
 from .json_values import check_writable, plain_number
 from .keywords import TYPES, Constraints
-from .number_ranges import missed_numbers, safe_bounds
+from .number_ranges import coarser_steps, missed_numbers, safe_bounds
 from .patterns import pattern_accepts, rust_pattern
 from .property_counts import PropertyChoice, property_choices
 from .references import child_pointer
@@ -87,6 +87,7 @@ class SchemaWriter:
                     self._uses[inner] = self._uses.get(inner, 0) + 1
 
     def _schema(self, state: State, level: int) -> JsonValue:
+        state = self._only(state)
         if state not in self._known:
             return False
         if not state.atoms:
@@ -99,11 +100,18 @@ class SchemaWriter:
             return {"$ref": f"#/$defs/{self._names[state]}"}
         return self._body(state, level)
 
+    def _only(self, state: State) -> State:
+        """Return the one alternative that is left, or of that, or the state itself."""
+        while state.alternatives is not None:
+            kept = [other for other in state.alternatives if other in self._known]
+            if len(kept) != 1:
+                break
+            state = kept[0]
+        return state
+
     def _body(self, state: State, level: int) -> JsonValue:
         if state.alternatives is not None:
             kept = [other for other in state.alternatives if other in self._known]
-            if len(kept) == 1:
-                return self._schema(kept[0], level + 1)
             return {"anyOf": [self._schema(other, level + 1) for other in kept]}
         shape = state.shape
         if shape is None:
@@ -115,7 +123,7 @@ class SchemaWriter:
         if "array" in types:
             written |= self._array(shape, level)
         choices = [{}] if "object" not in types else self._objects(state, shape, level)
-        missed: list[JsonValue] = list(missed_numbers(shape)) if "number" in types else []
+        missed = self._missed_numbers(state, shape) if "number" in types else []
         if len(choices) == 1 and not missed:
             return self._typed(types, shape, {**written, **choices[0]})
         options: list[JsonValue] = []
@@ -125,9 +133,7 @@ class SchemaWriter:
             options += [self._typed(frozenset({"object"}), shape, one) for one in choices]
             if types != {"object"}:
                 options.append(self._typed(types - {"object"}, shape, written))
-        if missed:
-            options.append({"enum": missed})
-        return {"anyOf": options}
+        return {"anyOf": [*options, *missed]}
 
     def _typed(self, types: frozenset[str], shape: Shape, keywords: Schema) -> JsonValue:
         names = [
@@ -197,6 +203,18 @@ class SchemaWriter:
         if step is not None and not (shape.whole and step == 1):
             written["multipleOf"] = self._multiple(step, _keyword_pointer(state, "multipleOf"))
         return written
+
+    def _missed_numbers(self, state: State, shape: Shape) -> list[JsonValue]:
+        """Return schemas for the numbers that the engine misses in the one from `_number`."""
+        schemas: list[JsonValue] = []
+        numbers = missed_numbers(shape)
+        if numbers:
+            schemas.append({"enum": list(numbers)})
+        for step in coarser_steps(shape):
+            number = self._number(state, shape)
+            number["multipleOf"] = self._multiple(step, _keyword_pointer(state, "multipleOf"))
+            schemas.append({"type": "number", **number})
+        return schemas
 
     def _multiple(self, step: Fraction, place: str) -> int | float:
         number = plain_number(step, place)
