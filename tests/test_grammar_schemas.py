@@ -180,7 +180,7 @@ MEANINGS: dict[str, tuple[Any, list[Any], list[Any]]] = {
             "$defs": {"unused": {"not": {}}},
             "type": "integer",
             "uniqueItems": True,
-            "propertyNames": {"pattern": "a"},
+            "propertyNames": {"not": {}},
         },
         [1],
         ["a", []],
@@ -284,6 +284,32 @@ MEANINGS: dict[str, tuple[Any, list[Any], list[Any]]] = {
         [{"a": 1}],
         [{"a": 1, "b": 1}, {"a": 1, "c": 1}, {}],
     ),
+    "listed names": (
+        {
+            "$defs": {"n": {"enum": ["a", "b", 1]}},
+            "type": "object",
+            "properties": {"b": {"type": "string"}, "c": {}},
+            "additionalProperties": {"type": "integer"},
+            "propertyNames": {"$ref": "#/$defs/n"},
+        },
+        [{}, {"a": 1}, {"a": 1, "b": "c"}],
+        [{"a": "b"}, {"b": 1}, {"c": 1}, {"d": 1}],
+    ),
+    "names with a pattern": (
+        {
+            "type": "object",
+            "properties": {"a": {"type": "string"}, "1": {}},
+            "propertyNames": {"pattern": "^[a-z]"},
+        },
+        [{}, {"a": "b"}, {"ab": 1}],
+        [{"a": 1}, {"1": 1}, {"B": 1}],
+    ),
+    "short names": (
+        {"type": "object", "propertyNames": {"maxLength": 2}, "additionalProperties": {"const": 1}},
+        [{}, {"ab": 1}, {"": 1}, {"é": 1}],
+        [{"abc": 1}, {"a": 2}],
+    ),
+    "no names": ({"type": "object", "propertyNames": {"const": 1}}, [{}], [{"a": 1}]),
     "properties or null": (
         {"type": ["object", "null"], "properties": {"a": {}}, "minProperties": 1},
         [None, {"a": 1}, {"b": 1}],
@@ -406,6 +432,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "#/if": ({"if": {"required": ["a"]}, "then": {"required": ["b"]}}, "what came before"),
     "#/dependentRequired": ({"dependentRequired": {"a": ["b"]}}, "names"),
     "#/dependencies": ({"dependencies": {"a": ["b"]}}, "no keyword since 2019"),
+    "#/propertyNames": ({"propertyNames": {"pattern": "a", "minLength": 3}}, "which names"),
     "#/$dynamicRef": ({"$dynamicRef": "#a"}, "use $ref"),
     "#/$defs/a/unevaluatedProperties": (
         {"$ref": "#/$defs/a", "$defs": {"a": {"allOf": [{}], "unevaluatedProperties": False}}},
@@ -607,6 +634,11 @@ class Color(Enum):
     GREEN = "green"
 
 
+class Counts(BaseModel):
+    colors: dict[Color, int] = {}
+    sides: dict[Literal["left", "right"], float] = {}
+
+
 class Cat(BaseModel):
     kind: Literal["cat"]
     lives: int = Field(ge=0, le=9)
@@ -650,6 +682,13 @@ def test_a_pydantic_model_is_enforced() -> None:
     ]
     for home in others:
         assert not accepts(made, json.dumps(home)), home
+
+
+def test_the_keys_of_a_pydantic_model_are_enforced() -> None:
+    made = matcher(enforceable_schema(Counts))
+    assert accepts(made, '{"colors": {"red": 1}, "sides": {"left": 0.5, "right": 1}}')
+    assert not accepts(made, '{"colors": {"blue": 1}}')
+    assert not accepts(made, '{"sides": {"left": "a"}}')
 
 
 def test_a_type_adapter_is_enforced() -> None:
@@ -739,6 +778,7 @@ class Maker:
             "patternProperties": {pick.choice(["^a", "b$", "^é"]): self.schema(levels - 1)},
             "additionalProperties": self.schema(levels - 1),
             "required": pick.sample(NAMES, pick.randint(1, 2)),
+            "propertyNames": {"pattern": pick.choice(["^a", "b"])},
             "minProperties": pick.randint(0, 2),
             "maxProperties": pick.randint(0, 3),
         }

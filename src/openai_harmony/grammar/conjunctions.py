@@ -20,6 +20,7 @@ from .json_values import canonical
 from .keywords import TYPES, Constraints, asserts, higher, lower, read_constraints
 from .pattern_overlap import never_both
 from .patterns import pattern_accepts
+from .property_names import apply_property_names
 from .references import Document, child_pointer
 from .states import Atom, Choice, Shape, State
 
@@ -38,6 +39,7 @@ NAME_PATTERN_LIMIT = 50
 """How many patterns an object may have for its names."""
 
 _ALL_PROPERTIES_LIMIT = 20_000
+_REFERRING = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
 
 
 @dataclass(eq=False)
@@ -139,9 +141,26 @@ class Conjunctions:
                     listed = _listed(schema, keyword, pointer)
                     choices.append(Choice(place, listed, keyword == "oneOf"))
             joins = child_pointer(pointer, "$ref" if "$ref" in schema else "allOf")
-            parts = _Parts(read_constraints(schema, pointer), joined, joins, choices)
+            constraints = read_constraints(schema, pointer)
+            names = self._names(schema)
+            if names is not None:
+                apply_property_names(constraints, names)
+            parts = _Parts(constraints, joined, joins, choices)
             self._parts[id(schema)] = parts
         return parts
+
+    def _names(self, schema: Schema) -> Constraints | None:
+        """Return what the names of an object must satisfy, if one schema says all of it."""
+        names = schema.get("propertyNames")
+        if names is False:
+            return Constraints("", values=[])
+        for _ in range(IN_PLACE_LIMIT):
+            if not isinstance(names, dict) or asserts(names) or "$ref" not in names:
+                break
+            names = self._document.referred(names)
+        if not isinstance(names, dict) or not _REFERRING.isdisjoint(names):
+            return None
+        return read_constraints(names, self._document.pointer(names))
 
     def _check_ends(self) -> None:
         """Nothing may refer to itself with no value between, not even as one of several."""

@@ -81,7 +81,7 @@ _REFUSED = (
     Refusal(
         "object",
         "propertyNames",
-        "names are enforced by other keywords",
+        "no one list or pattern says which names may come",
         "use properties or patternProperties, with additionalProperties false",
     ),
 )
