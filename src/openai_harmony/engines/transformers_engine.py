@@ -12,7 +12,7 @@ import itertools
 import threading
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, GenerationConfig
@@ -66,10 +66,9 @@ class _Request:
 class _Sampler(ContinuousBatchingLogitsProcessor):
     """Chooses for all rows of a step: the scores that come out leave one token for each."""
 
-    supported_kwargs: ClassVar[dict[str, type]] = {}
-    ignored_kwargs: tuple[str, ...] = ()
-
     def __init__(self, requests: dict[str, _Request]) -> None:
+        self.supported_kwargs = {}  # those of add_request, of which this needs none
+        self.ignored_kwargs = ()
         self._requests = requests
         self._rows: list[str] = []
 

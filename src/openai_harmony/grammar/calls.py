@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from ..content import DeveloperContent, SystemContent
+from ..declared_tools import declared_tools
 from ..messages import Message
-from ..tool_namespaces import ToolNamespaceConfig
+from ..tool_namespaces import ToolDescription
 from .errors import GrammarError
 
 __all__ = ["Call", "declared_calls"]
@@ -31,29 +31,21 @@ class Call(NamedTuple):
 
 
 def declared_calls(messages: Iterable[Message]) -> dict[str, Call]:
-    """Find the tools that system and developer messages declare, by recipient.
+    """Find the calls of the tools that system and developer messages declare, by recipient.
 
-    >>> from openai_harmony import Conversation, Role
+    >>> from openai_harmony import Role, SystemContent
     >>> system = Message.from_role_and_content(Role.SYSTEM, SystemContent().with_python_tool())
     >>> declared_calls([system])
     {'python': Call(recipient='python', schema=None)}
     """
     return {
-        call.recipient: call
-        for message in messages
-        for item in message.content
-        if isinstance(item, (SystemContent, DeveloperContent))
-        for namespace in (item.tools or {}).values()
-        for call in _calls(namespace)
+        recipient: Call(_checked(recipient), None if tool is None else _schema(tool))
+        for recipient, tool in declared_tools(messages).items()
     }
 
 
-def _calls(namespace: ToolNamespaceConfig) -> Iterator[Call]:
-    if not namespace.tools:
-        yield Call(_checked(namespace.name), None)
-    for tool in namespace.tools:
-        schema = NO_ARGUMENTS if tool.parameters is None else tool.parameters
-        yield Call(_checked(f"{namespace.name}.{tool.name}"), schema)
+def _schema(tool: ToolDescription) -> dict[str, Any]:
+    return NO_ARGUMENTS if tool.parameters is None else tool.parameters
 
 
 def _checked(recipient: str) -> str:
