@@ -12,7 +12,6 @@ from .keywords import TYPES, Constraints
 from .number_ranges import coarser_steps, missed_numbers, safe_bounds
 from .patterns import pattern_accepts, rust_pattern
 from .property_counts import PropertyChoice, property_choices
-from .references import child_pointer
 from .states import Shape, State
 
 __all__ = ["SchemaWriter"]
@@ -265,7 +264,7 @@ class SchemaWriter:
                 for keyword in ("minProperties", "maxProperties")
             },
         )
-        self._check_patterns(shape)
+        self._check_patterns(state, shape)
         return [self._object(shape, choice, level) for choice in choices]
 
     def _object(self, shape: Shape, choice: PropertyChoice, level: int) -> Schema:
@@ -300,15 +299,19 @@ class SchemaWriter:
                 properties[name] = False
         return properties
 
-    def _check_patterns(self, shape: Shape) -> None:
+    def _check_patterns(self, state: State, shape: Shape) -> None:
         """The engine joins the schemas of a name and of its pattern, which must not be endless."""
         for pattern, inner in shape.named_by_pattern.items():
-            matched = any(pattern_accepts(pattern, name) for name in shape.properties)
-            if matched and _is_recursive(inner):
+            joined = [
+                property_state
+                for name, property_state in shape.properties.items()
+                if inner.atoms and pattern_accepts(pattern, name)
+            ]
+            if joined and any(map(_is_recursive, [inner, *joined])):
                 raise GrammarError(
-                    "a property matches the pattern of a recursive schema",
+                    "a property that matches the pattern, or the pattern's schema, is recursive",
                     remedy="use a pattern that the names of properties do not match",
-                    pointer=child_pointer(shape.pointer, "patternProperties"),
+                    pointer=_keyword_pointer(state, "patternProperties"),
                 )
 
 
