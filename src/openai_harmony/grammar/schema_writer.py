@@ -16,8 +16,8 @@ from .states import Shape, State
 
 __all__ = ["SchemaWriter"]
 
-LEVEL_LIMIT = 200
-"""How deep the engine may have to follow references: at about 800 its stack is full."""
+LEVEL_LIMIT = 120
+"""How deep the engine may have to follow references: at about 160 a stack of 1 MiB is full."""
 
 MULTIPLE_LIMIT = 5_000
 """The largest `multipleOf`, without its point; each takes the engine about 3 µs."""
