@@ -99,7 +99,7 @@ def _tiny(number: Fraction) -> Fraction:
 def _in_range(number: Fraction, shape: Shape) -> bool:
     if shape.lowest is not None and (number, False) < shape.lowest:
         return False
-    if shape.highest is not None and number >= shape.highest[0]:
+    if shape.highest is not None and (-number, False) < (-shape.highest[0], shape.highest[1]):
         return False
     step = step_of(shape)
     return step is None or (number / step).denominator == 1
