@@ -1,0 +1,132 @@
+"""Matchers: taking tokens, taking them back, masks of one and of many."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+from openai_harmony import Conversation, load_harmony_encoding
+from openai_harmony.grammar import (
+    BITMASK_WORDS,
+    GrammarError,
+    Matcher,
+    TurnOptions,
+    fill_bitmasks,
+    matcher,
+    turn_grammar,
+)
+
+ENCODING = load_harmony_encoding("HarmonyGptOss")
+NOTHING = Conversation.from_messages([])
+PLAIN = turn_grammar(NOTHING)
+COUNTED = turn_grammar(NOTHING, TurnOptions(text_tokens=5, reasoning_tokens=5))
+TURN = ENCODING.encode(
+    "<|channel|>analysis<|message|>one two<|end|><|start|>assistant"
+    "<|channel|>final<|message|>three four<|return|>",
+    allowed_special="all",
+)
+
+
+def at(grammar: str, count: int) -> Matcher:
+    found = Matcher(grammar)
+    assert found.accept_all(TURN[:count]) == count
+    return found
+
+
+@pytest.mark.parametrize("token", [201_088, 999_999, -1, -(10**30), 10**30, 1])
+def test_what_is_not_allowed_changes_nothing(token: int) -> None:
+    found = at(PLAIN, 0)
+    before = found.bitmask()
+    assert not found.accept(token)
+    assert found.accept_all([token, *TURN]) == 0
+    assert found.count_allowed([token, *TURN]) == 0
+    assert not found.is_finished
+    assert found.bitmask() == before
+    assert found.accept_all([*TURN[:2], token, *TURN[2:]]) == 2
+    assert found.accept_all(TURN[2:]) == len(TURN) - 2
+    assert found.is_finished
+
+
+@pytest.mark.parametrize("grammar", [PLAIN, COUNTED], ids=["plain", "counted"])
+def test_tokens_can_be_taken_back(grammar: str) -> None:
+    found = at(grammar, 5)
+    before = found.bitmask()
+    for count in (0, 1, 3):
+        assert found.accept_all(TURN[5 : 5 + count]) == count
+        found.rollback(count)
+        assert found.bitmask() == before
+    found.rollback(5)
+    assert found.accept_all(TURN) == len(TURN)
+    found.rollback(1)
+    assert not found.is_finished
+    assert found.accept(TURN[-1])
+    found.reset()
+    assert found.bitmask() == Matcher(grammar).bitmask()
+    for wrong in (1, -1):
+        with pytest.raises(ValueError, match="cannot take back"):
+            found.rollback(wrong)
+
+
+@pytest.mark.parametrize("grammar", [PLAIN, COUNTED], ids=["plain", "counted"])
+def test_copies_go_their_own_ways(grammar: str) -> None:
+    one = at(grammar, 5)
+    other = one.copy()
+    assert one.accept_all(TURN[5:]) == len(TURN) - 5
+    assert other.bitmask() == at(grammar, 5).bitmask()
+    other.rollback(2)
+    assert other.accept_all(TURN[3:]) == len(TURN) - 3
+    assert one.is_finished
+
+
+def test_forced_tokens_and_drafts() -> None:
+    found = Matcher(turn_grammar(NOTHING, TurnOptions(reasoning=False, preambles=False)))
+    assert found.forced_tokens() == TURN[8:11]
+    assert found.count_allowed([*TURN[8:11], 5, 200_006]) == 4
+    assert found.accept_all(TURN[8:]) == len(TURN) - 8
+    assert found.forced_tokens() == []
+
+
+@pytest.mark.parametrize("count", range(len(TURN)))
+def test_masks_allow_what_is_accepted(count: int) -> None:
+    found = at(PLAIN, count)
+    allowed = found.allowed_tokens()
+    assert TURN[count] in allowed
+    bits = np.unpackbits(np.frombuffer(found.bitmask(), np.uint8), bitorder="little")
+    assert bits.nonzero()[0].tolist() == allowed
+    some = allowed[:: max(len(allowed) // 50, 1)]
+    assert all(found.count_allowed([token]) == 1 for token in some)
+    others = sorted({*range(0, 201_088, 997), *range(199_998, 200_020)} - set(allowed))
+    assert not any(found.count_allowed([token]) for token in others)
+
+
+def test_masks_of_a_batch() -> None:
+    matchers = [at(PLAIN, count) for count in range(len(TURN) + 1)]
+    bitmasks = np.full((len(TURN) + 3, BITMASK_WORDS), 7, dtype=np.int32)
+    fill_bitmasks(enumerate(matchers), bitmasks)
+    for row, one in enumerate(matchers[:-1]):
+        assert bitmasks[row].tobytes() == one.bitmask()
+    assert (bitmasks[len(TURN) :] == 7).all()  # finished, and not named
+    for wrong in (bitmasks[:, 1:], bitmasks.astype(np.int64), bitmasks[0]):
+        with pytest.raises(ValueError, match="must have the shape"):
+            fill_bitmasks([], wrong)
+    with pytest.raises(ValueError, match="contiguous"):
+        fill_bitmasks([], np.zeros((BITMASK_WORDS, 4), dtype=np.int32).T)
+
+
+def test_equal_grammars_are_compiled_once() -> None:
+    with patch.object(matcher, "LLMatcher", wraps=matcher.LLMatcher) as compile_one:
+        grammar = turn_grammar(NOTHING, TurnOptions(text_tokens=77))
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda _: Matcher(grammar).accept_all(TURN), range(40)))
+        assert 1 <= compile_one.call_count <= 8  # threads may meet
+    assert found == [len(TURN)] * 40
+
+
+def test_a_grammar_that_is_none_is_refused() -> None:
+    for wrong in ("", "start: nothing", "start: /(/", 'start: %json {"type": 5}'):
+        with pytest.raises(GrammarError, match=re.escape("the grammar does not compile: ")):
+            Matcher(wrong)
