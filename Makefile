@@ -9,10 +9,11 @@ TORCH ?= 2.13.0
 VENV := .venv
 BIN := $(VENV)/bin
 FUZZ_VENV := .venv-fuzz
+XGRAMMAR_VENV := .venv-xgrammar
 FUZZ_TARGETS := parser header text schema conversation
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format parity bench fuzz noise clean
+.PHONY: help demo test check format parity bench fuzz noise xgrammar clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,8 +47,11 @@ fuzz: $(FUZZ_VENV)/.installed ## Search for inputs that break a promise, each ta
 noise: $(VENV)/.installed-dev ## Sample TURNS=N turns under grammars from a model of random weights
 	NOISE_TURNS=$(TURNS) $(BIN)/python -m pytest -n 2 -q tests/test_grammar_noise.py
 
+xgrammar: $(XGRAMMAR_VENV)/.installed ## Run the structural tag through xgrammar, beside the grammar
+	$(XGRAMMAR_VENV)/bin/python tools/xgrammar/check.py $(XGRAMMAR)
+
 clean: ## Remove the virtual environment, caches and builds
-	rm -rf $(VENV) $(FUZZ_VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(FUZZ_VENV) $(XGRAMMAR_VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are remade when the dependencies in pyproject.toml may have changed.
@@ -78,4 +82,10 @@ $(FUZZ_VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; (3, 10) <= sys.version_info < (3, 14) or sys.exit("atheris runs on Python 3.10 to 3.13; name one: make fuzz PYTHON=python3.12")'
 	$(PYTHON) -m venv $(FUZZ_VENV)
 	$(FUZZ_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+	@touch $@
+
+$(XGRAMMAR_VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(XGRAMMAR_VENV)
+	$(XGRAMMAR_VENV)/bin/python -m pip install --quiet --disable-pip-version-check torch==$(TORCH)
+	$(XGRAMMAR_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' xgrammar==0.2.8
 	@touch $@

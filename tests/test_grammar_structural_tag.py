@@ -10,23 +10,20 @@ import pytest
 
 from openai_harmony import Conversation, DeveloperContent, Message, Role, ToolDescription
 from openai_harmony.grammar import GrammarError, TurnOptions, enforceable_schema, structural_tag
-from openai_harmony.grammar.turn import TEXT_PATTERN
 from openai_harmony.grammar.xgrammar_schema import xgrammar_schema
-from openai_harmony.special_tokens import CALL, CHANNEL, END, FIRST_SPECIAL, MESSAGE, RETURN
+from openai_harmony.special_tokens import CALL, CHANNEL, MESSAGE, RETURN, SPECIAL_TEXTS
 from test_grammar_turn import ANSWER, BOTH, CHOICES, FORMAT, PLAIN, TOOLS
 
 FIELDS = {
     "const_string": {"value"},
     "token": {"token"},
-    "regex": {"pattern"},
+    "any_text": {"excludes"},
     "json_schema": {"json_schema"},
-    "any_tokens": {"exclude_tokens", "max_tokens"},
     "sequence": {"elements"},
     "or": {"elements"},
     "optional": {"content"},
     "star": {"content"},
     "repeat": {"min", "max", "content"},
-    "tag": {"begin", "content", "end"},
 }
 """The documented fields of the formats that we use."""
 
@@ -37,7 +34,7 @@ def formats(tag: dict[str, Any]) -> Iterator[dict[str, Any]]:
         found = waiting.pop()
         yield found
         waiting += found.get("elements", [])
-        waiting += [found[key] for key in ("begin", "content", "end") if key in found]
+        waiting += [found["content"]] if "content" in found else []
 
 
 def texts(tag: dict[str, Any]) -> set[str]:
@@ -45,7 +42,19 @@ def texts(tag: dict[str, Any]) -> set[str]:
 
 
 def bounds(tag: dict[str, Any]) -> list[int]:
-    return sorted(found["max_tokens"] for found in formats(tag) if found["type"] == "any_tokens")
+    return sorted(found["max_tokens"] for found in formats(tag) if "max_tokens" in found)
+
+
+SPELLED = [
+    *(f"<|{name}|>" for name in ("startoftext", "endoftext", "return", "constrain", "channel")),
+    *(f"<|{name}|>" for name in ("start", "end", "message", "call")),
+    "<|reserved_",
+]
+
+
+def test_each_special_token_is_excluded_from_text() -> None:
+    for text in SPECIAL_TEXTS.values():
+        assert any(spelled in text for spelled in SPELLED), text
 
 
 OPTIONS = [
@@ -68,7 +77,7 @@ def test_a_tag_is_json_of_documented_formats(chat: Conversation, options: TurnOp
     assert tag.keys() == {"type", "format"}
     assert tag["type"] == "structural_tag"
     for found in formats(tag):
-        assert found.keys() == {"type"} | FIELDS[found["type"]], found
+        assert found.keys() - {"max_tokens"} == {"type"} | FIELDS[found["type"]], found
 
 
 def test_the_smallest_turn() -> None:
@@ -77,7 +86,7 @@ def test_the_smallest_turn() -> None:
         {"type": "token", "token": CHANNEL},
         {"type": "const_string", "value": "final"},
         {"type": "token", "token": MESSAGE},
-        {"type": "regex", "pattern": TEXT_PATTERN},
+        {"type": "any_text", "excludes": SPELLED},
         {"type": "optional", "content": {"type": "token", "token": RETURN}},
     ]
 
@@ -105,11 +114,7 @@ def test_a_stop_token_may_be_missing() -> None:
 def test_texts_and_messages_are_bounded() -> None:
     assert bounds(structural_tag(TOOLS)) == []
     tag = structural_tag(TOOLS, TurnOptions(reasoning_tokens=5, text_tokens=7))
-    assert bounds(tag) == [5, 7, 7, 7, 7, 7]  # two ways to end the answer, and the code
-    any_tokens = next(found for found in formats(tag) if found["type"] == "any_tokens")
-    assert any_tokens["exclude_tokens"] == list(range(FIRST_SPECIAL, 201_088))
-    ends = [found["end"]["token"] for found in formats(tag) if found["type"] == "tag"]
-    assert sorted(ends) == [RETURN, END, END, CALL]
+    assert bounds(tag) == [5, 7, 7, 7]  # reasoning; preamble, answer and code
     tag = structural_tag(TOOLS, TurnOptions(reasoning_messages=3))
     repeated = [found for found in formats(tag) if found["type"] == "repeat"]
     assert [(found["min"], found["max"]) for found in repeated] == [(0, 3)]

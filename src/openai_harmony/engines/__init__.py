@@ -5,12 +5,22 @@
     errors → sampling → engine    the interface
     row_sampler                   logits to a token, for engines in this process
     transformers_engine           a model in this process (extra ``transformers``)
+    server_sent_events → http_client → server_engine → vllm_engine, llama_cpp_engine
+                                  servers of their own (extra ``http``)
     demo_model                    the model that comes with the package
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from .engine import Engine, FinishReason, Health, SampledToken
 from .errors import ContextLengthError, EngineError, SamplingError
 from .sampling import Sampling
+
+if TYPE_CHECKING:
+    from .llama_cpp_engine import LlamaCppEngine as LlamaCppEngine
+    from .transformers_engine import TransformersEngine as TransformersEngine
+    from .vllm_engine import VllmEngine as VllmEngine
 
 __all__ = [
     "ContextLengthError",
@@ -22,3 +32,22 @@ __all__ = [
     "Sampling",
     "SamplingError",
 ]
+
+_ENGINES = {
+    "LlamaCppEngine": ("llama_cpp_engine", "http"),
+    "TransformersEngine": ("transformers_engine", "transformers"),
+    "VllmEngine": ("vllm_engine", "http"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import an engine when it is asked for: each needs an extra."""
+    if name not in _ENGINES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, extra = _ENGINES[name]
+    try:
+        return getattr(import_module(f".{module}", __name__), name)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"{name} needs {error.name}; pip install 'openai-harmony[{extra}]'", name=error.name
+        ) from error

@@ -1,0 +1,170 @@
+"""Requests to a server over HTTP: JSON or an event stream in, one clear error where it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import httpx2
+
+from .errors import EngineError
+from .server_sent_events import EventReader
+
+__all__ = ["HttpClient", "RefusalError"]
+
+_EXCERPT = 300  # characters of an answer that an error shows
+_BUSY = (429, 502, 503, 504)  # what a server, or a proxy before it, says for a while
+_PAUSES = (0.2, 1.0)  # seconds before another try
+
+
+class RefusalError(EngineError):
+    """The server answered with an error; `details` is the JSON object that it sent, if any."""
+
+    def __init__(self, url: str, status: int, answer: str) -> None:
+        try:
+            details = json.loads(answer).get("error", {})
+        except (ValueError, AttributeError):
+            details = {}
+        self.status = status
+        self.details: dict[str, Any] = details if isinstance(details, dict) else {}
+        self.said = str(self.details.get("message") or details or answer)[:_EXCERPT].strip()
+        super().__init__(
+            f"{url} refused the request ({status}): {self.said or 'it gave no reason'}",
+            retryable=status >= 500 or status == 429,
+        )
+
+
+class _UnansweredError(EngineError):
+    """The request may be made again: nothing of an answer has come."""
+
+
+class HttpClient:
+    """Talks to one server.
+
+    `timeout` is how many seconds may pass without a sign of life. Requests that failed before
+    anything was answered are made again, twice at most. Raises `EngineError` alone.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: str | None = None,
+        timeout: float = 300,
+        pauses: Sequence[float] = _PAUSES,
+    ) -> None:
+        self.url = url.rstrip("/").removesuffix("/v1")
+        self._pauses = pauses
+        self._timeout = timeout
+        self._closed = False
+        try:
+            self._client = httpx2.AsyncClient(
+                headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
+                timeout=httpx2.Timeout(timeout, connect=min(10, timeout), pool=None),
+                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
+            )
+        except ValueError as error:
+            raise EngineError(f"cannot talk to {self.url}: {error}") from error
+
+    async def get(self, path: str) -> Any:
+        """Return the JSON that is at `path`, or None where the answer is empty."""
+        async with aclosing(self.ask("GET", path)) as answers:
+            return await anext(answers, None)
+
+    async def ask(
+        self, method: str, path: str, body: dict[str, Any] | None = None
+    ) -> AsyncGenerator[Any, None]:
+        """Make a request and yield its answer: the JSON, or that of each event as it comes.
+
+        Closing the generator closes the connection, by which the server knows to stop.
+        """
+        for pause in (*self._pauses, None):
+            try:
+                async with aclosing(self._ask_once(method, path, body)) as answers:
+                    async for answer in answers:
+                        yield answer
+                return
+            except _UnansweredError:
+                if pause is None or self._closed:
+                    raise
+            await asyncio.sleep(pause)
+
+    async def _ask_once(
+        self, method: str, path: str, body: dict[str, Any] | None
+    ) -> AsyncGenerator[Any, None]:
+        url, answered = self.url + path, False
+        if self._closed:
+            raise EngineError("the engine was closed")
+        try:
+            async with self._client.stream(method, url, json=body) as response:
+                if response.status_code != 200:
+                    raise await _refusal(url, response)
+                kind = response.headers.get("content-type", "").partition(";")[0]
+                if kind != "text/event-stream":
+                    answer = await response.aread()
+                    if answer or method == "POST":
+                        yield _parse(url, answer)
+                    return
+                reader = EventReader()
+                async for piece in response.aiter_bytes():
+                    for data in reader.feed(piece):
+                        if data == b"[DONE]":
+                            return
+                        answered = True
+                        yield _event(url, data)
+        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
+            raise self._broken(url, error, answered=answered) from error
+
+    def _broken(self, url: str, error: Exception, *, answered: bool) -> EngineError:
+        if self._closed:
+            return EngineError("the engine was closed")
+        if isinstance(error, httpx2.ReadTimeout):
+            return EngineError(
+                f"{url} gave no sign of life for {self._timeout:g} seconds", retryable=True
+            )
+        what = str(error) or type(error).__name__
+        if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout)):
+            return _UnansweredError(f"cannot connect to {url}: {what}", retryable=True)
+        if not isinstance(error, httpx2.TransportError) or isinstance(
+            error, httpx2.UnsupportedProtocol
+        ):
+            return EngineError(f"cannot talk to {url}: {what}")
+        if answered:
+            return EngineError(f"{url} broke off its answer: {what}", retryable=True)
+        return _UnansweredError(f"{url} broke off the connection: {what}", retryable=True)
+
+    async def close(self) -> None:
+        """Close all connections; requests under way end with an error."""
+        self._closed = True
+        await self._client.aclose()
+
+
+async def _refusal(url: str, response: httpx2.Response) -> EngineError:
+    answer = (await response.aread()).decode(errors="replace")
+    refusal = RefusalError(url, response.status_code, answer)
+    if response.status_code in _BUSY:
+        return _UnansweredError(str(refusal), retryable=True)
+    return refusal
+
+
+def _parse(url: str, answer: bytes) -> Any:
+    try:
+        return json.loads(answer)
+    except ValueError as error:
+        excerpt = answer[:_EXCERPT].decode(errors="replace")
+        raise EngineError(f"{url} answered with what is not JSON: {excerpt!r}") from error
+
+
+def _event(url: str, data: bytes) -> Any:
+    """Parse an event; an error that comes in the middle of a stream is one of its events."""
+    event = _parse(url, data)
+    if isinstance(event, dict) and event.get("error"):
+        details = event["error"]
+        code = details.get("code") if isinstance(details, dict) else None
+        raise RefusalError(
+            url, code if isinstance(code, int) else 500, data.decode(errors="replace")
+        )
+    return event

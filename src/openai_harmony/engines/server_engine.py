@@ -1,0 +1,133 @@
+"""What the engines have in common that are servers of their own, over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import aclosing
+from typing import Any
+
+from ..grammar import Matcher
+from ..special_tokens import VOCABULARY_SIZE
+from .engine import Engine, Health, SampledToken
+from .errors import ContextLengthError, EngineError, SamplingError
+from .http_client import HttpClient, RefusalError
+from .sampling import Sampling
+
+__all__ = ["AnswerReader", "ServerEngine", "best_tokens"]
+
+
+class AnswerReader(ABC):
+    """Reads the events of one completion."""
+
+    @abstractmethod
+    def read(self, event: Any) -> Iterator[SampledToken]:
+        """Yield the tokens that an event brings."""
+
+
+class ServerEngine(Engine):
+    """Sends a request for each completion, and reads the events of its answer."""
+
+    grammar_remedy: str
+    """What to do where the server does not hold a completion to its grammar."""
+
+    def __init__(self, client: HttpClient, model: str, context_length: int) -> None:
+        self.model = model
+        self.context_length = context_length
+        self.client = client
+        self._running = 0
+
+    @abstractmethod
+    def request(self, prompt: list[int], sampling: Sampling, max_tokens: int) -> dict[str, Any]:
+        """Return the body of the request; raises `SamplingError` for what the server lacks."""
+
+    @abstractmethod
+    def path(self) -> str:
+        """Return where requests are sent to."""
+
+    @abstractmethod
+    def reader(self, sampling: Sampling, max_tokens: int) -> AnswerReader:
+        """Return what reads the events of one completion."""
+
+    async def _generate(
+        self, prompt: list[int], sampling: Sampling, max_tokens: int
+    ) -> AsyncGenerator[SampledToken, None]:
+        _check_tokens(prompt)
+        body = self.request(prompt, sampling, max_tokens)
+        matcher = None
+        if sampling.grammar is not None:
+            matcher = await asyncio.to_thread(Matcher, sampling.grammar)
+        reader = self.reader(sampling, max_tokens)
+        self._running += 1
+        try:
+            async with aclosing(self.client.ask("POST", self.path(), body)) as events:
+                async for event in events:
+                    for sampled in self._read(reader, event):
+                        # A server may be set up so that it leaves out the grammar.
+                        if matcher is not None and not matcher.accept(sampled.token):
+                            raise EngineError(
+                                f"{self.client.url} sampled the token {sampled.token} against the "
+                                f"grammar; {self.grammar_remedy}"
+                            )
+                        yield sampled
+                        if sampled.finish_reason is not None:
+                            return
+        except RefusalError as error:
+            raise _explained(error) from error
+        finally:
+            self._running -= 1
+        raise EngineError(
+            f"{self.client.url} ended its answer before the completion", retryable=True
+        )
+
+    def _read(self, reader: AnswerReader, event: Any) -> Iterator[SampledToken]:
+        try:
+            yield from reader.read(event)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            if isinstance(error, EngineError):
+                raise
+            raise EngineError(
+                f"{self.client.url} answered in another form than expected: {str(event)[:300]}"
+            ) from error
+
+    async def health(self) -> Health:
+        """Ask the server whether it is well; what is busy is counted here."""
+        try:
+            await self.client.get("/health")
+        except EngineError as error:
+            return Health(False, self._running, str(error))
+        return Health(True, self._running)
+
+    async def close(self) -> None:
+        """Close the connections; the server goes on."""
+        await self.client.close()
+
+
+def best_tokens(
+    logprobs: Iterable[tuple[int, float]], count: int | None
+) -> tuple[tuple[int, float], ...] | None:
+    """Return the `count` likeliest of them; servers add the sampled token."""
+    if count is None:
+        return None
+    return tuple(sorted(logprobs, key=lambda item: -item[1])[:count])
+
+
+def _check_tokens(prompt: list[int]) -> None:
+    last = VOCABULARY_SIZE - 2  # the models have no logit for the last token of the encoding
+    unknown = next((token for token in prompt if not 0 <= token <= last), None)
+    if unknown is not None:
+        raise SamplingError(
+            f"the prompt has the token {unknown}, which is not in the vocabulary of the model "
+            f"(0 to {last})"
+        )
+
+
+def _explained(refusal: RefusalError) -> EngineError:
+    """Return the error that says whose fault it was."""
+    details = refusal.details
+    if details.get("type") == "exceed_context_size_error":
+        return ContextLengthError(details["n_prompt_tokens"], details["n_ctx"])
+    if refusal.status in (400, 422):
+        return SamplingError(str(refusal))
+    return refusal

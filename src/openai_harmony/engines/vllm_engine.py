@@ -1,0 +1,203 @@
+"""vLLM, a server of its own, over HTTP: written for version 0.33.
+
+Token ids go both ways at ``/inference/v1/generate``, which ``--enable-scale-out`` opens, or at
+``/v1/completions`` with ``return_token_ids``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from .engine import FinishReason, SampledToken
+from .errors import EngineError, SamplingError
+from .http_client import HttpClient, RefusalError
+from .sampling import Sampling
+from .server_engine import AnswerReader, ServerEngine, best_tokens
+
+__all__ = ["VllmEngine"]
+
+_GENERATE = "/inference/v1/generate"
+_COMPLETIONS = "/v1/completions"
+_TOKEN = "token_id:"  # how completions write a token beside its log-probability
+
+
+class VllmEngine(ServerEngine):
+    """A model behind ``vllm serve``; `VllmEngine.connect` makes it.
+
+    ::
+
+        engine = await VllmEngine.connect("http://localhost:8000")
+    """
+
+    grammar_remedy = (
+        "start vLLM with --enable-scale-out, or with --structured-outputs-config "
+        '\'{"backend": "guidance", "enable_in_reasoning": true}\''
+    )
+
+    def __init__(
+        self, client: HttpClient, model: str, context_length: int, *, completions: bool = False
+    ) -> None:
+        super().__init__(client, model, context_length)
+        self._completions = completions
+
+    @classmethod
+    async def connect(
+        cls,
+        url: str,
+        model: str | None = None,
+        *,
+        endpoint: Literal["generate", "completions"] | None = None,
+        **options: Any,
+    ) -> VllmEngine:
+        """Ask the server for its model, the length of its context and its endpoints.
+
+        `model` is one of those that it serves, by default the first. `options` go to
+        `HttpClient`: `api_key`, `timeout`. Raises `EngineError`.
+        """
+        client = HttpClient(url, **options)
+        try:
+            name, context_length = _choose_model(client.url, await client.get("/v1/models"), model)
+            if endpoint is None:
+                endpoint = "generate" if await _generates(client) else "completions"
+        except BaseException:
+            await client.close()
+            raise
+        return cls(client, name, context_length, completions=endpoint == "completions")
+
+    def path(self) -> str:
+        """Return the endpoint."""
+        return _COMPLETIONS if self._completions else _GENERATE
+
+    def request(self, prompt: list[int], sampling: Sampling, max_tokens: int) -> dict[str, Any]:
+        """Return the body of the request."""
+        settings = _settings(sampling, max_tokens)
+        if self._completions:
+            return {
+                "model": self.model,
+                "prompt": prompt,
+                "stream": True,
+                "add_special_tokens": False,
+                "return_token_ids": True,
+                "return_tokens_as_token_ids": True,
+                **settings,
+            }
+        body = {
+            "model": self.model,
+            "token_ids": prompt,
+            "stream": True,
+            "sampling_params": {**settings, "detokenize": False},
+        }
+        if sampling.grammar is not None:
+            # For gpt-oss, vLLM would wait for the final channel before it heeds a grammar.
+            body["reasoning_ended"] = True
+        return body
+
+    def reader(self, sampling: Sampling, max_tokens: int) -> AnswerReader:
+        """Return what reads the events of the endpoint."""
+        return _Reader(sampling.logprobs, completions=self._completions)
+
+
+class _Reader(AnswerReader):
+    """Reads ``choices`` of either endpoint: some tokens each, and the reason in the last."""
+
+    def __init__(self, logprobs: int | None, *, completions: bool) -> None:
+        self._count = logprobs
+        self._details = self._of_completions if completions else self._of_generate
+
+    def read(self, event: Any) -> Iterator[SampledToken]:
+        for choice in event["choices"]:
+            reason = choice.get("finish_reason")
+            if reason not in (None, "stop", "length"):
+                raise EngineError(f"vLLM ended the completion: {reason}", retryable=True)
+            sampled = [SampledToken(token) for token in choice.get("token_ids") or ()]
+            if self._count is not None:
+                sampled = self._details(sampled, choice["logprobs"])
+            if reason is not None and sampled:
+                sampled[-1] = sampled[-1]._replace(finish_reason=FinishReason(reason))
+            yield from sampled
+
+    def _of_generate(self, sampled: list[SampledToken], found: Any) -> list[SampledToken]:
+        return [
+            one._replace(
+                logprob=content["logprob"],
+                top_logprobs=best_tokens(
+                    ((top["token_id"], top["logprob"]) for top in content["top_logprobs"]),
+                    self._count,
+                ),
+            )
+            for one, content in zip(sampled, found["content"], strict=True)
+        ]
+
+    def _of_completions(self, sampled: list[SampledToken], found: Any) -> list[SampledToken]:
+        return [
+            one._replace(
+                logprob=logprob,
+                top_logprobs=best_tokens(
+                    ((int(name.removeprefix(_TOKEN)), value) for name, value in tops.items()),
+                    self._count,
+                ),
+            )
+            for one, logprob, tops in zip(
+                sampled, found["token_logprobs"], found["top_logprobs"], strict=True
+            )
+        ]
+
+
+def _settings(sampling: Sampling, max_tokens: int) -> dict[str, Any]:
+    if sampling.temperature > 2 or 0 < sampling.temperature < 0.01:
+        raise SamplingError(
+            f"temperature must be 0 or from 0.01 to 2 for vLLM, not {sampling.temperature}"
+        )
+    if sampling.top_p == 0:
+        raise SamplingError("top_p must be above 0 for vLLM")
+    settings: dict[str, Any] = {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "min_p": sampling.min_p,
+        "max_tokens": max_tokens,
+        "stop_token_ids": sorted(sampling.stop_tokens),
+        # Otherwise those of the model's files end the completion as well.
+        "ignore_eos": True,
+        "frequency_penalty": sampling.frequency_penalty,
+        "presence_penalty": sampling.presence_penalty,
+        "repetition_penalty": sampling.repetition_penalty,
+    }
+    if sampling.seed is not None:
+        settings["seed"] = sampling.seed % 2**63
+    if sampling.logprobs is not None:
+        settings["logprobs"] = sampling.logprobs
+    if sampling.grammar is not None:
+        settings["structured_outputs"] = {"grammar": sampling.grammar}
+    return settings
+
+
+def _choose_model(url: str, answer: Any, wanted: str | None) -> tuple[str, int]:
+    """Find the model and the length of its context in the list of models."""
+    try:
+        models = {model["id"]: model.get("max_model_len") for model in answer["data"]}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise EngineError(f"{url} has no list of models as vLLM has; is it vLLM?") from error
+    name = wanted if wanted is not None else next(iter(models), None)
+    if name not in models:
+        raise EngineError(f"{url} serves {', '.join(models) or 'nothing'}, not {name!r}")
+    # An adapter has the length of the model under it, which comes first.
+    length = models[name] or next(iter(models.values()))
+    if not isinstance(length, int):
+        raise EngineError(f"{url} does not say how long the context is; is it vLLM?")
+    return str(name), length
+
+
+async def _generates(client: HttpClient) -> bool:
+    """Tell whether token ids are taken at their own endpoint, by a request without any."""
+    try:
+        async for _ in client.ask("POST", _GENERATE, {}):
+            return True
+    except RefusalError as refusal:
+        if refusal.status in (400, 422):
+            return True
+        if refusal.status in (403, 404, 405):
+            return False
+        raise
+    return True
