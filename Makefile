@@ -48,7 +48,7 @@ noise: $(VENV)/.installed-dev ## Sample TURNS=N turns under grammars from a mode
 	NOISE_TURNS=$(TURNS) $(BIN)/python -m pytest -n 2 -q tests/test_grammar_noise.py
 
 xgrammar: $(XGRAMMAR_VENV)/.installed ## Run the structural tag through xgrammar, beside the grammar
-	$(XGRAMMAR_VENV)/bin/python tools/xgrammar/check.py $(XGRAMMAR)
+	$(XGRAMMAR_VENV)/bin/python tools/structural_tag/check.py $(XGRAMMAR)
 
 clean: ## Remove the virtual environment, caches and builds
 	rm -rf $(VENV) $(FUZZ_VENV) $(XGRAMMAR_VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 FRESH = Path(__file__).with_name("fresh.py")
+PACKAGES = ("openai-harmony", "oss-harmony", "pydantic", "tiktoken")
 MOST_RUNS = 7  # of a workload in a round
 
 
@@ -143,13 +145,12 @@ def fresh_samples(pythons: dict[str, Path], stage: str, runs: int) -> tuple[Samp
     return seconds, memory
 
 
-def versions(python: Path) -> dict[str, str]:
+def versions(python: Path, packages: Iterable[str] = PACKAGES) -> dict[str, str]:
     """Versions of the packages that matter, where they are installed."""
     code = (
         "import importlib.metadata, json\n"
-        "names = {'openai-harmony', 'oss-harmony', 'pydantic', 'tiktoken'}\n"
         "found = importlib.metadata.distributions()\n"
-        "print(json.dumps({d.name: d.version for d in found if d.name in names}))"
+        f"print(json.dumps({{d.name: d.version for d in found if d.name in {set(packages)}}}))"
     )
     output = subprocess.run([str(python), "-c", code], check=True, capture_output=True).stdout
     found: dict[str, str] = json.loads(output)

@@ -4,7 +4,8 @@
 
 A row that is below its floor is marked; the exit status is 0 all the same, since a busy machine
 is no fault of the library's. ``--update-docs`` measures everything and brings docs/benchmarks.md,
-.json and .svg up to date; ``--docs-from-json`` writes the page and the plot again, unmeasured.
+.json and .svg up to date, with ``--only grammars`` the table of grammars alone;
+``--docs-from-json`` writes the page and the plot again, unmeasured.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 
 from benchmarks import table
 from benchmarks.breakdown import breakdown
+from benchmarks.grammars import grammars
 from benchmarks.measure import (
     ROOT,
     Effort,
@@ -58,22 +60,28 @@ def main() -> int:
     """Measure, print, and write what was asked for."""
     arguments = parse_arguments()
     if arguments.docs_from_json:
-        write_docs(json.loads((DOCS / "benchmarks.json").read_text(encoding="utf-8")))
+        write_docs(read_json())
         return 0
     if arguments.update_docs:
         matplotlib_pyplot()  # rather miss it now than after the measurements
     effort = QUICK if arguments.quick else Effort(rounds=arguments.rounds)
     data = measure(effort, lambda name: arguments.only in name)
     rows = [table.Row(**item) for item in data["rows"]]
-    if not rows and not data["sweeps"]:
+    if not (rows or data["sweeps"] or data["grammars"]):
         raise SystemExit(f"nothing has {arguments.only!r} in its name")
-    print(table.plain_table(rows))
-    print(table.machine_line(data["machine"]))
+    if rows:
+        print(table.plain_table(rows))
+        print(table.machine_line(data["machine"]))
+    if data["grammars"]:
+        print(table.plain_grammars(data["grammars"]))
+        print(table.machine_line(data["grammars"]["machine"]))
     if below := [row.work for row in rows if row.is_below]:
         print("below the floor:", "; ".join(below))
     if arguments.json:
         write_json(arguments.json, data)
     if arguments.update_docs:
+        if arguments.only:
+            data = {**read_json(), "grammars": data["grammars"]}
         write_json(DOCS / "benchmarks.json", data)
         write_docs(data)
     return 0
@@ -89,7 +97,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--update-docs", action="store_true", help="and write the page, too")
     parser.add_argument("--docs-from-json", action="store_true", help="write only the page")
     arguments = parser.parse_args()
-    if arguments.update_docs and (arguments.quick or arguments.only):
+    if arguments.update_docs and (arguments.quick or arguments.only not in ("", "grammars")):
         parser.error("the page shows a whole run: leave --quick and --only out")
     if arguments.rounds < 1:
         parser.error("--rounds must be at least 1")
@@ -109,7 +117,16 @@ def measure(effort: Effort, is_wanted: Callable[[str], bool]) -> dict[str, Any]:
         "rows": [row.to_dict() for row in rows],
         "sweeps": {name: sweep(pythons, name, effort) for name in SWEEPS if is_wanted(name)},
         "breakdown": breakdown() if is_wanted("breakdown") else [],
+        "grammars": measured_grammars() if is_wanted("grammars") else None,
     }
+
+
+def measured_grammars() -> dict[str, Any]:
+    """Measure masks and compilations."""
+    progress("grammars")
+    measured_on = machine({})
+    found = grammars()
+    return {"machine": {**measured_on, "packages": found["packages"]}, "rows": found["rows"]}
 
 
 def workload_rows(
@@ -175,6 +192,12 @@ def cpu_model() -> str:
         return platform.processor() or platform.machine()
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.machine())
+
+
+def read_json() -> dict[str, Any]:
+    """Read the numbers of the page."""
+    found: dict[str, Any] = json.loads((DOCS / "benchmarks.json").read_text(encoding="utf-8"))
+    return found
 
 
 def write_json(path: Path, data: dict[str, Any]) -> None:

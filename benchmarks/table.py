@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks import grammars
 from benchmarks.measure import Samples
 
 PEERS = ("reference", "fork")
@@ -127,7 +128,16 @@ def shown(number: float | None, unit: str = "") -> str:
 
 def plain_table(rows: Iterable[Row]) -> str:
     """The table for a terminal."""
-    lines = [list(HEADINGS), *map(cells, rows)]
+    return aligned([list(HEADINGS), *map(cells, rows)])
+
+
+def plain_grammars(data: dict[str, Any]) -> str:
+    """The table of grammars for a terminal."""
+    return aligned([list(grammars.HEADINGS), *map(grammars.cells, data["rows"])])
+
+
+def aligned(lines: list[list[str]]) -> str:
+    """Cells in columns; all but the first two are numbers."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(
@@ -172,9 +182,17 @@ def breakdown_section(data: dict[str, Any]) -> str:
     return markdown(("work", "part", "share of its time"), lines)
 
 
+def grammars_section(data: dict[str, Any]) -> str:
+    """Masks and compilations, from the JSON file."""
+    found = data["grammars"]
+    lines = map(grammars.cells, found["rows"])
+    return f"{machine_line(found['machine'])}\n\n{markdown(grammars.HEADINGS, lines)}"
+
+
 SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
     "table": table_section,
     "breakdown": breakdown_section,
+    "grammars": grammars_section,
 }
 
 

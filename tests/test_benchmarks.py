@@ -31,7 +31,7 @@ def module(name: str) -> Any:
     return importlib.import_module(f"benchmarks.{name}")
 
 
-@pytest.mark.parametrize("name", ["breakdown", "measure", "table"])
+@pytest.mark.parametrize("name", ["breakdown", "grammars", "measure", "table"])
 def test_the_examples_in_docstrings(name: str) -> None:
     failed, attempted = doctest.testmod(module(name))
     assert attempted > 0
@@ -125,3 +125,25 @@ def test_the_breakdown_adds_up() -> None:
     for work in works:
         shares = [item["share"] for item in data["breakdown"] if item["work"] == work]
         assert sum(shares) == pytest.approx(1), work
+
+
+def test_each_completion_is_a_turn_under_its_grammar() -> None:
+    worker, inputs = module("grammar_worker"), module("grammar_inputs")
+    engine = worker.Ours()
+    make = engine.compile(engine.write(inputs.tools(0, 12)))
+    for tokens in inputs.COMPLETIONS.values():
+        assert len(worker.along(make(), tokens)) == len(tokens)
+
+
+def test_rows_of_grammars_tell_what_is_above_its_limit() -> None:
+    grammars = module("grammars")
+    compiled = {"12 tools": {"write": [0.004], "compile": [0.008]}}
+    ours = {"masks": {"prose": [1e-5] * 99 + [1e-3]}, "compilations": compiled}
+    rows = grammars.grammar_rows({"ours": ours})
+    cells = [grammars.cells(dict(zip(grammars.HEADINGS, row, strict=True))) for row in rows]
+    assert [[work, *numbers] for work, _, *numbers in cells] == [
+        ["mask, prose: median", "10", "–", "20"],
+        ["mask, prose: p99", "990", "–", "200 (above)"],
+        ["write and compile 12 tools", "12", "–", "10 (above)"],
+        ["compile 12 tools", "8", "–", "–"],
+    ]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import xgrammar  # type: ignore[import-not-found,unused-ignore]
 from llguidance import LLMatcher, LLTokenizer
 
-import xgrammar  # type: ignore[import-not-found,unused-ignore]
 from openai_harmony.grammar import GrammarError, enforceable_schema
 from openai_harmony.grammar.schemas import JSON_OPTIONS
 from openai_harmony.grammar.xgrammar_schema import xgrammar_schema

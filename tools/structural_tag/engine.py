@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import xgrammar  # type: ignore[import-not-found,unused-ignore]
+
 from openai_harmony.special_tokens import CALL, FIRST_SPECIAL, RETURN, SPECIAL_TEXTS
 from openai_harmony.vocabulary import load_vocabulary
 
