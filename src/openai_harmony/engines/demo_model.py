@@ -1,0 +1,106 @@
+"""The demo model that travels with the package, as a folder that Transformers loads.
+
+What is packaged are the weights of the layers and the learned rows of the embedding. The folder
+has all 201,088 rows, as gpt-oss has them, and the files of the tokenizer. It is made once, in the
+user's cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from importlib import resources
+from pathlib import Path
+from typing import TypeAlias
+
+import torch
+from safetensors.torch import load, save_file
+
+from .demo_rows import CODE_SIGNS, word_codes
+from .demo_tokenizer import tokenizer_config, tokenizer_json
+
+__all__ = ["demo_model_folder"]
+
+_Weights: TypeAlias = dict[str, torch.Tensor]
+
+_EDITION = 1
+"""To be raised when this module makes something else of the same packaged files."""
+
+_COPIED = ("README.md", "chat_template.jinja", "config.json", "generation_config.json")
+_WEIGHTS = "weights.safetensors"
+_USED = "used_rows", "used_tokens"
+_MAKING = "kinds", "projection"
+
+
+def demo_model_folder(cache: Path | None = None) -> Path:
+    """Return the folder of the demo model, which is made on the first call.
+
+    `cache` is where it is kept: by default the user's cache, or ``XDG_CACHE_HOME``. Several
+    processes may ask at once.
+    """
+    place = (cache or _user_cache()) / "openai-harmony"
+    folder = place / f"demo-model-{_edition()}"
+    if folder.is_dir():
+        return folder
+    place.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=place))
+    try:
+        _write(unfinished)
+        unfinished.chmod(0o755)
+        with contextlib.suppress(OSError):  # another process was faster
+            unfinished.rename(folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    if not folder.is_dir():
+        raise OSError(f"cannot make {folder}; pass another cache, or set XDG_CACHE_HOME")
+    return folder
+
+
+def _packaged(name: str) -> bytes:
+    return (resources.files("openai_harmony") / "data" / "demo_model" / name).read_bytes()
+
+
+@functools.cache
+def _edition() -> str:
+    """A name that changes with whatever the folder is made of."""
+    digest = hashlib.sha256(str(_EDITION).encode())
+    for name in (*_COPIED, _WEIGHTS):
+        digest.update(_packaged(name))
+    return digest.hexdigest()[:12]
+
+
+def _user_cache() -> Path:
+    if given := os.environ.get("XDG_CACHE_HOME"):
+        return Path(given)
+    if sys.platform == "win32" and (local := os.environ.get("LOCALAPPDATA")):
+        return Path(local)
+    return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
+
+
+def _write(folder: Path) -> None:
+    for name in _COPIED:
+        (folder / name).write_bytes(_packaged(name))
+    weights = _all_weights(load(_packaged(_WEIGHTS)))
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    for name, content in (
+        ("tokenizer.json", tokenizer_json()),
+        ("tokenizer_config.json", tokenizer_config()),
+    ):
+        (folder / name).write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+
+
+def _all_weights(packaged: _Weights) -> _Weights:
+    """The weights as Transformers names them, with a row for every token."""
+    codes, kinds = word_codes()
+    projection = packaged["projection"].float() / CODE_SIGNS**0.5
+    by_kind = packaged["kinds"].float()[torch.from_numpy(kinds)]
+    rows = torch.addmm(by_kind, torch.from_numpy(codes), projection).to(torch.bfloat16)
+    rows[packaged["used_tokens"].long()] = packaged["used_rows"]
+    layers = {f"model.{k}": v for k, v in packaged.items() if k not in (*_USED, *_MAKING)}
+    return {"model.embed_tokens.weight": rows, **layers}

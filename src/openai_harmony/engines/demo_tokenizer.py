@@ -1,0 +1,129 @@
+"""The vocabulary as files of Hugging Face tokenizers, which give the tokens of the encoding.
+
+A token is the merge of two others, and `tokenizers` wants to know of which: of those two that are
+left when the token's bytes are merged by rank up to there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..special_tokens import SPECIAL_TEXTS, START_OF_TEXT
+from ..tokenizer import _WORD_PATTERN
+from ..vocabulary import load_vocabulary
+
+__all__ = ["tokenizer_config", "tokenizer_json"]
+
+
+def tokenizer_json() -> dict[str, Any]:
+    """What `tokenizer.json` holds."""
+    pieces = list(load_vocabulary())
+    letters = _byte_letters()
+    texts = ["".join(map(letters.__getitem__, piece)) for piece in pieces]
+    by_bytes = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    split = {"type": "Split", "pattern": {"Regex": _WORD_PATTERN}, "behavior": "Isolated"}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [_special(token, text) for token, text in SPECIAL_TEXTS.items()],
+        "normalizer": None,
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [split | {"invert": False}, by_bytes | {"use_regex": False}],
+        },
+        "post_processor": None,
+        "decoder": by_bytes | {"use_regex": True},
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": True,
+            "vocab": {text: token for token, text in enumerate(texts)},
+            "merges": [(texts[left], texts[right]) for left, right in _merges(pieces)],
+        },
+    }
+
+
+def tokenizer_config() -> dict[str, Any]:
+    """What `tokenizer_config.json` holds."""
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": SPECIAL_TEXTS[START_OF_TEXT],
+        "eos_token": "<|return|>",
+        "pad_token": "<|endoftext|>",
+        "clean_up_tokenization_spaces": False,
+        "model_input_names": ["input_ids", "attention_mask"],
+        "model_max_length": 4096,
+    }
+
+
+def _special(token: int, text: str) -> dict[str, Any]:
+    plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    return {"id": token, "content": text, **plain, "special": True}
+
+
+def _byte_letters() -> list[str]:
+    """The character that stands for each byte: itself where it can be seen, else one from 256."""
+    visible = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = iter(range(0x100, 0x200))
+    return [chr(byte if byte in visible else next(others)) for byte in range(0x100)]
+
+
+def _merges(pieces: list[bytes]) -> list[tuple[int, int]]:
+    """The two parts of every token that is longer than a byte, in the order of the tokens."""
+    ranks: dict[bytes, int] = {}
+    parts = _Parts(len(pieces))
+    for token, piece in enumerate(pieces):
+        for at in range(1, len(piece)):
+            right = ranks.get(piece[at:])
+            left = None if right is None else ranks.get(piece[:at])
+            if left is not None and right is not None and parts.stay_apart(left, right):
+                parts.add(token, (left, right))
+                break
+        ranks[piece] = token
+    return list(parts.tokens)
+
+
+class _Parts:
+    """Of which two tokens each is the merge; a byte is both parts of itself."""
+
+    def __init__(self, count: int) -> None:
+        self._left = list(range(count))
+        self._right = list(range(count))
+        self._none = count
+        self.tokens: dict[tuple[int, int], int] = {}
+
+    def add(self, token: int, pair: tuple[int, int]) -> None:
+        """Enter a token; tokens come in their order."""
+        self._left[token], self._right[token] = pair
+        self.tokens[pair] = token
+
+    def stay_apart(self, left: int, right: int) -> bool:
+        """Tell whether two tokens arise side by side: no merge across the cut comes before theirs.
+
+        Their merges are undone, the last one first, and what stands at the cut must not have been
+        merged before the merge that was undone.
+        """
+        last = self._none
+        while True:
+            if self.tokens.get((left, right), last) < last:
+                return False
+            if left > right:
+                last, left = left, self._right[left]
+                if left != last:
+                    continue
+                last, right = right + 1, self._left[right]
+                if right + 1 == last:
+                    return True
+            else:
+                last, right = right + 1, self._left[right]
+                if right + 1 != last:
+                    continue
+                last, left = left, self._right[left]
+                if left == last:
+                    return True
