@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import pytest
+from llguidance import LLMatcher
 
 from openai_harmony import Conversation, load_harmony_encoding
 from openai_harmony.grammar import (
@@ -110,7 +112,8 @@ def test_masks_of_a_batch() -> None:
     for row, one in enumerate(matchers[:-1]):
         assert bitmasks[row].tobytes() == one.bitmask()
     assert (bitmasks[len(TURN) :] == 7).all()  # finished, and not named
-    for wrong in (bitmasks[:, 1:], bitmasks.astype(np.int64), bitmasks[0]):
+    wrong_ones: list[Any] = [bitmasks[:, 1:], bitmasks.astype(np.int64), bitmasks[0]]
+    for wrong in wrong_ones:
         with pytest.raises(ValueError, match="must have the shape"):
             fill_bitmasks([], wrong)
     with pytest.raises(ValueError, match="contiguous"):
@@ -118,7 +121,7 @@ def test_masks_of_a_batch() -> None:
 
 
 def test_equal_grammars_are_compiled_once() -> None:
-    with patch.object(matcher, "LLMatcher", wraps=matcher.LLMatcher) as compile_one:
+    with patch.object(matcher, "LLMatcher", wraps=LLMatcher) as compile_one:
         grammar = turn_grammar(NOTHING, TurnOptions(text_tokens=77))
         with ThreadPoolExecutor(8) as pool:
             found = list(pool.map(lambda _: Matcher(grammar).accept_all(TURN), range(40)))

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 
 from openai_harmony.grammar.errors import GrammarError
-from openai_harmony.grammar.formats import FORMATS, REFUSED_FORMATS, text_format
-from openai_harmony.grammar.pattern_overlap import never_both
-from openai_harmony.grammar.patterns import lengths, pattern_accepts, rust_pattern
-from openai_harmony.grammar.schemas import JSON_OPTIONS, enforceable_schema
+from openai_harmony.grammar.json_schema.formats import FORMATS, REFUSED_FORMATS, text_format
+from openai_harmony.grammar.json_schema.pattern_overlap import never_both
+from openai_harmony.grammar.json_schema.patterns import lengths, pattern_accepts, rust_pattern
+from openai_harmony.grammar.json_schema.schemas import JSON_OPTIONS, enforceable_schema
 
 TOKENIZER = LLTokenizer("byte")
 

@@ -18,10 +18,10 @@ from llguidance import LLMatcher, LLTokenizer
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from openai_harmony import HarmonyError
-from openai_harmony.grammar import conjunctions, keywords, plain_schema, schema_writer
 from openai_harmony.grammar.errors import GrammarError
-from openai_harmony.grammar.formats import FORMATS, REFUSED_FORMATS
-from openai_harmony.grammar.schemas import JSON_OPTIONS, enforceable_schema
+from openai_harmony.grammar.json_schema import conjunctions, keywords, plain_schema, schema_writer
+from openai_harmony.grammar.json_schema.formats import FORMATS, REFUSED_FORMATS
+from openai_harmony.grammar.json_schema.schemas import JSON_OPTIONS, enforceable_schema
 
 DATA = Path(__file__).parent / "data" / "grammar"
 PAGE = Path(__file__).parent.parent / "docs" / "schema-enforcement.md"

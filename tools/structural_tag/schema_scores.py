@@ -12,7 +12,7 @@ import xgrammar  # type: ignore[import-not-found,unused-ignore]
 from llguidance import LLMatcher, LLTokenizer
 
 from openai_harmony.grammar import GrammarError, enforceable_schema
-from openai_harmony.grammar.schemas import JSON_OPTIONS
+from openai_harmony.grammar.json_schema.schemas import JSON_OPTIONS
 from openai_harmony.grammar.xgrammar_schema import xgrammar_schema
 
 __all__ = ["ENGINES", "Score", "score"]

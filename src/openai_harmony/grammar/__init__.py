@@ -3,7 +3,7 @@
 ::
 
     calls, tool_choice, options   what a turn may do
-    patterns, formats, schemas    what a JSON value may be
+    json_schema                   what a JSON value may be
     turn                          both as one grammar, in the Lark dialect of llguidance
     structural_tag                the same for xgrammar, as far as that can say it
     token_table → matcher         the grammar at work, token by token
@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from .calls import Call, declared_calls
 from .departure import Departure, find_departure
 from .errors import GrammarError
+from .json_schema import enforceable_schema
 from .matcher import BITMASK_WORDS, Matcher, fill_bitmasks
 from .options import TurnOptions
-from .schemas import enforceable_schema
 from .structural_tag import structural_tag
 from .tool_choice import ToolChoice
 from .turn import turn_grammar

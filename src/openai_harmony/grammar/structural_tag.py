@@ -23,8 +23,8 @@ from typing import Any
 from ..messages import Conversation
 from ..special_tokens import CALL, CHANNEL, CONSTRAIN, END, MESSAGE, RETURN, SPECIAL_TEXTS, START
 from .calls import Call, declared_calls
+from .json_schema import enforceable_schema
 from .options import TurnOptions
-from .schemas import enforceable_schema
 from .tool_choice import ToolChoice, chosen_calls
 from .wanted_schemas import wanted_schemas
 from .xgrammar_schema import xgrammar_schema

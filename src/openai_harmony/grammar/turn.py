@@ -21,8 +21,8 @@ from ..bounded_cache import BoundedCache
 from ..fingerprint import fingerprint
 from ..messages import Conversation
 from .calls import Call, declared_calls
+from .json_schema import JSON_OPTIONS, enforceable_schema
 from .options import TurnOptions
-from .schemas import JSON_OPTIONS, enforceable_schema
 from .tool_choice import ToolChoice, chosen_calls
 from .wanted_schemas import wanted_schemas
 

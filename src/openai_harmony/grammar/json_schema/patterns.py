@@ -10,7 +10,7 @@ from __future__ import annotations
 import unicodedata
 from functools import lru_cache
 
-from .errors import GrammarError
+from ..errors import GrammarError
 from .pattern_nodes import (
     Alternatives,
     Characters,

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..errors import GrammarError
 from .conjunctions import Conjunctions
 from .disjoint import Exclusions
-from .errors import GrammarError
 from .finite import satisfiable_states
 from .plain_schema import plain_schema
 from .references import Document

@@ -6,8 +6,8 @@ import json
 from decimal import Decimal
 from fractions import Fraction
 
-from ..json_text import JsonValue
-from .errors import GrammarError
+from ...json_text import JsonValue
+from ..errors import GrammarError
 from .patterns import unwritable
 
 __all__ = ["canonical", "check_writable", "plain_number"]

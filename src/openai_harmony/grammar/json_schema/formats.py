@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .errors import GrammarError
+from ..errors import GrammarError
 
 __all__ = ["FORMATS", "REFUSED_FORMATS", "TextFormat", "text_format"]
 

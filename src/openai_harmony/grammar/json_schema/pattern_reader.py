@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from .errors import GrammarError
+from ..errors import GrammarError
 from .pattern_nodes import (
     LAST,
     Alternatives,

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pydantic import BaseModel, TypeAdapter
 from pydantic.errors import PydanticUserError
 
-from ..json_text import JsonValue
-from .errors import GrammarError
+from ...json_text import JsonValue
+from ..errors import GrammarError
 
 __all__ = ["plain_schema"]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import comb
 
-from .errors import GrammarError
+from ..errors import GrammarError
 
 __all__ = ["PropertyChoice", "property_choices"]
 

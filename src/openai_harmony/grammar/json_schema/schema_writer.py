@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from ..json_text import JsonValue, Schema
-from .errors import GrammarError
+from ...json_text import JsonValue, Schema
+from ..errors import GrammarError
 from .finite import possible_types, step_of
 from .json_values import check_writable, plain_number
 from .keywords import TYPES, Constraints

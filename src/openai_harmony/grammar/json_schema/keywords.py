@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from ..json_text import JsonValue, Schema
-from .errors import GrammarError
+from ...json_text import JsonValue, Schema
+from ..errors import GrammarError
 from .formats import text_format
 from .json_values import canonical
 from .patterns import rust_pattern

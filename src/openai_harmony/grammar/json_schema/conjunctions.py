@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd, lcm
 
-from ..json_text import JsonValue, Schema
-from .errors import GrammarError
+from ...json_text import JsonValue, Schema
+from ..errors import GrammarError
 from .instances import Instances
 from .json_values import canonical
 from .keywords import TYPES, Constraints, asserts, higher, lower, read_constraints

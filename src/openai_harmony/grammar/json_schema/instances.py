@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from ..json_text import JsonValue, Schema
-from .errors import GrammarError
+from ...json_text import JsonValue, Schema
+from ..errors import GrammarError
 from .json_values import canonical
 from .keywords import Constraints, read_constraints
 from .patterns import pattern_accepts
