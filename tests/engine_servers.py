@@ -15,11 +15,22 @@ from noise_sampler import Settings, Step
 from openai_harmony import load_harmony_encoding
 from openai_harmony.engines import Engine, LlamaCppEngine, VllmEngine
 from openai_harmony.engines.lost_tokens import text_of
-from openai_harmony.special_tokens import CALL, END_OF_TEXT, RETURN
+from openai_harmony.special_tokens import (
+    CALL,
+    CHANNEL,
+    CONSTRAIN,
+    END,
+    END_OF_TEXT,
+    MESSAGE,
+    RETURN,
+    SPECIAL_TEXTS,
+    START,
+)
 from stand_in_server import StandIn, refusal
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 CONTEXT = 1000
+SPELLED = (START, END, MESSAGE, CHANNEL, CONSTRAIN)  # by llama.cpp; the other special ones are not
 
 
 class VllmStandIn(StandIn):
@@ -157,7 +168,8 @@ class LlamaCppStandIn(StandIn):
 
     def events(self, body: dict[str, Any], step: Step) -> Iterator[str]:
         text, predicted = self._texts.get(id(body), (b"", 0))
-        text, predicted = text + text_of(step.token), predicted + 1
+        spelled = SPECIAL_TEXTS[step.token].encode() if step.token in SPELLED else b""
+        text, predicted = text + text_of(step.token) + spelled, predicted + 1
         if is_cut(text):
             self._texts[id(body)] = text, predicted
             return

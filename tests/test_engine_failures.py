@@ -220,15 +220,17 @@ def test_api_keys() -> None:
 def test_vllm_chooses_the_endpoint_and_the_model() -> None:
     async def run() -> None:
         async with VllmStandIn().running() as server:
-            engine = await VllmEngine.connect(server.url + "/v1", "adapter")
+            engine: Engine = await VllmEngine.connect(server.url + "/v1", "adapter")
             assert (engine.model, engine.context_length) == ("adapter", CONTEXT)
-            assert engine.path() == "/inference/v1/generate"
+            assert await tokens_of(engine)
+            assert server.counts.bodies[0]["model"] == "adapter"
+            assert "token_ids" in server.counts.bodies[0]
             await engine.close()
             with pytest.raises(EngineError, match="serves noise, adapter, not 'other'"):
                 await VllmEngine.connect(server.url, "other")
-        async with serving("vllm-completions") as (_, other):
-            assert isinstance(other, VllmEngine)
-            assert other.path() == "/v1/completions"
+        async with serving("vllm-completions") as (other, engine):
+            assert await tokens_of(engine)
+            assert "prompt" in other.counts.bodies[0]
         async with LlamaCppStandIn().running() as server:
             with pytest.raises(EngineError, match="is it vLLM"):
                 await VllmEngine.connect(server.url)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..special_tokens import CALL, END_OF_TEXT, RETURN
+from ..special_tokens import CALL, END_OF_TEXT, RETURN, SPECIAL_TEXTS
 from .engine import FinishReason, SampledToken
 from .errors import EngineError, SamplingError
 from .http_client import HttpClient
@@ -34,7 +34,7 @@ class LlamaCppEngine(ServerEngine):
         engine = await LlamaCppEngine.connect("http://localhost:8080")
     """
 
-    grammar_remedy = "build it with -DLLAMA_LLGUIDANCE=ON"
+    _grammar_remedy = "build it with -DLLAMA_LLGUIDANCE=ON"
 
     def __init__(
         self,
@@ -85,12 +85,10 @@ class LlamaCppEngine(ServerEngine):
         finally:
             await client.close()
 
-    def path(self) -> str:
-        """Return the endpoint."""
+    def _path(self) -> str:
         return "/completion"
 
-    def request(self, prompt: list[int], sampling: Sampling, max_tokens: int) -> dict[str, Any]:
-        """Return the body of the request."""
+    def _request(self, prompt: list[int], sampling: Sampling, max_tokens: int) -> dict[str, Any]:
         if not sampling.stop_tokens >= {RETURN, CALL}:
             raise SamplingError("llama.cpp always stops at <|return|> and <|call|>; keep them")
         body: dict[str, Any] = {
@@ -124,8 +122,7 @@ class LlamaCppEngine(ServerEngine):
             body["grammar"] = _LARK + sampling.grammar
         return body
 
-    def reader(self, sampling: Sampling, max_tokens: int) -> AnswerReader:
-        """Return what reads a stream, or the one answer that there is without it."""
+    def _reader(self, sampling: Sampling, max_tokens: int) -> AnswerReader:
         return _Reader(sampling, max_tokens)
 
 
@@ -172,8 +169,9 @@ class _Reader(AnswerReader):
     def _with_lost(self, text: str, tokens: list[int], predicted: int | None) -> list[int]:
         """Return the tokens with those before them that were not sent."""
         missing = (predicted or 0) - self._received - len(tokens)
-        # Drafted tokens are counted before they are sent.
-        if missing <= 0 or text.encode() == text_of(tokens[0]):
+        # Drafted tokens are counted before they are sent. Of special ones, some are spelled.
+        whole = text.encode() in (text_of(tokens[0]), SPECIAL_TEXTS.get(tokens[0], "").encode())
+        if missing <= 0 or whole:
             return tokens
         lost = find_lost_tokens(text, tokens[0], missing)
         if lost is None:

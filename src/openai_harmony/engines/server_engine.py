@@ -29,46 +29,46 @@ class AnswerReader(ABC):
 class ServerEngine(Engine):
     """Sends a request for each completion, and reads the events of its answer."""
 
-    grammar_remedy: str
+    _grammar_remedy: str
     """What to do where the server does not hold a completion to its grammar."""
 
     def __init__(self, client: HttpClient, model: str, context_length: int) -> None:
         self.model = model
         self.context_length = context_length
-        self.client = client
+        self._client = client
         self._running = 0
 
     @abstractmethod
-    def request(self, prompt: list[int], sampling: Sampling, max_tokens: int) -> dict[str, Any]:
+    def _request(self, prompt: list[int], sampling: Sampling, max_tokens: int) -> dict[str, Any]:
         """Return the body of the request; raises `SamplingError` for what the server lacks."""
 
     @abstractmethod
-    def path(self) -> str:
+    def _path(self) -> str:
         """Return where requests are sent to."""
 
     @abstractmethod
-    def reader(self, sampling: Sampling, max_tokens: int) -> AnswerReader:
+    def _reader(self, sampling: Sampling, max_tokens: int) -> AnswerReader:
         """Return what reads the events of one completion."""
 
     async def _generate(
         self, prompt: list[int], sampling: Sampling, max_tokens: int
     ) -> AsyncGenerator[SampledToken, None]:
         _check_tokens(prompt)
-        body = self.request(prompt, sampling, max_tokens)
+        body = self._request(prompt, sampling, max_tokens)
         matcher = None
         if sampling.grammar is not None:
             matcher = await asyncio.to_thread(Matcher, sampling.grammar)
-        reader = self.reader(sampling, max_tokens)
+        reader = self._reader(sampling, max_tokens)
         self._running += 1
         try:
-            async with aclosing(self.client.ask("POST", self.path(), body)) as events:
+            async with aclosing(self._client.ask("POST", self._path(), body)) as events:
                 async for event in events:
                     for sampled in self._read(reader, event):
                         # A server may be set up so that it leaves out the grammar.
                         if matcher is not None and not matcher.accept(sampled.token):
                             raise EngineError(
-                                f"{self.client.url} sampled the token {sampled.token} against the "
-                                f"grammar; {self.grammar_remedy}"
+                                f"{self._client.url} sampled the token {sampled.token} against the "
+                                f"grammar; {self._grammar_remedy}"
                             )
                         yield sampled
                         if sampled.finish_reason is not None:
@@ -78,7 +78,7 @@ class ServerEngine(Engine):
         finally:
             self._running -= 1
         raise EngineError(
-            f"{self.client.url} ended its answer before the completion", retryable=True
+            f"{self._client.url} ended its answer before the completion", retryable=True
         )
 
     def _read(self, reader: AnswerReader, event: Any) -> Iterator[SampledToken]:
@@ -88,20 +88,20 @@ class ServerEngine(Engine):
             if isinstance(error, EngineError):
                 raise
             raise EngineError(
-                f"{self.client.url} answered in another form than expected: {str(event)[:300]}"
+                f"{self._client.url} answered in another form than expected: {str(event)[:300]}"
             ) from error
 
     async def health(self) -> Health:
         """Ask the server whether it is well; what is busy is counted here."""
         try:
-            await self.client.get("/health")
+            await self._client.get("/health")
         except EngineError as error:
             return Health(False, self._running, str(error))
         return Health(True, self._running)
 
     async def close(self) -> None:
         """Close the connections; the server goes on."""
-        await self.client.close()
+        await self._client.close()
 
 
 def best_tokens(

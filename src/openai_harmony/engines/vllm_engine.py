@@ -30,7 +30,7 @@ class VllmEngine(ServerEngine):
         engine = await VllmEngine.connect("http://localhost:8000")
     """
 
-    grammar_remedy = (
+    _grammar_remedy = (
         "start vLLM with --enable-scale-out, or with --structured-outputs-config "
         '\'{"backend": "guidance", "enable_in_reasoning": true}\''
     )
@@ -65,12 +65,10 @@ class VllmEngine(ServerEngine):
             raise
         return cls(client, name, context_length, completions=endpoint == "completions")
 
-    def path(self) -> str:
-        """Return the endpoint."""
+    def _path(self) -> str:
         return _COMPLETIONS if self._completions else _GENERATE
 
-    def request(self, prompt: list[int], sampling: Sampling, max_tokens: int) -> dict[str, Any]:
-        """Return the body of the request."""
+    def _request(self, prompt: list[int], sampling: Sampling, max_tokens: int) -> dict[str, Any]:
         settings = _settings(sampling, max_tokens)
         if self._completions:
             return {
@@ -93,8 +91,7 @@ class VllmEngine(ServerEngine):
             body["reasoning_ended"] = True
         return body
 
-    def reader(self, sampling: Sampling, max_tokens: int) -> AnswerReader:
-        """Return what reads the events of the endpoint."""
+    def _reader(self, sampling: Sampling, max_tokens: int) -> AnswerReader:
         return _Reader(sampling.logprobs, completions=self._completions)
 
 
