@@ -6,8 +6,10 @@ import argparse
 from typing import NoReturn
 
 from .. import __version__
+from .chat import CHAT
 from .command import Command
 from .demo import DEMO
+from .generate import GENERATE
 from .grammar import CHECK, GRAMMAR
 from .parse import PARSE
 from .render import RENDER
@@ -16,7 +18,18 @@ from .text import DECODE, ENCODE
 
 __all__ = ["command_line"]
 
-COMMANDS: tuple[Command, ...] = (RENDER, PARSE, ENCODE, DECODE, SCHEMA, GRAMMAR, CHECK, DEMO)
+COMMANDS: tuple[Command, ...] = (
+    RENDER,
+    PARSE,
+    ENCODE,
+    DECODE,
+    SCHEMA,
+    GRAMMAR,
+    CHECK,
+    GENERATE,
+    CHAT,
+    DEMO,
+)
 
 
 class _Parser(argparse.ArgumentParser):

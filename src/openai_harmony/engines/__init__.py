@@ -7,14 +7,18 @@
     transformers_engine           a model in this process (extra ``transformers``)
     server_sent_events → http_client → server_engine → vllm_engine, llama_cpp_engine
                                   servers of their own (extra ``http``)
-    demo_model                    the model that comes with the package
+    completion                    a conversation and an engine to messages
+    model_names → pipelines       a model's name to an engine, and to a function
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .completion import Completion, CompletionStep, complete, stream_completion
 from .engine import Engine, FinishReason, Health, SampledToken
 from .errors import ContextLengthError, EngineError, SamplingError
+from .model_names import open_engine
+from .pipelines import Pipeline, pipeline
 from .sampling import Sampling
 
 if TYPE_CHECKING:
@@ -23,14 +27,21 @@ if TYPE_CHECKING:
     from .vllm_engine import VllmEngine as VllmEngine
 
 __all__ = [
+    "Completion",
+    "CompletionStep",
     "ContextLengthError",
     "Engine",
     "EngineError",
     "FinishReason",
     "Health",
+    "Pipeline",
     "SampledToken",
     "Sampling",
     "SamplingError",
+    "complete",
+    "open_engine",
+    "pipeline",
+    "stream_completion",
 ]
 
 _ENGINES = {

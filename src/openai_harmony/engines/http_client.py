@@ -18,6 +18,7 @@ __all__ = ["HttpClient", "RefusalError"]
 _EXCERPT = 300  # characters of an answer that an error shows
 _BUSY = (429, 502, 503, 504)  # what a server, or a proxy before it, says for a while
 _PAUSES = (0.2, 1.0)  # seconds before another try
+_PROMPT = 10  # seconds for what a server has at hand
 
 
 class RefusalError(EngineError):
@@ -44,8 +45,9 @@ class _UnansweredError(EngineError):
 class HttpClient:
     """Talks to one server.
 
-    `timeout` is how many seconds may pass without a sign of life. Requests that failed before
-    anything was answered are made again, twice at most. Raises `EngineError` alone.
+    `timeout` is how many seconds may pass without a sign of life; what a server has at hand must
+    come within ten. Requests that failed before anything was answered are made again, twice at
+    most. Raises `EngineError` alone.
     """
 
     def __init__(
@@ -58,12 +60,11 @@ class HttpClient:
     ) -> None:
         self.url = url.rstrip("/").removesuffix("/v1")
         self._pauses = pauses
-        self._timeout = timeout
+        self._timeouts = {"POST": timeout, "GET": min(_PROMPT, timeout)}
         self._closed = False
         try:
             self._client = httpx2.AsyncClient(
                 headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
-                timeout=httpx2.Timeout(timeout, connect=min(10, timeout), pool=None),
                 limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
             )
         except ValueError as error:
@@ -95,11 +96,12 @@ class HttpClient:
     async def _ask_once(
         self, method: str, path: str, body: dict[str, Any] | None
     ) -> AsyncGenerator[Any, None]:
-        url, answered = self.url + path, False
+        url, answered, patience = self.url + path, False, self._timeouts[method]
+        timeout = httpx2.Timeout(patience, connect=min(_PROMPT, patience), pool=None)
         if self._closed:
             raise EngineError("the engine was closed")
         try:
-            async with self._client.stream(method, url, json=body) as response:
+            async with self._client.stream(method, url, json=body, timeout=timeout) as response:
                 if response.status_code != 200:
                     raise await _refusal(url, response)
                 kind = response.headers.get("content-type", "").partition(";")[0]
@@ -116,30 +118,31 @@ class HttpClient:
                         answered = True
                         yield _event(url, data)
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
-            raise self._broken(url, error, answered=answered) from error
-
-    def _broken(self, url: str, error: Exception, *, answered: bool) -> EngineError:
-        if self._closed:
-            return EngineError("the engine was closed")
-        if isinstance(error, httpx2.ReadTimeout):
-            return EngineError(
-                f"{url} gave no sign of life for {self._timeout:g} seconds", retryable=True
-            )
-        what = str(error) or type(error).__name__
-        if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout)):
-            return _UnansweredError(f"cannot connect to {url}: {what}", retryable=True)
-        if not isinstance(error, httpx2.TransportError) or isinstance(
-            error, httpx2.UnsupportedProtocol
-        ):
-            return EngineError(f"cannot talk to {url}: {what}")
-        if answered:
-            return EngineError(f"{url} broke off its answer: {what}", retryable=True)
-        return _UnansweredError(f"{url} broke off the connection: {what}", retryable=True)
+            if self._closed:
+                raise EngineError("the engine was closed") from error
+            if isinstance(error, httpx2.ReadTimeout):
+                raise EngineError(
+                    f"{url} gave no sign of life for {patience:g} seconds", retryable=True
+                ) from error
+            raise _broken(url, error, answered=answered) from error
 
     async def close(self) -> None:
         """Close all connections; requests under way end with an error."""
         self._closed = True
         await self._client.aclose()
+
+
+def _broken(url: str, error: Exception, *, answered: bool) -> EngineError:
+    what = str(error) or type(error).__name__
+    if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout)):
+        return _UnansweredError(f"cannot connect to {url}: {what}", retryable=True)
+    if not isinstance(error, httpx2.TransportError) or isinstance(
+        error, httpx2.UnsupportedProtocol
+    ):
+        return EngineError(f"cannot talk to {url}: {what}")
+    if answered:
+        return EngineError(f"{url} broke off its answer: {what}", retryable=True)
+    return _UnansweredError(f"{url} broke off the connection: {what}", retryable=True)
 
 
 async def _refusal(url: str, response: httpx2.Response) -> EngineError:
