@@ -203,6 +203,26 @@ def test_closing_the_engine_ends_requests_under_way(kind: str) -> None:
     asyncio.run(run())
 
 
+def test_a_server_that_accepts_and_says_nothing() -> None:
+    async def run() -> None:
+        silent = asyncio.Event()
+
+        async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await silent.wait()
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        for connect_to in (VllmEngine.connect, LlamaCppEngine.connect):
+            with pytest.raises(EngineError, match=r"no sign of life for 0\.1 seconds"):
+                await connect_to(url, timeout=0.1)
+        silent.set()
+        server.close()
+        await asyncio.sleep(0)
+
+    asyncio.run(run())
+
+
 def test_api_keys() -> None:
     async def run() -> None:
         async with VllmStandIn(api_key="secret").running() as server:

@@ -101,22 +101,13 @@ class HttpClient:
         if self._closed:
             raise EngineError("the engine was closed")
         try:
-            async with self._client.stream(method, url, json=body, timeout=timeout) as response:
-                if response.status_code != 200:
-                    raise await _refusal(url, response)
-                kind = response.headers.get("content-type", "").partition(";")[0]
-                if kind != "text/event-stream":
-                    answer = await response.aread()
-                    if answer or method == "POST":
-                        yield _parse(url, answer)
-                    return
-                reader = EventReader()
-                async for piece in response.aiter_bytes():
-                    for data in reader.feed(piece):
-                        if data == b"[DONE]":
-                            return
-                        answered = True
-                        yield _event(url, data)
+            async with (
+                self._client.stream(method, url, json=body, timeout=timeout) as response,
+                aclosing(_read(url, response)) as answers,
+            ):
+                async for answer in answers:
+                    answered = True
+                    yield answer
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
             if self._closed:
                 raise EngineError("the engine was closed") from error
@@ -130,6 +121,23 @@ class HttpClient:
         """Close all connections; requests under way end with an error."""
         self._closed = True
         await self._client.aclose()
+
+
+async def _read(url: str, response: httpx2.Response) -> AsyncGenerator[Any, None]:
+    """Yield the JSON of an answer, or that of each of its events."""
+    if response.status_code != 200:
+        raise await _refusal(url, response)
+    if response.headers.get("content-type", "").partition(";")[0] != "text/event-stream":
+        answer = await response.aread()
+        if answer or response.request.method == "POST":
+            yield _parse(url, answer)
+        return
+    reader = EventReader()
+    async for piece in response.aiter_bytes():
+        for data in reader.feed(piece):
+            if data == b"[DONE]":
+                return
+            yield _event(url, data)
 
 
 def _broken(url: str, error: Exception, *, answered: bool) -> EngineError:
