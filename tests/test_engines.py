@@ -13,7 +13,7 @@ from transformers import GptOssConfig, GptOssForCausalLM
 
 from engine_contract import CHECKS, Check
 from engine_servers import SERVERS, serving
-from openai_harmony.engines import Engine, TransformersEngine
+from openai_harmony.engines import Engine, Sampling, TransformersEngine
 from openai_harmony.special_tokens import RETURN
 
 
@@ -83,6 +83,19 @@ def test_transformers_keeps_the_contract(
         await check(transformers_engine)
 
     loop.run_until_complete(run())
+
+
+def test_transformers_outlives_event_loops(transformers_engine: Engine) -> None:
+    async def some() -> list[int]:
+        tokens = []
+        async for sampled in transformers_engine.generate([1, 2], Sampling(seed=1, max_tokens=50)):
+            tokens.append(sampled.token)
+            if len(tokens) == 5:
+                break
+        return tokens
+
+    assert asyncio.run(some()) == asyncio.run(some())
+    assert asyncio.run(transformers_engine.health()).ready
 
 
 def test_engines_are_imported_when_they_are_used() -> None:

@@ -8,6 +8,7 @@ by that request's settings, and leaves no other for what comes after it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import threading
 from collections.abc import AsyncGenerator, Callable
@@ -20,6 +21,7 @@ from transformers.generation.configuration_utils import ContinuousBatchingConfig
 from transformers.generation.continuous_batching.cb_logits_processors import (
     ContinuousBatchingLogitsProcessor,
 )
+from transformers.generation.continuous_batching.continuous_api import OutputRouter
 
 from ..special_tokens import CALL, RETURN
 from .engine import Engine, Health, SampledToken
@@ -93,6 +95,25 @@ class _Sampler(ContinuousBatchingLogitsProcessor):
         return chosen
 
 
+class _Failures(OutputRouter):
+    """Hands over what failed; tokens are handed over where they are sampled."""
+
+    def __init__(self, requests: dict[str, _Request]) -> None:
+        super().__init__()
+        self._requests = requests
+
+    def deliver(self, output: Any) -> None:
+        """Tell the request of an error."""
+        request = self._requests.get(output.request_id)
+        if request is not None and output.error is not None:
+            request.fail(f"the model failed: {output.error}")
+
+    def deliver_batch(self, outputs: list[Any]) -> None:
+        """The same for several."""
+        for output in outputs:
+            self.deliver(output)
+
+
 class TransformersEngine(Engine):
     """Runs a folder or a hub name, such as ``openai/gpt-oss-20b``.
 
@@ -147,6 +168,7 @@ class TransformersEngine(Engine):
         processors.logits_processor.append(_Sampler(self._requests))
         processors.tensors_required = 1
         processors.do_processing = True
+        manager.output_router = _Failures(self._requests)
         manager.start()
         return manager
 
@@ -163,7 +185,7 @@ class TransformersEngine(Engine):
         waiting: asyncio.Queue[SampledToken | EngineError] = asyncio.Queue()
 
         def deliver(item: SampledToken | EngineError) -> None:
-            if not loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # a closed loop: nobody waits any more
                 loop.call_soon_threadsafe(waiting.put_nowait, item)
 
         sampler = RowSampler(prompt, sampling, max_tokens, self._model.device)
@@ -171,7 +193,7 @@ class TransformersEngine(Engine):
         name = next(self._names)
         self._requests[name] = request
         try:
-            self._submit(name, request, prompt, sampling, max_tokens)
+            self._submit(name, prompt, sampling, max_tokens)
             while True:
                 item = await waiting.get()
                 if isinstance(item, EngineError):
@@ -185,14 +207,7 @@ class TransformersEngine(Engine):
                 self._manager.cancel_request(name)
             self._requests.pop(name, None)
 
-    def _submit(
-        self, name: str, request: _Request, prompt: list[int], sampling: Sampling, max_tokens: int
-    ) -> None:
-        def watch(result: Any) -> None:
-            if result.error is not None:
-                request.fail(f"the model failed: {result.error}")
-
-        self._manager.register_result_handler(name, watch)
+    def _submit(self, name: str, prompt: list[int], sampling: Sampling, max_tokens: int) -> None:
         accepted = self._manager.add_request(
             prompt,
             request_id=name,
