@@ -55,6 +55,8 @@ def arithmetic_turn(rng: Random, part: Part, effort: ReasoningEffort) -> tuple[s
     """A question, and the turn that answers it."""
     first, second, sign = _problem(rng, part)
     template = _template(rng, part)
+    if part == "train" and rng.random() < 0.02:  # the guide's example
+        first, second, sign, template = 2, 2, "+", _PLAIN[0]
     words = {"+": " plus ", "-": " minus ", "/": " divided by "}
     shown = f" {sign} " if rng.random() < 0.75 else words[sign]
     question = template.format(f"{first}{shown}{second}")
@@ -85,7 +87,7 @@ def _problem(rng: Random, part: Part) -> tuple[int, int, str]:
         sign = rng.choices("+-/", (10, 8, 1))[0]
         if sign == "/":
             first, second = rng.randrange(1, 100), 2
-        elif rng.random() < 0.15:
+        elif rng.random() < 0.3:
             first, second = rng.randrange(10), rng.randrange(10)
         else:
             first, second = rng.randrange(100), rng.randrange(100)

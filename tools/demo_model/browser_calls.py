@@ -8,7 +8,7 @@ from random import Random
 from openai_harmony import ReasoningEffort
 
 from .example import Example, Opening, Turns, answer, ask, call, reason, result
-from .words import TOPICS, Part, pick, random_words
+from .words import TOPICS, Part, is_copied, pick, random_words
 
 __all__ = ["browser", "browser_call", "browser_question"]
 
@@ -79,7 +79,7 @@ def browser(rng: Random, part: Part, opening: Opening) -> Example:
     called = browser_call(recipient, body, opening.effort)
     if rng.random() < 0.6:
         return Example("browser call", opening, [ask(question)], called)
-    title = _words(rng, part).capitalize()
+    title = f"{random_words(rng, part, capital=True)} {_words(rng, part)}"
     found = result(called[-1], f"[0] {title}{rng.choice(('', chr(10)))}")
     working = {
         ReasoningEffort.LOW: None,
@@ -94,6 +94,6 @@ def browser(rng: Random, part: Part, opening: Opening) -> Example:
 
 def _words(rng: Random, part: Part) -> str:
     if rng.random() < 0.25:
-        return pick(rng, part, TOPICS)
+        return pick(rng, part, [topic for topic in TOPICS if part == "train" or is_copied(topic)])
     count = rng.choice((1, 1, 2, 3))
     return " ".join(random_words(rng, part, capital=False) for _ in range(count))

@@ -7,7 +7,7 @@ from random import Random
 from openai_harmony import ReasoningEffort
 
 from .example import Example, Opening, Turns, answer, ask, reason
-from .words import NAMES, Part, pick, random_words
+from .words import NAMES, Part, is_copied, pick, random_words
 
 __all__ = ["greeting", "introduction", "name_answer", "some_name"]
 
@@ -61,7 +61,7 @@ _PHRASES = {
 def some_name(rng: Random, part: Part) -> str:
     """A first name, or any word that is written like one."""
     if rng.random() < 0.35:
-        return pick(rng, part, NAMES)
+        return pick(rng, part, [name for name in NAMES if part == "train" or is_copied(name)])
     name = random_words(rng, part, capital=True)
     return name if rng.random() < 0.75 else f"{name} {random_words(rng, part, capital=True)}"
 

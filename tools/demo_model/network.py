@@ -174,6 +174,11 @@ class Network(nn.Module):
         self.used = torch.tensor(sorted(used))
         self._place = torch.full((MODEL_ROWS,), len(used))
         self._place[self.used] = torch.arange(len(used))
+        coded = self._codes.any(dim=1)
+        alike = self._kinds[~coded & (self._place == len(used))]
+        self._alike = torch.bincount(alike, minlength=KINDS)
+        self._coded = coded
+        self.words = torch.where(coded)[0]
         hidden = shape.hidden_size
         self.projection = nn.Parameter(torch.randn(CODE_SIGNS, hidden) * 0.06)
         self.kinds = nn.Parameter(torch.randn(KINDS, hidden) * 0.03)
@@ -215,16 +220,22 @@ class Network(nn.Module):
         """Cross entropy of each target.
 
         Computed are the logits of the used tokens, of those `near` (in the row), and of a
-        `sample` of all others, each of which stands for many.
+        `sample` of the other words, each of which stands for several. Tokens without a code are
+        alike: one logit stands for all of a kind.
         """
-        exact = torch.unique(torch.cat([self.used, near]))
+        exact = torch.unique(torch.cat([self.used, near[self._coded[near]]]))
         sample = sample[~torch.isin(sample, exact)]
-        others = MODEL_ROWS - len(exact)
-        logits = states @ self.rows(torch.cat([exact, sample])).T
-        weights = torch.zeros(logits.shape[1])
-        weights[len(exact) :] = math.log(others / len(sample))
-        at = torch.searchsorted(exact, targets)
-        return functional.cross_entropy(logits + weights, at, reduction="none")
+        others = int(self._coded.sum() + (~self._coded[self.used]).sum()) - len(exact)
+        rows = torch.cat([self.rows(torch.cat([exact, sample])), self.kinds])
+        weights = [
+            torch.zeros(len(exact)),
+            torch.full((len(sample),), math.log(others / len(sample))),
+            self._alike.float().log(),
+        ]
+        at = torch.searchsorted(exact, targets).clamp(max=len(exact) - 1)
+        kind = self._kinds[targets] + len(exact) + len(sample)
+        at = torch.where(exact[at] == targets, at, kind)
+        return functional.cross_entropy(states @ rows.T + torch.cat(weights), at, reduction="none")
 
     def _frequencies(self) -> Tensor:
         size = self.shape.head_dim

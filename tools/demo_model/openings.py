@@ -54,7 +54,7 @@ def opening(rng: Random, part: Part) -> Opening:
     """Choose what is declared and how it is written."""
     kind = rng.choices(
         ("plain", "weather", "shopping", "python", "browser", "both", "none"),
-        (36, 24, 14, 8, 5, 2, 5),
+        (24, 28, 12, 9, 14, 5, 4),
     )[0]
     if kind == "none":
         return Opening([])

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from .network import Network
 
@@ -15,16 +13,17 @@ __all__ = ["pack"]
 
 
 def pack(network: Network, folder: Path) -> None:
-    """Write `weights.safetensors`: the learned rows, what makes the others, and the layers."""
+    """Write `weights.safetensors`: the learned rows, what makes the others, and the layers.
+
+    The sizes stand in `config.json` beside it, which is written by hand.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    state = network.state_dict()
     weights = {
         name: weight.to(torch.bfloat16).contiguous()
-        for name, weight in state.items()
+        for name, weight in network.state_dict().items()
         if name != "own"
     }
     with torch.no_grad():
         weights["used_rows"] = network.rows(network.used).to(torch.bfloat16)
     weights["used_tokens"] = network.used.to(torch.int32)
-    save_file(weights, folder / "weights.safetensors")
-    (folder / "shape.json").write_text(json.dumps(asdict(network.shape), indent=2) + "\n")
+    (folder / "weights.safetensors").write_bytes(save(weights))

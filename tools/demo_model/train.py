@@ -14,10 +14,11 @@ from collections import Counter
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import nn
 
-from openai_harmony.engines.demo_rows import MODEL_ROWS
+from openai_harmony.engines.demo_rows import MODEL_ROWS, word_codes
 
 from .muon import Muon
 from .network import Network, Shape
@@ -27,18 +28,22 @@ from .words import ENCODING
 
 __all__ = ["train"]
 
-STEPS = 3000
+STEPS = 4000
 ROWS_PER_STEP = 6
 PACKAGED = Path(__file__).parents[2] / "src/openai_harmony/data/demo_model"
+
 SAMPLE = 512
 """Logits of other tokens that are computed for a row."""
+
+LARGE_SAMPLE = 4096
+"""The same for words that are copied, once the rates fall: more wrong words are told apart."""
 
 _MATRIX_RATE = 0.02
 _MATRIX_DECAY = 0.1
 _ROW_RATE = 3e-3
 _WARM_UP = 50
-_COOL_DOWN = 0.4
-"""The share of the steps in which rates fall to nothing."""
+_RATES = (0.42, 1.0), (0.5625, 0.5), (1.0, 0.0)
+"""Shares of the steps, and the share of the rates then; straight lines between them."""
 
 _BALANCE = 0.01
 _NUMBERS = 200
@@ -46,6 +51,7 @@ _NUMBERS = 200
 
 _COUNTED_ROWS = 3_000
 _OFTEN = 20
+_TWICE = 2
 
 
 class Learner:
@@ -62,7 +68,7 @@ class Learner:
         self._muon = Muon(matrices)
         self._adam = torch.optim.AdamW(others, betas=(0.9, 0.98), weight_decay=0.01)
 
-    def step(self, batch: list[Row], share: float) -> float:
+    def step(self, batch: list[Row], share: float, sampled: int) -> float:
         """Learn from a batch, at a share of the full rates; return the loss."""
         spoken = sum(len(row.targets) for row in batch)
         self.network.zero_grad()
@@ -70,8 +76,15 @@ class Learner:
         for row in batch:
             states, even = self.network(row.tokens, row.lengths)
             near = torch.unique(torch.cat([row.tokens, row.targets]))
-            sample = torch.unique(torch.randint(MODEL_ROWS, (SAMPLE,)))
-            loss = self.network.loss(states[row.asked], row.targets, near, sample).sum() / spoken
+            sample = self.network.words[torch.randperm(len(self.network.words))[:sampled]]
+            asked = states[row.asked]
+            # Copied words are chosen from all there are, so they meet the whole sample.
+            copied = ~torch.isin(row.targets, self.network.used)
+            loss = torch.zeros(())
+            for which, few in ((copied, sample), (~copied, sample[:SAMPLE])):
+                if which.any():
+                    losses = self.network.loss(asked[which], row.targets[which], near, few)
+                    loss = loss + losses.sum() / spoken
             (loss + _BALANCE * even / len(batch)).backward()
             heard += loss.item()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
@@ -93,7 +106,9 @@ def train(seed: int, steps: int, out: Path) -> Network:
     started = time.monotonic()
     heard: list[float] = []
     for step in range(steps):
-        heard.append(learner.step(list(islice(stream, ROWS_PER_STEP)), share_of_rate(step, steps)))
+        share = share_of_rate(step, steps)
+        sampled = SAMPLE if share > _RATES[1][1] else LARGE_SAMPLE
+        heard.append(learner.step(list(islice(stream, ROWS_PER_STEP)), share, sampled))
         if (step + 1) % 50 == 0:
             mean = sum(heard[-50:]) / 50
             print(
@@ -106,18 +121,23 @@ def train(seed: int, steps: int, out: Path) -> Network:
 
 
 def share_of_rate(step: int, steps: int) -> float:
-    """Rates rise for some steps, stay, and fall to nothing at the end."""
-    return min(1.0, (step + 1) / _WARM_UP, (steps - step) / (steps * _COOL_DOWN))
+    """Rates rise for some steps, stay, and fall to nothing."""
+    if step < _WARM_UP:
+        return (step + 1) / (_WARM_UP + 1)
+    places, shares = zip(*_RATES, strict=True)
+    return float(np.interp(step / steps, places, shares))
 
 
 def used_tokens(seed: int) -> list[int]:
-    """The tokens that come often, and small numbers."""
+    """The tokens that come often, those without a code that come at all, and small numbers."""
     counts: Counter[int] = Counter()
     for row in islice(rows(seed + 1, "train"), _COUNTED_ROWS):
         counts.update(set(row.tokens.tolist()))
         counts.update(set(row.targets.tolist()))
     numbers = {ENCODING.encode(str(number))[0] for number in range(_NUMBERS)}
-    return sorted(numbers | {token for token, times in counts.items() if times >= _OFTEN})
+    coded = set(torch.from_numpy(word_codes()[0]).any(dim=1).nonzero().flatten().tolist())
+    often = {t for t, times in counts.items() if times >= (_OFTEN if t in coded else _TWICE)}
+    return sorted(numbers | often)
 
 
 @torch.no_grad()

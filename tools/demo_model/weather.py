@@ -48,7 +48,7 @@ def some_city(rng: Random, part: Part) -> tuple[str, str]:
         city = pick(rng, part, [city for city in known if part == "train" or is_copied(city)])
     else:
         city = random_words(rng, part, capital=True)
-        if rng.random() < 0.25:
+        for _ in range(rng.choices((0, 1, 2), (0.7, 0.2, 0.1))[0]):
             city += f" {random_words(rng, part, capital=True)}"
     return city, city
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import re
 from random import Random
 
 from openai_harmony import load_harmony_encoding
+from openai_harmony.engines.demo_rows import word_codes
 
 __all__ = [
     "CITIES",
@@ -21,6 +21,7 @@ __all__ = [
     "NICKNAMES",
     "TOPICS",
     "Part",
+    "is_copied",
     "is_held_out",
     "pick",
     "random_words",
@@ -102,22 +103,21 @@ def random_words(rng: Random, part: Part, *, capital: bool) -> str:
 
 @functools.cache
 def _vocabulary_words(capital: bool) -> list[str]:
-    """Words that are a token each, with and without a space before them.
-
-    Only such words can be copied from the text of a user into JSON without being known.
-    """
-    pattern = re.compile(" [A-Z][a-z]{2,10}" if capital else " [a-z]{3,10}")
-    found = []
-    for token in range(150_000):
-        text = ENCODING.decode([token])
-        if pattern.fullmatch(text) and is_copied(text[1:]):
-            found.append(text[1:])
-    return found
+    """Words that have a code, so that they can be copied, with or without a space before them."""
+    texts = (ENCODING.decode([token]) for token in _coded_tokens())
+    found = [text[1:] for text in texts if text[0] == " "]
+    return [word for word in found if word[0].isupper() is capital]
 
 
 @functools.cache
 def is_copied(words: str) -> bool:
-    """Tell whether each word is one token, with a space before the first and without."""
+    """Tell whether each word has a code, with a space before the first and without."""
     first = words.split()[0]
-    parts = [f" {word}" for word in words.split()]
-    return len(ENCODING.encode(first)) == 1 and all(len(ENCODING.encode(p)) == 1 for p in parts)
+    parts = [ENCODING.encode(part) for part in (first, *(f" {word}" for word in words.split()))]
+    return all(len(part) == 1 and part[0] in _coded_tokens() for part in parts)
+
+
+@functools.cache
+def _coded_tokens() -> dict[int, None]:
+    codes, _ = word_codes()
+    return dict.fromkeys(codes.any(axis=1).nonzero()[0].tolist())

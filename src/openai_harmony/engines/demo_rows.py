@@ -1,19 +1,20 @@
 """The rows of the demo model's embedding: which are learned and how the others are made.
 
-The demo model has learned some hundred rows. Every other token gets a row made from its word:
-the word's hash, as signs, times a learned matrix, plus a learned vector for its kind (with a
-space before it, capitalised, ...). So the model tells all tokens apart, knows " Rome" and "Rome"
-for one word, and can copy what it never saw.
+The demo model has learned some hundred rows. Every other token gets a vector for its kind (with a
+space before it, capitalised, ...), and common words get a code of their own: the word's hash, as
+signs, times a learned matrix. So the model tells words apart that it never saw, knows " Rome" and
+"Rome" for one word, and can copy it.
 """
 
 from __future__ import annotations
 
-import hashlib
+import re
+from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
 
-from ..special_tokens import FIRST_SPECIAL, SPECIAL_TEXTS
+from ..special_tokens import FIRST_SPECIAL
 from ..vocabulary import load_vocabulary
 
 __all__ = ["CODE_SIGNS", "KINDS", "MODEL_ROWS", "word_codes"]
@@ -29,33 +30,41 @@ KINDS = 14
 
 _SPECIAL, _PART_OF_CHARACTER = 12, 13
 
+_COMMON = 100_000
+"""Only words among so many of the most common tokens get a code: fewer are told apart better."""
+
+_WORD = re.compile(rb" ?[A-Za-z][a-z]{2,10}")
+_NUMBER = re.compile(rb"[0-9]{1,3}")
+
 
 def word_codes() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.intp]]:
-    """The code (a row of 1 and -1) and the kind of every token."""
-    pieces = [*load_vocabulary(), *(SPECIAL_TEXTS[t].encode() for t in _special_ids())]
-    hashes = bytearray()
-    kinds = np.empty(MODEL_ROWS, dtype=np.intp)
-    blake2b = hashlib.blake2b
-    for token, piece in enumerate(pieces):
-        word, kinds[token] = _word_and_kind(piece)
-        hashes += blake2b(word, digest_size=CODE_SIGNS // 8).digest()
-    kinds[FIRST_SPECIAL:] = _SPECIAL
-    bits = np.unpackbits(np.frombuffer(hashes, dtype=np.uint8)).reshape(MODEL_ROWS, CODE_SIGNS)
-    return bits.astype(np.float32) * 2 - 1, kinds
+    """The code (a row of 1 and -1, or of 0 for none) and the kind of every token."""
+    pieces = list(load_vocabulary())
+    kinds = np.full(MODEL_ROWS, _SPECIAL, dtype=np.intp)
+    kinds[:FIRST_SPECIAL] = [_kind(piece) for piece in pieces]
+    coded = _coded(pieces)
+    words = (pieces[token].strip().lower() for token in coded)
+    hashes = b"".join(blake2b(word, digest_size=CODE_SIGNS // 8).digest() for word in words)
+    bits = np.unpackbits(np.frombuffer(hashes, dtype=np.uint8)).reshape(-1, CODE_SIGNS)
+    codes = np.zeros((MODEL_ROWS, CODE_SIGNS), dtype=np.float32)
+    codes[coded] = bits.astype(np.float32) * 2 - 1
+    return codes, kinds
 
 
-def _special_ids() -> range:
-    return range(FIRST_SPECIAL, MODEL_ROWS)
+def _coded(pieces: list[bytes]) -> list[int]:
+    """Numbers, and common words that are tokens with a space before them and without."""
+    common = pieces[:_COMMON]
+    words = set(filter(_WORD.fullmatch, common))
+    both = {w for word in words if b" " + word in words for w in (word, b" " + word)}
+    return [token for token, p in enumerate(common) if p in both or _NUMBER.fullmatch(p)]
 
 
-def _word_and_kind(piece: bytes) -> tuple[bytes, int]:
-    """What tokens of one word share, and what tells them apart."""
+def _kind(piece: bytes) -> int:
     spaced = piece[:1] == b" "
     try:
-        text = piece[spaced:].decode()
+        return _letters(piece[spaced:].decode()) + (6 if spaced else 0)
     except UnicodeDecodeError:
-        return piece, _PART_OF_CHARACTER
-    return text.lower().encode(), _letters(text) + (6 if spaced else 0)
+        return _PART_OF_CHARACTER
 
 
 def _letters(text: str) -> int:
