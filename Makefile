@@ -13,13 +13,16 @@ XGRAMMAR_VENV := .venv-xgrammar
 FUZZ_TARGETS := parser header text schema conversation
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format parity bench fuzz noise xgrammar clean
+.PHONY: help demo chat demo-model demo-accuracy test check format parity bench fuzz noise xgrammar clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.installed ## Walk through a conversation with a tool call, offline
 	@$(BIN)/harmony demo
+
+chat: $(VENV)/.installed-transformers ## Talk with the small demo model, on the CPU
+	@$(BIN)/harmony chat
 
 test: $(VENV)/.installed-dev ## Run every test
 	$(BIN)/python -m pytest -n 2
@@ -50,6 +53,12 @@ noise: $(VENV)/.installed-dev ## Sample TURNS=N turns under grammars from a mode
 xgrammar: $(XGRAMMAR_VENV)/.installed ## Run the structural tag through xgrammar, beside the grammar
 	$(XGRAMMAR_VENV)/bin/python tools/structural_tag/check.py $(XGRAMMAR)
 
+demo-model: $(VENV)/.installed-dev ## Train the demo model anew, for less than an hour, on one core
+	PYTHONPATH=tools $(BIN)/python -m demo_model.train
+
+demo-accuracy: $(VENV)/.installed-dev ## Count how often the demo model is right on held-out prompts
+	PYTHONPATH=tools $(BIN)/python -m demo_model.evaluate
+
 clean: ## Remove the virtual environment, caches and builds
 	rm -rf $(VENV) $(FUZZ_VENV) $(XGRAMMAR_VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -68,6 +77,10 @@ $(VENV)/.installed: pyproject.toml | $(VENV)/.created
 # Before the rest, which would take the newest; for the tests, any build will do.
 $(VENV)/.installed-torch: | $(VENV)/.created
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==$(TORCH)
+	@touch $@
+
+$(VENV)/.installed-transformers: pyproject.toml | $(VENV)/.installed-torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[transformers]'
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.installed-torch

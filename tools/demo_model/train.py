@@ -28,7 +28,7 @@ from .words import ENCODING
 
 __all__ = ["train"]
 
-STEPS = 4000
+STEPS = 4500
 ROWS_PER_STEP = 6
 PACKAGED = Path(__file__).parents[2] / "src/openai_harmony/data/demo_model"
 
