@@ -1,0 +1,107 @@
+"""Messages that remember the tokens they were sampled as, and prompts that repeat these.
+
+Rendering a sampled message again may give other tokens than the model chose: the same text can be
+cut in other ways. A prompt that repeats the tokens is what the model saw and said, and what an
+engine's prefix cache holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .config import RenderConversationConfig
+from .encoding import HarmonyEncoding
+from .errors import TokenError
+from .messages import Conversation, Message, Role
+from .segments import SegmentKind
+from .special_tokens import CALL, END, RETURN, START
+from .tokenizer import ASSISTANT
+
+__all__ = ["SampledMessage", "prompt_tokens", "with_sampled_tokens"]
+
+_OPENING = (START, ASSISTANT)  # what a prompt ends in, and what a later message starts with
+
+
+class SampledMessage(Message):
+    """A message by the assistant with its tokens: all after ``<|start|>assistant``, with the stop.
+
+    >>> from openai_harmony import load_harmony_encoding
+    >>> encoding = load_harmony_encoding("HarmonyGptOss")
+    >>> tokens = encoding.encode("<|channel|>final<|message|>hi<|return|>", allowed_special="all")
+    >>> messages = encoding.parse_messages_from_completion_tokens(tokens, Role.ASSISTANT)
+    >>> (message,) = with_sampled_tokens(encoding, messages, tokens, ends=[len(tokens)])
+    >>> encoding.decode(message.sampled_tokens)
+    '<|channel|>final<|message|>hi<|return|>'
+    """
+
+    sampled_tokens: tuple[int, ...]
+
+
+def with_sampled_tokens(
+    encoding: HarmonyEncoding,
+    messages: Sequence[Message],
+    tokens: Sequence[int],
+    ends: Sequence[int],
+) -> list[Message]:
+    """Give the messages of a completion their tokens; `ends` is the index after each one's last.
+
+    Only a message that the strict parser reads from its tokens gets them. What had to be repaired
+    stays a plain message, so that the next prompt shows the model what was meant.
+    """
+    start = 0
+    known: list[Message] = []
+    for message, end in zip(messages, ends, strict=True):
+        own = _own_tokens(tokens[start:end])
+        known.append(_sampled(message, own) if _say(encoding, own, message) else message)
+        start = end
+    return known
+
+
+def prompt_tokens(
+    encoding: HarmonyEncoding,
+    conversation: Conversation,
+    config: RenderConversationConfig | None = None,
+) -> list[int]:
+    """Render the prompt for the assistant's next message, sampled messages by their own tokens.
+
+    Their last token is ``<|end|>`` or ``<|call|>``: history never ends in ``<|return|>``.
+    """
+    messages = conversation.messages
+    if not any(isinstance(message, SampledMessage) for message in messages):
+        return encoding.render_conversation_for_completion(conversation, Role.ASSISTANT, config)
+    tokens: list[int] = []
+    for segment in encoding.segments_for_completion(conversation, Role.ASSISTANT, config):
+        message = messages[segment.message] if segment.message < len(messages) else None
+        if not isinstance(message, SampledMessage):
+            tokens += segment.tokens
+        elif segment.kind is SegmentKind.HEADER:
+            tokens += _OPENING
+            tokens += message.sampled_tokens[:-1]
+            tokens.append(
+                END if message.sampled_tokens[-1] == RETURN else message.sampled_tokens[-1]
+            )
+    return tokens
+
+
+def _own_tokens(tokens: Sequence[int]) -> list[int]:
+    """Cut the opening off, and close a message that the limit of tokens left open."""
+    own = list(tokens)
+    if tuple(own[:2]) == _OPENING:
+        del own[:2]
+    if own and own[-1] not in (END, CALL, RETURN):
+        own.append(END)
+    return own
+
+
+def _say(encoding: HarmonyEncoding, tokens: list[int], message: Message) -> bool:
+    if not tokens:
+        return False
+    try:
+        read = encoding.parse_messages_from_completion_tokens(tokens, Role.ASSISTANT)
+    except TokenError:
+        return False
+    return read == [message]
+
+
+def _sampled(message: Message, tokens: list[int]) -> SampledMessage:
+    return SampledMessage.model_construct(**message.__dict__, sampled_tokens=tuple(tokens))

@@ -1,0 +1,67 @@
+"""Who may run now, who waits, and who is sent away."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from .api_error import ApiError
+
+__all__ = ["Admission"]
+
+_FIRST_GUESS = 2.0  # seconds a request takes, before any has ended
+_NEW_SHARE = 0.2  # of the newest request in the average
+
+
+class Admission:
+    """Lets `most_running` requests at the engine, and `most_waiting` wait in the order they came.
+
+    A request beyond these is refused with 429 and the seconds after which a place should be free.
+    """
+
+    def __init__(self, most_running: int, most_waiting: int) -> None:
+        self._most_running = most_running
+        self._most_waiting = most_waiting
+        self._places = asyncio.Semaphore(most_running)
+        self._seconds = _FIRST_GUESS
+        self.running = 0
+        self.waiting = 0
+
+    def check(self) -> None:
+        """Raise `ApiError` where a new request would find the queue full."""
+        if self._is_full():
+            raise ApiError(
+                429,
+                f"the server is busy: {self.running} requests run and {self.waiting} wait; "
+                "try again later",
+                kind="rate_limit_error",
+                code="server_busy",
+                retry_after=self._retry_after(),
+            )
+
+    @asynccontextmanager
+    async def place(self) -> AsyncGenerator[None, None]:
+        """Wait for a place at the engine; give it back at the end."""
+        self.check()
+        self.waiting += 1
+        try:
+            await self._places.acquire()
+        finally:
+            self.waiting -= 1
+        self.running += 1
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self.running -= 1
+            self._places.release()
+            self._seconds += _NEW_SHARE * (time.monotonic() - begun - self._seconds)
+
+    def _is_full(self) -> bool:
+        return self.running >= self._most_running and self.waiting >= self._most_waiting
+
+    def _retry_after(self) -> float:
+        """Seconds until those who wait have gone, as far as can be told."""
+        return max(1.0, self._seconds * (self.waiting + 1) / self._most_running)

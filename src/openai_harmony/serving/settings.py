@@ -1,0 +1,42 @@
+"""What a server is told when it starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Settings"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a server answers, keeps and limits.
+
+    - `model_names`: the names that requests may use; the first stands in answers to requests that
+      name none. Empty is the engine's own name.
+    - `database`: the URL of the store; ``sqlite:///PATH`` or ``postgresql://...``. None keeps
+      responses in memory, until the server ends.
+    - `key_file`: the file with the key that seals reasoning; made where there is none. None makes a
+      key that is forgotten when the server ends.
+    - `api_keys`: keys that are accepted beside those in the store.
+    - `grammar`: whether turns with tools or a response format are sampled under the grammar.
+    - `current_date`: what the model reads: ``today`` (UTC), a date as ``YYYY-MM-DD``, or None.
+    - `event_names`: reasoning events as OpenAI's SDKs read them, or as Open Responses names them.
+    - `max_running`, `max_waiting`: requests at the engine, and in the queue before it.
+    - `max_request_bytes`: of a request's body.
+    - `keep_days`: days after which stored responses are deleted; None keeps them.
+    - `shutdown_seconds`: how long requests under way may go on when the server is told to end.
+    """
+
+    model_names: tuple[str, ...] = ()
+    database: str | None = None
+    key_file: str | None = None
+    api_keys: tuple[str, ...] = ()
+    grammar: bool = True
+    current_date: str | None = "today"
+    event_names: Literal["openai", "open-responses"] = "openai"
+    max_running: int = 16
+    max_waiting: int = 64
+    max_request_bytes: int = 16 * 1024 * 1024
+    keep_days: float | None = 30
+    shutdown_seconds: float = 30
