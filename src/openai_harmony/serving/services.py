@@ -1,0 +1,57 @@
+"""What the routes of one server share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+
+from fastapi import Request
+
+from ..engines.engine import Engine
+from .admission import Admission
+from .api_error import ApiError
+from .settings import Settings
+
+__all__ = ["Services", "services_of"]
+
+
+@dataclass
+class Services:
+    """An engine, and what is kept about the requests to it."""
+
+    engine: Engine
+    settings: Settings
+    admission: Admission = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.admission = Admission(self.settings.max_running, self.settings.max_waiting)
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """The names that requests may use; answers bear the one that was used."""
+        return self.settings.model_names or (self.engine.model,)
+
+    def check_model(self, name: str | None) -> str:
+        """Return the name for the answer; raise `ApiError` where it is another model's."""
+        if name is None:
+            return self.model_names[0]
+        if name not in self.model_names:
+            known = ", ".join(self.model_names)
+            raise ApiError(
+                404,
+                f"the model {name!r} is not served here; there is: {known}",
+                param="model",
+                code="model_not_found",
+            )
+        return name
+
+    def current_date(self) -> str | None:
+        """The date that the model reads."""
+        date = self.settings.current_date
+        return datetime.now(timezone.utc).date().isoformat() if date == "today" else date
+
+
+def services_of(request: Request) -> Services:
+    """Find them from a route."""
+    services: Services = request.app.state.services
+    return services
