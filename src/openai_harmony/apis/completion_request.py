@@ -1,0 +1,85 @@
+"""The body of a request to the Completions API: a prompt that is continued as it is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+
+from ..engines.sampling import Sampling
+from .responses_request import StreamOptions
+from .sampling_fields import SamplingFields
+
+__all__ = ["CompletionRequest"]
+
+
+def _as_prompts(value: Any) -> Any:
+    """Make a list of prompts of what may be one: a text, or token ids."""
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list):
+        raise ValueError("expected text, token ids, or a list of one of them")
+    if value and all(_is_token(item) for item in value):
+        return [value]
+    for at, item in enumerate(value):
+        is_tokens = isinstance(item, list) and all(map(_is_token, item))
+        if not isinstance(item, str) and not is_tokens:
+            raise ValueError(f"prompt {at} is neither text nor a list of token ids")
+    return value
+
+
+def _is_token(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+_TOKENS = {"type": "array", "items": {"type": "integer", "minimum": 0}}
+
+Prompts: TypeAlias = Annotated[
+    "list[str | list[int]]",
+    BeforeValidator(_as_prompts),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "array", "items": {"type": "string"}, "minItems": 1},
+                {**_TOKENS, "minItems": 1},
+                {"type": "array", "items": _TOKENS, "minItems": 1},
+            ]
+        }
+    ),
+    Field(min_length=1, max_length=128),
+]
+"""Texts, or token ids; one of them may stand alone."""
+
+
+class CompletionRequest(SamplingFields):
+    """A request for completions; the prompts are harmony as text or as token ids."""
+
+    model: str | None = None
+    prompt: Prompts
+    stream: bool | None = Field(None, description="Whether to answer with server-sent events.")
+    stream_options: StreamOptions | None = None
+    n: int | None = Field(None, ge=1, le=128, description="How many choices for each prompt.")
+    best_of: int | None = Field(None, ge=1, le=128, description="Must be n.")
+    max_tokens: int | None = Field(None, ge=1)
+    logprobs: int | None = Field(None, ge=0, le=20)
+    echo: bool | None = Field(None, description="Whether the text begins with the prompt.")
+    suffix: str | None = Field(None, description="Must be empty.")
+    logit_bias: dict[str, Any] | None = Field(None, description="Must be empty.")
+    user: str | None = None
+
+    @model_validator(mode="after")
+    def _can_be_done(self) -> CompletionRequest:
+        if self.logit_bias:
+            raise ValueError("logit_bias: the engines have no such setting; leave it out")
+        if self.suffix:
+            raise ValueError("suffix: the model only continues texts; leave it out")
+        if self.best_of is not None and self.best_of != (self.n or 1):
+            raise ValueError("best_of: choices are not compared; leave it out")
+        return self
+
+    def sampling(self, defaults: Sampling | None = None) -> Sampling:
+        """How each choice is sampled."""
+        return self.settings(
+            defaults or Sampling(), max_tokens=self.max_tokens, logprobs=self.logprobs
+        )
