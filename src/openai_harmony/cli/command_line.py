@@ -14,6 +14,7 @@ from .grammar import CHECK, GRAMMAR
 from .parse import PARSE
 from .render import RENDER
 from .schema import SCHEMA
+from .serve import SERVE
 from .text import DECODE, ENCODE
 
 __all__ = ["command_line"]
@@ -28,6 +29,7 @@ COMMANDS: tuple[Command, ...] = (
     CHECK,
     GENERATE,
     CHAT,
+    SERVE,
     DEMO,
 )
 

@@ -2,6 +2,14 @@
 
 ::
 
-    api_error, settings               what goes wrong, what the server is told
-    turn_events → turn                a request and an engine to messages, as they are sampled
+    settings, api_error                what the server is told, what clients are told
+    turn_events → turn_reader → turn   a request and an engine to messages, while they are sampled
+    admission, caller, services        who may run, who asks, what the routes share
+    app → run_server                   the application, and the socket
 """
+
+from .app import create_app
+from .run_server import run_server
+from .settings import Settings
+
+__all__ = ["Settings", "create_app", "run_server"]

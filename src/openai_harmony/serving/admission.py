@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from .api_error import ApiError
 
-__all__ = ["Admission"]
+__all__ = ["Admission", "shutting_down"]
 
 _FIRST_GUESS = 2.0  # seconds a request takes, before any has ended
 _NEW_SHARE = 0.2  # of the newest request in the average
@@ -18,7 +18,8 @@ _NEW_SHARE = 0.2  # of the newest request in the average
 class Admission:
     """Lets `most_running` requests at the engine, and `most_waiting` wait in the order they came.
 
-    A request beyond these is refused with 429 and the seconds after which a place should be free.
+    A request beyond these is refused with 429 and the seconds after which a place should be free;
+    once the server shuts down, every new one is, with 503.
     """
 
     def __init__(self, most_running: int, most_waiting: int) -> None:
@@ -26,11 +27,16 @@ class Admission:
         self._most_waiting = most_waiting
         self._places = asyncio.Semaphore(most_running)
         self._seconds = _FIRST_GUESS
+        self._idle = asyncio.Event()
+        self._idle.set()
         self.running = 0
         self.waiting = 0
+        self.is_closed = False
 
     def check(self) -> None:
-        """Raise `ApiError` where a new request would find the queue full."""
+        """Raise `ApiError` where a new request would find the queue full, or the server closing."""
+        if self.is_closed:
+            raise shutting_down()
         if self._is_full():
             raise ApiError(
                 429,
@@ -46,10 +52,14 @@ class Admission:
         """Wait for a place at the engine; give it back at the end."""
         self.check()
         self.waiting += 1
+        self._idle.clear()
         try:
             await self._places.acquire()
-        finally:
+        except asyncio.CancelledError:
             self.waiting -= 1
+            self._note_idle()
+            raise
+        self.waiting -= 1
         self.running += 1
         begun = time.monotonic()
         try:
@@ -57,7 +67,21 @@ class Admission:
         finally:
             self.running -= 1
             self._places.release()
+            self._note_idle()
             self._seconds += _NEW_SHARE * (time.monotonic() - begun - self._seconds)
+
+    async def close(self, seconds: float) -> bool:
+        """Let nobody in any more; tell whether all have gone after `seconds` at most."""
+        self.is_closed = True
+        try:
+            await asyncio.wait_for(self._idle.wait(), seconds)
+        except asyncio.TimeoutError:  # its own class before Python 3.11
+            return False
+        return True
+
+    def _note_idle(self) -> None:
+        if not self.running and not self.waiting:
+            self._idle.set()
 
     def _is_full(self) -> bool:
         return self.running >= self._most_running and self.waiting >= self._most_waiting
@@ -65,3 +89,14 @@ class Admission:
     def _retry_after(self) -> float:
         """Seconds until those who wait have gone, as far as can be told."""
         return max(1.0, self._seconds * (self.waiting + 1) / self._most_running)
+
+
+def shutting_down() -> ApiError:
+    """What a request is told that cannot run, or go on, because the server ends."""
+    return ApiError(
+        503,
+        "the server is shutting down; try again later",
+        kind="server_error",
+        code="server_shutting_down",
+        retry_after=10,
+    )

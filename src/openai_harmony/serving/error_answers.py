@@ -64,7 +64,9 @@ def _of_field(error: RequestValidationError) -> ApiError:
 def _of_status(request: Request, error: HTTPException) -> ApiError:
     where = f"{request.method} {request.url.path}"
     if error.status_code == 404:
-        return ApiError(404, f"there is no {where}; /docs lists what there is", code="not_found")
+        return ApiError(
+            404, f"there is no {where}; /openapi.json lists what there is", code="not_found"
+        )
     if error.status_code == 405:
         return ApiError(405, f"{where} is not allowed here", code="method_not_allowed")
     return ApiError(error.status_code, f"{where}: {error.detail}", code="http_error")

@@ -50,6 +50,11 @@ class Services:
         date = self.settings.current_date
         return datetime.now(timezone.utc).date().isoformat() if date == "today" else date
 
+    async def shut_down(self) -> None:
+        """Let requests under way end; after the deadline, those that are left end with an error."""
+        if not await self.admission.close(self.settings.shutdown_seconds):
+            await self.engine.close()
+
 
 def services_of(request: Request) -> Services:
     """Find them from a route."""

@@ -1,0 +1,165 @@
+"""``harmony serve``: a model behind the Responses and Chat Completions APIs."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .command import Command
+from .source import InputError
+
+if TYPE_CHECKING:
+    from ..serving import Settings
+
+__all__ = ["SERVE", "state_folder"]
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="demo, a folder, a name on the Hugging Face hub, or the URL of an engine's server",
+    )
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="the address to listen at (%(default)s)"
+    )
+    parser.add_argument(
+        "--port", type=int, default=8000, help="the port (%(default)s); 0 for any that is free"
+    )
+    parser.add_argument(
+        "--served-model-name",
+        metavar="NAME",
+        nargs="+",
+        default=[],
+        help="the names that requests may use; the model's own unless given",
+    )
+    parser.add_argument(
+        "--api-key",
+        metavar="KEY",
+        action="append",
+        default=[],
+        help="a key that requests must have; may be given several times; see also 'harmony keys'",
+    )
+    parser.add_argument(
+        "--database",
+        metavar="URL",
+        help="where responses are kept: sqlite:///FILE or postgresql://...; a file of the user's "
+        "unless given",
+    )
+    parser.add_argument(
+        "--no-grammar",
+        dest="grammar",
+        action="store_false",
+        help="let the model write calls and JSON answers freely, and hope",
+    )
+    parser.add_argument(
+        "--date",
+        metavar="YYYY-MM-DD",
+        default="today",
+        help="the current date as the model shall read it; today (UTC) unless given, or none",
+    )
+    parser.add_argument(
+        "--event-names",
+        choices=("openai", "open-responses"),
+        default="openai",
+        help="how events of reasoning are called (%(default)s)",
+    )
+    parser.add_argument(
+        "--max-running",
+        type=int,
+        metavar="N",
+        default=16,
+        help="requests at the engine at once (%(default)s)",
+    )
+    parser.add_argument(
+        "--max-waiting",
+        type=int,
+        metavar="N",
+        default=64,
+        help="requests that wait for a place, before others are refused (%(default)s)",
+    )
+    parser.add_argument(
+        "--keep-days",
+        type=float,
+        metavar="DAYS",
+        default=30,
+        help="how long responses are kept (%(default)s); 0 keeps them for ever",
+    )
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    try:
+        from ..serving import Settings
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"the server needs {error.name}; pip install 'openai-harmony[serve]'"
+        ) from error
+    database = arguments.database or f"sqlite:///{state_folder() / 'responses.db'}"
+    date = arguments.date
+    settings = Settings(
+        model_names=tuple(arguments.served_model_name),
+        database=database,
+        key_file=str(state_folder() / "reasoning.key"),
+        api_keys=tuple(arguments.api_key),
+        grammar=arguments.grammar,
+        current_date=None if date == "none" else date,
+        event_names=arguments.event_names,
+        max_running=arguments.max_running,
+        max_waiting=arguments.max_waiting,
+        keep_days=arguments.keep_days or None,
+    )
+    asyncio.run(_serve(arguments, settings))
+
+
+async def _serve(arguments: argparse.Namespace, settings: Settings) -> None:
+    from ..engines import open_engine
+    from ..serving import create_app, run_server
+
+    listener = _listen(arguments.host, arguments.port)
+    with listener:
+        print(f"loading {arguments.model} ...", file=sys.stderr, flush=True)
+        async with await open_engine(arguments.model) as engine:
+            host, port = listener.getsockname()[:2]
+            shown = f"[{host}]" if ":" in host else host
+            print(
+                f"serving {engine.model} at http://{shown}:{port}/v1", file=sys.stderr, flush=True
+            )
+            await run_server(create_app(engine, settings), settings, listener)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Open the socket before the model is loaded: an occupied port is known at once."""
+    try:
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
+        )
+    except OSError as error:
+        raise InputError(
+            f"cannot listen at {host}:{port}: {error.strerror or error}; choose another --port"
+        ) from error
+
+
+def state_folder() -> Path:
+    """Return the user's folder for what must outlive the program; make it where it is missing."""
+    root = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    folder = Path(root) / "openai-harmony"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+SERVE = Command(
+    name="serve",
+    summary="serve a model by the Responses and Chat Completions APIs",
+    examples="""\
+  harmony serve demo
+  harmony serve openai/gpt-oss-20b --host 0.0.0.0 --api-key "$KEY"
+  harmony serve http://localhost:8001 --served-model-name gpt-oss-120b
+""",
+    add_arguments=_add_arguments,
+    run=_run,
+)

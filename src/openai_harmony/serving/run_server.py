@@ -1,0 +1,44 @@
+"""The application on a socket, until a signal ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import uvicorn
+from fastapi import FastAPI
+
+from .settings import Settings
+
+__all__ = ["run_server"]
+
+_LAST_WORDS = 5  # seconds for clients to read that their request was cancelled
+
+
+async def run_server(app: FastAPI, settings: Settings, listener: socket.socket) -> None:
+    """Answer on `listener` until SIGINT or SIGTERM.
+
+    Requests under way then have `Settings.shutdown_seconds` to end; the rest is cancelled and says
+    so. A second SIGINT ends at once.
+    """
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        timeout_graceful_shutdown=round(settings.shutdown_seconds) + _LAST_WORDS,
+        server_header=False,
+    )
+    await _Server(config, app).serve(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """Tells the application that the end has begun: the framework tells it when all is over."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
+        super().__init__(config)
+        self._app = app
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let requests under way end, for a while."""
+        ending = asyncio.ensure_future(self._app.state.services.shut_down())
+        await super().shutdown(sockets)
+        await ending
