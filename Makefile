@@ -13,7 +13,7 @@ XGRAMMAR_VENV := .venv-xgrammar
 FUZZ_TARGETS := parser header text schema conversation
 
 .DEFAULT_GOAL := help
-.PHONY: help demo chat demo-model demo-accuracy test check format parity bench fuzz noise xgrammar clean
+.PHONY: help demo chat serve demo-model demo-accuracy test check format parity bench fuzz noise xgrammar clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ noise: $(VENV)/.installed-dev ## Sample TURNS=N turns under grammars from a mode
 xgrammar: $(XGRAMMAR_VENV)/.installed ## Run the structural tag through xgrammar, beside the grammar
 	$(XGRAMMAR_VENV)/bin/python tools/structural_tag/check.py $(XGRAMMAR)
 
+serve: $(VENV)/.installed-serve ## Serve the demo model by the APIs, at http://127.0.0.1:8000/v1
+	@$(BIN)/harmony serve demo
+
 demo-model: $(VENV)/.installed-dev ## Train the demo model anew, for less than an hour, on one core
 	PYTHONPATH=tools $(BIN)/python -m demo_model.train
 
@@ -81,6 +84,10 @@ $(VENV)/.installed-torch: | $(VENV)/.created
 
 $(VENV)/.installed-transformers: pyproject.toml | $(VENV)/.installed-torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[transformers]'
+	@touch $@
+
+$(VENV)/.installed-serve: pyproject.toml | $(VENV)/.installed-torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[serve,transformers]'
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.installed-torch
