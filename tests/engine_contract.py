@@ -99,6 +99,8 @@ async def the_last_token_has_the_reason(engine: Engine) -> None:
     found = await sample(engine, Sampling(temperature=0, max_tokens=LENGTH))
     assert len(found) == LENGTH
     assert [one.finish_reason for one in found] == [None] * (LENGTH - 1) + [FinishReason.LENGTH]
+    assert {one.cached_tokens for one in found[:-1]} == {None}
+    assert 0 <= (found[-1].cached_tokens or 0) < len(PROMPT)
     (only,) = await sample(engine, Sampling(max_tokens=1))
     assert only.finish_reason is FinishReason.LENGTH
 

@@ -114,7 +114,11 @@ class VllmStandIn(StandIn):
         }
 
     def ending(self, body: dict[str, Any]) -> Iterator[str]:
-        yield json.dumps({"choices": [], "usage": {"completion_tokens": 1}})
+        if body["stream_options"]["include_usage"]:
+            usage: dict[str, Any] = {"completion_tokens": 1}
+            if self.cached is not None:
+                usage["prompt_tokens_details"] = {"cached_tokens": self.cached}
+            yield json.dumps({"choices": [], "usage": usage})
         yield "[DONE]"
 
 
@@ -185,12 +189,14 @@ class LlamaCppStandIn(StandIn):
         }
         if body.get("n_probs"):
             event["completion_probabilities"] = [probability(step, body["n_probs"])]
+        if body["timings_per_token"]:
+            event.update(self._timings())
         yield json.dumps(event, ensure_ascii=False)
 
     def ending(self, body: dict[str, Any]) -> Iterator[str]:
         _, predicted = self._texts.pop(id(body))
         event = {"index": 0, "content": "", "tokens": [], "stop": True, "stop_type": "eos"}
-        yield json.dumps({**event, "tokens_predicted": predicted})
+        yield json.dumps({**event, "tokens_predicted": predicted, **self._timings()})
 
     def whole(self, body: dict[str, Any], steps: list[Step]) -> Any:
         answer: dict[str, Any] = {
@@ -199,10 +205,16 @@ class LlamaCppStandIn(StandIn):
             "stop": True,
             "stop_type": {"stop": "eos", "length": "limit", None: "none"}[steps[-1].reason],
             "tokens_predicted": len(steps),
+            **self._timings(),
         }
         if count := body.get("n_probs"):
             answer["completion_probabilities"] = [probability(step, count) for step in steps]
         return answer
+
+    def _timings(self) -> dict[str, Any]:
+        """Return what tells of the cache, and what only seems to."""
+        timings = {} if self.cached is None else {"cache_n": self.cached}
+        return {"tokens_cached": CONTEXT, "timings": {"prompt_n": 1, **timings}}
 
 
 def with_sampled(step: Step, count: int) -> list[tuple[int, float]]:

@@ -27,6 +27,7 @@ class Faults:
     page: bytes | None = None  # an answer that is no JSON
     script: list[int] | None = None  # tokens to send, whatever is asked for
     ignore_grammar: bool = False
+    vanish_at_the_end: bool = False  # after the last token
 
 
 @dataclass
@@ -47,6 +48,7 @@ class StandIn(ABC):
         self.faults = Faults()
         self.counts = Counts()
         self.url = ""
+        self.cached: int | None = None  # tokens of each prompt that it says to have had; or nothing
         self._pace = pace
         self._api_key = api_key
         self._server: asyncio.Server | None = None
@@ -148,6 +150,9 @@ class StandIn(ABC):
                 await send_chunk(writer, f"data: {event}\n\n".encode())
                 sent += 1
         if not await self._fail(sent, writer, gone):
+            return False
+        if self.faults.vanish_at_the_end:
+            writer.transport.abort()
             return False
         for event in self.ending(body):
             await send_chunk(writer, f"data: {event}\n\n".encode())

@@ -234,6 +234,45 @@ def test_api_keys() -> None:
     asyncio.run(run())
 
 
+# What was in the cache
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("cached", [None, 0, 5])
+def test_the_last_token_tells_how_much_of_the_prompt_was_cached(
+    kind: str, cached: int | None
+) -> None:
+    async def run() -> None:
+        async with serving(kind) as (server, engine):
+            server.cached = cached
+            *rest, last = await sample(engine, Sampling(seed=1, max_tokens=4))
+            assert last.cached_tokens == cached
+            assert {one.cached_tokens for one in rest} == {None}
+
+    asyncio.run(run())
+
+
+def test_llama_cpp_tells_it_without_streaming_as_well() -> None:
+    async def run() -> None:
+        async with serving("llama.cpp", stream=False) as (server, engine):
+            server.cached = 5
+            found = await sample(engine, Sampling(seed=1, max_tokens=4))
+            assert [one.cached_tokens for one in found] == [None, None, None, 5]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_server_that_vanishes_after_the_last_token_has_done_its_work(kind: str) -> None:
+    async def run() -> None:
+        async with serving(kind, **FAST) as (server, engine):
+            server.faults.vanish_at_the_end = True
+            found = await sample(engine, Sampling(seed=1, max_tokens=4))
+            assert [one.finish_reason for one in found] == [None, None, None, "length"]
+
+    asyncio.run(run())
+
+
 # vLLM
 
 

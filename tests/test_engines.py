@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from typing import Any, ClassVar
 
 import pytest
 import torch
 from transformers import GptOssConfig, GptOssForCausalLM
 
-from engine_contract import CHECKS, Check
+from engine_contract import CHECKS, Check, sample
 from engine_servers import SERVERS, serving
 from openai_harmony.engines import Engine, Sampling, TransformersEngine
+from openai_harmony.engines.row_sampler import RowSampler
 from openai_harmony.special_tokens import RETURN
 
 
@@ -96,6 +99,79 @@ def test_transformers_outlives_event_loops(transformers_engine: Engine) -> None:
 
     assert asyncio.run(some()) == asyncio.run(some())
     assert asyncio.run(transformers_engine.health()).ready
+
+
+def test_transformers_says_what_it_runs(transformers_engine: Engine) -> None:
+    assert transformers_engine.origin.endswith(", float32 on cpu")
+
+
+def test_transformers_caches_nothing_for_a_model_with_sliding_windows(
+    loop: asyncio.AbstractEventLoop, transformers_engine: Engine
+) -> None:
+    found = loop.run_until_complete(sample(transformers_engine, Sampling(max_tokens=2)))
+    assert [one.cached_tokens for one in found] == [None, 0]
+
+
+class HeldSampler(RowSampler):
+    """One whose making takes until `go` is set, as for a large grammar."""
+
+    begun = threading.Event()
+    go = threading.Event()
+    threads: ClassVar[set[int]] = set()
+
+    def __init__(self, *given: Any) -> None:
+        self.threads.add(threading.get_ident())
+        self.begun.set()
+        assert self.go.wait(60)
+        super().__init__(*given)
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[HeldSampler]]:
+    HeldSampler.begun.clear()
+    HeldSampler.go.clear()
+    monkeypatch.setattr("openai_harmony.engines.transformers_engine.RowSampler", HeldSampler)
+    yield HeldSampler
+    HeldSampler.go.set()
+
+
+def test_a_sampler_is_made_off_the_event_loop(
+    loop: asyncio.AbstractEventLoop, transformers_engine: Engine, held: type[HeldSampler]
+) -> None:
+    async def run() -> None:
+        task = asyncio.ensure_future(sample(transformers_engine, Sampling(max_tokens=2)))
+        while not held.begun.is_set():
+            await asyncio.sleep(0)  # the loop goes on
+        held.go.set()
+        assert len(await task) == 2
+        assert threading.get_ident() not in held.threads
+
+    loop.run_until_complete(run())
+
+
+def test_cancelling_while_a_sampler_is_made_leaves_nothing(
+    loop: asyncio.AbstractEventLoop, transformers_engine: Engine, held: type[HeldSampler]
+) -> None:
+    async def run() -> None:
+        task = asyncio.ensure_future(sample(transformers_engine, Sampling(max_tokens=2)))
+        while not held.begun.is_set():
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await transformers_engine.health()).running == 0
+        held.go.set()
+        assert len(await sample(transformers_engine, Sampling(max_tokens=2))) == 2
+
+    loop.run_until_complete(run())
+
+
+def test_loading_shows_no_progress_where_nobody_looks(
+    transformers_engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = transformers_engine.origin.partition(",")[0]
+    asyncio.run(TransformersEngine(folder).close())
+    assert "Loading weights" not in capsys.readouterr().err
 
 
 def test_engines_are_imported_when_they_are_used() -> None:

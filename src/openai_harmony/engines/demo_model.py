@@ -11,6 +11,7 @@ import contextlib
 import functools
 import hashlib
 import json
+import logging
 import os
 import shutil
 import sys
@@ -26,6 +27,8 @@ from .demo_rows import CODE_SIGNS, word_codes
 from .demo_tokenizer import tokenizer_config, tokenizer_json
 
 __all__ = ["demo_model_folder"]
+
+_LOG = logging.getLogger(__name__)
 
 _Weights: TypeAlias = dict[str, torch.Tensor]
 
@@ -48,6 +51,7 @@ def demo_model_folder(cache: Path | None = None) -> Path:
     folder = place / f"demo-model-{_edition()}"
     if folder.is_dir():
         return folder
+    _LOG.info("writing the demo model that comes with the package to %s, once", folder)
     place.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=place))
     try:

@@ -26,13 +26,15 @@ class SampledToken(NamedTuple):
     """One token of a completion.
 
     `logprob` and `top_logprobs`, the likeliest tokens first, are natural logarithms; None unless
-    they were asked for. The last token has the `finish_reason`.
+    they were asked for. The last token has the `finish_reason` and, where the engine tells it,
+    `cached_tokens`: how many tokens of the prompt it had read before and kept.
     """
 
     token: int
     logprob: float | None = None
     top_logprobs: tuple[tuple[int, float], ...] | None = None
     finish_reason: FinishReason | None = None
+    cached_tokens: int | None = None
 
 
 class Health(NamedTuple):
@@ -58,6 +60,9 @@ class Engine(ABC):
 
     context_length: int
     """Tokens of prompt and completion together, at most."""
+
+    origin: str = ""
+    """Where the model comes from and what runs it, in words: ``vLLM at http://localhost:8000``."""
 
     def generate(
         self, prompt: Sequence[int], sampling: Sampling | None = None

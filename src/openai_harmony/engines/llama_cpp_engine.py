@@ -46,6 +46,7 @@ class LlamaCppEngine(ServerEngine):
         stream: bool = True,
     ) -> None:
         super().__init__(client, model, context_length)
+        self.origin = f"llama.cpp at {client.url}"
         self._llguidance = llguidance
         self._stream = stream
 
@@ -95,6 +96,7 @@ class LlamaCppEngine(ServerEngine):
             "prompt": prompt,
             "stream": self._stream,
             "return_tokens": True,
+            "timings_per_token": True,  # with what was in the cache: the last event comes too late
             "n_predict": max_tokens,
             # Otherwise settings of the server's command line would have a say.
             "samplers": ["penalties", "temperature", "top_k", "min_p", "top_p"],
@@ -138,6 +140,8 @@ class _Reader(AnswerReader):
     def read(self, event: Any) -> Iterator[SampledToken]:
         tokens, details = event["tokens"], event.get("completion_probabilities") or ()
         whole = event["stop"]
+        # Not `tokens_cached`, which counts all that the cache holds after the completion.
+        self.cached_tokens = (event.get("timings") or {}).get("cache_n")
         if tokens and not whole:
             tokens = self._with_lost(event["content"], tokens, event.get("tokens_predicted"))
         unused = list(details)

@@ -18,7 +18,8 @@ async def open_engine(model: str, **options: Any) -> Engine:
     - ``http://`` or ``https://``: a server, vLLM or llama.cpp, whichever answers there
     - a folder, or a name on the Hugging Face hub: Transformers in this process
 
-    `options` go to the engine. Raises `EngineError`.
+    `options` go to the engine. A model in this process is loaded on the spot: meanwhile nothing
+    else runs on the event loop. Raises `EngineError`.
     """
     if model.startswith(("http://", "https://")):
         return await _open_server(model, options)

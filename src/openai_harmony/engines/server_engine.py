@@ -21,6 +21,12 @@ __all__ = ["AnswerReader", "ServerEngine", "best_tokens"]
 class AnswerReader(ABC):
     """Reads the events of one completion."""
 
+    cached_tokens: int | None = None
+    """How much of the prompt was in the server's cache, once an event has told it."""
+
+    usage_comes_last = False
+    """Whether that is told after the last token."""
+
     @abstractmethod
     def read(self, event: Any) -> Iterator[SampledToken]:
         """Yield the tokens that an event brings."""
@@ -58,28 +64,46 @@ class ServerEngine(Engine):
         matcher = None
         if sampling.grammar is not None:
             matcher = await asyncio.to_thread(Matcher, sampling.grammar)
-        reader = self._reader(sampling, max_tokens)
         self._running += 1
         try:
-            async with aclosing(self._client.ask("POST", self._path(), body)) as events:
-                async for event in events:
-                    for sampled in self._read(reader, event):
-                        # A server may be set up so that it leaves out the grammar.
-                        if matcher is not None and not matcher.accept(sampled.token):
-                            raise EngineError(
-                                f"{self._client.url} sampled the token {sampled.token} against the "
-                                f"grammar; {self._grammar_remedy}"
-                            )
-                        yield sampled
-                        if sampled.finish_reason is not None:
-                            return
+            async with aclosing(self._answer(body, self._reader(sampling, max_tokens))) as tokens:
+                async for sampled in tokens:
+                    # A server may be set up so that it leaves out the grammar.
+                    if matcher is not None and not matcher.accept(sampled.token):
+                        raise EngineError(
+                            f"{self._client.url} sampled the token {sampled.token} against the "
+                            f"grammar; {self._grammar_remedy}"
+                        )
+                    yield sampled
         except RefusalError as error:
             raise _explained(error) from error
         finally:
             self._running -= 1
-        raise EngineError(
-            f"{self._client.url} ended its answer before the completion", retryable=True
-        )
+
+    async def _answer(
+        self, body: dict[str, Any], reader: AnswerReader
+    ) -> AsyncGenerator[SampledToken, None]:
+        """Yield the tokens of an answer; the last waits for what is told after it."""
+        last = None
+        try:
+            async with aclosing(self._client.ask("POST", self._path(), body)) as events:
+                async for event in events:
+                    for sampled in self._read(reader, event):
+                        if sampled.finish_reason is None:
+                            yield sampled
+                        else:
+                            last = sampled
+                    told = reader.cached_tokens is not None or not reader.usage_comes_last
+                    if last is not None and told:
+                        break
+        except EngineError:
+            if last is None:  # otherwise there is all that was asked for
+                raise
+        if last is None:
+            raise EngineError(
+                f"{self._client.url} ended its answer before the completion", retryable=True
+            )
+        yield last._replace(cached_tokens=reader.cached_tokens)
 
     def _read(self, reader: AnswerReader, event: Any) -> Iterator[SampledToken]:
         try:

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import itertools
 import threading
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from transformers.generation.continuous_batching.cb_logits_processors import (
     ContinuousBatchingLogitsProcessor,
 )
 from transformers.generation.continuous_batching.continuous_api import OutputRouter
+from transformers.utils import logging as transformers_logging
 
 from ..special_tokens import CALL, RETURN
 from .engine import Engine, Health, SampledToken
@@ -136,6 +137,8 @@ class TransformersEngine(Engine):
     ) -> None:
         self.model = name or str(model)
         self._model = _load(model, options)
+        place = model if Path(model).is_dir() else f"{model} on the Hugging Face hub"
+        self.origin = f"{place}, {_weights_of(self._model)}"
         config = self._model.config.get_text_config()
         longest = int(config.max_position_embeddings)
         self._vocabulary = int(config.vocab_size)
@@ -175,12 +178,8 @@ class TransformersEngine(Engine):
     async def _generate(
         self, prompt: list[int], sampling: Sampling, max_tokens: int
     ) -> AsyncGenerator[SampledToken, None]:
-        unknown = next((token for token in prompt if not 0 <= token < self._vocabulary), None)
-        if unknown is not None:
-            raise SamplingError(
-                f"the prompt has the token {unknown}, which is not in the vocabulary of the model "
-                f"(0 to {self._vocabulary - 1})"
-            )
+        # Compiling a grammar takes long enough for the loop to be missed.
+        sampler = await asyncio.to_thread(self._sampler, prompt, sampling, max_tokens)
         loop = asyncio.get_running_loop()
         waiting: asyncio.Queue[SampledToken | EngineError] = asyncio.Queue()
 
@@ -188,7 +187,6 @@ class TransformersEngine(Engine):
             with contextlib.suppress(RuntimeError):  # a closed loop: nobody waits any more
                 loop.call_soon_threadsafe(waiting.put_nowait, item)
 
-        sampler = RowSampler(prompt, sampling, max_tokens, self._model.device)
         request = _Request(sampler, deliver)
         name = next(self._names)
         self._requests[name] = request
@@ -198,14 +196,33 @@ class TransformersEngine(Engine):
                 item = await waiting.get()
                 if isinstance(item, EngineError):
                     raise item
-                yield item
                 if item.finish_reason is not None:
+                    yield item._replace(cached_tokens=self._cached_tokens())
                     break
+                yield item
         finally:
             if not request.finished:
                 request.finished = True
                 self._manager.cancel_request(name)
             self._requests.pop(name, None)
+
+    def _sampler(self, prompt: list[int], sampling: Sampling, max_tokens: int) -> RowSampler:
+        """Make what samples a completion; the prompt is read as a whole, and so is the grammar."""
+        unknown = next((token for token in prompt if not 0 <= token < self._vocabulary), None)
+        if unknown is not None:
+            raise SamplingError(
+                f"the prompt has the token {unknown}, which is not in the vocabulary of the model "
+                f"(0 to {self._vocabulary - 1})"
+            )
+        return RowSampler(prompt, sampling, max_tokens, self._model.device)
+
+    def _cached_tokens(self) -> int | None:
+        """Layers with a sliding window, as gpt-oss has them, keep nothing for other requests.
+
+        How much was found for a request is not told by the batching of other models.
+        """
+        batching = self._manager.batch_processor
+        return 0 if batching is not None and not batching.cache.use_prefix_sharing else None
 
     def _submit(self, name: str, prompt: list[int], sampling: Sampling, max_tokens: int) -> None:
         accepted = self._manager.add_request(
@@ -236,7 +253,38 @@ def _load(model: str | Path, options: dict[str, Any]) -> Any:
     if on_cpu:
         defaults["experts_implementation"] = "eager"  # the default is slow on a CPU
     try:
-        loaded = AutoModelForCausalLM.from_pretrained(model, **{**defaults, **options})
+        with _progress_on_terminals():
+            loaded = AutoModelForCausalLM.from_pretrained(model, **{**defaults, **options})
     except (OSError, ValueError, RuntimeError, ImportError) as error:
         raise EngineError(f"cannot load the model {str(model)!r}: {error}") from error
     return loaded.eval()  # type: ignore[no-untyped-call]
+
+
+@contextlib.contextmanager
+def _progress_on_terminals() -> Iterator[None]:
+    """Let a progress bar look whether it is on a terminal; those of downloads do so already."""
+
+    def make(factory: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        return outer(factory, args, {"disable": None, **options})
+
+    def make_plainly(
+        factory: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]
+    ) -> Any:
+        return factory(*args, **options)
+
+    previous = transformers_logging.set_tqdm_hook(make)
+    outer = previous or make_plainly
+    try:
+        yield
+    finally:
+        transformers_logging.set_tqdm_hook(previous)
+
+
+def _weights_of(model: Any) -> str:
+    """Say of which type the weights are, and where: ``bfloat16 on cpu``."""
+    kind = str(model.dtype).removeprefix("torch.")
+    quantizer = getattr(model, "hf_quantizer", None)
+    if quantizer is not None and not getattr(quantizer.quantization_config, "dequantize", False):
+        kind = f"{quantizer.quantization_config.quant_method.value} and {kind}"
+    devices = {str(parameter.device) for parameter in model.parameters()}
+    return f"{kind} on {', '.join(sorted(devices))}"

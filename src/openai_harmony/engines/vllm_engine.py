@@ -39,6 +39,7 @@ class VllmEngine(ServerEngine):
         self, client: HttpClient, model: str, context_length: int, *, completions: bool = False
     ) -> None:
         super().__init__(client, model, context_length)
+        self.origin = f"vLLM at {client.url}"
         self._completions = completions
 
     @classmethod
@@ -75,6 +76,7 @@ class VllmEngine(ServerEngine):
                 "model": self.model,
                 "prompt": prompt,
                 "stream": True,
+                "stream_options": {"include_usage": True},
                 "add_special_tokens": False,
                 "return_token_ids": True,
                 "return_tokens_as_token_ids": True,
@@ -84,6 +86,7 @@ class VllmEngine(ServerEngine):
             "model": self.model,
             "token_ids": prompt,
             "stream": True,
+            "stream_options": {"include_usage": True},
             "sampling_params": {**settings, "detokenize": False},
         }
         if sampling.grammar is not None:
@@ -96,13 +99,20 @@ class VllmEngine(ServerEngine):
 
 
 class _Reader(AnswerReader):
-    """Reads ``choices`` of either endpoint: some tokens each, and the reason in the last."""
+    """Reads ``choices`` of either endpoint: some tokens each, and the reason in the last.
+
+    After them comes the usage, with the cache in it under ``--enable-prompt-tokens-details``.
+    """
+
+    usage_comes_last = True
 
     def __init__(self, logprobs: int | None, *, completions: bool) -> None:
         self._count = logprobs
         self._details = self._of_completions if completions else self._of_generate
 
     def read(self, event: Any) -> Iterator[SampledToken]:
+        details = (event.get("usage") or {}).get("prompt_tokens_details") or {}
+        self.cached_tokens = details.get("cached_tokens")
         for choice in event["choices"]:
             reason = choice.get("finish_reason")
             if reason not in (None, "stop", "length"):
