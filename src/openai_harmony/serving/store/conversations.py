@@ -1,0 +1,190 @@
+"""Conversations: items in order, to which responses and clients add."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, and_, delete, insert, select, update
+
+from .database import Database
+from .errors import ItemIdError, NotFoundError
+from .items import (
+    NewItem,
+    Order,
+    Page,
+    StoredItem,
+    check_ids,
+    insert_items,
+    item_columns,
+    read_item,
+    read_page,
+)
+from .tables import conversation_items, conversations
+
+__all__ = ["Conversation", "Conversations", "append_items", "conversation_length"]
+
+_BATCH = 500  # ids of one query
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """A conversation without its items; `created_at` in seconds since 1970."""
+
+    id: str
+    owner: str
+    created_at: int
+    metadata: dict[str, Any]
+
+
+class Conversations:
+    """The conversations in a database; `Store` makes it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def create(self, conversation: Conversation, items: Sequence[NewItem] = ()) -> None:
+        """Keep a new conversation that begins with `items`. Raises `ItemIdError`."""
+        check_ids(items)
+        with self._database.writing() as connection:
+            connection.execute(
+                insert(conversations).values(
+                    id=conversation.id,
+                    owner=conversation.owner,
+                    created_at=conversation.created_at,
+                    metadata=conversation.metadata,
+                    next_position=len(items),
+                )
+            )
+            _insert(connection, conversation.id, items, 0)
+
+    def get(self, id: str, owner: str) -> Conversation:
+        """Read a conversation. Raises `NotFoundError`, as all that follow do."""
+        with self._database.reading() as connection:
+            row = _visible(connection, id, owner)
+        return Conversation(row.id, row.owner, row.created_at, row.metadata)
+
+    def update(self, id: str, owner: str, metadata: Mapping[str, Any]) -> Conversation:
+        """Replace the metadata; return the conversation."""
+        with self._database.writing() as connection:
+            row = _visible(connection, id, owner, to_write=True)
+            change = update(conversations).where(conversations.c.id == id)
+            connection.execute(change.values(metadata=dict(metadata)))
+        return Conversation(row.id, row.owner, row.created_at, dict(metadata))
+
+    def delete(self, id: str, owner: str) -> None:
+        """Delete a conversation and its items; responses that were made in it stay."""
+        with self._database.writing() as connection:
+            _visible(connection, id, owner, to_write=True)
+            connection.execute(delete(conversations).where(conversations.c.id == id))
+
+    def items(self, id: str, owner: str) -> list[StoredItem]:
+        """Read all items, the oldest first."""
+        query = item_columns(conversation_items).where(conversation_items.c.conversation_id == id)
+        with self._database.reading() as connection:
+            _visible(connection, id, owner)
+            rows = connection.execute(query.order_by(conversation_items.c.position))
+            return [read_item(row) for row in rows]
+
+    def list_items(
+        self,
+        id: str,
+        owner: str,
+        *,
+        after: str | None = None,
+        limit: int = 20,
+        order: Order = "desc",
+    ) -> Page:
+        """Read the items that follow the item `after` in `order`, `limit` at most."""
+        place = conversation_items.c.conversation_id == id
+        with self._database.reading() as connection:
+            _visible(connection, id, owner)
+            return read_page(
+                connection, conversation_items, place, after=after, limit=limit, order=order
+            )
+
+    def get_item(self, id: str, owner: str, item_id: str) -> StoredItem:
+        """Read one item."""
+        query = item_columns(conversation_items).where(_is_item(id, item_id))
+        with self._database.reading() as connection:
+            _visible(connection, id, owner)
+            row = connection.execute(query).first()
+        if row is None:
+            raise NotFoundError("item", item_id)
+        return read_item(row)
+
+    def add_items(self, id: str, owner: str, items: Sequence[NewItem]) -> None:
+        """Add items at the end.
+
+        Raises `ItemIdError` where one has the id of another, here or in the conversation.
+        """
+        check_ids(items)
+        with self._database.writing() as connection:
+            row = _visible(connection, id, owner, to_write=True)
+            known = _known_ids(connection, id, [item.id for item in items])
+            for item in items:
+                if item.id in known:
+                    problem = f"the conversation has an item with the id {item.id!r} already"
+                    raise ItemIdError(problem, item.id)
+            _append(connection, row, items)
+
+    def delete_item(self, id: str, owner: str, item_id: str) -> Conversation:
+        """Delete one item; return the conversation."""
+        with self._database.writing() as connection:
+            row = _visible(connection, id, owner, to_write=True)
+            removal = delete(conversation_items).where(_is_item(id, item_id))
+            if connection.execute(removal).rowcount == 0:
+                raise NotFoundError("item", item_id)
+        return Conversation(row.id, row.owner, row.created_at, row.metadata)
+
+
+def conversation_length(connection: Connection, id: str | None, owner: str) -> int | None:
+    """Return the position of the next item; None for no conversation. Raises `NotFoundError`."""
+    return None if id is None else int(_visible(connection, id, owner).next_position)
+
+
+def append_items(connection: Connection, id: str, owner: str, items: Sequence[NewItem]) -> None:
+    """Add the items that the conversation does not have, by their ids; it may be deleted by now."""
+    row = connection.execute(_query(id, owner).with_for_update()).first()
+    if row is not None:
+        known = _known_ids(connection, id, [item.id for item in items])
+        _append(connection, row, [item for item in items if item.id not in known])
+
+
+def _append(connection: Connection, conversation: Row[Any], items: Sequence[NewItem]) -> None:
+    """Add items; the row of the conversation is locked."""
+    _insert(connection, conversation.id, items, conversation.next_position)
+    change = update(conversations).where(conversations.c.id == conversation.id)
+    connection.execute(change.values(next_position=conversation.next_position + len(items)))
+
+
+def _insert(connection: Connection, id: str, items: Sequence[NewItem], position: int) -> None:
+    insert_items(connection, conversation_items, {"conversation_id": id}, items, position)
+
+
+def _known_ids(connection: Connection, id: str, item_ids: Sequence[str]) -> set[str]:
+    known: set[str] = set()
+    for start in range(0, len(item_ids), _BATCH):
+        query = select(conversation_items.c.id).where(
+            conversation_items.c.conversation_id == id,
+            conversation_items.c.id.in_(item_ids[start : start + _BATCH]),
+        )
+        known.update(connection.execute(query).scalars())
+    return known
+
+
+def _is_item(id: str, item_id: str) -> Any:
+    return and_(conversation_items.c.conversation_id == id, conversation_items.c.id == item_id)
+
+
+def _query(id: str, owner: str) -> Select[Any]:
+    return select(conversations).where(conversations.c.id == id, conversations.c.owner == owner)
+
+
+def _visible(connection: Connection, id: str, owner: str, *, to_write: bool = False) -> Row[Any]:
+    query = _query(id, owner)
+    row = connection.execute(query.with_for_update() if to_write else query).first()
+    if row is None:
+        raise NotFoundError("conversation", id)
+    return row

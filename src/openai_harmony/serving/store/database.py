@@ -1,0 +1,159 @@
+"""A database by its URL, and transactions in it.
+
+Writing transactions on SQLite take turns: its own waiting polls, and is not fair.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.pool import StaticPool
+
+from .errors import StoreError
+
+__all__ = ["Database"]
+
+_MEMORY = "sqlite+pysqlite:///:memory:"
+_WRITES = "harmony_writes"
+_PATIENCE = 30  # seconds to wait for another process that writes
+_CONNECTIONS = 10
+_FORMS = "sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE"
+
+
+class Database:
+    """Connections to SQLite or PostgreSQL, for all threads.
+
+    `url` is a path, ``sqlite:///PATH``, ``postgresql://...``, or None for one in memory that ends
+    with this object. Raises `StoreError` alone.
+    """
+
+    def __init__(self, url: str | Path | None) -> None:
+        self.url = _read_url(url)
+        self.is_sqlite = self.url.get_backend_name() == "sqlite"
+        self.path = _sqlite_path(self.url)
+        is_memory = self.is_sqlite and self.path is None
+        # One connection holds a database in memory, so those who read take turns as well.
+        turn = threading.RLock()
+        self._write_turn: AbstractContextManager[Any] = turn if self.is_sqlite else nullcontext()
+        self._read_turn: AbstractContextManager[Any] = turn if is_memory else nullcontext()
+        self.engine = self._open(is_memory)
+        if self.is_sqlite:
+            self._reader = self.engine
+        else:
+            self._reader = self.engine.execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True
+            )
+        self._writer = self.engine.execution_options(**{_WRITES: True})
+
+    @property
+    def name(self) -> str:
+        """How errors name it, without the password."""
+        return str(self.path) if self.path else self.url.render_as_string(hide_password=True)
+
+    @contextmanager
+    def reading(self) -> Generator[Connection, None, None]:
+        """Read in one transaction, whose queries see the same state."""
+        with self.errors_named(), self._read_turn, self._reader.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Generator[Connection, None, None]:
+        """Write in one transaction; it is on the disk when this ends, or undone by an error."""
+        with self.errors_named(), self._write_turn, self._writer.begin() as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.engine.dispose()
+
+    def _open(self, is_memory: bool) -> Engine:
+        if is_memory:
+            engine = create_engine(
+                _MEMORY, poolclass=StaticPool, connect_args={"check_same_thread": False}
+            )
+        elif self.is_sqlite:
+            self._make_file()
+            engine = create_engine(
+                self.url, pool_size=_CONNECTIONS, connect_args={"timeout": _PATIENCE}
+            )
+        else:
+            return self._open_postgres()
+        event.listen(engine, "connect", _configure_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+
+    def _open_postgres(self) -> Engine:
+        try:
+            return create_engine(self.url, pool_size=_CONNECTIONS, pool_pre_ping=True)
+        except ModuleNotFoundError as error:
+            raise StoreError(
+                f"PostgreSQL needs {error.name}; pip install 'openai-harmony[serve]'"
+            ) from error
+
+    def _make_file(self) -> None:
+        """Make the file where there is none, for its owner alone: it holds what people say."""
+        path = self.path
+        assert path is not None
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        except OSError as error:
+            raise StoreError(
+                f"the database {path} cannot be opened: {error.strerror}; give another path"
+            ) from error
+
+    @contextmanager
+    def errors_named(self) -> Generator[None, None, None]:
+        """Raise `StoreError` for what the database says."""
+        try:
+            yield
+        except DBAPIError as error:
+            raise StoreError(f"the database {self.name} failed: {error.orig}") from error
+        except PoolTimeoutError as error:
+            raise StoreError(
+                f"the database {self.name} has been busy for too long, "
+                f"with {_CONNECTIONS} connections and more in use"
+            ) from error
+
+
+def _read_url(text: str | Path | None) -> URL:
+    if text is None:
+        return make_url(_MEMORY)
+    if isinstance(text, Path) or "://" not in text:
+        return URL.create("sqlite+pysqlite", database=str(text))
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError) as error:
+        raise StoreError(f"the database's URL cannot be read; write {_FORMS}") from error
+    if url.drivername in ("postgresql", "postgres"):
+        return url.set(drivername="postgresql+psycopg")
+    if url.drivername not in ("postgresql+psycopg", "sqlite", "sqlite+pysqlite"):
+        raise StoreError(f"{url.drivername}:// is no database of a server; write {_FORMS}")
+    return url
+
+
+def _sqlite_path(url: URL) -> Path | None:
+    """Where the file is; None for PostgreSQL, and for a database in memory."""
+    if url.get_backend_name() != "sqlite" or url.database in (None, "", ":memory:"):
+        return None
+    return Path(url.database or "").absolute()
+
+
+def _configure_sqlite(connection: Any, _: Any) -> None:
+    connection.isolation_level = None  # or sqlite3 would begin transactions by its own rules
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A transaction that reads first and writes later would fail where another has written.
+    writes = connection.get_execution_options().get(_WRITES)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -1,0 +1,48 @@
+"""What can go wrong with the store.
+
+::
+
+    StoreError
+      NotFoundError       there is no such thing, or it is another's
+      ItemIdError         an item cannot be kept under this id
+      StoreVersionError   a newer server has written the database
+      StoreInUseError     another server has the file
+"""
+
+from __future__ import annotations
+
+from ...errors import HarmonyError
+
+__all__ = ["ItemIdError", "NotFoundError", "StoreError", "StoreInUseError", "StoreVersionError"]
+
+
+class StoreError(HarmonyError):
+    """The database cannot be opened, read or written."""
+
+
+class NotFoundError(StoreError, LookupError):
+    """There is none, it was deleted, it has expired, or it belongs to another owner.
+
+    `kind` is ``response``, ``conversation``, ``item`` or ``key``.
+    """
+
+    def __init__(self, kind: str, id: str) -> None:
+        super().__init__(f"there is no {kind} {id!r}")
+        self.kind = kind
+        self.id = id
+
+
+class ItemIdError(StoreError, ValueError):
+    """The id of an item is too long, or another item of the same place has it."""
+
+    def __init__(self, problem: str, id: str) -> None:
+        super().__init__(problem)
+        self.id = id
+
+
+class StoreVersionError(StoreError):
+    """The database was written by a newer version of this library."""
+
+
+class StoreInUseError(StoreError):
+    """Another server uses the database file."""

@@ -1,0 +1,121 @@
+"""Items of responses and conversations: rows to dataclasses and back, and pages of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, insert, select
+
+from .errors import ItemIdError, NotFoundError
+
+__all__ = [
+    "NewItem",
+    "Order",
+    "Page",
+    "StoredItem",
+    "check_ids",
+    "insert_items",
+    "item_columns",
+    "read_item",
+    "read_page",
+]
+
+Order: TypeAlias = Literal["asc", "desc"]
+
+_LONGEST_ID = 500  # characters; an index of PostgreSQL takes no row above 2,704 bytes
+
+
+@dataclass(frozen=True)
+class NewItem:
+    """An item to keep: its id, its JSON, and the ids of the tokens that were sampled for it."""
+
+    id: str
+    item: Mapping[str, Any]
+    tokens: Sequence[int] | None = None
+
+
+@dataclass(frozen=True)
+class StoredItem:
+    """An item as it was kept; `tokens` is None for what was not sampled."""
+
+    id: str
+    item: dict[str, Any]
+    tokens: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Page:
+    """Some items of a list, and whether more follow in the order that was asked for."""
+
+    items: tuple[StoredItem, ...]
+    has_more: bool
+
+
+def check_ids(items: Iterable[NewItem]) -> None:
+    """Raise `ItemIdError` for the first id that is too long or stands there twice."""
+    seen: set[str] = set()
+    for item in items:
+        if len(item.id) > _LONGEST_ID:
+            raise ItemIdError(
+                f"the id of an item has {len(item.id):,} characters, and may have {_LONGEST_ID}",
+                item.id,
+            )
+        if item.id in seen:
+            raise ItemIdError(f"two items have the id {item.id!r}; leave one out", item.id)
+        seen.add(item.id)
+
+
+def insert_items(
+    connection: Connection,
+    table: Table,
+    place: Mapping[str, str],
+    items: Iterable[NewItem],
+    first_position: int = 0,
+) -> None:
+    """Write items in order; `place` gives the columns that say where they belong."""
+    rows = [
+        {
+            **place,
+            "position": position,
+            "id": item.id,
+            "item": dict(item.item),
+            "tokens": None if item.tokens is None else tuple(item.tokens),
+        }
+        for position, item in enumerate(items, first_position)
+    ]
+    if rows:
+        connection.execute(insert(table), rows)
+
+
+def item_columns(table: Table) -> Select[Any]:
+    """Select what `read_item` reads."""
+    return select(table.c.id, table.c.item, table.c.tokens)
+
+
+def read_item(row: Row[Any]) -> StoredItem:
+    """Make the dataclass of a row."""
+    return StoredItem(row.id, row.item, row.tokens)
+
+
+def read_page(
+    connection: Connection,
+    table: Table,
+    place: ColumnElement[bool],
+    *,
+    after: str | None,
+    limit: int,
+    order: Order,
+) -> Page:
+    """Read the items of `place` that follow the item with the id `after`, `limit` at most."""
+    position = table.c.position
+    wanted = item_columns(table).where(place)
+    if after is not None:
+        start = connection.execute(select(position).where(place, table.c.id == after)).scalar()
+        if start is None:
+            raise NotFoundError("item", after)
+        wanted = wanted.where(position > start if order == "asc" else position < start)
+    wanted = wanted.order_by(position.asc() if order == "asc" else position.desc())
+    rows = connection.execute(wanted.limit(limit + 1)).all()
+    return Page(tuple(map(read_item, rows[:limit])), has_more=len(rows) > limit)

@@ -1,0 +1,1 @@
+"""One module for each step, as Alembic reads them. A released step is never changed."""

@@ -1,0 +1,177 @@
+"""Responses that follow each other by ``previous_response_id``.
+
+A response follows one that is there already, so that chains have an end and no circles.
+
+A response that was deleted, or has expired, is found no more, and no request can go on from it. As
+long as another follows it, its items stay, without what was answered about them: who goes on from
+a later response asks the model with the same conversation as before. They go with the last
+follower. To forget a whole chain, delete each of its responses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    delete,
+    func,
+    literal,
+    or_,
+    select,
+    text,
+    update,
+)
+
+from .database import Database
+from .errors import NotFoundError
+from .items import StoredItem, item_columns, read_item
+from .tables import conversation_items, response_items, responses
+
+__all__ = ["delete_expired", "forget", "read_history", "visible", "visible_to"]
+
+_BATCH = 200  # rows of one statement or transaction; others write in between
+_LOCK = 0x6861726D6F6E7A  # deletions take turns, or two could each leave a row to the other
+
+
+def visible(now: float) -> ColumnElement[bool]:
+    """Whether a response has been neither deleted nor expired."""
+    expires_at = responses.c.expires_at
+    return and_(responses.c.deleted.is_(False), or_(expires_at.is_(None), expires_at > int(now)))
+
+
+def visible_to(owner: str, now: float, id: str) -> ColumnElement[bool]:
+    """Whether a row is the response `id`, and may be shown to `owner`."""
+    return and_(responses.c.id == id, responses.c.owner == owner, visible(now))
+
+
+def read_history(connection: Connection, id: str, owner: str, now: float) -> list[StoredItem]:
+    """Read the items of a response and of all before it, the oldest first.
+
+    The conversation that the first of them was made in comes before, as it was then, less what was
+    deleted from it. Three queries, however long the chain. Raises `NotFoundError`.
+    """
+    newest = select(
+        responses.c.id,
+        responses.c.previous_response_id,
+        responses.c.conversation_id,
+        responses.c.conversation_length,
+        literal(0).label("age"),
+    ).where(visible_to(owner, now, id))
+    chain = newest.cte("chain", recursive=True)
+    older = (
+        select(
+            responses.c.id,
+            responses.c.previous_response_id,
+            responses.c.conversation_id,
+            responses.c.conversation_length,
+            chain.c.age + 1,
+        )
+        .join(chain, responses.c.id == chain.c.previous_response_id)
+        .where(responses.c.owner == owner)
+    )
+    chain = chain.union_all(older)
+    first = connection.execute(select(chain).order_by(chain.c.age.desc()).limit(1)).first()
+    if first is None:
+        raise NotFoundError("response", id)
+    items = (
+        item_columns(response_items)
+        .join(chain, response_items.c.response_id == chain.c.id)
+        .order_by(chain.c.age.desc(), response_items.c.direction, response_items.c.position)
+    )
+    return [
+        *_earlier_conversation(connection, first),
+        *map(read_item, connection.execute(items)),
+    ]
+
+
+def _earlier_conversation(connection: Connection, response: Row[Any]) -> Iterator[StoredItem]:
+    if response.conversation_id is None:
+        return iter(())
+    table = conversation_items
+    items = (
+        item_columns(table)
+        .where(
+            table.c.conversation_id == response.conversation_id,
+            table.c.position < response.conversation_length,
+        )
+        .order_by(table.c.position)
+    )
+    return map(read_item, connection.execute(items))
+
+
+def forget(database: Database, connection: Connection, ids: list[str]) -> None:
+    """Delete responses, up to those that others follow."""
+    if not database.is_sqlite:
+        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+    connection.execute(
+        update(responses)
+        .where(responses.c.id.in_(ids))
+        .values(deleted=True, body={}, events=None, server_id=None)
+    )
+    for id in ids:
+        _remove(connection, _unneeded(connection, id))
+
+
+def delete_expired(database: Database, now: float) -> int:
+    """Delete what has expired; return how many responses those were."""
+    expired = (
+        select(responses.c.id)
+        .where(responses.c.expires_at <= int(now), responses.c.deleted.is_(False))
+        .order_by(responses.c.expires_at)
+        .limit(_BATCH)
+    )
+    count = 0
+    while True:
+        with database.writing() as connection:
+            ids = list(connection.execute(expired).scalars())
+            forget(database, connection, ids)
+        count += len(ids)
+        if len(ids) < _BATCH:
+            return count
+
+
+def _unneeded(connection: Connection, id: str) -> list[str]:
+    """List a deleted response and those before it that only it has kept, it first."""
+    unneeded: list[str] = []
+    for row in connection.execute(_deleted_chain(id)):
+        followers = 1 if unneeded else 0
+        if row.followers > followers:
+            break
+        unneeded.append(row.id)
+    return unneeded
+
+
+def _deleted_chain(id: str) -> Select[Any]:
+    """Select a deleted response and the deleted before it, each with how many follow it."""
+    columns = (responses.c.id, responses.c.previous_response_id)
+    gone = responses.c.deleted.is_(True)
+    chain = (
+        select(*columns, literal(0).label("age"))
+        .where(responses.c.id == id, gone)
+        .cte("deleted_chain", recursive=True)
+    )
+    chain = chain.union_all(
+        select(*columns, chain.c.age + 1)
+        .join(chain, responses.c.id == chain.c.previous_response_id)
+        .where(gone)
+    )
+    follower = responses.alias("follower")
+    followers = (
+        select(func.count())
+        .select_from(follower)
+        .where(follower.c.previous_response_id == chain.c.id)
+        .scalar_subquery()
+    )
+    return select(chain.c.id, followers.label("followers")).order_by(chain.c.age)
+
+
+def _remove(connection: Connection, ids: list[str]) -> None:
+    for start in range(0, len(ids), _BATCH):
+        batch = ids[start : start + _BATCH]
+        connection.execute(delete(responses).where(responses.c.id.in_(batch)))

@@ -1,0 +1,303 @@
+"""Responses: begun, ended, read, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from sqlalchemy import Connection, Row, and_, insert, or_, select, update
+
+from .conversations import append_items, conversation_length
+from .database import Database
+from .errors import NotFoundError
+from .event_log import pack_events, unpack_events
+from .items import (
+    NewItem,
+    Order,
+    Page,
+    StoredItem,
+    check_ids,
+    insert_items,
+    item_columns,
+    read_item,
+    read_page,
+)
+from .presence import Presence
+from .response_chains import delete_expired, forget, read_history, visible_to
+from .server_clock import ServerClock
+from .tables import response_items, responses
+
+__all__ = ["NewResponse", "Responses", "StoredResponse"]
+
+_RUNNING = ("queued", "in_progress")
+
+_LOST = {
+    "code": "server_error",
+    "message": "The server ended before this response did, and has been restarted. "
+    "Send the request again.",
+}
+
+
+@dataclass(frozen=True)
+class NewResponse:
+    """A response that begins.
+
+    - `owner`: the id of the API key, empty where the server has none.
+    - `status`: ``queued`` or ``in_progress``.
+    - `created_at`, `expires_at`: seconds since 1970; None never expires.
+    - `body`: the Response object of the API without its ``output``; the store reads none of it,
+      and sets ``status`` and ``error`` alone, for a response that was lost.
+    - `input`: the items of the request, without those of earlier responses.
+    """
+
+    id: str
+    owner: str
+    created_at: int
+    body: Mapping[str, Any]
+    input: Sequence[NewItem] = ()
+    status: Literal["queued", "in_progress"] = "in_progress"
+    background: bool = False
+    expires_at: int | None = None
+    previous_response_id: str | None = None
+    conversation_id: str | None = None
+
+
+@dataclass(frozen=True)
+class StoredResponse:
+    """A response as it is now; its fields are those of `NewResponse`, and its output."""
+
+    id: str
+    owner: str
+    status: str
+    background: bool
+    created_at: int
+    completed_at: int | None
+    expires_at: int | None
+    previous_response_id: str | None
+    conversation_id: str | None
+    body: dict[str, Any] = field(repr=False)
+    output: tuple[StoredItem, ...] = field(repr=False)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self.status in _RUNNING
+
+
+class _Place(NamedTuple):
+    conversation_id: str | None
+    owner: str
+
+
+class Responses:
+    """The responses in a database, as one server sees them; `Store` makes it."""
+
+    def __init__(self, database: Database, server: ServerClock) -> None:
+        self._database = database
+        self._server = server
+
+    def begin(self, response: NewResponse) -> None:
+        """Keep a response that begins, and its input.
+
+        Raises `NotFoundError` where the response that it follows or its conversation cannot be
+        seen by its owner, and `ItemIdError` for its items.
+        """
+        check_ids(response.input)
+        with self._database.writing() as connection:
+            self._check_previous(connection, response)
+            values = {
+                "id": response.id,
+                "owner": response.owner,
+                "status": response.status,
+                "background": response.background,
+                "created_at": response.created_at,
+                "expires_at": response.expires_at,
+                "previous_response_id": response.previous_response_id,
+                "conversation_id": response.conversation_id,
+                "conversation_length": conversation_length(
+                    connection, response.conversation_id, response.owner
+                ),
+                "server_id": self._server.id,
+                "deleted": False,
+                "body": dict(response.body),
+            }
+            connection.execute(insert(responses).values(values))
+            _insert(connection, response.id, "input", response.input)
+
+    def update(self, id: str, status: str, body: Mapping[str, Any]) -> bool:
+        """Change a response that has not ended; return False where it has, or was deleted."""
+        with self._database.writing() as connection:
+            return self._change(connection, id, status=status, body=dict(body)) is not None
+
+    def finish(
+        self,
+        id: str,
+        *,
+        status: str,
+        body: Mapping[str, Any],
+        output: Sequence[NewItem] = (),
+        events: Iterable[Mapping[str, Any]] | None = None,
+        completed_at: int | None = None,
+    ) -> bool:
+        """End a response, in one transaction with adding its items to its conversation.
+
+        Input items that the conversation has already, by their ids, are not added again. Returns
+        False, and changes nothing, where it has ended otherwise (it was cancelled, maybe at another
+        server) or was deleted. When this returns True, it is on the disk.
+        """
+        check_ids(output)
+        values = {
+            "status": status,
+            "body": dict(body),
+            "completed_at": completed_at,
+            "events": None if events is None else pack_events(events),
+            "server_id": None,
+        }
+        with self._database.writing() as connection:
+            place = self._change(connection, id, **values)
+            if place is None:
+                return False
+            _insert(connection, id, "output", output)
+            if place.conversation_id is not None:
+                given = _items(connection, id, "input")
+                added = [*(NewItem(item.id, item.item, item.tokens) for item in given), *output]
+                append_items(connection, place.conversation_id, place.owner, added)
+        return True
+
+    def get(self, id: str, owner: str) -> StoredResponse:
+        """Read a response with its output. Raises `NotFoundError`."""
+        with self._database.reading() as connection:
+            row = self._visible(connection, id, owner)
+            output = tuple(_items(connection, id, "output"))
+        return StoredResponse(
+            id=row.id,
+            owner=row.owner,
+            status=row.status,
+            background=row.background,
+            created_at=row.created_at,
+            completed_at=row.completed_at,
+            expires_at=row.expires_at,
+            previous_response_id=row.previous_response_id,
+            conversation_id=row.conversation_id,
+            body=row.body,
+            output=output,
+        )
+
+    def input_items(
+        self,
+        id: str,
+        owner: str,
+        *,
+        after: str | None = None,
+        limit: int = 20,
+        order: Order = "desc",
+    ) -> Page:
+        """Read the items of the request, without those of earlier responses.
+
+        Raises `NotFoundError` for the response, and for the item `after`.
+        """
+        place = and_(response_items.c.response_id == id, response_items.c.direction == "input")
+        with self._database.reading() as connection:
+            self._visible(connection, id, owner)
+            return read_page(
+                connection, response_items, place, after=after, limit=limit, order=order
+            )
+
+    def events(self, id: str, owner: str) -> list[dict[str, Any]]:
+        """Read the events of the stream; empty where none were kept. Raises `NotFoundError`."""
+        query = select(responses.c.events).where(visible_to(owner, self._server.now(), id))
+        with self._database.reading() as connection:
+            row = connection.execute(query).first()
+        if row is None:
+            raise NotFoundError("response", id)
+        return [] if row.events is None else unpack_events(row.events)
+
+    def history(self, id: str, owner: str) -> list[StoredItem]:
+        """Read what a response that follows this one begins with, the oldest items first.
+
+        That is the input and the output of each response of the chain. Raises `NotFoundError`.
+        """
+        with self._database.reading() as connection:
+            return read_history(connection, id, owner, self._server.now())
+
+    def delete(self, id: str, owner: str) -> None:
+        """Delete a response; `response_chains` says what those that follow it keep.
+
+        One that is running is deleted, too, and `finish` returns False for it. Raises
+        `NotFoundError`.
+        """
+        with self._database.writing() as connection:
+            self._visible(connection, id, owner)
+            forget(self._database, connection, [id])
+
+    def delete_expired(self) -> int:
+        """Delete what has expired, from the disk; return how many responses those were."""
+        return delete_expired(self._database, self._server.now())
+
+    def abandon(self, presence: Presence) -> int:
+        """Fail what was left running by servers that are gone; return how many responses."""
+        running = and_(responses.c.status.in_(_RUNNING), responses.c.server_id.is_not(None))
+        servers = select(responses.c.server_id).distinct().where(running)
+        count = 0
+        with self._database.writing() as connection:
+            for server_id in list(connection.execute(servers).scalars()):
+                if server_id != self._server.id and presence.is_gone(connection, server_id):
+                    count += _fail(connection, server_id)
+        return count
+
+    def _check_previous(self, connection: Connection, response: NewResponse) -> None:
+        previous = response.previous_response_id
+        if previous is None:
+            return
+        query = select(responses.c.id).where(
+            visible_to(response.owner, self._server.now(), previous)
+        )
+        # A deletion waits until this has ended, and finds the follower.
+        if connection.execute(query.with_for_update(read=True)).first() is None:
+            raise NotFoundError("response", previous)
+
+    def _change(self, connection: Connection, id: str, **values: Any) -> _Place | None:
+        """Change a response that may be changed; return where it belongs."""
+        # One that another server gave up, in error, is still this server's.
+        is_open = or_(responses.c.status.in_(_RUNNING), responses.c.server_id == self._server.id)
+        wanted = and_(responses.c.id == id, responses.c.deleted.is_(False), is_open)
+        if connection.execute(update(responses).where(wanted).values(values)).rowcount == 0:
+            return None
+        query = select(responses.c.conversation_id, responses.c.owner).where(responses.c.id == id)
+        return _Place(*connection.execute(query).one())
+
+    def _visible(self, connection: Connection, id: str, owner: str) -> Row[Any]:
+        columns = [column for column in responses.c if column.name != "events"]
+        query = select(*columns).where(visible_to(owner, self._server.now(), id))
+        row = connection.execute(query).first()
+        if row is None:
+            raise NotFoundError("response", id)
+        return row
+
+
+def _insert(
+    connection: Connection, id: str, direction: Literal["input", "output"], items: Iterable[NewItem]
+) -> None:
+    place = {"response_id": id, "direction": direction}
+    insert_items(connection, response_items, place, items)
+
+
+def _items(connection: Connection, id: str, direction: str) -> list[StoredItem]:
+    query = (
+        item_columns(response_items)
+        .where(response_items.c.response_id == id, response_items.c.direction == direction)
+        .order_by(response_items.c.position)
+    )
+    return [read_item(row) for row in connection.execute(query)]
+
+
+def _fail(connection: Connection, server_id: str) -> int:
+    """Fail the running responses of a server; they stay its own, should it live after all."""
+    mine = and_(responses.c.server_id == server_id, responses.c.status.in_(_RUNNING))
+    rows = connection.execute(select(responses.c.id, responses.c.body).where(mine)).all()
+    for row in rows:
+        body = {**row.body, "status": "failed", "error": _LOST}
+        change = update(responses).where(mine, responses.c.id == row.id)
+        connection.execute(change.values(status="failed", body=body))
+    return len(rows)

@@ -1,0 +1,122 @@
+"""The tables, as the newest migration leaves them."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+)
+
+from .column_types import AnyText, JsonText, TokenIds
+
+__all__ = [
+    "METADATA",
+    "api_keys",
+    "conversation_items",
+    "conversations",
+    "response_items",
+    "responses",
+]
+
+METADATA = MetaData()
+
+responses = Table(
+    "responses",
+    METADATA,
+    Column("id", AnyText, primary_key=True),
+    Column("owner", AnyText, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("background", Boolean, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("completed_at", BigInteger),
+    Column("expires_at", BigInteger),
+    Column("previous_response_id", AnyText, ForeignKey("responses.id"), index=True),
+    Column("conversation_id", AnyText),
+    # Items that the conversation had when the response began; the next position in it.
+    Column("conversation_length", Integer),
+    # The server that makes it; NULL when it has ended, unless another server gave it up.
+    Column("server_id", Text),
+    # Kept for those that follow it, see response_chains.
+    Column("deleted", Boolean, nullable=False),
+    Column("body", JsonText, nullable=False),
+    Column("events", LargeBinary),
+)
+Index("ix_responses_expires_at", responses.c.expires_at)
+Index(
+    "ix_responses_server_id",
+    responses.c.server_id,
+    sqlite_where=responses.c.server_id.is_not(None),
+    postgresql_where=responses.c.server_id.is_not(None),
+)
+
+response_items = Table(
+    "response_items",
+    METADATA,
+    Column(
+        "response_id", AnyText, ForeignKey("responses.id", ondelete="CASCADE"), primary_key=True
+    ),
+    Column("direction", Text, primary_key=True),  # input, output: in this order
+    Column("position", Integer, primary_key=True),
+    Column("id", AnyText, nullable=False),
+    Column("item", JsonText, nullable=False),
+    Column("tokens", TokenIds),
+)
+Index(
+    "ix_response_items_id",
+    response_items.c.id,
+    response_items.c.response_id,
+    response_items.c.direction,
+    unique=True,
+)
+
+conversations = Table(
+    "conversations",
+    METADATA,
+    Column("id", AnyText, primary_key=True),
+    Column("owner", AnyText, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("metadata", JsonText, nullable=False),
+    Column("next_position", Integer, nullable=False),
+)
+
+conversation_items = Table(
+    "conversation_items",
+    METADATA,
+    Column(
+        "conversation_id",
+        AnyText,
+        ForeignKey("conversations.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("position", Integer, primary_key=True),
+    Column("id", AnyText, nullable=False),
+    Column("item", JsonText, nullable=False),
+    Column("tokens", TokenIds),
+)
+Index(
+    "ix_conversation_items_id",
+    conversation_items.c.id,
+    conversation_items.c.conversation_id,
+    unique=True,
+)
+
+api_keys = Table(
+    "api_keys",
+    METADATA,
+    Column("id", AnyText, primary_key=True),
+    Column("hash", Text, nullable=False, unique=True),
+    Column("name", AnyText, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("revoked_at", BigInteger),
+    Column("requests_per_minute", Integer),
+    Column("concurrent_requests", Integer),
+    Column("tokens_per_minute", Integer),
+)
