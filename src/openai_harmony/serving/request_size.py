@@ -26,25 +26,37 @@ class RequestSizeLimit:
         if announced.isdigit() and int(announced) > self._limit:
             await self._refuse(scope, receive, send)
             return
-        read = 0
-
-        async def counted() -> Message:
-            nonlocal read
-            message = await receive()
-            read += len(message.get("body", b""))
-            if read > self._limit:
-                raise self._error()
-            return message
-
-        await self._app(scope, counted, send)
+        body = _CountedBody(receive, send, self._limit)
+        await self._app(scope, body.receive, body.send)
+        if body.is_too_large:
+            await self._refuse(scope, receive, send)
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        error = self._error()
-        await JSONResponse(error.body(), error.status)(scope, receive, send)
-
-    def _error(self) -> ApiError:
-        return ApiError(
+        error = ApiError(
             413,
             f"the request is larger than {self._limit:,} bytes; send less, or raise the limit",
             code="request_too_large",
         )
+        await JSONResponse(error.body(), error.status)(scope, receive, send)
+
+
+class _CountedBody:
+    """Ends a body that grows too large; what the application answers to that is not sent."""
+
+    def __init__(self, receive: Receive, send: Send, limit: int) -> None:
+        self._receive = receive
+        self._send = send
+        self._left = limit
+        self.is_too_large = False
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._left -= len(message.get("body", b""))
+        if self._left < 0:
+            self.is_too_large = True
+            return {"type": "http.disconnect"}
+        return message
+
+    async def send(self, message: Message) -> None:
+        if not self.is_too_large:
+            await self._send(message)

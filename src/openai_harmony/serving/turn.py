@@ -13,8 +13,8 @@ from ..encoding import load_harmony_encoding
 from ..engines.engine import Engine
 from ..engines.errors import EngineError
 from ..engines.sampling import Sampling
-from ..grammar import TurnOptions, turn_grammar
 from ..sampled_messages import prompt_tokens
+from .turn_constraint import turn_constraint
 from .turn_events import TurnEvent
 from .turn_reader import TurnReader
 
@@ -33,9 +33,7 @@ def prepare_turn(request: TurnRequest, *, constrain: bool) -> tuple[list[int], S
     prompt = prompt_tokens(encoding, request.conversation, RENDERING)
     if not (constrain and request.is_constrained):
         return prompt, request.sampling
-    options = TurnOptions(tool_choice=request.tool_choice, response_format=request.response_format)
-    grammar = turn_grammar(request.conversation, options)
-    return prompt, replace(request.sampling, grammar=grammar)
+    return prompt, replace(request.sampling, grammar=turn_constraint(request).grammar)
 
 
 async def run_turn(
