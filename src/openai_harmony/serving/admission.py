@@ -48,9 +48,13 @@ class Admission:
             )
 
     @asynccontextmanager
-    async def place(self) -> AsyncGenerator[None, None]:
-        """Wait for a place at the engine; give it back at the end."""
-        self.check()
+    async def place(self, *, is_first: bool = True) -> AsyncGenerator[None, None]:
+        """Wait for a place at the engine; give it back at the end.
+
+        Of several places for one request only the first is refused: the others wait, however many.
+        """
+        if is_first:
+            self.check()
         self.waiting += 1
         self._idle.clear()
         try:

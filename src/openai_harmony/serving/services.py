@@ -10,6 +10,7 @@ from fastapi import Request
 from ..engines.engine import Engine
 from .admission import Admission
 from .api_error import ApiError
+from .metrics import Metrics
 from .settings import Settings
 
 __all__ = ["Services", "services_of"]
@@ -22,9 +23,11 @@ class Services:
     engine: Engine
     settings: Settings
     admission: Admission = field(init=False)
+    metrics: Metrics = field(init=False)
 
     def __post_init__(self) -> None:
         self.admission = Admission(self.settings.max_running, self.settings.max_waiting)
+        self.metrics = Metrics(self.admission)
 
     @property
     def model_names(self) -> tuple[str, ...]:
