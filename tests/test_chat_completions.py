@@ -100,16 +100,11 @@ ERRORS: list[tuple[Any, str]] = [
     ),
     (
         [{"role": "user"}],
-        "messages[0].content: the field is missing; expected text or a list of text parts",
+        "messages[0].content: the field is missing; expected text or a list of parts",
     ),
     (
         [{"role": "system", "content": 3}],
-        "messages[0].content: expected text or a list of text parts, found 3",
-    ),
-    (
-        [USER, {"role": "user", "content": [{"type": "text", "text": "See:"}, IMAGE]}],
-        "messages[1].content[1]: the models read text only; "
-        "remove the part of the type 'image_url' or describe it",
+        "messages[0].content: expected text or a list of parts, found 3",
     ),
     (
         [{"role": "user", "content": [{"type": "text"}]}],
@@ -121,7 +116,7 @@ ERRORS: list[tuple[Any, str]] = [
     ),
     (
         [assistant()],
-        "messages[0].content: the field is missing; expected text or a list of text parts",
+        "messages[0].content: the field is missing; expected text or a list of parts",
     ),
     ([assistant(reasoning=["hm"])], "messages[0].reasoning: expected text, found ['hm']"),
     (
@@ -143,7 +138,11 @@ ERRORS: list[tuple[Any, str]] = [
     ),
     (
         [assistant(tool_calls=[{"id": "a", "type": "custom", "custom": {}}])],
-        "messages[0].tool_calls[0].type: calls of the type 'custom' have no form in harmony; "
+        "messages[0].tool_calls[0].custom.name: the field is missing; expected text",
+    ),
+    (
+        [assistant(tool_calls=[{"id": "a", "type": "shell"}])],
+        "messages[0].tool_calls[0].type: calls of the type 'shell' have no form in harmony; "
         "remove it",
     ),
     (
@@ -161,13 +160,18 @@ ERRORS: list[tuple[Any, str]] = [
     ),
     (
         {"messages": [], "reasoning_effort": "extreme"},
-        "reasoning_effort: expected one of low, medium, high, found 'extreme'",
+        "reasoning_effort: expected one of none, minimal, low, medium, high, xhigh, max, "
+        "found 'extreme'",
     ),
     ({"messages": [], "tools": 3}, "tools: expected a list, found 3"),
     ({"messages": [], "tools": [{}]}, "tools[0].type: the field is missing; expected text"),
     (
-        {"messages": [], "tools": [{"type": "custom", "custom": {"name": "now"}}]},
-        "tools[0].type: tools of the type 'custom' have no form in harmony; remove it",
+        {"messages": [], "tools": [{"type": "custom", "custom": {"name": 3}}]},
+        "tools[0].custom.name: expected text, found 3",
+    ),
+    (
+        {"messages": [], "tools": [{"type": "function", "name": "a b"}]},
+        "tools[0].name: 'a b' cannot be called; name tools without white space, '<', '|' and '>'",
     ),
     (
         {"messages": [], "tools": [{"type": "function", "function": {}}]},

@@ -36,6 +36,11 @@ class SampledMessage(Message):
 
     sampled_tokens: tuple[int, ...]
 
+    @classmethod
+    def of(cls, message: Message, tokens: Sequence[int]) -> SampledMessage:
+        """Give a message its tokens, as they are."""
+        return cls.model_construct(**message.__dict__, sampled_tokens=tuple(tokens))
+
 
 def with_sampled_tokens(
     encoding: HarmonyEncoding,
@@ -52,7 +57,7 @@ def with_sampled_tokens(
     known: list[Message] = []
     for message, end in zip(messages, ends, strict=True):
         own = _own_tokens(tokens[start:end])
-        known.append(_sampled(message, own) if _say(encoding, own, message) else message)
+        known.append(SampledMessage.of(message, own) if _say(encoding, own, message) else message)
         start = end
     return known
 
@@ -101,7 +106,3 @@ def _say(encoding: HarmonyEncoding, tokens: list[int], message: Message) -> bool
     except TokenError:
         return False
     return read == [message]
-
-
-def _sampled(message: Message, tokens: list[int]) -> SampledMessage:
-    return SampledMessage.model_construct(**message.__dict__, sampled_tokens=tuple(tokens))

@@ -1,0 +1,22 @@
+"""Items that a conversation already has, as they are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+__all__ = ["HistoryItem", "NewId", "Unseal"]
+
+
+class HistoryItem(NamedTuple):
+    """An item of the Responses API, and the tokens that it was sampled as, where they are known."""
+
+    item: Mapping[str, Any]
+    tokens: tuple[int, ...] | None = None
+
+
+Unseal: TypeAlias = "Callable[[str], Sequence[HistoryItem] | None]"
+"""Opens an `encrypted_content`; None where this server has not made it."""
+
+NewId: TypeAlias = "Callable[[str], str]"
+"""Makes an id that starts with a prefix such as ``msg``."""

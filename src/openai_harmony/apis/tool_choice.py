@@ -1,0 +1,95 @@
+"""The `tool_choice` of both APIs, with every tool by the recipient of its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..json_field import JsonField
+from ..requested_tools import RequestedTools
+
+__all__ = ["read_tool_choice"]
+
+_MODES = ("none", "auto", "required")
+
+
+def read_tool_choice(choice: JsonField, tools: RequestedTools) -> str | dict[str, Any] | None:
+    """Read a choice for `TurnOptions`; None restricts nothing.
+
+    Raises `ConversationError` where it asks for a call that cannot be made.
+
+    >>> from openai_harmony.requested_tools import read_tools
+    >>> tools = read_tools([JsonField({"type": "function", "name": "now"})])
+    >>> read_tool_choice(JsonField({"type": "function", "name": "now"}), tools)
+    {'type': 'function', 'name': 'functions.now'}
+    """
+    if choice.is_null:
+        return None
+    if isinstance(choice.value, str):
+        return _of_mode(choice, _mode(choice), tools)
+    kind = choice["type"].text()
+    if kind in _MODES:  # {"type": "auto"}, as some clients write it
+        return _of_mode(choice, kind, tools)
+    if kind == "allowed_tools":
+        return _of_allowed(choice, tools)
+    (name, *others) = _recipients(choice, tools)
+    return _one(name) if not others else _some("required", [name, *others])
+
+
+def _of_mode(choice: JsonField, mode: str, tools: RequestedTools) -> str | None:
+    if mode == "required" and not tools.recipients:
+        raise choice.error("a call is required, and the model has no tool that it could call")
+    return None if mode == "auto" else mode
+
+
+def _of_allowed(choice: JsonField, tools: RequestedTools) -> str | dict[str, Any]:
+    allowed = choice if choice["allowed_tools"].is_null else choice["allowed_tools"]
+    mode = "auto" if allowed["mode"].is_null else _mode(allowed["mode"])
+    names = [
+        name
+        for tool in allowed["tools"].items()
+        if tool["type"].value not in tools.others  # declared, and left out with its declaration
+        for name in _recipients(tool, tools)
+    ]
+    if names:
+        return _some(mode, names)
+    if mode == "required":
+        raise allowed["tools"].error("a call is required, and none of these can be called")
+    return "none"
+
+
+def _mode(mode: JsonField) -> str:
+    if mode.text() not in _MODES:
+        raise mode.unexpected(f"one of {', '.join(_MODES)}, or an object that names a tool")
+    return str(mode.value)
+
+
+def _recipients(tool: JsonField, tools: RequestedTools) -> list[str]:
+    """Find the recipients that a choice names: one tool, or all of a namespace."""
+    kind = tool["type"].text()
+    if kind not in ("function", "custom", "namespace"):
+        raise tool["type"].error(
+            f"a tool of the type {kind!r:.80} cannot be called here; {_declared(tools)}"
+        )
+    named = tool if tool[kind].is_null else tool[kind]
+    name = named["name"]
+    if kind == "namespace":
+        found = [one for one in tools.recipients if one.startswith(f"{name.text()}.")]
+    else:
+        recipient = tools.recipient(name.text(), named["namespace"].optional_text())
+        found = [recipient] if recipient in tools.recipients else []
+    if not found:
+        raise name.error(f"{name.value!r:.80} is not declared; {_declared(tools)}")
+    return found
+
+
+def _declared(tools: RequestedTools) -> str:
+    return f"declared are: {', '.join(tools.recipients) or 'none'}"
+
+
+def _one(name: str) -> dict[str, Any]:
+    return {"type": "function", "name": name}
+
+
+def _some(mode: str, names: Iterable[str]) -> dict[str, Any]:
+    return {"type": "allowed_tools", "mode": mode, "tools": [_one(name) for name in names]}

@@ -1,0 +1,129 @@
+"""Requests become turns of the model, in the same way for both APIs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ..answer_format import AnswerFormat, read_answer_format
+from ..chat_completions import read_chat
+from ..content import ReasoningEffort
+from ..dialogue import Dialogue, read_effort
+from ..engines.sampling import Sampling
+from ..errors import ConversationError
+from ..json_field import JsonField
+from ..messages import Conversation
+from ..past_reasoning import without_past_reasoning
+from ..requested_tools import RequestedTools, read_tools
+from .chat_request import ChatRequest
+from .history import HistoryItem, Unseal
+from .item_reader import ItemReader, additional_tools
+from .responses_request import ResponsesRequest
+from .tool_choice import read_tool_choice
+from .turn_request import TurnRequest
+
+__all__ = ["turn_of_chat", "turn_of_response"]
+
+
+def turn_of_response(
+    request: ResponsesRequest,
+    history: Sequence[HistoryItem] = (),
+    *,
+    date: str | None = None,
+    effort: ReasoningEffort = ReasoningEffort.MEDIUM,
+    sampling: Sampling | None = None,
+    unseal: Unseal | None = None,
+    references: Mapping[str, HistoryItem] | None = None,
+) -> TurnRequest:
+    """Turn a request and the items before it into a turn.
+
+    - `history`: the items of earlier responses, or of the conversation, in their order.
+    - `date`: the current date (``2025-06-28``) as the model reads it.
+    - `effort`, `sampling`: what is used where the request says nothing.
+    - `unseal`: opens encrypted content; `references`: the items that the input names by id.
+
+    Raises `ConversationError`, which names the field at fault.
+
+    >>> turn = turn_of_response(ResponsesRequest(instructions="Be brief.", input="hi"))
+    >>> [message.author.role.value for message in turn.conversation.messages]
+    ['system', 'developer', 'user']
+    """
+    if request.prompt is not None:
+        raise ConversationError(
+            "there are no stored prompts here; send the text as instructions and input",
+            field="prompt",
+        )
+    body = JsonField(request.model_dump(include={"tools", "tool_choice", "reasoning", "text"}))
+    items = list(JsonField(request.items, request.items_field).items())
+    tools = _tools(body["tools"], history, items)
+    answer_format = _answer_format(body)
+    dialogue = Dialogue(tools)
+    dialogue.add_instructions([request.instructions or ""])
+    reader = ItemReader(dialogue, unseal, references)
+    reader.read_all(history, "history")
+    for item in items:
+        reader.read(item)
+    conversation = dialogue.conversation(
+        effort=_effort(body, effort), start_date=date, answer_format=answer_format
+    )
+    return _turn(
+        conversation, tools, answer_format, body, request.sampling(sampling), request.stop_texts
+    )
+
+
+def turn_of_chat(
+    request: ChatRequest,
+    *,
+    date: str | None = None,
+    effort: ReasoningEffort = ReasoningEffort.MEDIUM,
+    sampling: Sampling | None = None,
+) -> TurnRequest:
+    """Turn a request into a turn; the arguments are those of `turn_of_response`.
+
+    >>> chat = ChatRequest(messages=[{"role": "user", "content": "hi"}])
+    >>> turn_of_chat(chat) == turn_of_response(ResponsesRequest(input="hi"))
+    True
+    """
+    body = request.model_dump()
+    read = read_chat(body, conversation_start_date=date, default_effort=effort)
+    return _turn(
+        read.conversation,
+        read.tools,
+        read.answer_format,
+        JsonField(body),
+        request.sampling(sampling),
+        request.stop_texts,
+    )
+
+
+def _turn(
+    conversation: Conversation,
+    tools: RequestedTools,
+    answer_format: AnswerFormat | None,
+    body: JsonField,
+    sampling: Sampling,
+    stop: tuple[str, ...],
+) -> TurnRequest:
+    return TurnRequest(
+        conversation=Conversation.from_messages(without_past_reasoning(conversation.messages)),
+        sampling=sampling,
+        tool_choice=read_tool_choice(body["tool_choice"], tools),
+        response_format=None if answer_format is None else answer_format.to_response_format(),
+        stop=stop,
+        custom_tools=frozenset(tools.custom),
+    )
+
+
+def _tools(
+    tools: JsonField, history: Sequence[HistoryItem], items: Sequence[JsonField]
+) -> RequestedTools:
+    before = [JsonField(known.item, f"history[{at}]") for at, known in enumerate(history)]
+    return read_tools([*tools.optional_items(), *additional_tools([*before, *items])])
+
+
+def _effort(body: JsonField, default: ReasoningEffort) -> ReasoningEffort | None:
+    reasoning = body["reasoning"]
+    return default if reasoning.is_null else read_effort(reasoning["effort"], default)
+
+
+def _answer_format(body: JsonField) -> AnswerFormat | None:
+    return None if body["text"].is_null else read_answer_format(body["text"]["format"])

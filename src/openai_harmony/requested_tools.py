@@ -1,0 +1,137 @@
+"""The tools of a request to either API: JSON comes in, what harmony declares comes out.
+
+================  ==============================================================================
+``function``      a function, in `functions`; its fields flat or under ``function``
+``custom``        a function of one text, ``input``; its fields flat or under ``custom``
+``namespace``     functions in a namespace of their own
+anything else     nothing: the model cannot have it (``web_search``, ``mcp``, ...)
+================  ==============================================================================
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from .json_field import JsonField
+from .tool_namespaces import ToolDescription, ToolNamespaceConfig
+
+__all__ = ["CUSTOM_TOOL_FIELD", "RequestedTools", "read_function", "read_tools"]
+
+CUSTOM_TOOL_FIELD = "input"
+"""The one argument of the function that stands for a custom tool."""
+
+_FUNCTIONS = "functions"
+_NAME = re.compile(r"[^\s<|>]+")  # what a header can hold and the parser reads back
+
+
+@dataclass
+class RequestedTools:
+    """What a request declares.
+
+    - `namespaces`: by name, in their order.
+    - `custom`: the recipients of custom tools.
+    - `others`: the types of tools that the model cannot have.
+    """
+
+    namespaces: dict[str, ToolNamespaceConfig] = field(default_factory=dict)
+    custom: set[str] = field(default_factory=set)
+    others: set[str] = field(default_factory=set)
+
+    @property
+    def recipients(self) -> list[str]:
+        """The recipients of their calls, in their order."""
+        return [f"{ns.name}.{tool.name}" for ns in self.namespaces.values() for tool in ns.tools]
+
+    def recipient(self, name: str, namespace: str | None = None) -> str:
+        """Find the recipient of a call, as harmony writes it.
+
+        >>> RequestedTools().recipient("now"), RequestedTools().recipient("browser.search")
+        ('functions.now', 'browser.search')
+        """
+        if namespace:
+            return f"{namespace}.{name}"
+        function = f"{_FUNCTIONS}.{name}"
+        # A call of a tool that is not declared was given the client under its whole name.
+        is_whole = "." in name or name == "python"
+        return name if is_whole and function not in self.recipients else function
+
+    def add(self, namespace: str, description: str | None, tool: ToolDescription) -> None:
+        """Declare one more function."""
+        known = self.namespaces.get(namespace)
+        if known is None:
+            known = ToolNamespaceConfig(name=namespace, description=description, tools=[])
+            self.namespaces[namespace] = known
+        known.tools.append(tool)
+
+
+def read_tools(tools: Iterable[JsonField]) -> RequestedTools:
+    """Read the tools of a request; raise `ConversationError` where one cannot be read.
+
+    >>> read_tools([JsonField({"type": "function", "name": "now"})]).recipients
+    ['functions.now']
+    """
+    found = RequestedTools()
+    for tool in tools:
+        if tool["type"].text() == "namespace":
+            name = tool["name"]
+            description = tool["description"].optional_text() or None
+            for member in tool["tools"].optional_items():
+                _read_tool(member, found, _checked_name(name), description)
+        else:
+            _read_tool(tool, found, _FUNCTIONS, None)
+    return found
+
+
+def read_function(tool: JsonField) -> ToolDescription:
+    """Read a function, whose fields may stand under ``function``."""
+    function = tool if tool["function"].is_null else tool["function"]
+    parameters = function["parameters"]
+    return ToolDescription(
+        name=_checked_name(function["name"]),
+        description=function["description"].optional_text() or "",
+        parameters=None if parameters.is_null else dict(parameters.object()),
+    )
+
+
+def _read_tool(
+    tool: JsonField, found: RequestedTools, namespace: str, description: str | None
+) -> None:
+    kind = tool["type"].text()
+    if kind == "function":
+        found.add(namespace, description, read_function(tool))
+    elif kind == "custom":
+        custom = _read_custom(tool if tool["custom"].is_null else tool["custom"])
+        found.add(namespace, description, custom)
+        found.custom.add(f"{namespace}.{custom.name}")
+    else:
+        found.others.add(kind)
+
+
+def _read_custom(tool: JsonField) -> ToolDescription:
+    """Make a function of one text; the model reads the grammar of that text, if it has one."""
+    texts = [tool["description"].optional_text() or ""]
+    wanted = tool["format"]
+    if not wanted.is_null and wanted["type"].text() == "grammar":
+        grammar = wanted if wanted["grammar"].is_null else wanted["grammar"]
+        syntax, definition = grammar["syntax"].text(), grammar["definition"].text()
+        texts.append(f"The input follows this grammar ({syntax}):\n{definition}")
+    return ToolDescription(
+        name=_checked_name(tool["name"]),
+        description="\n\n".join(filter(None, texts)),
+        parameters={
+            "type": "object",
+            "properties": {CUSTOM_TOOL_FIELD: {"type": "string"}},
+            "required": [CUSTOM_TOOL_FIELD],
+            "additionalProperties": False,
+        },
+    )
+
+
+def _checked_name(name: JsonField) -> str:
+    if not _NAME.fullmatch(name.text()):
+        raise name.error(
+            f"{name.value!r:.80} cannot be called; name tools without white space, '<', '|' and '>'"
+        )
+    return name.text()
