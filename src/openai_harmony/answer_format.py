@@ -10,17 +10,25 @@ __all__ = ["AnswerFormat", "read_answer_format"]
 
 
 class AnswerFormat(NamedTuple):
-    """JSON for an answer: any object, or what follows a schema, which has a name."""
+    """JSON for an answer: any object, or what follows a schema, which has a name.
+
+    Where it is strict, the schema has to be enforced.
+    """
 
     name: str | None = None
     schema: dict[str, Any] | None = None
     description: str | None = None
+    strict: bool = False
 
     def to_response_format(self) -> dict[str, Any]:
         """Write it as Chat Completions has it."""
         if self.name is None:
             return {"type": "json_object"}
-        wanted: dict[str, Any] = {"name": self.name, "schema": self.schema or {}}
+        wanted: dict[str, Any] = {
+            "name": self.name,
+            "schema": self.schema or {},
+            "strict": self.strict,
+        }
         if self.description is not None:
             wanted["description"] = self.description
         return {"type": "json_schema", "json_schema": wanted}
@@ -30,7 +38,7 @@ def read_answer_format(wanted: JsonField) -> AnswerFormat | None:
     """Read a format, whose fields may stand under ``json_schema``; None is for text.
 
     >>> read_answer_format(JsonField({"type": "json_schema", "name": "list", "schema": {}}))
-    AnswerFormat(name='list', schema={}, description=None)
+    AnswerFormat(name='list', schema={}, description=None, strict=False)
     """
     if wanted.is_null:
         return None
@@ -47,6 +55,7 @@ def read_answer_format(wanted: JsonField) -> AnswerFormat | None:
         name=fields["name"].text(),
         schema={} if schema.is_null else dict(schema.object()),
         description=fields["description"].optional_text(),
+        strict=fields["strict"].value is True,
     )
 
 

@@ -32,11 +32,13 @@ class RequestedTools:
 
     - `namespaces`: by name, in their order.
     - `custom`: the recipients of custom tools.
+    - `strict`: the recipients whose schema has to be enforced.
     - `others`: the types of tools that the model cannot have.
     """
 
     namespaces: dict[str, ToolNamespaceConfig] = field(default_factory=dict)
     custom: set[str] = field(default_factory=set)
+    strict: set[str] = field(default_factory=set)
     others: set[str] = field(default_factory=set)
 
     @property
@@ -86,7 +88,7 @@ def read_tools(tools: Iterable[JsonField]) -> RequestedTools:
 
 def read_function(tool: JsonField) -> ToolDescription:
     """Read a function, whose fields may stand under ``function``."""
-    function = tool if tool["function"].is_null else tool["function"]
+    function = _fields(tool)
     parameters = function["parameters"]
     return ToolDescription(
         name=_checked_name(function["name"]),
@@ -100,13 +102,20 @@ def _read_tool(
 ) -> None:
     kind = tool["type"].text()
     if kind == "function":
-        found.add(namespace, description, read_function(tool))
+        function = read_function(tool)
+        found.add(namespace, description, function)
+        if _fields(tool)["strict"].value is True:
+            found.strict.add(f"{namespace}.{function.name}")
     elif kind == "custom":
         custom = _read_custom(tool if tool["custom"].is_null else tool["custom"])
         found.add(namespace, description, custom)
         found.custom.add(f"{namespace}.{custom.name}")
     else:
         found.others.add(kind)
+
+
+def _fields(function: JsonField) -> JsonField:
+    return function if function["function"].is_null else function["function"]
 
 
 def _read_custom(tool: JsonField) -> ToolDescription:

@@ -9,7 +9,7 @@ from ..messages import Message
 from .custom_input import custom_tool_input
 from .history import NewId
 from .item_kind import ItemKind, what_kind
-from .output_items import called_name, message_text
+from .output_items import NO_ARGUMENTS, called_name, message_text
 
 __all__ = ["CHAT_JOINT", "chat_message_of", "chat_tool_call"]
 
@@ -39,6 +39,8 @@ def chat_message_of(
         elif kind.is_message:
             texts.append(text)
         else:
+            if kind is not ItemKind.CUSTOM_TOOL_CALL and not text.strip():
+                text = NO_ARGUMENTS
             calls.append(chat_tool_call(kind, message.recipient or "", text, id=new_id("call")))
     reasoning = CHAT_JOINT.join(filter(None, thoughts)) or None
     content = CHAT_JOINT.join(filter(None, texts))

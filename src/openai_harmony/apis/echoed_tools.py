@@ -39,8 +39,7 @@ def echoed_tool_choice(choice: str | Mapping[str, Any] | None) -> str | dict[str
 def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     flat = _flat(tool)
     if flat["type"] == "function":
-        nothing: dict[str, Any] = {"description": None, "parameters": None}
-        return {**nothing, **flat, "strict": flat.get("strict") is not False}
+        return {"description": None, "parameters": None, "strict": None, **flat}
     if flat["type"] == "custom":
         return {"description": None, "format": {"type": "text"}, **flat}
     if flat["type"] == "namespace":

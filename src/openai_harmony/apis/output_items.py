@@ -44,6 +44,9 @@ ID_PREFIXES: Mapping[ItemKind, str] = {
 }
 """How the ids of items begin; those by which calls are answered begin with ``call``."""
 
+NO_ARGUMENTS = "{}"
+"""What a call without a body has: clients read the arguments as JSON."""
+
 
 def new_item(
     kind: ItemKind,
@@ -102,11 +105,14 @@ def called_name(recipient: str, namespaces: Collection[str] = ()) -> tuple[str, 
     >>> called_name("functions.now"), called_name("files.ls", {"files"}), called_name("python")
     (('now', None), ('ls', 'files'), ('python', None))
     """
-    namespace, _, name = recipient.partition(".")
-    if name and namespace == "functions":
-        return name, None
-    if name and namespace in namespaces:
-        return name, namespace
+    function = recipient.removeprefix("functions.")
+    if function and function != recipient:
+        return function, None
+    # One namespace may be called `a` and another `a.b`.
+    for namespace in sorted(namespaces, key=len, reverse=True):
+        name = recipient.removeprefix(f"{namespace}.")
+        if name and name != recipient:
+            return name, namespace
     return recipient, None
 
 
@@ -173,6 +179,8 @@ def _call(
 ) -> dict[str, Any]:
     name, namespace = called_name(recipient, namespaces)
     is_custom = kind is ItemKind.CUSTOM_TOOL_CALL
+    if not is_custom and status == "completed":
+        body = body if body.strip() else NO_ARGUMENTS
     return {
         "type": "custom_tool_call" if is_custom else "function_call",
         "id": id,

@@ -211,5 +211,5 @@ def _format(wanted: dict[str, Any]) -> dict[str, Any]:
         "name": fields.get("name"),
         "description": fields.get("description"),
         "schema": fields.get("schema") or {},
-        "strict": fields.get("strict") is not False,
+        "strict": fields.get("strict") is True,
     }

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..content import DeveloperContent
 from ..declared_tools import declared_tools
 from ..engines.sampling import Sampling
 from ..messages import Conversation
@@ -38,6 +39,18 @@ class TurnRequest:
     def tools(self) -> frozenset[str]:
         """The recipients that are declared."""
         return frozenset(declared_tools(self.conversation.messages))
+
+    @property
+    def namespaces(self) -> frozenset[str]:
+        """The namespaces of the developer's tools, but for `functions`."""
+        return frozenset(
+            name
+            for message in self.conversation.messages
+            for item in message.content
+            if isinstance(item, DeveloperContent)
+            for name in item.tools or ()
+            if name != "functions"
+        )
 
     @property
     def is_constrained(self) -> bool:

@@ -110,6 +110,7 @@ def _turn(
         response_format=None if answer_format is None else answer_format.to_response_format(),
         stop=stop,
         custom_tools=frozenset(tools.custom),
+        strict_tools=frozenset(tools.strict),
     )
 
 
