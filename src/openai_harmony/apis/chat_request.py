@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from ..engines.sampling import Sampling
 from .request_body import Metadata
 from .responses_request import Effort, StreamOptions
-from .sampling_fields import SamplingFields
+from .sampling_fields import SamplingFields, no_bias
 
 __all__ = ["ChatRequest"]
 
@@ -18,7 +18,7 @@ class ChatRequest(SamplingFields):
     """A request for a chat completion."""
 
     model: str | None = None
-    messages: list[dict[str, Any]]
+    messages: list[dict[str, Any]] = Field(min_length=1)
     stream: bool | None = Field(None, description="Whether to answer with server-sent events.")
     stream_options: StreamOptions | None = None
     n: int | None = Field(None, ge=1, le=128, description="How many choices.")
@@ -43,13 +43,17 @@ class ChatRequest(SamplingFields):
     service_tier: str | None = None
     user: str | None = None
 
-    @model_validator(mode="after")
-    def _can_be_done(self) -> ChatRequest:
-        if self.logit_bias:
-            raise ValueError("logit_bias: the engines have no such setting; leave it out")
-        if self.top_logprobs and not self.logprobs:
-            raise ValueError("top_logprobs needs logprobs to be true")
-        return self
+    @field_validator("logit_bias")
+    @classmethod
+    def _has_no_bias(cls, bias: Any) -> Any:
+        return no_bias(bias)
+
+    @field_validator("top_logprobs")
+    @classmethod
+    def _has_logprobs(cls, top: Any, info: ValidationInfo) -> Any:
+        if top and not info.data.get("logprobs"):
+            raise ValueError("it needs logprobs to be true")
+        return top
 
     @property
     def token_limit(self) -> int | None:

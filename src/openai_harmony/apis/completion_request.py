@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
 from ..engines.sampling import Sampling
 from .responses_request import StreamOptions
-from .sampling_fields import SamplingFields
+from .sampling_fields import SamplingFields, no_bias
 
 __all__ = ["CompletionRequest"]
 
@@ -68,15 +68,24 @@ class CompletionRequest(SamplingFields):
     logit_bias: dict[str, Any] | None = Field(None, description="Must be empty.")
     user: str | None = None
 
-    @model_validator(mode="after")
-    def _can_be_done(self) -> CompletionRequest:
-        if self.logit_bias:
-            raise ValueError("logit_bias: the engines have no such setting; leave it out")
-        if self.suffix:
-            raise ValueError("suffix: the model only continues texts; leave it out")
-        if self.best_of is not None and self.best_of != (self.n or 1):
-            raise ValueError("best_of: choices are not compared; leave it out")
-        return self
+    @field_validator("logit_bias")
+    @classmethod
+    def _has_no_bias(cls, bias: Any) -> Any:
+        return no_bias(bias)
+
+    @field_validator("suffix")
+    @classmethod
+    def _has_no_suffix(cls, suffix: Any) -> Any:
+        if suffix:
+            raise ValueError("the model only continues texts; leave it out")
+        return suffix
+
+    @field_validator("best_of")
+    @classmethod
+    def _shows_all(cls, best_of: Any, info: ValidationInfo) -> Any:
+        if best_of is not None and best_of != (info.data.get("n") or 1):
+            raise ValueError("choices are not compared; leave it out")
+        return best_of
 
     def sampling(self, defaults: Sampling | None = None) -> Sampling:
         """How each choice is sampled."""

@@ -30,7 +30,7 @@ def read_body(body: type[_Body], raw: object) -> _Body:
     """Read parsed JSON; raise `ConversationError`, which names the field at fault.
 
     >>> from openai_harmony.apis import ChatRequest
-    >>> read_body(ChatRequest, {"messages": [], "n": 0})
+    >>> read_body(ChatRequest, {"messages": [{}], "n": 0})
     Traceback (most recent call last):
     openai_harmony.errors.ConversationError: n: Input should be greater than or equal to 1
     """

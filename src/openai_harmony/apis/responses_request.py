@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
 
 from ..engines.sampling import Sampling
 from .request_body import Metadata
@@ -116,15 +124,33 @@ class ResponsesRequest(SamplingFields):
     service_tier: str | None = None
     user: str | None = None
 
-    @model_validator(mode="after")
-    def _fits_together(self) -> ResponsesRequest:
-        if self.input is not None and self.messages is not None:
-            raise ValueError("send input or messages, which is another name for it")
-        if self.previous_response_id is not None and self.conversation is not None:
+    @field_validator("messages")
+    @classmethod
+    def _instead_of_input(cls, messages: Any, info: ValidationInfo) -> Any:
+        if messages is not None and info.data.get("input") is not None:
+            raise ValueError("this is another name for input; send one of the two")
+        return messages
+
+    @field_validator("conversation")
+    @classmethod
+    def _instead_of_previous(cls, conversation: Any, info: ValidationInfo) -> Any:
+        if conversation is not None and info.data.get("previous_response_id") is not None:
             raise ValueError("send previous_response_id or conversation, not both")
-        if self.background and self.store is False:
+        return conversation
+
+    @field_validator("background")
+    @classmethod
+    def _is_kept(cls, background: Any, info: ValidationInfo) -> Any:
+        if background and info.data.get("store") is False:
             raise ValueError("a response in the background is stored; leave store out")
-        return self
+        return background
+
+    @field_validator("prompt")
+    @classmethod
+    def _is_unknown(cls, prompt: Any) -> Any:
+        if prompt is not None:
+            raise ValueError("there are no stored prompts; send instructions and input instead")
+        return prompt
 
     @property
     def items(self) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from ..engines.sampling import Sampling
 from .request_body import RequestBody
 
-__all__ = ["SamplingFields", "StopTexts"]
+__all__ = ["SamplingFields", "StopTexts", "no_bias"]
 
 _SEEDS = 2**63
 
@@ -34,6 +34,13 @@ StopTexts: TypeAlias = Annotated[
     ),
 ]
 """One text, or several."""
+
+
+def no_bias(bias: Any) -> Any:
+    """Refuse a `logit_bias`, which no engine has: answers would not be what was asked for."""
+    if bias:
+        raise ValueError("the engines have no such setting; leave it out")
+    return bias
 
 
 class SamplingFields(RequestBody):

@@ -9,7 +9,6 @@ from ..chat_completions import read_chat
 from ..content import ReasoningEffort
 from ..dialogue import Dialogue, read_effort
 from ..engines.sampling import Sampling
-from ..errors import ConversationError
 from ..json_field import JsonField
 from ..messages import Conversation
 from ..past_reasoning import without_past_reasoning
@@ -47,11 +46,8 @@ def turn_of_response(
     >>> [message.author.role.value for message in turn.conversation.messages]
     ['system', 'developer', 'user']
     """
-    if request.prompt is not None:
-        raise ConversationError(
-            "there are no stored prompts here; send the text as instructions and input",
-            field="prompt",
-        )
+    if request.input is None and request.messages is None and not history:
+        raise JsonField(None, "input").unexpected("text or a list of items")
     body = JsonField(request.model_dump(include={"tools", "tool_choice", "reasoning", "text"}))
     items = list(JsonField(request.items, request.items_field).items())
     tools = _tools(body["tools"], history, items)

@@ -1,0 +1,185 @@
+"""Messages that keep their tokens, prompts that repeat them, and reasoning that is left out."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from openai_harmony import (
+    Author,
+    Conversation,
+    Message,
+    RenderConversationConfig,
+    Role,
+    StreamableParser,
+    load_harmony_encoding,
+)
+from openai_harmony.past_reasoning import without_past_reasoning
+from openai_harmony.sampled_messages import SampledMessage, prompt_tokens, with_sampled_tokens
+from openai_harmony.special_tokens import CALL, END, RETURN
+
+ENCODING = load_harmony_encoding("HarmonyGptOss")
+GUIDE = RenderConversationConfig(auto_drop_analysis=False, header_style="guide")
+
+USER = Message.from_role_and_content(Role.USER, "What is 2 + 2?")
+THOUGHT = "<|channel|>analysis<|message|>Easy.<|end|>"
+ANSWER = "<|channel|>final<|message|>4<|return|>"
+CALLED = "<|channel|>analysis to=functions.f code<|message|>{}<|call|>"
+OPENING = "<|start|>assistant"
+
+
+def tokens_of(text: str) -> list[int]:
+    return ENCODING.encode(text, allowed_special="all")
+
+
+def sampled(*texts: str) -> list[Message]:
+    """The messages of a completion whose messages are spelled so, with their tokens."""
+    tokens: list[int] = []
+    ends: list[int] = []
+    for at, text in enumerate(texts):
+        tokens += tokens_of(OPENING + text if at else text)
+        ends.append(len(tokens))
+    parser = StreamableParser(ENCODING, Role.ASSISTANT, strict=False)
+    parser.process_many(tokens)
+    parser.process_eos()
+    return with_sampled_tokens(ENCODING, parser.messages, tokens, ends)
+
+
+def prompt_of(*messages: Message) -> str:
+    return ENCODING.decode(prompt_tokens(ENCODING, Conversation.from_messages([*messages]), GUIDE))
+
+
+@pytest.mark.parametrize(
+    ("spelled", "repeated"),
+    [
+        (THOUGHT, THOUGHT),
+        (ANSWER, ANSWER.replace("<|return|>", "<|end|>")),
+        (CALLED, CALLED),
+        ("<|channel|>final<|message|>cut o", "<|channel|>final<|message|>cut o<|end|>"),
+        (
+            " to=functions.f<|channel|>commentary json<|message|>{}<|call|>",
+            " to=functions.f<|channel|>commentary json<|message|>{}<|call|>",
+        ),
+    ],
+)
+def test_a_prompt_repeats_what_was_sampled(spelled: str, repeated: str) -> None:
+    (message,) = sampled(spelled)
+    assert isinstance(message, SampledMessage)
+    assert prompt_of(USER, message).endswith(f"<|end|>{OPENING}{repeated}{OPENING}")
+
+
+def test_each_message_has_its_own_tokens() -> None:
+    first, second = sampled(THOUGHT, ANSWER)
+    assert isinstance(first, SampledMessage)
+    assert isinstance(second, SampledMessage)
+    assert first.sampled_tokens == tuple(tokens_of(THOUGHT))
+    assert second.sampled_tokens == tuple(tokens_of(ANSWER))
+    assert prompt_of(first) == f"{OPENING}{THOUGHT}{OPENING}"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "<|channel|>finale<|message|>4<|return|>",
+        "analysis<|message|>Hm.<|end|>",
+        "<|channel|>final<|message|>4<|channel|>",
+    ],
+)
+def test_what_was_repaired_is_rendered(broken: str) -> None:
+    assert [type(message) for message in sampled(broken)] == [Message]
+
+
+def test_text_cut_in_other_ways_stays_cut() -> None:
+    cut = [*tokens_of("<|channel|>final<|message|>"), *tokens_of("4"), *tokens_of("2"), END]
+    messages = ENCODING.parse_messages_from_completion_tokens(cut, Role.ASSISTANT)
+    known = with_sampled_tokens(ENCODING, messages, cut, [len(cut)])
+    prompts = [
+        prompt_tokens(ENCODING, Conversation.from_messages(said), GUIDE)
+        for said in (known, messages)
+    ]
+    assert prompts[0] == [*tokens_of(OPENING), *cut, *tokens_of(OPENING)]
+    assert len(prompts[0]) == len(prompts[1]) + 1
+
+
+def test_a_prompt_without_sampled_messages_is_rendered() -> None:
+    conversation = Conversation.from_messages([USER])
+    rendered = ENCODING.render_conversation_for_completion(conversation, Role.ASSISTANT, GUIDE)
+    assert prompt_tokens(ENCODING, conversation, GUIDE) == rendered
+
+
+BODIES = st.lists(
+    st.sampled_from(["a", "4", "2", " the", "\n", "<", "|", ">", "é", "日本", "{", "}", "  "]),
+    max_size=8,
+)
+HEADERS = st.sampled_from(
+    [
+        ("<|channel|>analysis", END),
+        ("<|channel|>commentary", END),
+        ("<|channel|>commentary to=functions.f <|constrain|>json", CALL),
+        (" to=functions.f<|channel|>analysis", CALL),
+        ("<|channel|>final", RETURN),
+    ]
+)
+
+
+@settings(deadline=None)
+@given(HEADERS, BODIES)
+def test_sampled_tokens_are_repeated_however_they_are_cut(
+    header: tuple[str, int], body: list[str]
+) -> None:
+    start, stop = header
+    tokens = [
+        *tokens_of(f"{start}<|message|>"),
+        *(t for piece in body for t in ENCODING.encode(piece, disallowed_special=())),
+        stop,
+    ]
+    messages = ENCODING.parse_messages_from_completion_tokens(tokens, Role.ASSISTANT)
+    known = with_sampled_tokens(ENCODING, messages, tokens, [len(tokens)])
+    repeated = prompt_tokens(ENCODING, Conversation.from_messages(known), GUIDE)
+    opening = tokens_of(OPENING)
+    assert repeated == [*opening, *tokens[:-1], END if stop == RETURN else stop, *opening]
+
+
+# Past reasoning
+
+
+def own(channel: str, recipient: str | None = None) -> Message:
+    message = Message.from_role_and_content(Role.ASSISTANT, "x").with_channel(channel)
+    return message if recipient is None else message.with_recipient(recipient)
+
+
+def result(name: str, channel: str = "commentary") -> Message:
+    author = Author.new(Role.TOOL, name)
+    message = Message.from_author_and_content(author, "x").with_channel(channel)
+    return message.with_recipient("assistant")
+
+
+CALL_F = own("commentary", "functions.f")
+CHAINS: list[tuple[list[Message], list[int]]] = [
+    ([], []),
+    ([USER, own("analysis")], [0, 1]),
+    ([USER, own("analysis"), own("final")], [0, 2]),
+    ([USER, own("analysis"), own("final"), USER], [0, 2, 3]),
+    ([USER, own("analysis"), CALL_F, result("functions.f")], [0, 1, 2, 3]),
+    (
+        [USER, own("analysis"), CALL_F, result("functions.f"), own("analysis"), own("final")],
+        [0, 2, 3, 5],
+    ),
+    ([own("final"), USER, own("analysis"), CALL_F], [0, 1, 2, 3]),
+    ([own("analysis"), own("commentary"), own("final"), USER], [1, 2, 3]),
+    ([own("analysis", "functions.f"), result("functions.f", "analysis"), own("final")], [0, 1, 2]),
+    ([own("analysis", "python"), result("python", "analysis"), own("final")], [2]),
+    ([own("analysis", "browser.open"), result("browser.open", "analysis"), USER], [0, 1, 2]),
+]
+
+
+@pytest.mark.parametrize(("messages", "kept"), CHAINS)
+def test_past_reasoning_is_left_out(messages: list[Message], kept: list[int]) -> None:
+    assert without_past_reasoning(messages) == [messages[at] for at in kept]
+
+
+@given(st.lists(st.sampled_from([USER, own("analysis"), own("final"), CALL_F])))
+def test_leaving_out_twice_changes_nothing(messages: list[Message]) -> None:
+    once = without_past_reasoning(messages)
+    assert without_past_reasoning(once) == once
