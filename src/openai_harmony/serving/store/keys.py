@@ -66,6 +66,11 @@ class Keys:
         with self._database.reading() as connection:
             return [_record(row) for row in connection.execute(query)]
 
+    def exist(self) -> bool:
+        """Tell whether there has been a key."""
+        with self._database.reading() as connection:
+            return connection.execute(select(api_keys.c.id).limit(1)).first() is not None
+
     def find(self, hash: str) -> KeyRecord | None:
         """Find a key by its hash, revoked or not."""
         with self._database.reading() as connection:

@@ -12,8 +12,9 @@ import sqlite3
 from pathlib import Path
 from typing import Protocol
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
 
 from .database import Database
 from .errors import StoreInUseError
@@ -75,6 +76,8 @@ class _FilePresence:
 class _PostgresPresence:
     def __init__(self, database: Database, server_id: str) -> None:
         self._database = database
+        # Outside of the pool: one connection, which stays open and in no transaction.
+        self._engine = create_engine(database.url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
         self._key = _lock_key(server_id)
         self._connection: Connection | None = None
 
@@ -86,13 +89,15 @@ class _PostgresPresence:
             self._connection = self._locked_connection()
 
     def _locked_connection(self) -> Connection:
-        connection = self._database.engine.connect()
-        connection.detach()  # from the pool, so that it is nobody else's
-        connection.execution_options(isolation_level="AUTOCOMMIT")
-        # A host that vanishes without a word is given up after a minute, and its lock with it.
-        for setting, seconds in (("idle", 30), ("interval", 10), ("count", 3)):
-            connection.exec_driver_sql(f"SET tcp_keepalives_{setting} = {seconds}")
-        connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": self._key})
+        connection = self._engine.connect()
+        try:
+            # A host that vanishes without a word is given up after a minute, its lock with it.
+            for setting, value in (("idle", 30), ("interval", 10), ("count", 3)):
+                connection.exec_driver_sql(f"SET tcp_keepalives_{setting} = {value}")
+            connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": self._key})
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def is_gone(self, connection: Connection, server_id: str) -> bool:
