@@ -10,7 +10,7 @@ from fastapi import FastAPI
 
 from .settings import Settings
 
-__all__ = ["run_server"]
+__all__ = ["make_server", "run_server"]
 
 _LAST_WORDS = 5  # seconds for clients to read that their request was cancelled
 
@@ -21,13 +21,18 @@ async def run_server(app: FastAPI, settings: Settings, listener: socket.socket) 
     Requests under way then have `Settings.shutdown_seconds` to end; the rest is cancelled and says
     so. A second SIGINT ends at once.
     """
+    await make_server(app, settings).serve(sockets=[listener])
+
+
+def make_server(app: FastAPI, settings: Settings) -> uvicorn.Server:
+    """Return what serves the application; it ends in order once its `should_exit` is true."""
     config = uvicorn.Config(
         app,
         log_level="warning",
         timeout_graceful_shutdown=round(settings.shutdown_seconds) + _LAST_WORDS,
         server_header=False,
     )
-    await _Server(config, app).serve(sockets=[listener])
+    return _Server(config, app)
 
 
 class _Server(uvicorn.Server):
