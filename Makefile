@@ -12,6 +12,10 @@ FUZZ_VENV := .venv-fuzz
 XGRAMMAR_VENV := .venv-xgrammar
 FUZZ_TARGETS := parser header text schema conversation
 
+# Clients from npm that the tests run; where there is no npm, the tests go without them.
+CLIENTS := tests/clients/typescript
+CLIENTS_INSTALLED := $(if $(shell command -v npm),$(CLIENTS)/node_modules/.installed)
+
 .DEFAULT_GOAL := help
 .PHONY: help demo chat serve demo-model demo-accuracy test check format parity bench fuzz noise xgrammar clean
 
@@ -24,7 +28,7 @@ demo: $(VENV)/.installed ## Walk through a conversation with a tool call, offlin
 chat: $(VENV)/.installed-transformers ## Talk with the small demo model, on the CPU
 	@$(BIN)/harmony chat
 
-test: $(VENV)/.installed-dev ## Run every test
+test: $(VENV)/.installed-dev $(CLIENTS_INSTALLED) ## Run every test
 	$(BIN)/python -m pytest -n 2
 
 check: $(VENV)/.installed-dev ## Run the linter, the formatter's check and the type checker
@@ -63,7 +67,7 @@ demo-accuracy: $(VENV)/.installed-dev ## Count how often the demo model is right
 	PYTHONPATH=tools $(BIN)/python -m demo_model.evaluate
 
 clean: ## Remove the virtual environment, caches and builds
-	rm -rf $(VENV) $(FUZZ_VENV) $(XGRAMMAR_VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(FUZZ_VENV) $(XGRAMMAR_VENV) $(CLIENTS)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are remade when the dependencies in pyproject.toml may have changed.
@@ -93,6 +97,10 @@ $(VENV)/.installed-serve: pyproject.toml | $(VENV)/.installed-torch
 $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.installed-torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@ $(VENV)/.installed
+
+$(CLIENTS)/node_modules/.installed: $(CLIENTS)/package-lock.json
+	npm ci --prefix $(CLIENTS) --loglevel=error
+	@touch $@
 
 $(VENV)/.installed-bench: pyproject.toml | $(VENV)/.created
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
