@@ -24,3 +24,15 @@ def no_hang(request: pytest.FixtureRequest) -> Iterator[None]:
     faulthandler.dump_traceback_later(PATIENCE, exit=True, file=request.config.stash[_STDERR])
     yield
     faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture(scope="session")
+def demo_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The root of the API of a server with the demo model; all tests of a worker share it."""
+    from openai_harmony.serving import Settings
+    from served import demo_serving
+
+    base = tmp_path_factory.getbasetemp()
+    database = f"sqlite:///{tmp_path_factory.mktemp('served') / 'responses.db'}"
+    with demo_serving(base.parent, Settings(database=database)) as url:
+        yield url
