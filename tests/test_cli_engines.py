@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 from openai_harmony.cli import main
 from openai_harmony.engines import EngineError
 from scripted_engine import ENCODING, ScriptedEngine
+from terminals import Terminal, Watched
 
 THINK = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
 ANSWER = f"{THINK}<|channel|>final<|message|>4<|return|>"
@@ -107,7 +110,7 @@ def test_chat_keeps_the_conversation(
     engine.completions = [ANSWER, NOON]
     output = talk(monkeypatch, capsys, "2 + 2?\n\nand now?\n/history\n")
     assert output.out.startswith("Hm.\n4\nNoon.\n[user]\n2 + 2?\n[assistant · analysis]\nHm.\n")
-    assert output.err.startswith("loading demo ...\rscript, 1,000 tokens. /help helps.\n")
+    assert output.err == ""
     first, second = engine.prompts
     assert first.endswith("<|start|>user<|message|>2 + 2?<|end|><|start|>assistant")
     assert second.endswith(
@@ -154,8 +157,98 @@ def test_chat_goes_on_after_an_error(
 ) -> None:
     engine.completions = ["<|channel|>final<|message|>Hel!", NOON]
     output = talk(monkeypatch, capsys, "hi\nhello\n")
-    assert "the script breaks off" in output.out
-    assert output.out.endswith("Noon.\n")
+    assert output.out == "Hel\nthe script breaks off\nNoon.\n"
+    assert engine.prompts[1].endswith(  # the model sees what it said
+        "<|start|>user<|message|>hi<|end|><|start|>assistant<|channel|>final<|message|>Hel<|end|>"
+        "<|start|>user<|message|>hello<|end|><|start|>assistant"
+    )
+
+
+@pytest.mark.parametrize(
+    ("begun", "shown", "kept"),
+    [
+        (
+            "<|channel|>analysis<|message|>Hm...",
+            "Hm...\nstopped (the question is taken back)\n",
+            "medium",
+        ),
+        (
+            "<|channel|>final<|message|>Hm...",
+            "Hm...\nstopped\n",
+            "<|start|>user<|message|>a<|end|>"
+            "<|start|>assistant<|channel|>final<|message|>Hm...<|end|>",
+        ),
+    ],
+)
+def test_ctrl_c_stops_an_answer(
+    engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch, begun: str, shown: str, kept: str
+) -> None:
+    engine.completions = [begun, NOON]
+    screen = Watched("...")
+    monkeypatch.setattr("sys.stdin", Terminal("a\nb\n"))
+    monkeypatch.setattr("sys.stdout", screen)
+    assert main(["chat"]) == 0
+    assert screen.getvalue() == f"{shown}Noon.\n"
+    assert engine.freed == 2
+    before = "<|start|>user<|message|>b<|end|><|start|>assistant"
+    assert engine.prompts[1].endswith(before)
+    assert ("Hm..." in engine.prompts[1]) == kept.endswith("Hm...<|end|>")
+    assert kept in engine.prompts[1]
+    assert ("<|message|>a<|end|>" in engine.prompts[1]) == ("<|message|>a<|end|>" in kept)
+
+
+@pytest.mark.parametrize(
+    ("completion", "problem"),
+    [
+        (f"{THINK}<|channel|>analysis<|message|>Well.<|return|>", "the model gave no answer"),
+        ("<|channel|>analysis<|message|>" + "hm " * 990, "incomplete: the limit of tokens"),
+    ],
+)
+def test_a_turn_without_an_answer_is_taken_back(
+    engine: ScriptedEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    completion: str,
+    problem: str,
+) -> None:
+    engine.completions = [completion, NOON]
+    output = talk(monkeypatch, capsys, "a\nb\n").out
+    assert problem in output
+    assert output.endswith("(the question is taken back)\nNoon.\n")
+    assert "<|message|>a<|end|>" not in engine.prompts[1]
+
+
+def test_past_reasoning_is_left_out_while_that_of_the_turn_goes_on(
+    engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine.completions = [ANSWER, f"{THINK}{CALL}", NOON]
+    talk(monkeypatch, capsys, "2 + 2?\nand now?\n12:00\n")
+    assert [prompt.count("Hm.") for prompt in engine.prompts] == [0, 0, 1]
+    assert engine.prompts[2].endswith(
+        f"<|start|>assistant{THINK}{CALL}"
+        "<|start|>functions.now to=assistant<|channel|>commentary<|message|>12:00<|end|>"
+        "<|start|>assistant"
+    )
+
+
+def test_loading_is_shown_on_a_terminal_and_to_no_program(
+    monkeypatch: pytest.MonkeyPatch, chat: str, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    assert main(["generate", "demo", chat, "--max-tokens", "1"]) == 0
+    (folder,) = (tmp_path / "openai-harmony").iterdir()
+    first, second, *bars, last = screen.getvalue().splitlines()
+    assert first == "loading demo ..."
+    assert second == f"writing the demo model that comes with the package to {folder}, once"
+    assert any("Loading weights: 100%" in bar for bar in bars)
+    assert re.fullmatch(rf"demo: {folder}, b?float\d\d on cpu; 4,096 tokens of context", last)
+    assert logging.getLogger("openai_harmony.engines").handlers == []
+    pipe = io.StringIO()
+    monkeypatch.setattr("sys.stderr", pipe)
+    assert main(["generate", "demo", chat, "--max-tokens", "1"]) == 0
+    assert pipe.getvalue() == ""
 
 
 def test_a_chat_without_its_model_ends(capsys: pytest.CaptureFixture[str]) -> None:

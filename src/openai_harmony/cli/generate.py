@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from .command import Command, add_color
+from .event_loop import EventLoop
+from .loading import open_watched
 from .output import Output, json_lines
 from .parse import write_message
 from .request import add_request, read_request
@@ -42,7 +43,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    completion = asyncio.run(_complete(arguments))
+    with EventLoop() as loop:
+        completion = loop.run(_complete(arguments))
     output = Output(arguments.color)
     if arguments.output == "ids":
         output.line(" ".join(map(str, completion.tokens)))
@@ -58,11 +60,11 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 async def _complete(arguments: argparse.Namespace) -> Completion:
-    from ..engines import complete, open_engine
+    from ..engines import complete
 
     conversation, fields = read_request(arguments)
     sampling = sampling_of(arguments, _grammar(arguments, conversation, fields))
-    async with await open_engine(arguments.model) as engine:
+    async with await open_watched(arguments.model) as engine:
         return await complete(engine, conversation, sampling)
 
 
