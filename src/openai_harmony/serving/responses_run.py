@@ -1,0 +1,221 @@
+"""One response under way: it samples, tells its log, is kept, and only then tells its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing, suppress
+from typing import Any, NamedTuple
+
+from ..apis.response import ResponseUsage
+from ..engines.engine import FinishReason
+from ..errors import HarmonyError
+from .api_error import ApiError
+from .measured_turn import sampled_turn
+from .responses_log import EventLog, WireEvent
+from .responses_plan import ResponsePlan
+from .responses_records import finish_record
+from .responses_stream import ResponseStream
+from .services import Services
+from .store import NotFoundError
+from .turn_events import TurnEnded, Usage
+
+__all__ = ["ResponseRun"]
+
+_LOG = logging.getLogger(__name__)
+
+_PATIENCE = 1.0  # seconds without a token, after which the response tells that it has begun
+
+
+class _Ending(NamedTuple):
+    """How a response ends, before it is kept."""
+
+    status: str
+    error: ApiError | None = None
+    reason: str | None = None  # why it is incomplete
+
+
+class ResponseRun:
+    """A response from its plan to its end.
+
+    What fails before the first event fails the request: nothing is kept, the log stays empty, and
+    whoever waits gets the `ApiError`. What fails later fails the response, and the log says so.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        plan: ResponsePlan,
+        stream: ResponseStream,
+        on_end: Callable[[ResponseRun], None],
+    ) -> None:
+        self.plan = plan
+        self.stream = stream
+        self._services = services
+        self._on_end = on_end
+        self._log = EventLog()
+        self._usage: Usage | None = None
+        self._error: ApiError | None = None
+        self._stopped_by: ApiError | None = None
+        if plan.is_background:
+            self._open()
+        self._sampling = asyncio.ensure_future(self._sample())
+        self._task = asyncio.ensure_future(self._go())
+
+    @property
+    def response(self) -> dict[str, Any]:
+        """The response as it is now."""
+        return {**self.stream.response, "output": list(self.stream.response["output"])}
+
+    def stop(self, error: ApiError | None = None) -> None:
+        """Free the engine; the response ends as cancelled, or as failed where there is an error.
+
+        Does nothing where all was sampled.
+        """
+        self._stopped_by = error
+        self._sampling.cancel()
+
+    async def ended(self) -> dict[str, Any]:
+        """Wait for the end, and return the response. Raises `ApiError` where it never began."""
+        await self.finished()
+        if self._error is not None:
+            raise self._error
+        return self.response
+
+    async def finished(self) -> None:
+        """Wait until all is done."""
+        await asyncio.wait({self._task})
+
+    async def events(self, after: int = -1) -> AsyncGenerator[WireEvent, None]:
+        """Yield the events after a number. Raises `ApiError` where it never began."""
+        async with aclosing(self._log.read(after)) as events:
+            async for event in events:
+                yield event
+        if self._error is not None:
+            raise self._error
+
+    async def _go(self) -> None:
+        timer = asyncio.get_running_loop().call_later(_PATIENCE, self._open)
+        try:
+            await asyncio.wait({self._sampling})
+            timer.cancel()
+            await self._end(self._ending())
+        finally:
+            timer.cancel()
+            self._sampling.cancel()
+            self._log.close()
+            self._on_end(self)
+
+    async def _sample(self) -> FinishReason:
+        """Sample a turn, and tell what happens.
+
+        The server's own tools would be run here, after a turn that ends with a call of one, before
+        the next turn.
+        """
+        plan = self.plan
+        reason = FinishReason.STOP
+        if not plan.is_generated:
+            return reason
+        async with aclosing(sampled_turn(self._services, plan.turn, plan.prepared)) as events:
+            async for event in events:
+                self._open()
+                self._add(self.stream.go_on())
+                if isinstance(event, TurnEnded):
+                    self._usage = (self._usage or Usage()).plus(event.usage)
+                    reason = event.reason
+                else:
+                    self._add(self.stream.take(event))
+        return reason
+
+    def _open(self) -> None:
+        """Tell that the response has begun, unless that was done."""
+        if not self._log.events:
+            self._add(self.stream.begin())
+
+    def _add(self, events: Iterable[WireEvent]) -> None:
+        for event in events:
+            self._log.add(event)
+
+    def _ending(self) -> _Ending:
+        """Say how the response ends, now that no more is sampled."""
+        sampling = self._sampling
+        if sampling.cancelled():
+            error = self._stopped_by
+            return _Ending("cancelled") if error is None else _Ending("failed", error)
+        failure = sampling.exception()
+        if failure is not None:
+            return _Ending("failed", _known(failure))
+        if sampling.result() is FinishReason.LENGTH:
+            return _Ending("incomplete", reason="max_output_tokens")
+        return _Ending("completed")
+
+    async def _end(self, ending: _Ending) -> None:
+        if not self._log.events and ending.status in ("failed", "cancelled"):
+            self._error = ending.error or _CANCELLED
+            if self.plan.is_stored:
+                await asyncio.to_thread(self._forget)
+            return
+        self._open()
+        self._add(self.stream.break_off())
+        last = self.stream.end(ending.status, **self._fields(ending))
+        if self.plan.is_stored:
+            last = await self._kept(last)
+        self._log.add(last)
+
+    async def _kept(self, last: WireEvent) -> WireEvent:
+        """Keep the response; return the last event, another one where that failed."""
+        try:
+            await asyncio.to_thread(self._keep, last)
+        except Exception as error:  # noqa: BLE001 - what is not kept has not been completed
+            _LOG.exception("the response %s could not be kept", self.plan.id)
+            failed = self.stream.end("failed", **self._fields(_Ending("failed", _known(error))))
+            return {**failed, "sequence_number": last["sequence_number"]}
+        return last
+
+    def _keep(self, last: WireEvent) -> None:
+        finish_record(
+            self._services,
+            self.plan,
+            self.stream.response,
+            self.stream.items,
+            [*self._log.events, last],
+        )
+
+    def _forget(self) -> None:
+        """Delete a response that nobody has heard of."""
+        with suppress(NotFoundError):
+            self._services.store.responses.delete(self.plan.id, self.plan.owner)
+
+    def _fields(self, ending: _Ending) -> dict[str, Any]:
+        usage = self._usage
+        return {
+            "completed_at": int(time.time()) if ending.status == "completed" else None,
+            "error": None if ending.error is None else _error_json(ending.error),
+            "incomplete_details": None if ending.reason is None else {"reason": ending.reason},
+            "usage": None if usage is None else ResponseUsage.of(*usage).model_dump(),
+        }
+
+
+def _known(error: BaseException) -> ApiError:
+    if isinstance(error, HarmonyError):
+        return ApiError.of(error)
+    _LOG.error("a response failed", exc_info=error)
+    problem = "the server failed; its log says where"
+    return ApiError(500, problem, kind="server_error", code="server_error")
+
+
+def _error_json(error: ApiError) -> dict[str, Any]:
+    """Write an error as a response has it, which knows fewer codes."""
+    code = "server_error"
+    if error.code == "server_shutting_down":
+        code = error.code
+    elif error.status == 429:
+        code = "rate_limit_exceeded"
+    elif error.status < 500:
+        code = "invalid_prompt"
+    return {"code": code, "message": error.problem}
+
+
+_CANCELLED = ApiError(499, "the response was cancelled", code="response_cancelled")
