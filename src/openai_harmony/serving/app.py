@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
 from ..engines.engine import Engine
+from .admission import shutting_down
+from .chat_routes import router as chat_router
+from .disconnect import cancel_all
 from .error_answers import add_error_answers
 from .request_size import RequestSizeLimit
+from .responses_routes import router as responses_router
 from .services import Services
 from .settings import Settings
+from .store import Store, StoreError
 
 __all__ = ["create_app"]
+
+_LOG = logging.getLogger(__name__)
+
+_UPKEEP = 60  # seconds
 
 
 def create_app(engine: Engine, settings: Settings | None = None) -> FastAPI:
@@ -22,10 +33,27 @@ def create_app(engine: Engine, settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
-        app.state.services = Services(engine, settings)
-        yield
+        with await asyncio.to_thread(Store, settings.database) as store:
+            await asyncio.to_thread(store.start_serving)
+            services = app.state.services = Services(engine, settings, store)
+            upkeep = asyncio.ensure_future(_maintain(store))
+            yield
+            await services.runs.end_all(shutting_down())
+            await cancel_all(upkeep)
 
     app = FastAPI(title="Harmony", lifespan=lifespan)
     app.add_middleware(RequestSizeLimit, limit=settings.max_request_bytes)
     add_error_answers(app)
+    app.include_router(chat_router)
+    app.include_router(responses_router)
     return app
+
+
+async def _maintain(store: Store) -> None:
+    """Do what the store needs now and then."""
+    while True:
+        await asyncio.sleep(_UPKEEP)
+        try:
+            await asyncio.to_thread(store.maintain)
+        except StoreError:
+            _LOG.exception("the upkeep of the store failed; it is tried again")

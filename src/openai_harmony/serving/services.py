@@ -8,10 +8,12 @@ from datetime import datetime, timezone
 from fastapi import Request
 
 from ..engines.engine import Engine
-from .admission import Admission
+from .admission import Admission, shutting_down
 from .api_error import ApiError
 from .metrics import Metrics
+from .responses_runs import ResponseRuns
 from .settings import Settings
+from .store import Store
 
 __all__ = ["Services", "services_of"]
 
@@ -22,6 +24,8 @@ class Services:
 
     engine: Engine
     settings: Settings
+    store: Store
+    runs: ResponseRuns = field(default_factory=ResponseRuns)
     admission: Admission = field(init=False)
     metrics: Metrics = field(init=False)
 
@@ -55,7 +59,9 @@ class Services:
 
     async def shut_down(self) -> None:
         """Let requests under way end; after the deadline, those that are left end with an error."""
-        if not await self.admission.close(self.settings.shutdown_seconds):
+        in_time = await self.admission.close(self.settings.shutdown_seconds)
+        await self.runs.end_all(shutting_down())
+        if not in_time:
             await self.engine.close()
 
 
