@@ -19,27 +19,29 @@ class ChatRequest(SamplingFields):
 
     model: str | None = None
     messages: list[dict[str, Any]] = Field(min_length=1)
-    stream: bool | None = Field(None, description="Whether to answer with server-sent events.")
+    stream: bool | None = Field(
+        default=None, description="Whether to answer with server-sent events."
+    )
     stream_options: StreamOptions | None = None
-    n: int | None = Field(None, ge=1, le=128, description="How many choices.")
-    max_completion_tokens: int | None = Field(None, ge=1)
+    n: int | None = Field(default=None, ge=1, le=128, description="How many choices.")
+    max_completion_tokens: int | None = Field(default=None, ge=1)
     max_tokens: int | None = Field(
-        None, ge=1, description="Another name for max_completion_tokens."
+        default=None, ge=1, description="Another name for max_completion_tokens."
     )
     logprobs: bool | None = None
-    top_logprobs: int | None = Field(None, ge=0, le=20)
-    logit_bias: dict[str, Any] | None = Field(None, description="Must be empty.")
+    top_logprobs: int | None = Field(default=None, ge=0, le=20)
+    logit_bias: dict[str, Any] | None = Field(default=None, description="Must be empty.")
     reasoning_effort: Effort | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     response_format: dict[str, Any] | None = None
-    functions: list[dict[str, Any]] | None = Field(None, description="Send tools instead.")
+    functions: list[dict[str, Any]] | None = Field(default=None, description="Send tools instead.")
     verbosity: Literal["low", "medium", "high"] | None = None
     store: bool | None = None
     metadata: Metadata | None = None
-    prompt_cache_key: str | None = Field(None, max_length=1024)
-    safety_identifier: str | None = Field(None, max_length=1024)
+    prompt_cache_key: str | None = Field(default=None, max_length=1024)
+    safety_identifier: str | None = Field(default=None, max_length=1024)
     service_tier: str | None = None
     user: str | None = None
 

@@ -57,15 +57,19 @@ class CompletionRequest(SamplingFields):
 
     model: str | None = None
     prompt: Prompts
-    stream: bool | None = Field(None, description="Whether to answer with server-sent events.")
+    stream: bool | None = Field(
+        default=None, description="Whether to answer with server-sent events."
+    )
     stream_options: StreamOptions | None = None
-    n: int | None = Field(None, ge=1, le=128, description="How many choices for each prompt.")
-    best_of: int | None = Field(None, ge=1, le=128, description="Must be n.")
-    max_tokens: int | None = Field(None, ge=1)
-    logprobs: int | None = Field(None, ge=0, le=20)
-    echo: bool | None = Field(None, description="Whether the text begins with the prompt.")
-    suffix: str | None = Field(None, description="Must be empty.")
-    logit_bias: dict[str, Any] | None = Field(None, description="Must be empty.")
+    n: int | None = Field(
+        default=None, ge=1, le=128, description="How many choices for each prompt."
+    )
+    best_of: int | None = Field(default=None, ge=1, le=128, description="Must be n.")
+    max_tokens: int | None = Field(default=None, ge=1)
+    logprobs: int | None = Field(default=None, ge=0, le=20)
+    echo: bool | None = Field(default=None, description="Whether the text begins with the prompt.")
+    suffix: str | None = Field(default=None, description="Must be empty.")
+    logit_bias: dict[str, Any] | None = Field(default=None, description="Must be empty.")
     user: str | None = None
 
     @field_validator("logit_bias")

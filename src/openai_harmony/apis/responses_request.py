@@ -82,7 +82,7 @@ class TextSettings(_Settings):
 class StreamOptions(_Settings):
     """Options of a stream."""
 
-    include_usage: bool | None = Field(None, description="Send the usage in a last chunk.")
+    include_usage: bool | None = Field(default=None, description="Send the usage in a last chunk.")
     include_obfuscation: bool | None = None
 
 
@@ -90,37 +90,46 @@ class ResponsesRequest(SamplingFields):
     """A request for a response."""
 
     model: str | None = None
-    input: Input | None = Field(None, description="A text by the user, or a list of items.")
-    messages: Input | None = Field(None, description="Another name for `input`.")
+    input: Input | None = Field(default=None, description="A text by the user, or a list of items.")
+    messages: Input | None = Field(default=None, description="Another name for `input`.")
     instructions: str | None = Field(
-        None, description="What comes before all other instructions, in this response alone."
+        default=None,
+        description="What comes before all other instructions, in this response alone.",
     )
     previous_response_id: str | None = None
     conversation: ConversationId | None = None
-    store: bool | None = Field(None, description="Whether the response is kept; true by default.")
-    stream: bool | None = Field(None, description="Whether to answer with server-sent events.")
+    store: bool | None = Field(
+        default=None, description="Whether the response is kept; true by default."
+    )
+    stream: bool | None = Field(
+        default=None, description="Whether to answer with server-sent events."
+    )
     stream_options: StreamOptions | None = None
     background: bool | None = None
     metadata: Metadata | None = None
     include: list[str] | None = Field(
-        None, description="`message.output_text.logprobs`, `reasoning.encrypted_content`."
+        default=None, description="`message.output_text.logprobs`, `reasoning.encrypted_content`."
     )
     reasoning: ReasoningSettings | None = None
     text: TextSettings | None = None
     tools: list[dict[str, Any]] | None = Field(
-        None, description="Functions, custom tools and namespaces; others are not declared."
+        default=None, description="Functions, custom tools and namespaces; others are not declared."
     )
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     truncation: Literal["auto", "disabled"] | None = None
-    max_output_tokens: int | None = Field(None, ge=1)
-    max_tokens: int | None = Field(None, ge=1, description="Another name for max_output_tokens.")
-    max_tool_calls: int | None = Field(None, ge=1)
-    top_logprobs: int | None = Field(None, ge=0, le=20)
-    prompt: dict[str, Any] | None = Field(None, description="Stored prompts: there are none.")
-    prompt_cache_key: str | None = Field(None, max_length=1024)
+    max_output_tokens: int | None = Field(default=None, ge=1)
+    max_tokens: int | None = Field(
+        default=None, ge=1, description="Another name for max_output_tokens."
+    )
+    max_tool_calls: int | None = Field(default=None, ge=1)
+    top_logprobs: int | None = Field(default=None, ge=0, le=20)
+    prompt: dict[str, Any] | None = Field(
+        default=None, description="Stored prompts: there are none."
+    )
+    prompt_cache_key: str | None = Field(default=None, max_length=1024)
     prompt_cache_retention: str | None = None
-    safety_identifier: str | None = Field(None, max_length=1024)
+    safety_identifier: str | None = Field(default=None, max_length=1024)
     service_tier: str | None = None
     user: str | None = None
 

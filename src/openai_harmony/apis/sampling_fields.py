@@ -46,16 +46,16 @@ def no_bias(bias: Any) -> Any:
 class SamplingFields(RequestBody):
     """How tokens are sampled; what is left out is as the server has it."""
 
-    temperature: float | None = Field(None, ge=0, le=2, description="0 is greedy.")
-    top_p: float | None = Field(None, ge=0, le=1)
-    top_k: int | None = Field(None, ge=-1, description="0 and -1 are for all tokens.")
-    min_p: float | None = Field(None, ge=0, le=1)
-    seed: int | None = Field(None, ge=-_SEEDS, lt=_SEEDS)
-    frequency_penalty: float | None = Field(None, ge=-2, le=2)
-    presence_penalty: float | None = Field(None, ge=-2, le=2)
-    repetition_penalty: float | None = Field(None, ge=0.01, le=100)
+    temperature: float | None = Field(default=None, ge=0, le=2, description="0 is greedy.")
+    top_p: float | None = Field(default=None, ge=0, le=1)
+    top_k: int | None = Field(default=None, ge=-1, description="0 and -1 are for all tokens.")
+    min_p: float | None = Field(default=None, ge=0, le=1)
+    seed: int | None = Field(default=None, ge=-_SEEDS, lt=_SEEDS)
+    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
+    presence_penalty: float | None = Field(default=None, ge=-2, le=2)
+    repetition_penalty: float | None = Field(default=None, ge=0.01, le=100)
     stop: StopTexts | None = Field(
-        None, description="Texts that end the answer, and are not a part of it."
+        default=None, description="Texts that end the answer, and are not a part of it."
     )
 
     def settings(
