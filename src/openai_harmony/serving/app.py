@@ -16,6 +16,7 @@ from .disconnect import cancel_all
 from .error_answers import add_error_answers
 from .request_size import RequestSizeLimit
 from .responses_routes import router as responses_router
+from .sealed_reasoning import ReasoningSeal
 from .services import Services
 from .settings import Settings
 from .store import Store, StoreError
@@ -35,7 +36,7 @@ def create_app(engine: Engine, settings: Settings | None = None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         with await asyncio.to_thread(Store, settings.database) as store:
             await asyncio.to_thread(store.start_serving)
-            services = app.state.services = Services(engine, settings, store)
+            services = app.state.services = Services(engine, settings, store, _seal(settings))
             upkeep = asyncio.ensure_future(_maintain(store))
             yield
             await services.runs.end_all(shutting_down())
@@ -47,6 +48,11 @@ def create_app(engine: Engine, settings: Settings | None = None) -> FastAPI:
     app.include_router(chat_router)
     app.include_router(responses_router)
     return app
+
+
+def _seal(settings: Settings) -> ReasoningSeal:
+    path = settings.key_file
+    return ReasoningSeal.with_new_key() if path is None else ReasoningSeal.from_file(path)
 
 
 async def _maintain(store: Store) -> None:
