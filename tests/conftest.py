@@ -5,8 +5,12 @@ from __future__ import annotations
 import faulthandler
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from openai_harmony.engines import Engine
 
 PATIENCE = 300
 """Seconds for what takes a few at most; what takes quadratic time needs hours."""
@@ -27,12 +31,20 @@ def no_hang(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def demo_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """The demo model; all tests of a worker share it, and its folder all workers."""
+    from served import demo_engine
+
+    with demo_engine(tmp_path_factory.getbasetemp().parent) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def demo_url(demo: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The root of the API of a server with the demo model; all tests of a worker share it."""
     from openai_harmony.serving import Settings
-    from served import demo_serving
+    from served import serving
 
-    base = tmp_path_factory.getbasetemp()
     database = f"sqlite:///{tmp_path_factory.mktemp('served') / 'responses.db'}"
-    with demo_serving(base.parent, Settings(database=database)) as url:
+    with serving(demo, Settings(database=database)) as url:
         yield url

@@ -82,13 +82,6 @@ def sdk(url: str, key: str = "none") -> OpenAI:
 
 
 @contextmanager
-def demo_serving(cache: Path, settings: Settings | None = None) -> Iterator[str]:
-    """Serve the demo model, whose folder is made in `cache` once."""
-    with demo_engine(cache) as engine, serving(engine, settings) as url:
-        yield url
-
-
-@contextmanager
 def demo_engine(cache: Path) -> Iterator[Engine]:
     """The demo model, by Transformers, on one thread: workers would wait for each other's."""
     import torch
