@@ -7,6 +7,7 @@ from typing import Any
 from ..engines.errors import ContextLengthError, EngineError, SamplingError
 from ..errors import ConversationError, HarmonyError
 from ..grammar.errors import GrammarError
+from .store.errors import ItemIdError, NotFoundError
 
 __all__ = ["ApiError"]
 
@@ -51,6 +52,10 @@ class ApiError(HarmonyError):
             return cls(400, error.problem, param=error.field or None, code="invalid_value")
         if isinstance(error, GrammarError):
             return cls(400, str(error), param=error.pointer or None, code="invalid_json_schema")
+        if isinstance(error, NotFoundError):
+            return cls(404, str(error), code=f"{error.kind}_not_found")
+        if isinstance(error, ItemIdError):
+            return cls(400, str(error), code="invalid_value")
         if isinstance(error, SamplingError):
             return cls(400, str(error), code="unsupported_value")
         if isinstance(error, EngineError) and error.retryable:

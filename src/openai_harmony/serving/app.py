@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from ..engines.engine import Engine
 from .admission import shutting_down
 from .chat_routes import router as chat_router
+from .conversations_routes import router as conversations_router
 from .disconnect import cancel_all
 from .error_answers import add_error_answers
 from .request_size import RequestSizeLimit
@@ -47,6 +48,7 @@ def create_app(engine: Engine, settings: Settings | None = None) -> FastAPI:
     add_error_answers(app)
     app.include_router(chat_router)
     app.include_router(responses_router)
+    app.include_router(conversations_router)
     return app
 
 

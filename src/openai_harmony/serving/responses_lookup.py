@@ -10,13 +10,13 @@ from .api_error import ApiError
 from .responses_log import EventLog, WireEvent
 from .responses_records import response_json
 from .services import Services
-from .store import NotFoundError, StoredResponse
+from .store import StoredResponse
 
-__all__ = ["cancelled_response", "delete_response", "events_after", "found_response", "not_found"]
+__all__ = ["cancelled_response", "delete_response", "events_after", "found_response"]
 
 
 async def found_response(services: Services, id: str, owner: str) -> dict[str, Any]:
-    """Read a response as it is now. Raises `ApiError`, as all of these do."""
+    """Read a response as it is now. Raises `NotFoundError`, as all of these do."""
     run = services.runs.find(id, owner)
     return response_json(await _stored(services, id, owner)) if run is None else run.response
 
@@ -70,22 +70,11 @@ async def delete_response(services: Services, id: str, owner: str) -> None:
     if run is not None:
         run.stop()
         await run.finished()
-    try:
-        await asyncio.to_thread(services.store.responses.delete, id, owner)
-    except NotFoundError:
-        raise not_found(id) from None
-
-
-def not_found(id: str) -> ApiError:
-    """What is said where there is no such response, or it is another's."""
-    return ApiError(404, f"Response with id {id!r} not found.", code="response_not_found")
+    await asyncio.to_thread(services.store.responses.delete, id, owner)
 
 
 async def _stored(services: Services, id: str, owner: str) -> StoredResponse:
-    try:
-        return await asyncio.to_thread(services.store.responses.get, id, owner)
-    except NotFoundError:
-        raise not_found(id) from None
+    return await asyncio.to_thread(services.store.responses.get, id, owner)
 
 
 def _last_event(stored: StoredResponse, after: int) -> WireEvent:

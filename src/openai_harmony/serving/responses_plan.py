@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,13 +16,15 @@ from ..apis.turns import turn_of_response
 from ..encoding import load_harmony_encoding
 from ..engines.errors import ContextLengthError
 from ..sampled_messages import SampledMessage
+from .identifiers import new_id
 from .measured_turn import PreparedTurn
 from .responses_past import Past, past_of, with_stored_items
+from .responses_sealing import OwnedSeal
 from .responses_truncation import without_oldest_turns
 from .services import Services
 from .turn import RENDERING, prepare_turn
 
-__all__ = ["ResponsePlan", "new_id", "plan_response", "planned_prompt"]
+__all__ = ["ResponsePlan", "plan_response", "planned_prompt"]
 
 _LEAST_ROOM = 4  # a part of the context: what truncation leaves for the answer
 
@@ -62,11 +63,6 @@ class ResponsePlan:
         return bool(self.request.background)
 
 
-def new_id(prefix: str) -> str:
-    """Make an id that nobody can guess."""
-    return f"{prefix}_{uuid.uuid4().hex}"
-
-
 def plan_response(
     services: Services,
     owner: str,
@@ -83,7 +79,7 @@ def plan_response(
     model = services.check_model(request.model)
     begun = past or past_of(services, owner, request)
     whole, references = with_stored_items(services, owner, request)
-    turn, prepared = _prepare(services, whole, begun, references)
+    turn, prepared = _prepare(services, owner, whole, begun, references)
     response = response_of(request, id=new_id("resp"), created_at=int(time.time()), model=model)
     if request.background:
         response = response.model_copy(update={"status": "queued"})
@@ -103,27 +99,35 @@ def planned_prompt(services: Services, owner: str, request: ResponsesRequest) ->
     """Render the prompt of a request, whatever its length; it blocks."""
     past = past_of(services, owner, request)
     whole, references = with_stored_items(services, owner, request)
-    turn = _turn(services, whole, past, references)
+    turn = _turn(services, owner, whole, past, references)
     return prepare_turn(turn, constrain=False)[0]
 
 
 def _turn(
     services: Services,
+    owner: str,
     request: ResponsesRequest,
     past: Past,
     references: dict[str, HistoryItem],
 ) -> TurnRequest:
-    return turn_of_response(request, past.items, date=past.date, references=references)
+    return turn_of_response(
+        request,
+        past.items,
+        date=past.date,
+        unseal=OwnedSeal(services.seal, owner).open,
+        references=references,
+    )
 
 
 def _prepare(
     services: Services,
+    owner: str,
     request: ResponsesRequest,
     past: Past,
     references: dict[str, HistoryItem],
 ) -> tuple[TurnRequest, PreparedTurn]:
     with services.metrics.preparation.time():
-        turn = _turn(services, request, past, references)
+        turn = _turn(services, owner, request, past, references)
         prepared = PreparedTurn(*prepare_turn(turn, constrain=services.settings.grammar))
         if request.truncation == "auto":
             turn, prepared = _truncated(services, turn, prepared)

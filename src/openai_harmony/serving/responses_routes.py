@@ -11,7 +11,6 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from ..apis.responses_request import ResponsesRequest
-from .api_error import ApiError
 from .caller import KnownCaller
 from .disconnect import while_connected
 from .json_answer import JsonAnswer
@@ -21,7 +20,6 @@ from .responses_lookup import (
     delete_response,
     events_after,
     found_response,
-    not_found,
 )
 from .responses_plan import planned_prompt
 from .responses_records import page_json
@@ -29,7 +27,7 @@ from .responses_run import ResponseRun
 from .responses_start import start_response
 from .services import services_of
 from .sse import Event, EventStream
-from .store import NotFoundError, Order
+from .store import Order
 
 __all__ = ["router"]
 
@@ -102,15 +100,14 @@ async def list_input_items(
     order: Order = "desc",
 ) -> Response:
     """List the items of the request, without those of earlier responses."""
-    read = services_of(request).store.responses.input_items
-    try:
-        page = await asyncio.to_thread(
-            read, response_id, caller.owner, after=after, limit=limit, order=order
-        )
-    except NotFoundError as error:
-        if error.kind == "item":
-            raise ApiError(400, str(error), param="after", code="invalid_value") from None
-        raise not_found(response_id) from None
+    page = await asyncio.to_thread(
+        services_of(request).store.responses.input_items,
+        response_id,
+        caller.owner,
+        after=after,
+        limit=limit,
+        order=order,
+    )
     return JsonAnswer(page_json(page))
 
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing, suppress
 from typing import Any, NamedTuple
 
+from ..apis.item_kind import ItemKind, what_kind
 from ..apis.response import ResponseUsage
 from ..engines.engine import FinishReason
 from ..errors import HarmonyError
@@ -17,10 +18,11 @@ from .measured_turn import sampled_turn
 from .responses_log import EventLog, WireEvent
 from .responses_plan import ResponsePlan
 from .responses_records import finish_record
+from .responses_sealing import OwnedSeal
 from .responses_stream import ResponseStream
 from .services import Services
 from .store import NotFoundError
-from .turn_events import TurnEnded, Usage
+from .turn_events import MessageEnded, TurnEnded, TurnEvent, Usage
 
 __all__ = ["ResponseRun"]
 
@@ -126,8 +128,19 @@ class ResponseRun:
                     self._usage = (self._usage or Usage()).plus(event.usage)
                     reason = event.reason
                 else:
-                    self._add(self.stream.take(event))
+                    sealed = await self._sealed(event)
+                    self._add(self.stream.take(event, encrypted=sealed))
         return reason
+
+    async def _sealed(self, event: TurnEvent) -> str | None:
+        """Encrypt the reasoning that ends, where that was asked for."""
+        if not isinstance(event, MessageEnded) or not self.plan.request.seals_reasoning:
+            return None
+        message = event.message
+        if what_kind(message.channel, message.recipient) is not ItemKind.REASONING:
+            return None
+        seal = OwnedSeal(self._services.seal, self.plan.owner)
+        return await asyncio.to_thread(seal.seal_reasoning, message)
 
     def _open(self) -> None:
         """Tell that the response has begun, unless that was done."""

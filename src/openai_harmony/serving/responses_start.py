@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from ..apis.responses_request import ResponsesRequest
+from .identifiers import new_id
 from .responses_past import Past
-from .responses_plan import ResponsePlan, new_id, plan_response
+from .responses_plan import ResponsePlan, plan_response
 from .responses_records import begin_record
 from .responses_run import ResponseRun
 from .responses_stream import ResponseStream

@@ -9,7 +9,7 @@ Calls have no parts. Pure: no clock, and identifiers are made by the caller's fu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -22,12 +22,9 @@ from ..sampled_messages import SampledMessage
 from .responses_log import WireEvent
 from .turn_events import MessageBegun, MessageEnded, TextAdded, TokenLogprob
 
-__all__ = ["EventNames", "ResponseStream", "SealReasoning", "logprob_json"]
+__all__ = ["EventNames", "ResponseStream", "logprob_json"]
 
 EventNames: TypeAlias = Literal["openai", "open-responses"]
-
-SealReasoning: TypeAlias = "Callable[[HistoryItem], str]"
-"""Makes the `encrypted_content` of an item."""
 
 
 class _Shape(NamedTuple):
@@ -56,7 +53,6 @@ class ResponseStream:
     - `response`: the resource as it begins.
     - `new_id`: makes an id from a prefix.
     - `custom_tools`, `namespaces`: the recipients of custom tools, and the namespaces of tools.
-    - `seal`: encrypts reasoning, where that was asked for.
     """
 
     def __init__(
@@ -67,7 +63,6 @@ class ResponseStream:
         custom_tools: Collection[str] = (),
         namespaces: Collection[str] = (),
         event_names: EventNames = "openai",
-        seal: SealReasoning | None = None,
     ) -> None:
         self.response = {**response, "output": []}
         self.items: list[HistoryItem] = []
@@ -75,7 +70,6 @@ class ResponseStream:
         self._custom_tools = custom_tools
         self._namespaces = namespaces
         self._other_names = _OTHER_NAMES if event_names == "open-responses" else {}
-        self._seal = seal
         self._open: _OpenItem | None = None
         self._events = 0
 
@@ -90,8 +84,10 @@ class ResponseStream:
             self.response["status"] = "in_progress"
             yield self._of_response("in_progress")
 
-    def take(self, event: MessageBegun | TextAdded | MessageEnded) -> Iterator[WireEvent]:
-        """Write what happens to a message."""
+    def take(
+        self, event: MessageBegun | TextAdded | MessageEnded, *, encrypted: str | None = None
+    ) -> Iterator[WireEvent]:
+        """Write what happens to a message; `encrypted` is reasoning that ends, sealed."""
         if isinstance(event, MessageBegun):
             yield from self._begin_item(event.channel, event.recipient)
         elif self._open is None:
@@ -99,7 +95,7 @@ class ResponseStream:
         elif isinstance(event, TextAdded):
             yield from self._add_text(self._open, event.text, event.logprobs)
         else:
-            yield from self._end_item(self._open, event.message, event.is_complete)
+            yield from self._end_item(self._open, event.message, event.is_complete, encrypted)
 
     def break_off(self) -> Iterator[WireEvent]:
         """Close the item that is open, as incomplete."""
@@ -142,7 +138,11 @@ class ResponseStream:
             yield self._delta(item, delta, known)
 
     def _end_item(
-        self, item: _OpenItem, message: Message, is_complete: bool
+        self,
+        item: _OpenItem,
+        message: Message,
+        is_complete: bool,
+        encrypted: str | None = None,
     ) -> Iterator[WireEvent]:
         rest = item.rest(is_complete=is_complete)
         if rest:
@@ -157,13 +157,15 @@ class ResponseStream:
         yield self._of_item(self._text_event(item, "done"), item, **done)
         if item.shape.part is not None:
             yield self._of_item("response.content_part.done", item, part=item.part())
-        finished = self._finished(item, message, is_complete)
+        finished = self._finished(item, message, is_complete, encrypted)
         self.items.append(finished)
         self.response["output"].append(finished.item)
         self._open = None
         yield self._event("response.output_item.done", output_index=item.index, item=finished.item)
 
-    def _finished(self, item: _OpenItem, message: Message, is_complete: bool) -> HistoryItem:
+    def _finished(
+        self, item: _OpenItem, message: Message, is_complete: bool, encrypted: str | None
+    ) -> HistoryItem:
         made = item_of_message(
             message,
             item.kind,
@@ -175,11 +177,10 @@ class ResponseStream:
         )
         if item.shape is _CALL:
             made["arguments"] = item.text
+        if encrypted is not None:
+            made["encrypted_content"] = encrypted
         tokens = message.sampled_tokens if isinstance(message, SampledMessage) else None
-        finished = HistoryItem(made, tokens)
-        if item.kind is ItemKind.REASONING and self._seal is not None:
-            made["encrypted_content"] = self._seal(finished)
-        return finished
+        return HistoryItem(made, tokens)
 
     def _delta(self, item: _OpenItem, delta: str, logprobs: list[dict[str, Any]]) -> WireEvent:
         more = {"logprobs": logprobs} if item.shape is _MESSAGE else {}

@@ -12,6 +12,7 @@ from .admission import Admission, shutting_down
 from .api_error import ApiError
 from .metrics import Metrics
 from .responses_runs import ResponseRuns
+from .sealed_reasoning import ReasoningSeal
 from .settings import Settings
 from .store import Store
 
@@ -25,6 +26,7 @@ class Services:
     engine: Engine
     settings: Settings
     store: Store
+    seal: ReasoningSeal
     runs: ResponseRuns = field(default_factory=ResponseRuns)
     admission: Admission = field(init=False)
     metrics: Metrics = field(init=False)
