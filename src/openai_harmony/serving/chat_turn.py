@@ -9,6 +9,8 @@ from contextlib import aclosing
 from ..apis.chat_request import ChatRequest
 from ..apis.turn_request import TurnRequest
 from ..apis.turns import turn_of_chat
+from ..engines.errors import ContextLengthError
+from .api_error import ApiError
 from .measured_turn import PreparedTurn, prepared_turn, sampled_turn
 from .merged import merged
 from .sampling_seeds import with_seed_of
@@ -37,8 +39,12 @@ async def choice_events(
         for index in range(count)
     ]
     async with aclosing(merged(choices)) as events:
-        async for event in events:
-            yield event
+        try:
+            async for event in events:
+                yield event
+        except ContextLengthError as error:
+            code = "context_length_exceeded"
+            raise ApiError(400, str(error), param="messages", code=code) from error
 
 
 def _nth(prepared: PreparedTurn, index: int) -> PreparedTurn:
