@@ -52,6 +52,7 @@ class ScriptedApi:
     def __init__(self) -> None:
         self.url = ""
         self.models: list[str] = ["script"]
+        self.listing: tuple[int, bytes] | None = None  # in the place of the list of models
         self.key: str | None = None
         self.scripts: list[Script] = []
         self.bodies: list[dict[str, Any]] = []
@@ -98,7 +99,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self._refuses():
             return
-        if self.path == "/v1/models":
+        if self.script.listing is not None:
+            self._send(*self.script.listing)
+        elif self.path == "/v1/models":
             listed = [{"id": name, "object": "model"} for name in self.script.models]
             self._send(200, json.dumps({"object": "list", "data": listed}).encode())
         else:

@@ -228,6 +228,28 @@ def test_one_of_several_models_has_to_be_chosen(api: ScriptedApi, talk: Talk) ->
     assert "lists no model; name one with --model NAME" in talk("hi\n").err
 
 
+@pytest.mark.parametrize(
+    ("listing", "problem"),
+    [
+        ((404, b'{"detail":"Not Found"}'), "refused the request (404): Not Found"),
+        ((500, b"Internal Server Error"), "refused the request (500): Internal Server Error"),
+        ((200, b'{"models": []}'), "has no list of models; is it a server of the Chat Completions"),
+    ],
+)
+def test_a_server_without_a_list_of_models_is_told_the_name(
+    api: ScriptedApi, talk: Talk, listing: tuple[int, bytes], problem: str
+) -> None:
+    api.listing = listing
+    assert problem in talk("hi\n").err
+    api.says(HELLO)
+    assert talk("hi\n", "--model", "a").out == "Hello!\n"
+
+
+def test_servers_need_an_extra(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openai_harmony.cli.chat_server", None)
+    assert "pip install 'openai-harmony[http]'" in talk("hi\n").err
+
+
 @pytest.mark.parametrize("by", ["option", "environment"])
 def test_keys(api: ScriptedApi, talk: Talk, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
     api.key = "secret"
@@ -277,6 +299,11 @@ FAILURES: list[tuple[str, Script, str]] = [
         "broken",
         Script(status=500, body=b'{"error": {"message": "the model broke"}}'),
         "{url} refused the request (500): the model broke",
+    ),
+    (
+        "FastAPI",
+        Script(status=422, body=b'{"detail": "no such field"}'),
+        "{url} refused the request (422): no such field",
     ),
     ("empty", Script(status=500, body=b""), "{url} refused the request (500): it gave no reason"),
     (

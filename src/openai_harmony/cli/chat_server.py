@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
@@ -17,6 +18,7 @@ from .chat_partner import CUT_OFF, Answer, Opening, Partner, Piece
 __all__ = ["ServerPartner"]
 
 _COMPLETIONS = "/v1/chat/completions"
+_UNAUTHORIZED = (401, 403)
 _LISTED = 8  # models that an error names
 
 
@@ -132,7 +134,7 @@ async def _models(client: HttpClient, *, needed: bool) -> list[str]:
     try:
         answer = await client.get("/v1/models")
     except RefusalError as refusal:
-        if needed or refusal.status not in (404, 405):
+        if needed or refusal.status in _UNAUTHORIZED:
             raise
         return []
     try:
@@ -145,12 +147,23 @@ async def _models(client: HttpClient, *, needed: bool) -> list[str]:
         ) from error
 
 
+def _detail(said: str) -> str:
+    """Return the reason in an error that has the form of FastAPI's."""
+    try:
+        detail = json.loads(said)["detail"]
+    except (ValueError, TypeError, KeyError):
+        return ""
+    return detail if isinstance(detail, str) else ""
+
+
 def _explained(error: EngineError) -> EngineError:
     """Return the error as a person reads it, with what to do about it."""
     text = str(error)
+    if isinstance(error, RefusalError) and (detail := _detail(error.said)):
+        text = text.replace(error.said, detail)
     if re.search(r"<(!doctype|html|head|body)", text, re.IGNORECASE):  # a page, as of a proxy
         text = re.sub(r"<(style|script|title).*?</\1>|<[^>]*>?", " ", text, flags=re.DOTALL)
     text = " ".join(text.split())
-    if isinstance(error, RefusalError) and error.status in (401, 403):
+    if isinstance(error, RefusalError) and error.status in _UNAUTHORIZED:
         text += "; pass --api-key KEY, or set OPENAI_API_KEY"
     return EngineError(text, retryable=error.retryable)
