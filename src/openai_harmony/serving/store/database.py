@@ -149,7 +149,12 @@ def _sqlite_path(url: URL) -> Path | None:
 
 def _configure_sqlite(connection: Any, _: Any) -> None:
     connection.isolation_level = None  # or sqlite3 would begin transactions by its own rules
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+    for pragma in (
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "foreign_keys = ON",
+        "secure_delete = ON",  # what is deleted is overwritten
+    ):
         connection.execute(f"PRAGMA {pragma}").close()
 
 
