@@ -447,6 +447,15 @@ INPUTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
         },
     ),
     (
+        {"role": "user", "content": [{"type": "input_image", "file_id": "f"}]},
+        {
+            "type": "message", "id": "msg_1", "status": "completed", "role": "user",
+            "content": [
+                {"type": "input_image", "file_id": "f", "image_url": None, "detail": "auto"}
+            ],
+        },
+    ),
+    (
         {"type": "reasoning", "encrypted_content": None, "content": None},
         {"type": "reasoning", "id": "rs_1", "summary": []},
     ),

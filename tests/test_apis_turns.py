@@ -493,7 +493,7 @@ CHOICES: list[tuple[Any, Any]] = [
 
 @pytest.mark.parametrize(("choice", "expected"), CHOICES)
 def test_tool_choice(choice: Any, expected: Any) -> None:
-    tools = [NOW, PATCH, FILES, {"type": "web_search"}]
+    tools: list[dict[str, Any]] = [NOW, PATCH, FILES, {"type": "web_search"}]
     made = turn(USER, tools=tools, tool_choice=choice)
     assert made.tool_choice == expected
     chat = turn_of_chat(ChatRequest(messages=[USER], tools=tools, tool_choice=choice))

@@ -19,6 +19,8 @@ _PREFIXES = {
     "custom_tool_call_output": "ctco",
     "compaction": "cmp",
 }
+_OF_OUTPUT_TEXT: dict[str, Any] = {"annotations": [], "logprobs": []}
+_OF_IMAGE = {"image_url": None, "detail": "auto"}
 _WITH_STATUS = {"message", "function_call", "function_call_output"}
 
 
@@ -78,12 +80,10 @@ def _parts(role: object, content: object) -> list[Any]:
 def _part(part: object, text_kind: str) -> object:
     if not isinstance(part, Mapping):
         return part
-    if part.get("type") in ("text", "input_text", "output_text"):
-        part = {**part, "type": text_kind}
-    if part.get("type") == "output_text":
-        return {
-            **part,
-            "annotations": part.get("annotations") or [],
-            "logprobs": part.get("logprobs") or [],
-        }
-    return part
+    kind = part.get("type")
+    if kind in ("text", "input_text", "output_text"):
+        whole = {**part, "type": text_kind}
+        needed: dict[str, Any] = {} if text_kind == "input_text" else _OF_OUTPUT_TEXT
+    else:
+        whole, needed = dict(part), _OF_IMAGE if kind == "input_image" else {}
+    return {**whole, **{name: whole.get(name) or value for name, value in needed.items()}}
