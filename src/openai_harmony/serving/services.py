@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 
@@ -10,6 +11,7 @@ from fastapi import Request
 from ..engines.engine import Engine
 from .admission import Admission, shutting_down
 from .api_error import ApiError
+from .api_keys import ApiKeys
 from .metrics import Metrics
 from .responses_runs import ResponseRuns
 from .sealed_reasoning import ReasoningSeal
@@ -27,11 +29,14 @@ class Services:
     settings: Settings
     store: Store
     seal: ReasoningSeal
+    keys: ApiKeys = field(init=False)
     runs: ResponseRuns = field(default_factory=ResponseRuns)
     admission: Admission = field(init=False)
     metrics: Metrics = field(init=False)
+    started: float = field(default_factory=time.time, init=False)
 
     def __post_init__(self) -> None:
+        self.keys = ApiKeys(self.store.keys, self.settings.api_keys)
         self.admission = Admission(self.settings.max_running, self.settings.max_waiting)
         self.metrics = Metrics(self.admission)
 
