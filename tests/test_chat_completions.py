@@ -82,6 +82,20 @@ ASSISTANT = [
         ],
     ),
     (assistant(content="yes", tool_calls=[]), [("final", None, None, ["yes"])]),
+    (
+        assistant(
+            tool_calls=[{"id": "a", "type": "custom", "custom": {"name": "cut", "input": "é"}}]
+        ),
+        [("commentary", "functions.cut", "<|constrain|>json", ['{"input": "é"}'])],
+    ),
+    (
+        assistant(tool_calls=[call("browser.open")]),
+        [("commentary", "browser.open", "<|constrain|>json", ["{}"])],
+    ),
+    (
+        assistant(content=[{"type": "text", "text": "a"}, IMAGE]),
+        [("final", None, None, ["a", "[image: not shown, this model reads text only]"])],
+    ),
 ]
 
 # A wrong request, and what is said about it.
@@ -345,6 +359,41 @@ def test_an_answer_goes_to_the_latest_call_with_its_id() -> None:
     answers = [m for m in messages if m.author.role is Role.TOOL]
     assert [m.author.name for m in answers] == ["functions.a", "functions.b"]
     assert {(m.recipient, m.channel) for m in answers} == {("assistant", "commentary")}
+
+
+def test_a_text_is_a_preamble_where_a_call_follows_before_the_next_question() -> None:
+    messages = messages_of(
+        [
+            assistant(content="a"),
+            USER,
+            assistant(content="b"),
+            assistant(content="c", reasoning="hm", tool_calls=[call()]),
+            ANSWER,
+            assistant(content="d"),
+        ]
+    )
+    told = {texts(m)[0]: m.channel for m in messages[1:] if m.author.role is Role.ASSISTANT}
+    assert told == {
+        "a": "final",
+        "b": "commentary",
+        "c": "commentary",
+        "hm": "analysis",
+        "{}": "commentary",
+        "d": "final",
+    }
+
+
+def test_tools_that_the_model_cannot_have_are_not_declared() -> None:
+    assert developer_of({"tools": [{"type": "web_search"}, {"type": "mcp", "name": "a"}]}) is None
+
+
+@pytest.mark.parametrize(
+    ("effort", "meant"),
+    [("none", "Low"), ("minimal", "Low"), ("xhigh", "High"), ("max", "High")],
+)
+def test_other_efforts_are_the_nearest_of_the_three(effort: str, meant: str) -> None:
+    (system,) = messages_of({"messages": [], "reasoning_effort": effort})
+    assert system.content == [SystemContent(reasoning_effort=ReasoningEffort(meant))]
 
 
 JSON = st.recursive(
