@@ -15,8 +15,12 @@ from .chat_routes import router as chat_router
 from .conversations_routes import router as conversations_router
 from .disconnect import cancel_all
 from .error_answers import add_error_answers
+from .health_routes import router as health_router
+from .models_routes import router as models_router
+from .request_counter import RequestCounter
 from .request_size import RequestSizeLimit
 from .responses_routes import router as responses_router
+from .responses_websocket import router as websocket_router
 from .sealed_reasoning import ReasoningSeal
 from .services import Services
 from .settings import Settings
@@ -46,8 +50,12 @@ def create_app(engine: Engine, settings: Settings | None = None) -> FastAPI:
     app = FastAPI(title="Harmony", lifespan=lifespan)
     app.add_middleware(RequestSizeLimit, limit=settings.max_request_bytes)
     add_error_answers(app)
+    app.add_middleware(RequestCounter)
     app.include_router(chat_router)
+    app.include_router(models_router)
+    app.include_router(health_router)
     app.include_router(responses_router)
+    app.include_router(websocket_router)
     app.include_router(conversations_router)
     return app
 

@@ -19,10 +19,14 @@ CURRENT_DATE = "_current_date"
 
 
 class Past(NamedTuple):
-    """The items before those of the request, and the date that the model reads."""
+    """The items before those of the request, and the date that the model reads.
+
+    `is_stored` is False where only a connection remembers them.
+    """
 
     items: Sequence[HistoryItem] = ()
     date: str | None = None
+    is_stored: bool = True
 
 
 def past_of(services: Services, owner: str, request: ResponsesRequest) -> Past:

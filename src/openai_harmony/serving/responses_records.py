@@ -17,7 +17,11 @@ _DAY = 24 * 60 * 60  # seconds
 
 
 def begin_record(services: Services, plan: ResponsePlan) -> None:
-    """Keep a response that begins; it blocks."""
+    """Keep a response that begins; it blocks.
+
+    What comes before it and is not stored becomes a part of its input.
+    """
+    follows = plan.past.is_stored
     response = plan.response
     created_at = response["created_at"]
     days = services.settings.keep_days
@@ -27,11 +31,11 @@ def begin_record(services: Services, plan: ResponsePlan) -> None:
             owner=plan.owner,
             created_at=created_at,
             body=_body(plan, response),
-            input=new_items(plan.input),
+            input=new_items(plan.input if follows else [*plan.past.items, *plan.input]),
             status=response["status"],
             background=plan.is_background,
             expires_at=None if days is None else created_at + round(days * _DAY),
-            previous_response_id=response["previous_response_id"],
+            previous_response_id=response["previous_response_id"] if follows else None,
             conversation_id=plan.request.conversation,
         )
     )

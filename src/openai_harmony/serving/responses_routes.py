@@ -14,6 +14,7 @@ from ..apis.responses_request import ResponsesRequest
 from .caller import KnownCaller
 from .disconnect import while_connected
 from .json_answer import JsonAnswer
+from .responses_compaction import CompactionRequest, compact
 from .responses_log import WireEvent
 from .responses_lookup import (
     cancelled_response,
@@ -58,6 +59,15 @@ async def count_input_tokens(
     services = services_of(request)
     prompt = await asyncio.to_thread(planned_prompt, services, caller.owner, body)
     return {"object": "response.input_tokens", "input_tokens": len(prompt)}
+
+
+@router.post("/compact")
+async def compact_conversation(
+    body: CompactionRequest, request: Request, caller: KnownCaller
+) -> Response:
+    """Make one item of a conversation, to be sent in its place."""
+    services = services_of(request)
+    return JsonAnswer(await asyncio.to_thread(compact, services, caller.owner, body))
 
 
 @router.get("/{response_id}")

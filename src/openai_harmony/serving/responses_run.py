@@ -24,7 +24,7 @@ from .services import Services
 from .store import NotFoundError
 from .turn_events import MessageEnded, TurnEnded, TurnEvent, Usage
 
-__all__ = ["ResponseRun"]
+__all__ = ["ResponseRun", "known_error"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -119,6 +119,7 @@ class ResponseRun:
         plan = self.plan
         reason = FinishReason.STOP
         if not plan.is_generated:
+            self._usage = Usage()
             return reason
         async with aclosing(sampled_turn(self._services, plan.turn, plan.prepared)) as events:
             async for event in events:
@@ -159,7 +160,7 @@ class ResponseRun:
             return _Ending("cancelled") if error is None else _Ending("failed", error)
         failure = sampling.exception()
         if failure is not None:
-            return _Ending("failed", _known(failure))
+            return _Ending("failed", known_error(failure))
         if sampling.result() is FinishReason.LENGTH:
             return _Ending("incomplete", reason="max_output_tokens")
         return _Ending("completed")
@@ -183,7 +184,9 @@ class ResponseRun:
             await asyncio.to_thread(self._keep, last)
         except Exception as error:  # noqa: BLE001 - what is not kept has not been completed
             _LOG.exception("the response %s could not be kept", self.plan.id)
-            failed = self.stream.end("failed", **self._fields(_Ending("failed", _known(error))))
+            failed = self.stream.end(
+                "failed", **self._fields(_Ending("failed", known_error(error)))
+            )
             return {**failed, "sequence_number": last["sequence_number"]}
         return last
 
@@ -211,7 +214,8 @@ class ResponseRun:
         }
 
 
-def _known(error: BaseException) -> ApiError:
+def known_error(error: BaseException) -> ApiError:
+    """Say what a client is told of any error; what is the server's own fault is logged."""
     if isinstance(error, HarmonyError):
         return ApiError.of(error)
     _LOG.error("a response failed", exc_info=error)
