@@ -11,6 +11,7 @@ from .command import Command
 from .demo import DEMO
 from .generate import GENERATE
 from .grammar import CHECK, GRAMMAR
+from .keys import KEYS
 from .parse import PARSE
 from .render import RENDER
 from .schema import SCHEMA
@@ -30,6 +31,7 @@ COMMANDS: tuple[Command, ...] = (
     GENERATE,
     CHAT,
     SERVE,
+    KEYS,
     DEMO,
 )
 

@@ -16,7 +16,7 @@ from .source import InputError
 if TYPE_CHECKING:
     from ..serving import Settings
 
-__all__ = ["SERVE", "state_folder"]
+__all__ = ["SERVE", "add_database", "database_url"]
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,12 +45,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="a key that requests must have; may be given several times; see also 'harmony keys'",
     )
-    parser.add_argument(
-        "--database",
-        metavar="URL",
-        help="where responses are kept: sqlite:///FILE or postgresql://...; a file of the user's "
-        "unless given",
-    )
+    add_database(parser)
     parser.add_argument(
         "--no-grammar",
         dest="grammar",
@@ -92,6 +87,21 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_database(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says where a server keeps things."""
+    parser.add_argument(
+        "--database",
+        metavar="URL",
+        help="where responses and keys are kept: sqlite:///FILE or postgresql://...; "
+        "a file of the user's unless given",
+    )
+
+
+def database_url(arguments: argparse.Namespace) -> str:
+    """Return the URL that was given, or that of the user's file."""
+    return arguments.database or f"sqlite:///{_state_folder() / 'responses.db'}"
+
+
 def _run(arguments: argparse.Namespace) -> None:
     try:
         from ..serving import Settings
@@ -99,12 +109,11 @@ def _run(arguments: argparse.Namespace) -> None:
         raise InputError(
             f"the server needs {error.name}; pip install 'openai-harmony[serve]'"
         ) from error
-    database = arguments.database or f"sqlite:///{state_folder() / 'responses.db'}"
     date = arguments.date
     settings = Settings(
         model_names=tuple(arguments.served_model_name),
-        database=database,
-        key_file=str(state_folder() / "reasoning.key"),
+        database=database_url(arguments),
+        key_file=str(_state_folder() / "reasoning.key"),
         api_keys=tuple(arguments.api_key),
         grammar=arguments.grammar,
         current_date=None if date == "none" else date,
@@ -144,7 +153,7 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def state_folder() -> Path:
+def _state_folder() -> Path:
     """Return the user's folder for what must outlive the program; make it where it is missing."""
     root = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     folder = Path(root) / "openai-harmony"
