@@ -24,9 +24,14 @@ NOW = {
     "parameters": {"type": "object", "properties": {}, "additionalProperties": False},
 }
 
+RUN = {"type": "custom", "name": "run", "description": "Runs code."}
+
 TEXT = "<|channel|>final<|message|>Hello you<|return|>"
 THOUGHT = "<|channel|>analysis<|message|>Hm, hm.<|end|><|start|>assistant"
 CALL = "<|channel|>commentary to=functions.now <|constrain|>json<|message|>{}<|call|>"
+RUNNING = (
+    '<|channel|>commentary to=functions.run <|constrain|>json<|message|>{"input": "1\\n2"}<|call|>'
+)
 PREAMBLE = "<|channel|>commentary<|message|>I look.<|end|><|start|>assistant"
 
 

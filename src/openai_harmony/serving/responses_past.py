@@ -116,8 +116,9 @@ def _reference(item: dict[str, Any], known: Mapping[str, HistoryItem]) -> dict[s
 
 
 def _says_the_same(item: Mapping[str, Any], stored: HistoryItem) -> bool:
-    if item.get("type") == stored.item["type"] == "reasoning" and not item.get("content"):
-        return True  # sent without its text, which the server has
+    is_bare = not (item.get("content") or item.get("encrypted_content"))
+    if item.get("type") == stored.item["type"] == "reasoning" and is_bare:
+        return True  # the client sends no text of it, and the server has it
     return stored.tokens is not None and _gist(item) == _gist(stored.item)
 
 

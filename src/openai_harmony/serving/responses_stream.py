@@ -44,6 +44,7 @@ _SHAPES = {
     ItemKind.FUNCTION_CALL: _CALL,
     ItemKind.CUSTOM_TOOL_CALL: _Shape(None, "input", "custom_tool_call_input"),
 }
+_LEAST = -9999.0  # what the API writes for an impossible token: JSON has no infinity
 _OTHER_NAMES = {"reasoning_text": "reasoning"}  # of events, in Open Responses
 
 
@@ -278,4 +279,4 @@ def logprob_json(logprob: TokenLogprob) -> dict[str, Any]:
 
 def _token_json(data: bytes, logprob: float) -> dict[str, Any]:
     text = data.decode("utf-8", errors="replace")
-    return {"token": text, "bytes": list(data), "logprob": logprob}
+    return {"token": text, "bytes": list(data), "logprob": max(logprob, _LEAST)}
