@@ -109,6 +109,21 @@ def test_a_body_is_an_object() -> None:
         read_body(ChatRequest, [])
 
 
+def nested(levels: int) -> Any:
+    value: Any = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_bodies_are_not_nested_too_deeply(body: type[RequestBody]) -> None:
+    read_body(body, {**MINIMAL[body], "user": None, "more": nested(200)})
+    for levels in (201, 100_000):
+        with pytest.raises(ConversationError, match=r"^more is nested deeper than 200 levels"):
+            read_body(body, {**MINIMAL[body], "more": nested(levels)})
+
+
 @pytest.mark.parametrize("body", BODIES)
 def test_null_is_the_same_as_nothing(body: type[RequestBody]) -> None:
     others = set(body.model_fields) - set(MINIMAL[body])

@@ -63,8 +63,16 @@ class JsonField:
         """Make the error that says what was expected here."""
         if self.is_null:
             return self.error(f"the field is missing; expected {expected}")
-        return self.error(f"expected {expected}, found {self.value!r:.80}")
+        return self.error(f"expected {expected}, found {_shown(self.value)}")
 
     def error(self, problem: str) -> ConversationError:
         """Make an error about this field."""
         return ConversationError(problem, field=self.place)
+
+
+def _shown(value: object) -> str:
+    """Show the beginning of a value; one that is nested too deeply has none."""
+    try:
+        return f"{value!r:.80}"
+    except RecursionError:
+        return f"a value ({type(value).__name__}) too large to show"

@@ -38,10 +38,13 @@ def echoed_tool_choice(choice: str | Mapping[str, Any] | None) -> str | dict[str
 
 def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     flat = _flat(tool)
+    name = flat.get("name")
     if flat["type"] == "function":
-        return {"description": None, "parameters": None, "strict": None, **flat}
+        known = {"type": "function", "name": name, "description": None, "parameters": None}
+        return {**known, "strict": None, **flat}
     if flat["type"] == "custom":
-        return {"description": None, "format": {"type": "text"}, **flat}
+        known = {"type": "custom", "name": name, "description": None}
+        return {**known, "format": {"type": "text"}, **flat}
     if flat["type"] == "namespace":
         members = echoed_tools(flat.get("tools"))
         return {**flat, "description": flat.get("description") or "", "tools": members}

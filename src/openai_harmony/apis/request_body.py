@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ..errors import ConversationError
 
@@ -20,10 +20,22 @@ Metadata: TypeAlias = Annotated[
 """Up to 16 pairs of a key (64 characters) and a text (512), for the client's own use."""
 
 
+NESTING_LIMIT = 200
+"""What is stored and repeated has to be written as JSON again, which Python does by recursion."""
+
+
 class RequestBody(BaseModel):
     """A request; unknown fields are ignored, and null is the same as leaving a field out."""
 
     model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _can_be_written_again(cls, data: Any) -> Any:
+        for name, value in data.items() if isinstance(data, dict) else ():
+            if _is_deeper(value, NESTING_LIMIT):
+                raise ValueError(f"{name} is nested deeper than {NESTING_LIMIT} levels; flatten it")
+        return data
 
 
 def read_body(body: type[_Body], raw: object) -> _Body:
@@ -62,3 +74,19 @@ def field_path(location: Sequence[str | int]) -> str:
         elif part != "[key]":  # pydantic's mark for the key of an object itself
             path += f".{part}" if path else part
     return path
+
+
+def _is_deeper(value: object, limit: int) -> bool:
+    """Whether lists and objects stand in each other more often than that."""
+    level = [value]
+    for _ in range(limit + 1):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, (dict, list))
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, (dict, list))
+        ]
+        if not level:
+            return False
+    return True

@@ -130,7 +130,11 @@ class Response(BaseModel):
 
     def to_dict(self) -> dict[str, Any]:
         """Write it as JSON has it."""
-        return self.model_dump(mode="json")
+        # What the client sent may be nested more deeply than pydantic writes, and is JSON already.
+        return {
+            name: value.model_dump() if isinstance(value, BaseModel) else value
+            for name, value in self
+        }
 
 
 def response_of(

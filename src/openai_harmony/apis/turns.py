@@ -16,7 +16,7 @@ from ..requested_tools import RequestedTools, read_tools
 from .chat_request import ChatRequest
 from .history import HistoryItem, Unseal
 from .item_reader import ItemReader, additional_tools
-from .responses_request import ResponsesRequest
+from .responses_request import ReasoningSettings, ResponsesRequest, TextSettings
 from .tool_choice import read_tool_choice
 from .turn_request import TurnRequest
 
@@ -48,10 +48,10 @@ def turn_of_response(
     """
     if request.input is None and request.messages is None and not history:
         raise JsonField(None, "input").unexpected("text or a list of items")
-    body = JsonField(request.model_dump(include={"tools", "tool_choice", "reasoning", "text"}))
+    body = JsonField(dict(request))
     items = list(JsonField(request.items, request.items_field).items())
     tools = _tools(body["tools"], history, items)
-    answer_format = _answer_format(body)
+    answer_format = _answer_format(request.text)
     dialogue = Dialogue(tools)
     dialogue.add_instructions([request.instructions or ""])
     reader = ItemReader(dialogue, unseal, references)
@@ -59,7 +59,7 @@ def turn_of_response(
     for item in items:
         reader.read(item)
     conversation = dialogue.conversation(
-        effort=_effort(body, effort), start_date=date, answer_format=answer_format
+        effort=_effort(request.reasoning, effort), start_date=date, answer_format=answer_format
     )
     return _turn(
         conversation, tools, answer_format, body, request.sampling(sampling), request.stop_texts
@@ -79,7 +79,7 @@ def turn_of_chat(
     >>> turn_of_chat(chat) == turn_of_response(ResponsesRequest(input="hi"))
     True
     """
-    body = request.model_dump()
+    body = dict(request)
     read = read_chat(body, conversation_start_date=date, default_effort=effort)
     return _turn(
         read.conversation,
@@ -117,10 +117,9 @@ def _tools(
     return read_tools([*tools.optional_items(), *additional_tools([*before, *items])])
 
 
-def _effort(body: JsonField, default: ReasoningEffort) -> ReasoningEffort | None:
-    reasoning = body["reasoning"]
-    return default if reasoning.is_null else read_effort(reasoning["effort"], default)
+def _effort(asked: ReasoningSettings | None, default: ReasoningEffort) -> ReasoningEffort | None:
+    return read_effort(JsonField(asked.effort if asked else None, "reasoning.effort"), default)
 
 
-def _answer_format(body: JsonField) -> AnswerFormat | None:
-    return None if body["text"].is_null else read_answer_format(body["text"]["format"])
+def _answer_format(asked: TextSettings | None) -> AnswerFormat | None:
+    return read_answer_format(JsonField(asked.format if asked else None, "text.format"))
