@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from .api_error import ApiError
 
@@ -77,18 +77,17 @@ class Admission:
     async def close(self, seconds: float) -> bool:
         """Let nobody in any more; tell whether all have gone after `seconds` at most."""
         self.is_closed = True
-        try:
+        with suppress(asyncio.TimeoutError):  # a class of its own before Python 3.11
             await asyncio.wait_for(self._idle.wait(), seconds)
-        except asyncio.TimeoutError:  # its own class before Python 3.11
-            return False
-        return True
+        return self._idle.is_set()
 
     def _note_idle(self) -> None:
         if not self.running and not self.waiting:
             self._idle.set()
 
     def _is_full(self) -> bool:
-        return self.running >= self._most_running and self.waiting >= self._most_waiting
+        # Together: whose turn has come, but who has not run since, still counts as waiting.
+        return self.running + self.waiting >= self._most_running + self._most_waiting
 
     def _retry_after(self) -> float:
         """Seconds until those who wait have gone, as far as can be told."""
