@@ -498,6 +498,17 @@ def test_kept_input_says_the_same(made: list[dict[str, Any]]) -> None:
     assert later.conversation == turn_of_response(request).conversation
 
 
+@settings(deadline=None)
+@given(OWN_ITEMS)
+def test_agents_may_send_back_what_they_read(made: list[dict[str, Any]]) -> None:
+    """As the SDK's objects dump themselves: with every field, most of them null."""
+    items = with_ids(made)
+    dumped = [OUTPUT_ITEM.validate_python(item).model_dump() for item in items]
+    assert messages_of(dumped) == messages_of(items)
+    kept = input_items_of(ResponsesRequest(input=dumped), Ids())
+    assert messages_of([dict(known.item) for known in kept]) == messages_of(items)
+
+
 def test_sampled_messages_come_back_as_such() -> None:
     dialogue = Dialogue()
     ItemReader(dialogue).read_all([HistoryItem(INPUTS[2][1], (1, 2))], "history")

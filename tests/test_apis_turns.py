@@ -451,6 +451,16 @@ def test_items_may_bring_tools() -> None:
     assert later.tools == {"functions.now"}
 
 
+def test_a_tool_is_declared_once() -> None:
+    newer = {**NOW, "description": "Newer."}
+    item = {"type": "additional_tools", "role": "developer", "tools": [newer]}
+    namespaces = developer_of(turn(item, item, tools=[NOW, {**NOW, "name": "then"}])).tools or {}
+    assert [(t.name, t.description) for t in namespaces["functions"].tools] == [
+        ("now", "Newer."),
+        ("then", "Tells the time."),
+    ]
+
+
 def one(name: str) -> dict[str, Any]:
     return {"type": "function", "name": name}
 

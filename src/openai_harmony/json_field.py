@@ -11,7 +11,7 @@ from .errors import ConversationError
 __all__ = ["JsonField"]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # not frozen: long histories make many, and that would take longer
 class JsonField:
     """A value of a request, and its path; reading it as what it is not raises `ConversationError`.
 
@@ -34,9 +34,9 @@ class JsonField:
 
     def object(self) -> Mapping[str, Any]:
         """Read an object."""
-        if not isinstance(self.value, Mapping):
-            raise self.unexpected("an object")
-        return self.value
+        if isinstance(self.value, (dict, Mapping)):
+            return self.value
+        raise self.unexpected("an object")
 
     def items(self) -> Iterator[JsonField]:
         """Read a list."""

@@ -60,12 +60,17 @@ class RequestedTools:
         return name if is_whole and function not in self.recipients else function
 
     def add(self, namespace: str, description: str | None, tool: ToolDescription) -> None:
-        """Declare one more function."""
+        """Declare one more function; it takes the place of one of its name."""
         known = self.namespaces.get(namespace)
         if known is None:
             known = ToolNamespaceConfig(name=namespace, description=description, tools=[])
             self.namespaces[namespace] = known
-        known.tools.append(tool)
+        # Items may declare the same tools turn after turn.
+        names = [other.name for other in known.tools]
+        if tool.name in names:
+            known.tools[names.index(tool.name)] = tool
+        else:
+            known.tools.append(tool)
 
 
 def read_tools(tools: Iterable[JsonField]) -> RequestedTools:

@@ -175,7 +175,7 @@ _READERS = {
 def additional_tools(items: Iterable[JsonField]) -> Iterable[JsonField]:
     """Find the tools that items declare beside those of the request."""
     for item in items:
-        if _kind(item) == "additional_tools":
+        if item["type"].value == "additional_tools":
             yield from item["tools"].optional_items()
 
 
