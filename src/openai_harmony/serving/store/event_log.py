@@ -1,4 +1,4 @@
-"""The events of a stream as one compressed blob: JSON lines under zlib."""
+"""The events of a stream as one compressed blob: a JSON array under zlib."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def pack_events(events: Iterable[Mapping[str, Any]]) -> bytes:
     >>> unpack_events(pack_events([{"type": "response.created", "sequence_number": 0}]))
     [{'type': 'response.created', 'sequence_number': 0}]
     """
-    lines = (json.dumps(event, separators=(",", ":")) for event in events)
-    return zlib.compress("\n".join(lines).encode("ascii"))
+    return zlib.compress(json.dumps([*events], separators=(",", ":")).encode("ascii"))
 
 
 def unpack_events(blob: bytes) -> list[dict[str, Any]]:
     """Read events, in their order."""
-    return [json.loads(line) for line in zlib.decompress(blob).splitlines()]
+    events: list[dict[str, Any]] = json.loads(zlib.decompress(blob))
+    return events
