@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from ..engines.engine import Engine
 from .admission import shutting_down
 from .chat_routes import router as chat_router
+from .completions_routes import router as completions_router
 from .conversations_routes import router as conversations_router
 from .disconnect import cancel_all
 from .error_answers import add_error_answers
@@ -52,6 +53,7 @@ def create_app(engine: Engine, settings: Settings | None = None) -> FastAPI:
     add_error_answers(app)
     app.add_middleware(RequestCounter)
     app.include_router(chat_router)
+    app.include_router(completions_router)
     app.include_router(models_router)
     app.include_router(health_router)
     app.include_router(responses_router)

@@ -11,6 +11,7 @@ from ..apis.turn_request import TurnRequest
 from ..engines.errors import EngineError
 from ..engines.sampling import Sampling
 from .completion_tally import CompletionTally
+from .engine_place import engine_place
 from .services import Services
 from .turn import prepare_turn
 from .turn_events import TurnEnded, TurnEvent
@@ -54,18 +55,15 @@ async def sampled_turn(
     """Sample a prepared turn; of several turns of one request only the first can be refused."""
     prompt, sampling = prepared
     reader = TurnReader(request, len(prompt))
-    with CompletionTally(services.metrics, len(prompt)) as tally:
-        async with services.admission.place(is_first=is_first):
-            tally.has_place()
-            async with aclosing(tally.follow(services.engine.generate(prompt, sampling))) as stream:
-                async for sampled in stream:
-                    for event in reader.take(sampled):
-                        if isinstance(event, TurnEnded):
-                            _note_end(tally, event)
-                        yield event
-                    if reader.is_over:
-                        return
-            raise EngineError("the engine ended a completion without a reason", retryable=True)
+    async with engine_place(services, prompt, sampling, is_first=is_first) as (tokens, tally):
+        async for sampled in tokens:
+            for event in reader.take(sampled):
+                if isinstance(event, TurnEnded):
+                    _note_end(tally, event)
+                yield event
+            if reader.is_over:
+                return
+        raise EngineError("the engine ended a completion without a reason", retryable=True)
 
 
 def _note_end(tally: CompletionTally, event: TurnEnded) -> None:

@@ -1,0 +1,38 @@
+"""One completion at the engine: in the queue before it, counted, and given up in order."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
+from typing import NamedTuple
+
+from ..engines.engine import SampledToken
+from ..engines.sampling import Sampling
+from .completion_tally import CompletionTally
+from .services import Services
+
+__all__ = ["EnginePlace", "engine_place"]
+
+
+class EnginePlace(NamedTuple):
+    """The tokens as they are sampled; `tally` is told when the completion has ended."""
+
+    tokens: AsyncGenerator[SampledToken, None]
+    tally: CompletionTally
+
+
+@asynccontextmanager
+async def engine_place(
+    services: Services, prompt: list[int], sampling: Sampling, *, is_first: bool = True
+) -> AsyncGenerator[EnginePlace, None]:
+    """Wait for a place, and sample in it; at the end the engine's slot is free at once.
+
+    Of several completions for one request only the first can be refused. Raises what
+    `Admission.place` and `Engine.generate` raise.
+    """
+    with CompletionTally(services.metrics, len(prompt)) as tally:
+        async with services.admission.place(is_first=is_first):
+            tally.has_place()
+            stream = tally.follow(services.engine.generate(prompt, sampling))
+            async with aclosing(stream) as tokens:
+                yield EnginePlace(tokens, tally)
