@@ -26,6 +26,7 @@ from .sealed_reasoning import ReasoningSeal
 from .services import Services
 from .settings import Settings
 from .store import Store, StoreError
+from .tokens_routes import router as tokens_router
 
 __all__ = ["create_app"]
 
@@ -54,6 +55,7 @@ def create_app(engine: Engine, settings: Settings | None = None) -> FastAPI:
     app.add_middleware(RequestCounter)
     app.include_router(chat_router)
     app.include_router(completions_router)
+    app.include_router(tokens_router)
     app.include_router(models_router)
     app.include_router(health_router)
     app.include_router(responses_router)

@@ -8,7 +8,6 @@ from contextlib import aclosing
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from ..apis.chat_request import ChatRequest
@@ -18,6 +17,7 @@ from .chat_choice import StreamedChoice, WholeChoice
 from .chat_turn import chat_turn, choice_events
 from .disconnect import while_connected
 from .identifiers import new_id, system_fingerprint
+from .json_answer import JsonAnswer
 from .services import Services, services_of
 from .sse import Event, EventStream
 from .turn_events import TurnEnded, Usage
@@ -55,7 +55,7 @@ async def create_chat_completion(body: ChatRequest, request: Request, _: KnownCa
     if body.stream:
         return EventStream(_chunks(services, body, head), ending="[DONE]")
     work = _completion(services, body, head)
-    return JSONResponse(await while_connected(request.receive, work))
+    return JsonAnswer(await while_connected(request.receive, work))
 
 
 async def _completion(services: Services, body: ChatRequest, head: ChatHead) -> ChatCompletion:

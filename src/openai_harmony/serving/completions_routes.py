@@ -9,7 +9,6 @@ from contextlib import aclosing
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from .caller import KnownCaller
@@ -19,6 +18,7 @@ from .completions_choices import ChoicePlan, choice_plans, sampled_choices
 from .completions_text import CompletionPiece
 from .disconnect import while_connected
 from .identifiers import new_id, system_fingerprint
+from .json_answer import JsonAnswer
 from .services import Services, services_of
 from .sse import Event, EventStream
 from .turn_events import Usage
@@ -56,7 +56,7 @@ async def create_completion(body: CompletionBody, request: Request, _: KnownCall
     if body.stream:
         return EventStream(_chunks(services, body, head), ending="[DONE]")
     work = _completion(services, body, head)
-    return JSONResponse(await while_connected(request.receive, work))
+    return JsonAnswer(await while_connected(request.receive, work))
 
 
 async def _completion(

@@ -24,7 +24,7 @@ from .responses_truncation import without_oldest_turns
 from .services import Services
 from .turn import RENDERING, prepare_turn
 
-__all__ = ["ResponsePlan", "plan_response", "planned_prompt"]
+__all__ = ["ResponsePlan", "plan_response", "planned_prompt", "planned_turn"]
 
 _LEAST_ROOM = 4  # a part of the context: what truncation leaves for the answer
 
@@ -97,10 +97,14 @@ def plan_response(
 
 def planned_prompt(services: Services, owner: str, request: ResponsesRequest) -> list[int]:
     """Render the prompt of a request, whatever its length; it blocks."""
+    return prepare_turn(planned_turn(services, owner, request), constrain=False)[0]
+
+
+def planned_turn(services: Services, owner: str, request: ResponsesRequest) -> TurnRequest:
+    """Read a request and what it goes on from; it blocks."""
     past = past_of(services, owner, request)
     whole, references = with_stored_items(services, owner, request)
-    turn = _turn(services, owner, whole, past, references)
-    return prepare_turn(turn, constrain=False)[0]
+    return _turn(services, owner, whole, past, references)
 
 
 def _turn(
