@@ -13,11 +13,15 @@ if TYPE_CHECKING:  # a run knows the services, and these the runs
 __all__ = ["ResponseRuns"]
 
 
+_LAST_WORDS = 5.0  # seconds for those who tell clients of the end
+
+
 class ResponseRuns:
     """Finds responses by their ids as long as they run."""
 
     def __init__(self) -> None:
         self._runs: dict[str, ResponseRun] = {}
+        self._tellers: set[asyncio.Task[None]] = set()
 
     def add(self, run: ResponseRun) -> None:
         """Take a run in."""
@@ -34,9 +38,16 @@ class ResponseRuns:
             return None
         return run
 
+    def add_teller(self, task: asyncio.Task[None]) -> None:
+        """Take in a task that tells a client of runs, and ends after them."""
+        self._tellers.add(task)
+        task.add_done_callback(self._tellers.discard)
+
     async def end_all(self, error: ApiError) -> None:
         """Fail what is under way, and wait until it has been kept and told."""
         runs = list(self._runs.values())
         for run in runs:
             run.stop(error)
         await asyncio.gather(*(run.finished() for run in runs))
+        if self._tellers:
+            await asyncio.wait(self._tellers, timeout=_LAST_WORDS)

@@ -104,6 +104,7 @@ class _Connection:
             waiting = self._lanes[lane] = deque()
             task = asyncio.create_task(self._work(lane, waiting))
             self._tasks.add(task)
+            self._services.runs.add_teller(task)
             task.add_done_callback(self._note_end)
         if len(waiting) >= _MOST_WAITING:
             raise _too_many(f"{_MOST_WAITING} requests waiting", "wait for the end of one")
