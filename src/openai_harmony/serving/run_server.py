@@ -13,6 +13,7 @@ from .settings import Settings
 __all__ = ["make_server", "run_server"]
 
 _LAST_WORDS = 5  # seconds for clients to read that their request was cancelled
+_GLANCE = 0.1  # seconds between looks for a second signal
 
 
 async def run_server(app: FastAPI, settings: Settings, listener: socket.socket) -> None:
@@ -43,7 +44,17 @@ class _Server(uvicorn.Server):
         self._app = app
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let requests under way end, for a while."""
+        """Let requests under way end, for a while, before connections are closed.
+
+        The framework closes WebSockets at once, and would leave their clients without a word.
+        """
+        for server in self.servers:
+            server.close()
         ending = asyncio.ensure_future(self._app.state.services.shut_down())
+        while not ending.done() and not self.force_exit:
+            await asyncio.wait({ending}, timeout=_GLANCE)
+        if ending.done():
+            ending.result()
+        else:
+            ending.cancel()
         await super().shutdown(sockets)
-        await ending
