@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, cast
 
 import httpx2
 import pytest
@@ -24,9 +28,14 @@ from open_responses import (
 )
 from openai_harmony.engines import Engine
 from openai_harmony.serving import Settings
-from served import PATIENCE, serving
+from served import PATIENCE, at_once, serving
+
+pytestmark = pytest.mark.xdist_group("demo")
 
 Json = dict[str, Any]
+Names = Literal["openai", "open-responses"]
+
+NOT_FOUND = "previous_response_not_found"
 
 WEATHER = {
     "type": "function",
@@ -54,29 +63,47 @@ def user(text: str) -> Json:
     return message("user", text)
 
 
-@pytest.fixture(scope="module", params=["openai", "open-responses"])
-def event_names(request: pytest.FixtureRequest) -> str:
-    return cast("str", request.param)
+@dataclass(frozen=True)
+class Server:
+    """A server with one setting for the names of events, and how it is asked."""
+
+    event_names: Names
+    url: str
+    http: httpx2.Client
+
+    def create(self, **request: Any) -> Json:
+        """Return a response that is as required."""
+        answer = self.http.post("/responses", json={"model": "demo", "temperature": 0, **request})
+        assert answer.status_code == 200, answer.text
+        assert answer.headers["content-type"] == "application/json"
+        return check_response(answer.json())
+
+    @contextmanager
+    def socket(self) -> Iterator[ClientConnection]:
+        """Open a connection."""
+        address = f"{self.url.replace('http', 'ws', 1)}/responses"
+        with connect(address, open_timeout=PATIENCE) as socket:
+            yield cast("ClientConnection", socket)
+
+    def turn(self, socket: ClientConnection, **request: Any) -> Json:
+        """Return the response that comes of a request by WebSocket."""
+        return check_stream(events_of(socket, **request), self.event_names)
 
 
-@pytest.fixture(scope="module")
-def url(event_names: Any, demo: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    database = f"sqlite:///{tmp_path_factory.mktemp('compliance') / 'responses.db'}"
-    with serving(demo, Settings(event_names=event_names, database=database)) as url:
-        yield url
+Flow = Callable[[Server], None]
+WHOLE: dict[str, Flow] = {}
+"""Answers in one piece; nothing in them depends on the names of events."""
+STREAMS: dict[str, Flow] = {}
 
 
-@pytest.fixture
-def http(url: str) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=url, timeout=PATIENCE) as client:
-        yield client
+def whole(flow: Flow) -> Flow:
+    WHOLE[flow.__name__] = flow
+    return flow
 
 
-def create(http: httpx2.Client, **request: Any) -> Json:
-    answer = http.post("/responses", json={"model": "demo", "temperature": 0, **request})
-    assert answer.status_code == 200, answer.text
-    assert answer.headers["content-type"] == "application/json"
-    return check_response(answer.json())
+def streams(flow: Flow) -> Flow:
+    STREAMS[flow.__name__] = flow
+    return flow
 
 
 def text_of(response: Json) -> str:
@@ -149,30 +176,37 @@ REQUESTS: dict[str, tuple[Json, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REQUESTS)
-def test_responses(http: httpx2.Client, name: str) -> None:
+def respond(server: Server, name: str) -> None:
     request, text = REQUESTS[name]
-    response = create(http, **request)
+    response = server.create(**request)
     assert response["status"] == "completed"
     assert response["output"]
     assert text in text_of(response)
 
 
-def test_output_messages_have_a_phase(http: httpx2.Client) -> None:
+WHOLE.update({name: partial(respond, name=name) for name in REQUESTS})
+
+
+@whole
+def output_messages_have_a_phase(server: Server) -> None:
     """response-output-phase-schema, whose fixture we need not: our own output has it."""
-    output = create(http, input="What is 27 + 45?")["output"]
+    output = server.create(input="What is 27 + 45?")["output"]
     assert [item.get("phase") for item in output] == [None, "final_answer"]
 
 
-def test_previous_response_id(http: httpx2.Client) -> None:
-    first = create(http, input="Hello! My name is Anna.")
-    second = create(http, input="What is my name?", previous_response_id=first["id"])
+@whole
+def previous_response_id(server: Server) -> None:
+    first = server.create(input="Hello! My name is Anna.")
+    second = server.create(input="What is my name?", previous_response_id=first["id"])
     assert second["previous_response_id"] == first["id"]
     assert text_of(second) == "Your name is Anna."
 
 
-def test_tool_calling_and_its_round_trip(http: httpx2.Client) -> None:
-    asked = create(http, input=[user("What's the weather like in San Francisco?")], tools=[WEATHER])
+@whole
+def tool_calling_and_its_round_trip(server: Server) -> None:
+    asked = server.create(
+        input=[user("What's the weather like in San Francisco?")], tools=[WEATHER]
+    )
     call = asked["output"][-1]
     assert call["type"] == "function_call"
     assert json.loads(call["arguments"]) == {"location": "San Francisco"}
@@ -181,18 +215,20 @@ def test_tool_calling_and_its_round_trip(http: httpx2.Client) -> None:
         "call_id": call["call_id"],
         "output": '{"sunny": true, "temperature": 20}',
     }
-    answered = create(http, input=[found], tools=[WEATHER], previous_response_id=asked["id"])
+    answered = server.create(input=[found], tools=[WEATHER], previous_response_id=asked["id"])
     assert text_of(answered) == "It is sunny in San Francisco, 20 degrees."
 
 
-def test_a_named_tool_is_called(http: httpx2.Client) -> None:
+@whole
+def a_named_tool_is_called(server: Server) -> None:
     choice = {"type": "function", "name": "get_weather"}
-    response = create(http, input="What is 27 + 45?", tools=[WEATHER], tool_choice=choice)
+    response = server.create(input="What is 27 + 45?", tools=[WEATHER], tool_choice=choice)
     assert response["output"][-1]["name"] == "get_weather"
     assert response["tool_choice"] == choice
 
 
-def test_compact_response(http: httpx2.Client) -> None:
+@whole
+def compact_response(server: Server) -> None:
     request = {
         "model": "demo",
         "prompt_cache_key": "a key",
@@ -201,17 +237,18 @@ def test_compact_response(http: httpx2.Client) -> None:
             message("assistant", "Hello, Anna! How can I help you?"),
         ],
     }
-    answer = http.post("/responses/compact", json=request)
+    answer = server.http.post("/responses/compact", json=request)
     assert answer.status_code == 200, answer.text
     compacted = answer.json()
     check(COMPACTION, compacted)
     assert compacted["output"][-1]["type"] == "compaction"
     more = [*compacted["output"], user("What is my name?")]
-    assert text_of(create(http, input=more)) == "Your name is Anna."
+    assert text_of(server.create(input=more)) == "Your name is Anna."
 
 
-def test_compact_missing_model(http: httpx2.Client) -> None:
-    answer = http.post("/responses/compact", json={"input": [user("Compact this.")]})
+@whole
+def compact_missing_model(server: Server) -> None:
+    answer = server.http.post("/responses/compact", json={"input": [user("Compact this.")]})
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == "model"
 
@@ -231,10 +268,9 @@ STREAMED: dict[str, Json] = {
 }
 
 
-@pytest.mark.parametrize("name", STREAMED)
-def test_streams(http: httpx2.Client, event_names: str, name: str) -> None:
+def stream(server: Server, name: str) -> None:
     body = {"model": "demo", "temperature": 0, **STREAMED[name], "stream": True}
-    with http.stream("POST", "/responses", json=body) as answer:
+    with server.http.stream("POST", "/responses", json=body) as answer:
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith("text/event-stream")
         blocks = "".join(answer.iter_text()).split("\n\n")
@@ -244,8 +280,11 @@ def test_streams(http: httpx2.Client, event_names: str, name: str) -> None:
         event, data = block.split("\n")
         events.append(json.loads(data.removeprefix("data: ")))
         assert event == f"event: {events[-1]['type']}"
-    check_stream(events, event_names)
+    check_stream(events, server.event_names)
     assert events[-1]["type"] == f"response.{'incomplete' if name == 'incomplete' else 'completed'}"
+
+
+STREAMS.update({name: partial(stream, name=name) for name in STREAMED})
 
 
 def check_stream(events: list[Json], event_names: str) -> Json:
@@ -289,22 +328,7 @@ def check_item(events: list[Json], item: Json) -> None:
 # WebSocket
 
 
-@pytest.fixture
-def open_socket(url: str) -> Iterator[Callable[[], ClientConnection]]:
-    """Open a connection; all are closed at the end."""
-    opened: list[ClientConnection] = []
-
-    def open_one() -> ClientConnection:
-        address = f"{url.replace('http', 'ws', 1)}/responses"
-        opened.append(connect(address, open_timeout=PATIENCE))
-        return opened[-1]
-
-    yield open_one
-    for one in opened:
-        one.close()
-
-
-def turn(socket: ClientConnection, **request: Any) -> list[Json]:
+def events_of(socket: ClientConnection, **request: Any) -> list[Json]:
     """Send a request; return the events up to the last, or to an error."""
     body = {"type": "response.create", "model": "demo", "temperature": 0, **request}
     socket.send(json.dumps(body))
@@ -321,68 +345,111 @@ def error_code(events: list[Json]) -> str:
     return cast("str", event["error"]["code"])
 
 
-Opener = Callable[[], ClientConnection]
-
-
-def test_websocket_response(open_socket: Opener, event_names: str) -> None:
-    response = check_stream(turn(open_socket(), input=[user("What is 27 + 45?")]), event_names)
+@streams
+def websocket_response(server: Server) -> None:
+    with server.socket() as socket:
+        response = server.turn(socket, input=[user("What is 27 + 45?")])
     assert response["status"] == "completed"
     assert text_of(response) == "27 + 45 = 72."
 
 
-def test_websocket_sequential_responses(open_socket: Opener, event_names: str) -> None:
-    socket = open_socket()
-    for numbers in ("27 + 45", "31 + 12"):
-        events = turn(socket, input=f"What is {numbers}?", store=False)
-        assert numbers in text_of(check_stream(events, event_names))
+@streams
+def websocket_sequential_responses(server: Server) -> None:
+    with server.socket() as socket:
+        for numbers in ("27 + 45", "31 + 12"):
+            response = server.turn(socket, input=f"What is {numbers}?", store=False)
+            assert numbers in text_of(response)
 
 
-def test_websocket_continuation(open_socket: Opener, event_names: str) -> None:
-    socket = open_socket()
-    first = check_stream(turn(socket, input="Hello! My name is Anna.", store=False), event_names)
-    events = turn(socket, input="What is my name?", store=False, previous_response_id=first["id"])
-    second = check_stream(events, event_names)
+@streams
+def websocket_continuation(server: Server) -> None:
+    with server.socket() as socket:
+        first = server.turn(socket, input="Hello! My name is Anna.", store=False)
+        follow: Json = {"store": False, "previous_response_id": first["id"]}
+        second = server.turn(socket, input="What is my name?", **follow)
     assert text_of(second) == "Your name is Anna."
     assert second["previous_response_id"] == first["id"]
 
 
-def test_websocket_reconnect_store_false_recovery(open_socket: Opener, event_names: str) -> None:
-    first = check_stream(turn(open_socket(), input="Hello!", store=False), event_names)
-    again = open_socket()
-    lost = turn(again, input="Hello!", store=False, previous_response_id=first["id"])
-    assert error_code(lost) == "previous_response_not_found"
-    recovered = check_stream(turn(again, input=[user("Hello!")], store=False), event_names)
-    assert recovered["status"] == "completed"
+@streams
+def websocket_reconnect_store_false_recovery(server: Server) -> None:
+    with server.socket() as socket:
+        first = server.turn(socket, input="Hello!", store=False)
+    follow: Json = {"store": False, "previous_response_id": first["id"]}
+    with server.socket() as socket:
+        assert error_code(events_of(socket, input="Hi!", **follow)) == NOT_FOUND
+        assert server.turn(socket, input=[user("Hi!")], store=False)["status"] == "completed"
 
 
-def test_websocket_continues_what_is_stored(open_socket: Opener, event_names: str) -> None:
-    first = check_stream(turn(open_socket(), input="Hello! My name is Anna."), event_names)
-    events = turn(open_socket(), input="What is my name?", previous_response_id=first["id"])
-    assert text_of(check_stream(events, event_names)) == "Your name is Anna."
+@streams
+def websocket_continues_what_is_stored(server: Server) -> None:
+    first = server.create(input="Hello! My name is Anna.")
+    with server.socket() as socket:
+        second = server.turn(socket, input="What is my name?", previous_response_id=first["id"])
+    assert text_of(second) == "Your name is Anna."
 
 
-def test_websocket_previous_response_not_found(open_socket: Opener) -> None:
-    events = turn(open_socket(), input="Hello!", store=False, previous_response_id="resp_missing")
-    assert error_code(events) == "previous_response_not_found"
+@streams
+def websocket_previous_response_not_found(server: Server) -> None:
+    with server.socket() as socket:
+        events = events_of(socket, input="Hi!", store=False, previous_response_id="resp_none")
+    assert error_code(events) == NOT_FOUND
     assert events[0]["error"]["param"] == "previous_response_id"
 
 
-def test_websocket_failed_continuation_evicts_cache(open_socket: Opener, event_names: str) -> None:
-    socket = open_socket()
-    first = check_stream(turn(socket, input="Hello!", store=False), event_names)
-    follow: Json = {"store": False, "previous_response_id": first["id"]}
+@streams
+def websocket_failed_continuation_evicts_cache(server: Server) -> None:
     stray = {"type": "function_call_output", "call_id": "call_missing", "output": "nothing"}
-    assert error_code(turn(socket, input=[stray], **follow))
-    assert error_code(turn(socket, input="Hello!", **follow)) == "previous_response_not_found"
+    with server.socket() as socket:
+        first = server.turn(socket, input="Hello!", store=False)
+        follow: Json = {"store": False, "previous_response_id": first["id"]}
+        assert error_code(events_of(socket, input=[stray], **follow))
+        assert error_code(events_of(socket, input="Hi!", **follow)) == NOT_FOUND
 
 
-def test_websocket_compact_new_chain(
-    open_socket: Opener, http: httpx2.Client, event_names: str
-) -> None:
+@streams
+def websocket_compact_new_chain(server: Server) -> None:
     parts = [{"type": "input_text", "text": "Hello! My name is Anna."}]
     said = [{"type": "output_text", "text": "Hello, Anna! How can I help you?"}]
     request = {"model": "demo", "input": [message("user", parts), message("assistant", said)]}
-    compacted = http.post("/responses/compact", json=request).json()
+    compacted = server.http.post("/responses/compact", json=request).json()
     more = [*compacted["output"], user("What is my name?")]
-    response = check_stream(turn(open_socket(), input=more, store=False, tools=[]), event_names)
+    with server.socket() as socket:
+        response = server.turn(socket, input=more, store=False, tools=[])
     assert text_of(response) == "Your name is Anna."
+
+
+# All of them, at once
+
+
+ALL: dict[Names, dict[str, Flow]] = {
+    "openai": {**WHOLE, **STREAMS},
+    "open-responses": STREAMS,
+}
+"""Flows by the setting for the names of events."""
+
+
+@pytest.fixture(scope="module")
+def outcomes(
+    demo: Engine, tmp_path_factory: pytest.TempPathFactory
+) -> dict[Names, dict[str, Future[None]]]:
+    """How each flow ended."""
+    found = {}
+    for names, flows in ALL.items():
+        database = f"sqlite:///{tmp_path_factory.mktemp('compliance') / 'responses.db'}"
+        with (
+            serving(demo, Settings(event_names=names, database=database)) as url,
+            httpx2.Client(base_url=url, timeout=PATIENCE) as http,
+        ):
+            server = Server(names, url, http)
+            found[names] = at_once({name: partial(flow, server) for name, flow in flows.items()})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("names", "name"), [(names, name) for names, flows in ALL.items() for name in flows]
+)
+def test_requirements(
+    outcomes: dict[Names, dict[str, Future[None]]], names: Names, name: str
+) -> None:
+    outcomes[names][name].result()
