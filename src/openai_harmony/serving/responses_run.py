@@ -22,7 +22,7 @@ from .responses_sealing import OwnedSeal
 from .responses_stream import ResponseStream
 from .services import Services
 from .store import NotFoundError
-from .turn_events import MessageEnded, TurnEnded, TurnEvent, Usage
+from .turn_events import MessageEnded, TextAdded, TurnEnded, TurnEvent, Usage
 
 __all__ = ["ResponseRun", "known_error"]
 
@@ -123,6 +123,9 @@ class ResponseRun:
             return reason
         async with aclosing(sampled_turn(self._services, plan.turn, plan.prepared)) as events:
             async for event in events:
+                if isinstance(event, TextAdded):  # most of them, by far
+                    self._add(self.stream.take(event))
+                    continue
                 self._open()
                 self._add(self.stream.go_on())
                 if isinstance(event, TurnEnded):
