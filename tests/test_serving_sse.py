@@ -17,7 +17,7 @@ ENCODED = {
     "named": (("x.y", {}), "event: x.y\ndata: {}\n\n"),
     "text": ((None, "[DONE]"), "data: [DONE]\n\n"),
     "line breaks": ((None, {"a": "b\n\nc\r"}), 'data: {"a":"b\\n\\nc\\r"}\n\n'),
-    "half a character": ((None, {"a": "\ud800"}), 'data: {"a":"\\ud800"}\n\n'),
+    "half a character": ((None, {"a": "\ud800"}), 'data: {"a": "\\ud800"}\n\n'),
 }
 
 

@@ -21,6 +21,11 @@ async def merged(
 
     The first error of one ends all; closing this closes them.
     """
+    if len(sources) == 1:  # the usual case, without a queue between
+        async with aclosing(sources[0]) as only:
+            async for item in only:
+                yield 0, item
+        return
     queue: asyncio.Queue[tuple[int, _Item] | BaseException | None] = asyncio.Queue()
 
     async def read(at: int, source: AsyncGenerator[_Item, None]) -> None:
@@ -37,12 +42,12 @@ async def merged(
     left = len(tasks)
     try:
         while left:
-            item = await queue.get()
-            if isinstance(item, BaseException):
-                raise item
-            if item is None:
+            found = await queue.get()
+            if isinstance(found, BaseException):
+                raise found
+            if found is None:
                 left -= 1
             else:
-                yield item
+                yield found
     finally:
         await cancel_all(*tasks)

@@ -36,17 +36,15 @@ def encode_event(name: str | None, data: Any) -> bytes:
     >>> encode_event("done", {"text": "é"})
     b'event: done\ndata: {"text":"\xc3\xa9"}\n\n'
     """
-    text = (
-        data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, separators=_TIGHT)
-    )
+    text = data if isinstance(data, str) else _JSON.encode(data)
     head = "" if name is None else f"event: {name}\n"
     try:
         return f"{head}data: {text}\n\n".encode()
     except UnicodeEncodeError:  # half of a character, which JSON can escape
-        return f"{head}data: {json.dumps(data, separators=_TIGHT)}\n\n".encode()
+        return f"{head}data: {json.dumps(data)}\n\n".encode()
 
 
-_TIGHT = (",", ":")
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 class EventStream(StreamingResponse):
