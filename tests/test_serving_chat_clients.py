@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -15,7 +16,7 @@ from openai import APIError, NotFoundError, OpenAI, RateLimitError
 from pydantic import BaseModel
 
 from chat_server import CALL, FINAL, HI, NOW, THINK
-from openai_harmony.engines import SampledToken, Sampling
+from openai_harmony.engines import EngineError, SampledToken, Sampling
 from openai_harmony.serving import Settings
 from scripted_engine import ScriptedEngine
 from served import PATIENCE, sdk, serving
@@ -112,6 +113,36 @@ def test_those_who_wait_are_served_when_a_place_is_free() -> None:
             wait_until(url, "harmony_waiting 1.0")
             first.close()
             assert second.recv(15) == b"HTTP/1.1 200 OK"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_server_that_ends_says_so(stream: bool) -> None:
+    class Closing(WatchedEngine):
+        """Ends its completions when it is closed, as engines must."""
+
+        async def _generate(
+            self, prompt: list[int], sampling: Sampling, max_tokens: int
+        ) -> AsyncGenerator[SampledToken, None]:
+            self.closing = asyncio.Event()
+            async for sampled in super()._generate(prompt, sampling, max_tokens):
+                yield sampled
+            await self.closing.wait()
+            raise EngineError("the engine was closed")
+
+        async def close(self) -> None:
+            self.closing.set()
+
+    engine = Closing(ENDLESS.removesuffix("..."))
+    with serving(engine, Settings(shutdown_seconds=0)) as url:
+        client = send(url, stream=stream)
+        assert engine.left.acquire(timeout=PATIENCE)
+    answer = b""
+    with client:
+        while piece := client.recv(10_000):
+            answer += piece
+    assert b'"code":"server_shutting_down"' in answer
+    assert (b"data: [DONE]" in answer) == stream
+    assert answer.startswith(b"HTTP/1.1 200" if stream else b"HTTP/1.1 503")
 
 
 def test_the_sdk_streams_and_accumulates() -> None:

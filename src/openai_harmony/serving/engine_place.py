@@ -7,7 +7,9 @@ from contextlib import aclosing, asynccontextmanager
 from typing import NamedTuple
 
 from ..engines.engine import SampledToken
+from ..engines.errors import EngineError
 from ..engines.sampling import Sampling
+from .admission import shutting_down
 from .completion_tally import CompletionTally
 from .services import Services
 
@@ -28,11 +30,17 @@ async def engine_place(
     """Wait for a place, and sample in it; at the end the engine's slot is free at once.
 
     Of several completions for one request only the first can be refused. Raises what
-    `Admission.place` and `Engine.generate` raise.
+    `Admission.place` and `Engine.generate` raise; when the engine was closed because the server
+    ends, that is what the error says.
     """
     with CompletionTally(services.metrics, len(prompt)) as tally:
         async with services.admission.place(is_first=is_first):
             tally.has_place()
             stream = tally.follow(services.engine.generate(prompt, sampling))
-            async with aclosing(stream) as tokens:
-                yield EnginePlace(tokens, tally)
+            try:
+                async with aclosing(stream) as tokens:
+                    yield EnginePlace(tokens, tally)
+            except EngineError as error:
+                if services.admission.is_closed and not isinstance(error, ValueError):
+                    raise shutting_down() from error
+                raise
