@@ -17,6 +17,7 @@ import pytest
 from gated_engine import PATIENCE, GatedEngine
 from openai_harmony.engines import Engine
 from openai_harmony.serving import Settings
+from openai_harmony.serving.store import Responses, StoreError
 from responses_server import EVENT, TEXT, THOUGHT, checked_events, checked_response, types
 from scripted_engine import ScriptedEngine
 from served import serving
@@ -253,3 +254,37 @@ def test_a_server_that_ends_says_so(background: bool) -> None:
     assert types(told)[-1] == "failed"
     assert told[-1]["response"]["error"]["code"] == SHUTTING_DOWN
     assert engine.freed == 1
+
+
+def test_nobody_reads_of_an_end_that_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    keeping, kept = threading.Event(), threading.Event()
+    finish = Responses.finish
+
+    def slow_finish(*arguments: Any, **fields: Any) -> bool:
+        keeping.set()
+        assert kept.wait(PATIENCE)
+        return finish(*arguments, **fields)
+
+    monkeypatch.setattr(Responses, "finish", slow_finish)
+    with api(ScriptedEngine(TEXT)) as client, client.create(**ASK) as events:
+        id = next(events)["response"]["id"]
+        assert keeping.wait(PATIENCE)
+        assert client.get(f"/responses/{id}")["status"] == "in_progress"
+        kept.set()
+        assert types(list(events))[-1] == "completed"
+        assert client.get(f"/responses/{id}")["status"] == "completed"
+
+
+def test_what_cannot_be_kept_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_finish(*_: Any, **__: Any) -> bool:
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(Responses, "finish", no_finish)
+    with api(ScriptedEngine(TEXT, TEXT)) as client:
+        with client.create(**ASK) as events:
+            told = list(events)
+        response = checked_response(client.post("/responses", **ASK))
+    assert [event["sequence_number"] for event in told] == list(range(len(told)))
+    for failed in (told[-1]["response"], response):
+        assert failed["status"] == "failed"
+        assert failed["error"] == {"code": "server_error", "message": "the disk is full"}

@@ -179,6 +179,7 @@ class ResponseRun:
         last = self.stream.end(ending.status, **self._fields(ending))
         if self.plan.is_stored:
             last = await self._kept(last)
+        self.stream.response = last["response"]
         self._log.add(last)
 
     async def _kept(self, last: WireEvent) -> WireEvent:
@@ -197,7 +198,7 @@ class ResponseRun:
         finish_record(
             self._services,
             self.plan,
-            self.stream.response,
+            last["response"],
             self.stream.items,
             [*self._log.events, last],
         )

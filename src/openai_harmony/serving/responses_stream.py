@@ -109,10 +109,12 @@ class ResponseStream:
     def end(self, status: str, **fields: Any) -> WireEvent:
         """Write the last event, which has the whole response; `fields` are set in it.
 
-        A cancelled response ends as an incomplete one does: there is no event of its own for it.
+        `response` stays as it was, so that nobody reads of an end that has not been told. A
+        cancelled response ends as an incomplete one does: there is no event of its own for it.
         """
-        self.response.update(status=status, **fields)
-        return self._of_response("incomplete" if status == "cancelled" else status)
+        ended = {**self.response, "status": status, **fields}
+        what = "incomplete" if status == "cancelled" else status
+        return self._event(f"response.{what}", response=ended)
 
     def _begin_item(self, channel: str | None, recipient: str | None) -> Iterator[WireEvent]:
         kind = what_kind(channel, recipient, custom_tools=self._custom_tools)
