@@ -144,16 +144,25 @@ def test_an_engine_that_fails_before_the_first_token_fails_the_request() -> None
 
 def test_an_engine_that_fails_later_fails_the_response() -> None:
     broken = "<|channel|>final<|message|>Hello!"
-    with serving(broken, broken) as client:
+    with serving(broken) as client:
         events = stream(client, input="hi")
-        response = create(client, input="hi")
-        kept = client.get(f"/v1/responses/{response['id']}").json()
+        failed = events[-1]["response"]
+        assert client.get(f"/v1/responses/{failed['id']}").json() == failed
     assert types(events)[-4:] == ["output_text.done", *PART_DONE, "failed"]
-    for failed in (events[-1]["response"], response, kept):
-        assert failed["status"] == "failed"
-        assert failed["error"] == {"code": "server_error", "message": "the script breaks off"}
-        assert said(failed["output"][0]) == "Hello"
-        assert failed["output"][0]["status"] == "incomplete"
+    assert failed["status"] == "failed"
+    assert failed["error"] == {"code": "server_error", "message": "the script breaks off"}
+    assert said(failed["output"][0]) == "Hello"
+    assert failed["output"][0]["status"] == "incomplete"
+
+
+def test_an_engine_that_fails_fails_the_request_of_a_client_who_waits() -> None:
+    with serving("<|channel|>final<|message|>Hello!") as client:
+        made = client.post("/v1/conversations", json={}).json()
+        body = {"input": "hi", "conversation": made["id"]}
+        answer = client.post("/v1/responses", json=body)
+        items = client.get(f"/v1/conversations/{made['id']}/items").json()
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_unavailable")
+    assert items["data"] == []
 
 
 def test_log_probabilities_stand_with_the_text() -> None:

@@ -283,8 +283,10 @@ def test_what_cannot_be_kept_has_failed(monkeypatch: pytest.MonkeyPatch) -> None
     with api(ScriptedEngine(TEXT, TEXT)) as client:
         with client.create(**ASK) as events:
             told = list(events)
-        response = checked_response(client.post("/responses", **ASK))
+        answer = client.http.post("/responses", json=ASK)
     assert [event["sequence_number"] for event in told] == list(range(len(told)))
-    for failed in (told[-1]["response"], response):
-        assert failed["status"] == "failed"
-        assert failed["error"] == {"code": "server_error", "message": "the disk is full"}
+    failed = told[-1]["response"]
+    assert failed["status"] == "failed"
+    assert failed["error"] == {"code": "server_error", "message": "the disk is full"}
+    assert answer.status_code == 500
+    assert answer.json()["error"]["message"] == "the disk is full"

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Any, NamedTuple
 
 from ..apis.item_kind import ItemKind, what_kind
@@ -21,7 +21,7 @@ from .responses_records import finish_record
 from .responses_sealing import OwnedSeal
 from .responses_stream import ResponseStream
 from .services import Services
-from .store import NotFoundError
+from .store import StoreError
 from .turn_events import MessageEnded, TextAdded, TurnEnded, TurnEvent, Usage
 
 __all__ = ["ResponseRun", "known_error"]
@@ -42,7 +42,7 @@ class _Ending(NamedTuple):
 class ResponseRun:
     """A response from its plan to its end.
 
-    What fails before the first event fails the request: nothing is kept, the log stays empty, and
+    What fails before a client was told of the response fails the request: nothing is kept, and
     whoever waits gets the `ApiError`. What fails later fails the response, and the log says so.
     """
 
@@ -61,6 +61,7 @@ class ResponseRun:
         self._usage: Usage | None = None
         self._error: ApiError | None = None
         self._stopped_by: ApiError | None = None
+        self._is_told = plan.is_background or bool(plan.request.stream)
         if plan.is_background:
             self._open()
         self._sampling = asyncio.ensure_future(self._sample())
@@ -169,8 +170,11 @@ class ResponseRun:
         return _Ending("completed")
 
     async def _end(self, ending: _Ending) -> None:
-        if not self._log.events and ending.status in ("failed", "cancelled"):
-            self._error = ending.error or _CANCELLED
+        if ending.error is not None and not (self._is_told and self._log.events):
+            self._error = ending.error
+        elif ending.status == "cancelled" and not self._log.events:
+            self._error = _CANCELLED
+        if self._error is not None:
             if self.plan.is_stored:
                 await asyncio.to_thread(self._forget)
             return
@@ -188,9 +192,9 @@ class ResponseRun:
             await asyncio.to_thread(self._keep, last)
         except Exception as error:  # noqa: BLE001 - what is not kept has not been completed
             _LOG.exception("the response %s could not be kept", self.plan.id)
-            failed = self.stream.end(
-                "failed", **self._fields(_Ending("failed", known_error(error)))
-            )
+            known = known_error(error)
+            self._error = None if self._is_told else known
+            failed = self.stream.end("failed", **self._fields(_Ending("failed", known)))
             return {**failed, "sequence_number": last["sequence_number"]}
         return last
 
@@ -205,8 +209,10 @@ class ResponseRun:
 
     def _forget(self) -> None:
         """Delete a response that nobody has heard of."""
-        with suppress(NotFoundError):
+        try:
             self._services.store.responses.delete(self.plan.id, self.plan.owner)
+        except StoreError:
+            _LOG.exception("the response %s, which failed, could not be deleted", self.plan.id)
 
     def _fields(self, ending: _Ending) -> dict[str, Any]:
         usage = self._usage

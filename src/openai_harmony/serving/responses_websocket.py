@@ -137,7 +137,7 @@ class _Connection:
         run = await start_response(
             self._services,
             self._owner,
-            request,
+            request.model_copy(update={"stream": True}),
             past=self._remembered.get(request.previous_response_id or ""),
             is_generated=event.get("generate") is not False,
         )
