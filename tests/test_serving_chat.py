@@ -340,6 +340,13 @@ def test_an_error_within_a_stream_is_a_chunk() -> None:
     assert whole.status_code >= 500
 
 
+def test_an_engine_that_ends_without_a_reason_has_failed() -> None:
+    with serving("<|channel|>final") as client:
+        answer = client.post("/v1/chat/completions", json={"messages": HI})
+    assert answer.status_code == 503
+    assert "without a reason" in answer.json()["error"]["message"]
+
+
 def test_keys_are_asked_for() -> None:
     with serving(FINAL, api_keys=("secret",)) as client:
         assert client.post("/v1/chat/completions", json={"messages": HI}).status_code == 401

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,10 +12,10 @@ from hypothesis import strategies as st
 from openai_harmony import Conversation, DeveloperContent, Message, Role, ToolDescription
 from openai_harmony.apis.output_items import message_text
 from openai_harmony.apis.turn_request import TurnRequest
-from openai_harmony.engines import EngineError, FinishReason, SampledToken
+from openai_harmony.engines import FinishReason, SampledToken
 from openai_harmony.sampled_messages import SampledMessage
 from openai_harmony.serving.stop_texts import StopTexts
-from openai_harmony.serving.turn import run_turn
+from openai_harmony.serving.turn import prepare_turn
 from openai_harmony.serving.turn_events import (
     MessageBegun,
     MessageEnded,
@@ -26,7 +25,7 @@ from openai_harmony.serving.turn_events import (
 )
 from openai_harmony.serving.turn_reader import TurnReader
 from openai_harmony.special_tokens import END
-from scripted_engine import ENCODING, ScriptedEngine
+from scripted_engine import ENCODING
 
 TOOL = ToolDescription.new("now", "Tells the time.", {"type": "object", "properties": {}})
 DEVELOPER = DeveloperContent.new().with_function_tools([TOOL])
@@ -301,28 +300,8 @@ def test_only_what_may_be_a_stop_text_is_held(texts: list[str], text: str) -> No
         assert not held or any(known.startswith(held) for known in texts)
 
 
-# With an engine
-
-
-def test_a_turn_is_rendered_and_sampled_under_its_grammar() -> None:
-    engine = ScriptedEngine(FINAL, FINAL)
-
-    async def run(*, constrain: bool) -> list[TurnEvent]:
-        return [event async for event in run_turn(engine, request(), constrain=constrain)]
-
-    assert messages_of(asyncio.run(run(constrain=True))) == [("final", None, "Hello 🏰 there.")]
-    asyncio.run(run(constrain=False))
-    assert engine.prompts[0].endswith("<|start|>user<|message|>hi<|end|><|start|>assistant")
-    grammars = [sampling.grammar for sampling in engine.samplings]
-    assert grammars[0] is not None
-    assert grammars[1] is None
-    assert engine.freed == 2
-
-
-def test_an_engine_that_ends_without_a_reason_has_failed() -> None:
-    async def run() -> None:
-        async for _ in run_turn(ScriptedEngine("<|channel|>final"), request(), constrain=False):
-            pass
-
-    with pytest.raises(EngineError, match="without a reason"):
-        asyncio.run(run())
+def test_a_turn_is_rendered_and_put_under_its_grammar() -> None:
+    prompt, sampling = prepare_turn(request(), constrain=True)
+    assert ENCODING.decode(prompt).endswith("<|start|>user<|message|>hi<|end|><|start|>assistant")
+    assert sampling.grammar is not None
+    assert prepare_turn(request(), constrain=False) == (prompt, request().sampling)
