@@ -12,7 +12,7 @@ from openai import NotFoundError, OpenAI
 from openai.types.conversations import ConversationItem
 from pydantic import TypeAdapter
 
-from responses_server import CALL, NOW, TEXT, THOUGHT, create, serving
+from responses_server import CALL, NOW, TEXT, THOUGHT, create, serving, stream
 from scripted_engine import ScriptedEngine
 from served import sdk
 from served import serving as serving_at
@@ -93,10 +93,11 @@ def test_responses_go_on_with_a_conversation(database_url: str) -> None:
 
 
 def test_a_response_that_failed_or_was_not_stored_leaves_its_conversation() -> None:
-    with serving("!", TEXT) as client:
+    with serving("!", "<|channel|>final<|message|>Hello!", TEXT) as client:
         made = client.post("/v1/conversations", json={}).json()
         body = {"input": "hi", "conversation": made["id"]}
         assert client.post("/v1/responses", json=body).status_code == 503
+        assert stream(client, **body)[-1]["type"] == "response.failed"
         create(client, **body, store=False)
         listed = client.get(f"/v1/conversations/{made['id']}/items").json()
     assert listed == {

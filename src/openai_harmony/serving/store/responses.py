@@ -142,7 +142,8 @@ class Responses:
     ) -> bool:
         """End a response, in one transaction with adding its items to its conversation.
 
-        Input items that the conversation has already, by their ids, are not added again. Returns
+        Input items that the conversation has already, by their ids, are not added again; nothing
+        of a response that failed is, since the request will be sent again. Returns
         False, and changes nothing, where it has ended otherwise (it was cancelled, maybe at another
         server) or was deleted. When this returns True, it is on the disk.
         """
@@ -159,7 +160,7 @@ class Responses:
             if place is None:
                 return False
             _insert(connection, id, "output", output)
-            if place.conversation_id is not None:
+            if place.conversation_id is not None and status != "failed":
                 given = _items(connection, id, "input")
                 added = [*(NewItem(item.id, item.item, item.tokens) for item in given), *output]
                 append_items(connection, place.conversation_id, place.owner, added)
