@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from ..apis.response import Response as ResponseResource
 from ..apis.responses_request import ResponsesRequest
 from .caller import KnownCaller
 from .disconnect import while_connected
@@ -36,8 +37,16 @@ router = APIRouter(prefix="/v1/responses", tags=["Responses"])
 
 _DONE = "[DONE]"
 
+_RESPONSE: dict[int | str, dict[str, Any]] = {200: {"model": ResponseResource}}
+_RESPONSE_OR_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "model": ResponseResource,
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
+}
 
-@router.post("")
+
+@router.post("", responses=_RESPONSE_OR_STREAM)
 async def create(body: ResponsesRequest, request: Request, caller: KnownCaller) -> Response:
     """Answer a request: at once, as a stream, or in the background."""
     run = await start_response(services_of(request), caller.owner, body)
@@ -70,7 +79,7 @@ async def compact_conversation(
     return JsonAnswer(await asyncio.to_thread(compact, services, caller.owner, body))
 
 
-@router.get("/{response_id}")
+@router.get("/{response_id}", responses=_RESPONSE_OR_STREAM)
 async def retrieve(
     response_id: str,
     request: Request,
@@ -94,7 +103,7 @@ async def delete(response_id: str, request: Request, caller: KnownCaller) -> dic
     return {"id": response_id, "object": "response", "deleted": True}
 
 
-@router.post("/{response_id}/cancel")
+@router.post("/{response_id}/cancel", responses=_RESPONSE)
 async def cancel(response_id: str, request: Request, caller: KnownCaller) -> Response:
     """End a response that is under way."""
     return JsonAnswer(await cancelled_response(services_of(request), response_id, caller.owner))
