@@ -1,0 +1,594 @@
+"""The attendant: runs inside the sandbox, starts the kernel there and speaks for it.
+
+This file is sent to a Python inside the sandbox, so it imports nothing of this package. It reads
+requests from standard input and answers on standard output, in the frames of `frames.py`. What it
+says is not to be believed: the code of the notebook may run in its place.
+
+A request is an object with `id` and `op`; the answer has the same `id`, and `error` where the
+request failed. The first request is `start`. Between two runs, all other processes are stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import os
+import resource
+import secrets
+import signal
+import stat
+import struct
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+_START_SECONDS = 60
+_STOP_SECONDS = 5
+_REPLY_SECONDS = 2
+_SCANNED_FILES = 10_000
+_LISTED_FILES = 200
+_IMAGES = 20
+_LOG_BYTES = 2000
+_IMAGE_TYPES = (
+    "image/png",
+    "image/jpeg",
+    "image/gif",
+    "image/webp",
+    "image/svg+xml",
+    "application/pdf",
+)
+_SOURCES = ("text/markdown", "text/latex", "text/html", "application/json")
+
+
+class KernelFailure(Exception):
+    """The kernel did not start."""
+
+
+class Piece:
+    """A part of the output: text, and the display that may be updated, if any."""
+
+    def __init__(self, text: str, display: str | None = None) -> None:
+        self.text = text
+        self.display = display
+
+
+class Output:
+    """What a cell shows: the first and the last `characters // 2` of its text, and its images."""
+
+    def __init__(self, characters: int, image_bytes: int) -> None:
+        self._half = characters // 2
+        self._image_bytes = image_bytes
+        self._clear()
+
+    def _clear(self) -> None:
+        self._first: list[Piece] = []
+        self._first_size = 0
+        self._last: deque[Piece] = deque()
+        self._last_size = 0
+        self._cut = 0
+        self._at_line_start = True
+        self._images: list[tuple[str, bytes, str | None]] = []
+        self._images_left_out = 0
+        self._clear_at_next = False
+
+    def take(self, kind: str, content: dict[str, Any]) -> None:
+        """Take the content of one message of the kernel's output channel."""
+        if kind == "clear_output":
+            if content.get("wait"):
+                self._clear_at_next = True
+            else:
+                self._clear()
+            return
+        if kind not in ("stream", "error", "execute_result", "display_data", "update_display_data"):
+            return
+        if self._clear_at_next:
+            self._clear()
+        if kind == "stream":
+            self._add(str(content.get("text", "")))
+        elif kind == "error":
+            self.add_block("\n".join(map(str, content.get("traceback", ()))))
+        else:
+            self._take_display(kind, content)
+
+    def _take_display(self, kind: str, content: dict[str, Any]) -> None:
+        data = content.get("data", {})
+        display = content.get("transient", {}).get("display_id")
+        text = shown_text(data)
+        image = shown_image(data)
+        if kind == "update_display_data":
+            self._update(display, text, image)
+            return
+        if text:
+            self.add_block(text, display)
+        if image is not None:
+            self._add_image(*image, display)
+
+    def _update(self, display: object, text: str, image: tuple[str, bytes] | None) -> None:
+        for piece in (*self._first, *self._last):
+            if display is not None and piece.display == display:
+                piece.text = _block(text[: self._half])
+        for at, (_, _, shown) in enumerate(self._images):
+            if image is not None and display is not None and shown == display:
+                self._images[at] = (*image, shown)
+
+    def _add_image(self, mime_type: str, data: bytes, display: str | None) -> None:
+        size = sum(len(image) for _, image, _ in self._images) + len(data)
+        if len(self._images) >= _IMAGES or size > self._image_bytes:
+            self._images_left_out += 1
+        else:
+            self._images.append((mime_type, data, display))
+
+    def add_block(self, text: str, display: str | None = None) -> None:
+        """Add text on lines of its own."""
+        self._add(_block(text) if self._at_line_start else "\n" + _block(text), display)
+
+    def _add(self, text: str, display: str | None = None) -> None:
+        if not text:
+            return
+        self._at_line_start = text.endswith("\n")
+        room = self._half - self._first_size
+        if room > 0:
+            self._first.append(Piece(text[:room], display))
+            self._first_size += len(text[:room])
+            text = text[room:]
+        if text:
+            self._cut += max(0, len(text) - self._half)
+            text = text[-self._half :]
+            self._last.append(Piece(text, display))
+            self._last_size += len(text)
+        while self._last and self._last_size - len(self._last[0].text) >= self._half:
+            gone = self._last.popleft()
+            self._last_size -= len(gone.text)
+            self._cut += len(gone.text)
+
+    def answer(self) -> tuple[dict[str, Any], bytes]:
+        """Return the texts and what the images are, and the images' bytes one after the other."""
+        last = "".join(piece.text for piece in self._last)
+        cut = self._cut + max(0, len(last) - self._half)
+        return {
+            "first": "".join(piece.text for piece in self._first)[: 2 * self._half],
+            "cut": cut,
+            "last": last[-self._half :] if last else "",
+            "images": [{"type": kind, "size": len(data)} for kind, data, _ in self._images],
+            "images_left_out": self._images_left_out,
+        }, b"".join(data for _, data, _ in self._images)
+
+
+def _block(text: str) -> str:
+    return text if text.endswith("\n") else text + "\n"
+
+
+def shown_text(data: dict[str, Any]) -> str:
+    """Choose the text of a display: what was written for people, before what Python calls it."""
+    plain = str(data.get("text/plain", ""))
+    if plain and not plain.startswith("<IPython.core.display."):
+        return plain
+    source = next((data[kind] for kind in _SOURCES if kind in data), None)
+    if source is None:
+        return "" if shown_image(data) else plain
+    return source if isinstance(source, str) else json.dumps(source)
+
+
+def shown_image(data: dict[str, Any]) -> tuple[str, bytes] | None:
+    """Return the type and the bytes of the image of a display, if there is one."""
+    import binascii
+
+    for kind in _IMAGE_TYPES:
+        text = data.get(kind)
+        if not isinstance(text, str):
+            continue
+        if kind == "image/svg+xml":
+            return kind, text.encode("utf-8", "replace")
+        try:
+            return kind, binascii.a2b_base64(text)
+        except ValueError:
+            continue
+    return None
+
+
+class Folder:
+    """The folder of the notebook; symbolic links are never followed."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._known: dict[str, tuple[int, ...]] = {}
+
+    def scan(self) -> dict[str, tuple[int, ...]]:
+        """Return what tells a change of each plain file; the last number is its size."""
+        found: dict[str, tuple[int, ...]] = {}
+        for name in self._names():
+            try:
+                status = os.stat(os.path.join(self.path, name), follow_symlinks=False)
+            except OSError:  # what is still running takes it away, or its path is too long
+                continue
+            if stat.S_ISREG(status.st_mode):
+                found[name] = (
+                    status.st_ino,
+                    status.st_mtime_ns,
+                    status.st_ctime_ns,
+                    status.st_size,
+                )
+        return found
+
+    def _names(self) -> Iterator[str]:
+        seen = 0
+        for top, folders, files in os.walk(self.path):
+            seen += len(folders) + len(files)
+            if seen > _SCANNED_FILES:
+                return
+            for name in sorted(files):
+                yield os.path.relpath(os.path.join(top, name), self.path)
+
+    def changed(self) -> list[dict[str, Any]]:
+        """Return the files that are new or changed since the last call."""
+        found = self.scan()
+        changed = [name for name, state in found.items() if self._known.get(name) != state]
+        self._known = found
+        return [{"path": name, "size": found[name][-1]} for name in changed[:_LISTED_FILES]]
+
+    def files(self) -> list[dict[str, Any]]:
+        """Return all files."""
+        return [{"path": name, "size": state[-1]} for name, state in self.scan().items()]
+
+    def read(self, path: str, offset: int, size: int) -> tuple[bytes, int]:
+        """Read at most `size` bytes of a plain file; also return its whole size."""
+        flags = os.O_RDONLY | os.O_NONBLOCK
+        with os.fdopen(self._open(path, flags), "rb") as file:
+            file.seek(offset)
+            return file.read(size), os.fstat(file.fileno()).st_size
+
+    def write(self, path: str, offset: int, data: bytes) -> None:
+        """Write into a file, anew where `offset` is 0; it does not count as changed."""
+        flags = os.O_WRONLY | os.O_CREAT | (0 if offset else os.O_TRUNC)
+        with os.fdopen(self._open(path, flags, make=True), "wb") as file:
+            file.seek(offset)
+            file.write(data)
+        self._known = self.scan()
+
+    def _open(self, path: str, flags: int, *, make: bool = False) -> int:
+        parts = path.split("/")
+        folder = self._open_folder(parts[:-1], make=make)
+        try:
+            flags |= os.O_NOFOLLOW | os.O_CLOEXEC
+            file = os.open(parts[-1], flags, 0o666, dir_fd=folder)
+        finally:
+            os.close(folder)
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            os.close(file)
+            raise OSError(errno.EINVAL, "not a plain file")
+        return file
+
+    def _open_folder(self, parts: list[str], *, make: bool) -> int:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        folder = os.open(self.path, flags)
+        for part in parts:
+            try:
+                if make:
+                    _make_folder(part, folder)
+                inner = os.open(part, flags, dir_fd=folder)
+            finally:
+                os.close(folder)
+            folder = inner
+        return folder
+
+
+def _make_folder(name: str, parent: int) -> None:
+    try:
+        os.mkdir(name, dir_fd=parent)
+    except FileExistsError:
+        return
+
+
+class Kernel:
+    """The kernel's process and the channels to it."""
+
+    def __init__(self, start: dict[str, Any]) -> None:
+        self._source = str(start["kernel"])
+        self._folder = str(start["folder"])
+        self._cpu_seconds = int(start["cpu_seconds"])
+        # All others may be signalled only where nobody else lives: never in the server's namespace.
+        self._alone = _pid_namespace() not in (None, start["pid_namespace"])
+        self._log = b""
+
+    async def start(self) -> None:
+        """Start it, and wait until it answers. Raises `KernelFailure`."""
+        self._private = tempfile.TemporaryDirectory(prefix="kernel-", ignore_cleanup_errors=True)
+        connection = os.path.join(self._private.name, "connection.json")
+        info = _connection(os.path.join(self._private.name, "channel"))
+        Path(connection).write_text(json.dumps(info))
+        self.process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-X", "frozen_modules=off", "-c", self._source, connection),
+            cwd=self._folder,
+            env=dict(
+                os.environ,
+                CPU_SECONDS=str(self._cpu_seconds),
+                JPY_PARENT_PID=str(os.getpid()),
+                PYDEVD_DISABLE_FILE_VALIDATION="1",
+            ),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._ended = asyncio.create_task(self.process.wait())
+        self._reading = asyncio.create_task(self._read_log(self.process.stderr))
+        from jupyter_client.asynchronous.client import AsyncKernelClient  # while the kernel starts
+
+        self.client: Any = AsyncKernelClient()
+        self.client.load_connection_info(info)
+        self.client.start_channels(hb=False, stdin=False)
+        ready = asyncio.create_task(self._wait_until_ready())
+        await asyncio.wait(
+            {ready, self._ended}, timeout=_START_SECONDS, return_when=asyncio.FIRST_COMPLETED
+        )
+        if not ready.done() or ready.exception() is not None:
+            ready.cancel()
+            raise KernelFailure(f"the kernel did not start: {self._log.decode(errors='replace')}")
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is gone."""
+        return self._ended.done()
+
+    async def _read_log(self, stream: asyncio.StreamReader | None) -> None:
+        while stream is not None and (data := await stream.read(_LOG_BYTES)):
+            self._log = (self._log + data)[-_LOG_BYTES:]
+
+    async def _wait_until_ready(self) -> None:
+        heard = asyncio.create_task(self.client.iopub_channel.get_msg())
+        told = None
+        while told is None or not heard.done():
+            ident = self.client.kernel_info()
+            told = await self._reply(ident, 0.25) or told
+            if told is not None and not heard.done():
+                await asyncio.wait({heard}, timeout=0.25)
+
+    async def _reply(self, ident: str, seconds: float) -> dict[str, Any] | None:
+        """Wait for the answer to a request; others are thrown away."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while (left := end - loop.time()) > 0:
+            try:
+                message = await asyncio.wait_for(self.client.shell_channel.get_msg(), left)
+                if message["parent_header"].get("msg_id") == ident:
+                    return dict(message["content"])
+            except (asyncio.TimeoutError, ValueError, KeyError):  # ValueError: not signed
+                continue
+        return None
+
+    async def run(self, code: str, output: Output) -> dict[str, Any]:
+        """Run a cell to its end, or to that of the kernel, whose `exit` is then returned."""
+        ident = self.client.execute(code, allow_stdin=False, stop_on_error=False)
+        listening = asyncio.create_task(self._listen(ident, output))
+        try:
+            await asyncio.wait({listening, self._ended}, return_when=asyncio.FIRST_COMPLETED)
+            if not listening.done():
+                await asyncio.wait({listening}, timeout=0.2)  # for what it said at last
+                return {"status": "died", "exit": self._ended.result()}
+        finally:
+            listening.cancel()
+        listening.result()
+        reply = await self._reply(ident, _REPLY_SECONDS) or {}
+        for payload in reply.get("payload", ()):
+            if payload.get("source") == "page":
+                output.add_block(str(payload.get("data", {}).get("text/plain", "")))
+        return {"status": "error" if reply.get("status") == "error" else "ok"}
+
+    async def _listen(self, ident: str, output: Output) -> None:
+        while True:
+            try:
+                message = await self.client.iopub_channel.get_msg()
+                kind, content = message["msg_type"], message["content"]
+                if kind == "status":
+                    answers = message["parent_header"].get("msg_id") == ident
+                    if answers and content["execution_state"] == "idle":
+                        return
+                else:
+                    output.take(kind, content)
+            except (ValueError, TypeError, KeyError, AttributeError):
+                continue  # the code has sent something of its own
+
+    def signal_cell(self, number: int) -> None:
+        """Send a signal to the kernel and what it has started."""
+        try:
+            os.killpg(self.process.pid, number)
+        except ProcessLookupError:
+            return
+
+    def signal_all(self, number: int) -> None:
+        """Send a signal to every other process of the sandbox, whoever its parent is."""
+        if not self._alone:
+            self.signal_cell(number)
+            return
+        try:
+            os.kill(-1, number)
+        except ProcessLookupError:
+            return
+
+    async def stop(self) -> None:
+        """End the kernel and everything else that runs here."""
+        self.signal_all(signal.SIGKILL)
+        await self._ended
+        for _ in range(100 * _STOP_SECONDS):
+            try:
+                os.kill(-1 if self._alone else self.process.pid, 0)
+            except ProcessLookupError:
+                break
+            await asyncio.sleep(0.01)
+        self._reading.cancel()
+        self.client.stop_channels()
+        self._private.cleanup()
+
+
+def _connection(path: str) -> Any:
+    """Make what the kernel and its client need to find each other: sockets beginning `path`."""
+    channels = ("shell", "iopub", "stdin", "control", "hb")
+    return {
+        "transport": "ipc",
+        "ip": path,
+        "key": secrets.token_hex(16),
+        "signature_scheme": "hmac-sha256",
+        "kernel_name": "python3",
+        **{f"{name}_port": at for at, name in enumerate(channels, 1)},
+    }
+
+
+def _pid_namespace() -> str | None:
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return None
+
+
+class Attendant:
+    """Answers the requests."""
+
+    def __init__(self, start: dict[str, Any]) -> None:
+        self._start = start
+        self._kernel = Kernel(start)
+        self._folder = Folder(str(start["folder"]))
+        self._operations: dict[str, Callable[..., Any]] = {
+            "run": self._run,
+            "interrupt": self._interrupt,
+            "restart": self._restart,
+            "list": self._list,
+            "get": self._get,
+            "put": self._put,
+        }
+
+    async def start(self) -> None:
+        """Start the kernel, and stop it until it is needed."""
+        await self._kernel.start()
+        self._kernel.signal_all(signal.SIGSTOP)
+
+    async def answer(self, request: dict[str, Any], data: bytes) -> None:
+        """Do what a request asks, and send the answer."""
+        try:
+            done, sent = await self._operations[request["op"]](request, data)
+        except (OSError, KernelFailure) as error:
+            done, sent = {"error": str(error)}, b""
+        send({"id": request["id"], **done}, sent)
+
+    async def close(self) -> None:
+        """End everything."""
+        await self._kernel.stop()
+
+    async def _run(self, request: dict[str, Any], _: bytes) -> tuple[dict[str, Any], bytes]:
+        output = Output(request["characters"], request["image_bytes"])
+        renewed = self._kernel.has_ended
+        if renewed:
+            await self._renew()
+        self._kernel.signal_all(signal.SIGCONT)
+        try:
+            outcome = await self._kernel.run(request["code"], output)
+        finally:
+            self._kernel.signal_all(signal.SIGSTOP)
+        if outcome["status"] == "died":
+            await self._renew()
+        texts, images = output.answer()
+        files = self._folder.changed()
+        return {**outcome, **texts, "renewed": renewed, "files": files}, images
+
+    async def _renew(self) -> None:
+        await self._kernel.stop()
+        self._kernel = Kernel(self._start)
+        await self.start()
+
+    async def _interrupt(self, *_: object) -> tuple[dict[str, Any], bytes]:
+        self._kernel.signal_cell(signal.SIGINT)
+        return {}, b""
+
+    async def _restart(self, *_: object) -> tuple[dict[str, Any], bytes]:
+        """End the kernel; the run that is under way notices, starts a new one, and is answered."""
+        self._kernel.signal_all(signal.SIGKILL)
+        return {}, b""
+
+    async def _list(self, *_: object) -> tuple[dict[str, Any], bytes]:
+        return {"files": self._folder.files()}, b""
+
+    async def _get(self, request: dict[str, Any], _: bytes) -> tuple[dict[str, Any], bytes]:
+        data, size = self._folder.read(request["path"], request["offset"], request["size"])
+        return {"size": size}, data
+
+    async def _put(self, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+        self._folder.write(request["path"], request["offset"], data)
+        return {}, b""
+
+
+def send(answer: dict[str, Any], data: bytes = b"") -> None:
+    """Write one frame to standard output."""
+    text = json.dumps(answer, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    left = memoryview(struct.pack(">II", len(text), len(data)) + text + data)
+    while left:
+        left = left[os.write(1, left) :]
+
+
+def receive() -> tuple[dict[str, Any], bytes] | None:
+    """Read one frame from standard input; None at its end."""
+    head = sys.stdin.buffer.read(8)
+    if len(head) < 8:
+        return None
+    text_size, data_size = struct.unpack(">II", head)
+    text = sys.stdin.buffer.read(text_size)
+    data = sys.stdin.buffer.read(data_size)
+    return json.loads(text.decode("utf-8", "surrogatepass")), data
+
+
+def limit(limits: dict[str, int]) -> None:
+    """Set the limits, which every process started here has, too; raise the chance to be killed."""
+    for name, value in limits.items():
+        number = getattr(resource, f"RLIMIT_{name}")
+        hard = resource.getrlimit(number)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(number, (value, value))
+    try:
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    except OSError:
+        return  # elsewhere than on Linux
+
+
+async def serve(start: dict[str, Any]) -> None:
+    """Answer requests until standard input ends."""
+    loop = asyncio.get_running_loop()
+    requests: asyncio.Queue[tuple[dict[str, Any], bytes] | None] = asyncio.Queue()
+
+    def read() -> None:
+        frame: tuple[dict[str, Any], bytes] | None = ({}, b"")
+        while frame is not None:
+            frame = receive()
+            loop.call_soon_threadsafe(requests.put_nowait, frame)
+
+    attendant = Attendant(start)
+    await attendant.start()
+    send({"id": start["id"], "python": sys.version.split()[0]})
+    threading.Thread(target=read, daemon=True).start()
+    answering: set[asyncio.Task[None]] = set()
+    while (frame := await requests.get()) is not None:
+        task = asyncio.create_task(attendant.answer(*frame))
+        answering.add(task)
+        task.add_done_callback(answering.discard)
+    await attendant.close()
+
+
+def main() -> None:
+    """Read the first request and serve the others."""
+    first = receive()
+    if first is None:
+        return
+    start = first[0]
+    os.umask(0o022)
+    os.chdir(start["folder"])
+    limit(start["limits"])
+    try:
+        asyncio.run(serve(start))
+    except (KernelFailure, ImportError) as error:
+        send({"id": start["id"], "error": str(error)})
+
+
+if __name__ == "__main__":
+    main()
