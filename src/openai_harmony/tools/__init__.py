@@ -1,0 +1,1 @@
+"""The built-in tools of gpt-oss, `browser` and `python`, really working."""
