@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -65,6 +66,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how events of reasoning are called (%(default)s)",
     )
     parser.add_argument(
+        "--context-length",
+        type=int,
+        metavar="N",
+        help="tokens of prompt and answer together, at most; the engine's own unless given",
+    )
+    parser.add_argument(
         "--max-running",
         type=int,
         metavar="N",
@@ -118,10 +125,13 @@ def _run(arguments: argparse.Namespace) -> None:
         grammar=arguments.grammar,
         current_date=None if date == "none" else date,
         event_names=arguments.event_names,
+        context_length=arguments.context_length,
         max_running=arguments.max_running,
         max_waiting=arguments.max_waiting,
         keep_days=arguments.keep_days or None,
     )
+    # The server raises the signal that ended it again: time to close the engine is needed then.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     asyncio.run(_serve(arguments, settings))
 
 
@@ -148,8 +158,10 @@ def _listen(host: str, port: int) -> socket.socket:
             (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
         )
     except OSError as error:
+        is_of_system = error.errno is not None and error.errno > 0  # not of the look-up of a name
+        problem = os.strerror(error.errno) if is_of_system else error.strerror or str(error)
         raise InputError(
-            f"cannot listen at {host}:{port}: {error.strerror or error}; choose another --port"
+            f"cannot listen at {host}:{port}: {problem}; choose another --port"
         ) from error
 
 

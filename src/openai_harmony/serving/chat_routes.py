@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from ..apis.chat_request import ChatRequest
-from .caller import KnownCaller
+from .caller import Caller, KnownCaller
 from .chat_answer import ChatCompletion, ChatHead, ChatUsage, ChunkChoice, chat_usage
 from .chat_choice import StreamedChoice, WholeChoice
 from .chat_turn import chat_turn, choice_events
@@ -37,7 +37,9 @@ router = APIRouter(tags=["Chat Completions"])
         }
     },
 )
-async def create_chat_completion(body: ChatRequest, request: Request, _: KnownCaller) -> Response:
+async def create_chat_completion(
+    body: ChatRequest, request: Request, caller: KnownCaller
+) -> Response:
     """Answer a conversation.
 
     With `stream` the answer comes as server-sent events: chunks, and ``[DONE]`` at the end; an
@@ -53,16 +55,18 @@ async def create_chat_completion(body: ChatRequest, request: Request, _: KnownCa
         "system_fingerprint": system_fingerprint(services.engine),
     }
     if body.stream:
-        return EventStream(_chunks(services, body, head), ending="[DONE]")
-    work = _completion(services, body, head)
+        return EventStream(_chunks(services, caller, body, head), ending="[DONE]")
+    work = _completion(services, caller, body, head)
     return JsonAnswer(await while_connected(request.receive, work))
 
 
-async def _completion(services: Services, body: ChatRequest, head: ChatHead) -> ChatCompletion:
+async def _completion(
+    services: Services, caller: Caller, body: ChatRequest, head: ChatHead
+) -> ChatCompletion:
     turn = await chat_turn(services, body)
     choices = [WholeChoice(turn) for _ in range(body.n or 1)]
     usages: list[Usage] = []
-    async with aclosing(choice_events(services, turn, len(choices))) as events:
+    async with aclosing(choice_events(services, caller, turn, len(choices))) as events:
         async for index, event in events:
             choices[index].take(event)
             if isinstance(event, TurnEnded):
@@ -76,12 +80,12 @@ async def _completion(services: Services, body: ChatRequest, head: ChatHead) -> 
 
 
 async def _chunks(
-    services: Services, body: ChatRequest, head: ChatHead
+    services: Services, caller: Caller, body: ChatRequest, head: ChatHead
 ) -> AsyncGenerator[Event, None]:
     turn = await chat_turn(services, body)
     choices = [StreamedChoice(turn, index) for index in range(body.n or 1)]
     usages: list[Usage] = []
-    async with aclosing(choice_events(services, turn, len(choices))) as events:
+    async with aclosing(choice_events(services, caller, turn, len(choices))) as events:
         async for index, event in events:
             for choice in choices[index].take(event):
                 yield None, _chunk(body, head, choice)

@@ -11,6 +11,8 @@ from ..apis.turn_request import TurnRequest
 from ..apis.turns import turn_of_chat
 from ..engines.errors import ContextLengthError
 from .api_error import ApiError
+from .caller import Caller
+from .key_use import key_use
 from .measured_turn import PreparedTurn, prepared_turn, sampled_turn
 from .merged import merged
 from .sampling_seeds import with_seed_of
@@ -26,7 +28,7 @@ async def chat_turn(services: Services, body: ChatRequest) -> TurnRequest:
 
 
 async def choice_events(
-    services: Services, turn: TurnRequest, count: int
+    services: Services, caller: Caller, turn: TurnRequest, count: int
 ) -> AsyncGenerator[tuple[int, TurnEvent], None]:
     """Sample `count` choices at once; yield their events, with the index of the choice.
 
@@ -34,17 +36,18 @@ async def choice_events(
     as it is as much work as another request; but a request is refused as a whole, or not at all.
     """
     prepared = await prepared_turn(services, turn)
-    choices = [
-        sampled_turn(services, turn, _nth(prepared, index), is_first=index == 0)
-        for index in range(count)
-    ]
-    async with aclosing(merged(choices)) as events:
-        try:
-            async for event in events:
-                yield event
-        except ContextLengthError as error:
-            code = "context_length_exceeded"
-            raise ApiError(400, str(error), param="messages", code=code) from error
+    with key_use(services, caller) as use:
+        choices = [
+            sampled_turn(services, use, turn, _nth(prepared, index), is_first=index == 0)
+            for index in range(count)
+        ]
+        async with aclosing(merged(choices)) as events:
+            try:
+                async for event in events:
+                    yield event
+            except ContextLengthError as error:
+                code = "context_length_exceeded"
+                raise ApiError(400, str(error), param="messages", code=code) from error
 
 
 def _nth(prepared: PreparedTurn, index: int) -> PreparedTurn:

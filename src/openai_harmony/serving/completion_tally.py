@@ -9,6 +9,7 @@ from types import TracebackType
 
 from ..engines.engine import FinishReason, SampledToken
 from ..recovery import Recovery
+from .key_use import KeyUse
 from .metrics import Metrics
 
 __all__ = ["CompletionTally"]
@@ -17,8 +18,9 @@ __all__ = ["CompletionTally"]
 class CompletionTally:
     """Counts while it is entered; a completion that has not ended by then was cancelled."""
 
-    def __init__(self, metrics: Metrics, prompt_length: int) -> None:
+    def __init__(self, metrics: Metrics, use: KeyUse, prompt_length: int) -> None:
         self._metrics = metrics
+        self._use = use
         self._prompt_length = prompt_length
         self._reason = "cancelled"
         self._asked = self._first = self._last = time.monotonic()
@@ -36,6 +38,8 @@ class CompletionTally:
         is_error = isinstance(error, Exception)
         self._metrics.completions.labels("error" if is_error else self._reason).inc()
         self._metrics.completion_tokens.inc(self._sampled)
+        if self._sampled:
+            self._use.tokens += self._prompt_length + self._sampled
         if self._sampled > 1:
             seconds = (self._last - self._first) / (self._sampled - 1)
             self._metrics.next_tokens.observe(seconds)

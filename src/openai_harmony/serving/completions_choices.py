@@ -11,9 +11,11 @@ from ..engines.errors import ContextLengthError, EngineError
 from ..engines.sampling import Sampling
 from ..special_tokens import SPECIAL_TEXTS, VOCABULARY_SIZE
 from .api_error import ApiError
+from .caller import Caller
 from .completions_body import CompletionBody
 from .completions_text import CompletionPiece, CompletionText
 from .engine_place import engine_place
+from .key_use import KeyUse, key_use
 from .merged import merged
 from .sampling_seeds import with_seed_of
 from .services import Services
@@ -55,28 +57,31 @@ def _encoded(prompt: str | list[int], body: CompletionBody) -> tuple[list[int], 
 
 
 async def sampled_choices(
-    services: Services, body: CompletionBody, plans: list[ChoicePlan]
+    services: Services, caller: Caller, body: CompletionBody, plans: list[ChoicePlan]
 ) -> AsyncGenerator[tuple[int, CompletionPiece], None]:
     """Sample all choices at once; a request is refused as a whole, or not at all."""
     sampling, count = body.sampling(), body.n or 1
-    choices = [
-        _choice(services, body, plan, with_seed_of(sampling, plan.at % count)) for plan in plans
-    ]
-    async with aclosing(merged(choices)) as pieces:
-        try:
-            async for piece in pieces:
-                yield piece
-        except ContextLengthError as error:
-            code = "context_length_exceeded"
-            raise ApiError(400, str(error), param="prompt", code=code) from error
+    with key_use(services, caller) as use:
+        choices = [
+            _choice(services, use, body, plan, with_seed_of(sampling, plan.at % count))
+            for plan in plans
+        ]
+        async with aclosing(merged(choices)) as pieces:
+            try:
+                async for piece in pieces:
+                    yield piece
+            except ContextLengthError as error:
+                code = "context_length_exceeded"
+                raise ApiError(400, str(error), param="prompt", code=code) from error
 
 
 async def _choice(
-    services: Services, body: CompletionBody, plan: ChoicePlan, sampling: Sampling
+    services: Services, use: KeyUse, body: CompletionBody, plan: ChoicePlan, sampling: Sampling
 ) -> AsyncGenerator[CompletionPiece, None]:
     reader = CompletionText(body, start=len(plan.echo))
     is_first = plan.at == 0
-    async with engine_place(services, plan.prompt, sampling, is_first=is_first) as (tokens, tally):
+    place = engine_place(services, use, plan.prompt, sampling, is_first=is_first)
+    async with place as (tokens, tally):
         async for sampled in tokens:
             piece = reader.take(sampled)
             if piece.finish is not None:

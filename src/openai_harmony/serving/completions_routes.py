@@ -11,7 +11,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from .caller import KnownCaller
+from .caller import Caller, KnownCaller
 from .completions_answer import CompletionAnswer, completion_choice, completions_usage
 from .completions_body import CompletionBody
 from .completions_choices import ChoicePlan, choice_plans, sampled_choices
@@ -38,7 +38,9 @@ router = APIRouter(tags=["Completions"])
         }
     },
 )
-async def create_completion(body: CompletionBody, request: Request, _: KnownCaller) -> Response:
+async def create_completion(
+    body: CompletionBody, request: Request, caller: KnownCaller
+) -> Response:
     """Go on with one or several prompts, which are texts or token ids.
 
     A text is encoded with the special tokens that it spells. ``<|return|>`` and ``<|call|>`` end
@@ -54,17 +56,17 @@ async def create_completion(body: CompletionBody, request: Request, _: KnownCall
         "system_fingerprint": system_fingerprint(services.engine),
     }
     if body.stream:
-        return EventStream(_chunks(services, body, head), ending="[DONE]")
-    work = _completion(services, body, head)
+        return EventStream(_chunks(services, caller, body, head), ending="[DONE]")
+    work = _completion(services, caller, body, head)
     return JsonAnswer(await while_connected(request.receive, work))
 
 
 async def _completion(
-    services: Services, body: CompletionBody, head: dict[str, Any]
+    services: Services, caller: Caller, body: CompletionBody, head: dict[str, Any]
 ) -> dict[str, Any]:
     plans = await asyncio.to_thread(choice_plans, body)
     pieces: list[list[CompletionPiece]] = [[] for _ in plans]
-    async with aclosing(sampled_choices(services, body, plans)) as sampled:
+    async with aclosing(sampled_choices(services, caller, body, plans)) as sampled:
         async for index, piece in sampled:
             pieces[index].append(piece)
     choices = [
@@ -77,13 +79,13 @@ async def _completion(
 
 
 async def _chunks(
-    services: Services, body: CompletionBody, head: dict[str, Any]
+    services: Services, caller: Caller, body: CompletionBody, head: dict[str, Any]
 ) -> AsyncGenerator[Event, None]:
     includes_usage = body.stream_options is not None and bool(body.stream_options.include_usage)
     nothing = {"usage": None} if includes_usage else {}
     plans = await asyncio.to_thread(choice_plans, body)
     counts, cached = [0] * len(plans), [0] * len(plans)
-    async with aclosing(sampled_choices(services, body, plans)) as sampled:
+    async with aclosing(sampled_choices(services, caller, body, plans)) as sampled:
         async for index, piece in sampled:
             is_start = not counts[index]
             counts[index] += 1

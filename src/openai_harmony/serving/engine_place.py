@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from typing import NamedTuple
 
 from ..engines.engine import SampledToken
-from ..engines.errors import EngineError
+from ..engines.errors import ContextLengthError, EngineError
 from ..engines.sampling import Sampling
 from .admission import shutting_down
 from .completion_tally import CompletionTally
+from .key_use import KeyUse
 from .services import Services
 
 __all__ = ["EnginePlace", "engine_place"]
@@ -25,7 +27,12 @@ class EnginePlace(NamedTuple):
 
 @asynccontextmanager
 async def engine_place(
-    services: Services, prompt: list[int], sampling: Sampling, *, is_first: bool = True
+    services: Services,
+    use: KeyUse,
+    prompt: list[int],
+    sampling: Sampling,
+    *,
+    is_first: bool = True,
 ) -> AsyncGenerator[EnginePlace, None]:
     """Wait for a place, and sample in it; at the end the engine's slot is free at once.
 
@@ -33,7 +40,12 @@ async def engine_place(
     `Admission.place` and `Engine.generate` raise; when the engine was closed because the server
     ends, that is what the error says.
     """
-    with CompletionTally(services.metrics, len(prompt)) as tally:
+    most = services.context_length
+    if len(prompt) >= most:
+        raise ContextLengthError(len(prompt), most)
+    room = most - len(prompt)
+    sampling = replace(sampling, max_tokens=min(room, sampling.max_tokens or room))
+    with CompletionTally(services.metrics, use, len(prompt)) as tally:
         async with services.admission.place(is_first=is_first):
             tally.has_place()
             stream = tally.follow(services.engine.generate(prompt, sampling))

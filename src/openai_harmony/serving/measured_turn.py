@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from typing import NamedTuple
 
 from ..apis.turn_request import TurnRequest
@@ -12,12 +11,13 @@ from ..engines.errors import EngineError
 from ..engines.sampling import Sampling
 from .completion_tally import CompletionTally
 from .engine_place import engine_place
+from .key_use import KeyUse
 from .services import Services
 from .turn import prepare_turn
 from .turn_events import TurnEnded, TurnEvent
 from .turn_reader import TurnReader
 
-__all__ = ["PreparedTurn", "measured_turn", "prepared_turn", "sampled_turn"]
+__all__ = ["PreparedTurn", "prepared_turn", "sampled_turn"]
 
 
 class PreparedTurn(NamedTuple):
@@ -25,20 +25,6 @@ class PreparedTurn(NamedTuple):
 
     prompt: list[int]
     sampling: Sampling
-
-
-async def measured_turn(
-    services: Services, request: TurnRequest
-) -> AsyncGenerator[TurnEvent, None]:
-    """Sample a turn; closing the generator frees its place, and the engine's slot.
-
-    What is wrong with a request is said before it waits. Raises what `prepare_turn`,
-    `Admission.place` and `Engine.generate` raise.
-    """
-    prepared = await prepared_turn(services, request)
-    async with aclosing(sampled_turn(services, request, prepared)) as events:
-        async for event in events:
-            yield event
 
 
 async def prepared_turn(services: Services, request: TurnRequest) -> PreparedTurn:
@@ -50,12 +36,21 @@ async def prepared_turn(services: Services, request: TurnRequest) -> PreparedTur
 
 
 async def sampled_turn(
-    services: Services, request: TurnRequest, prepared: PreparedTurn, *, is_first: bool = True
+    services: Services,
+    use: KeyUse,
+    request: TurnRequest,
+    prepared: PreparedTurn,
+    *,
+    is_first: bool = True,
 ) -> AsyncGenerator[TurnEvent, None]:
-    """Sample a prepared turn; of several turns of one request only the first can be refused."""
+    """Sample a prepared turn; closing the generator frees its place, and the engine's slot.
+
+    Of several turns of one request only the first can be refused. Raises what `engine_place` does.
+    """
     prompt, sampling = prepared
     reader = TurnReader(request, len(prompt))
-    async with engine_place(services, prompt, sampling, is_first=is_first) as (tokens, tally):
+    place = engine_place(services, use, prompt, sampling, is_first=is_first)
+    async with place as (tokens, tally):
         async for sampled in tokens:
             for event in reader.take(sampled):
                 if isinstance(event, TurnEnded):

@@ -52,5 +52,5 @@ def _model(services: Services, name: str) -> Model:
         "object": "model",
         "created": int(services.started),
         "owned_by": "openai-harmony",
-        "max_model_len": services.engine.context_length,
+        "max_model_len": services.context_length,
     }

@@ -16,6 +16,7 @@ from ..apis.turns import turn_of_response
 from ..encoding import load_harmony_encoding
 from ..engines.errors import ContextLengthError
 from ..sampled_messages import SampledMessage
+from .caller import Caller
 from .identifiers import new_id
 from .measured_turn import PreparedTurn
 from .responses_past import Past, past_of, with_stored_items
@@ -38,7 +39,7 @@ class ResponsePlan:
     - `is_generated`: False where the state is prepared alone, for a later request.
     """
 
-    owner: str
+    caller: Caller
     request: ResponsesRequest
     response: dict[str, Any]
     turn: TurnRequest
@@ -46,6 +47,11 @@ class ResponsePlan:
     past: Past
     input: Sequence[HistoryItem]
     is_generated: bool = True
+
+    @property
+    def owner(self) -> str:
+        """Whose response it is."""
+        return self.caller.owner
 
     @property
     def id(self) -> str:
@@ -65,7 +71,7 @@ class ResponsePlan:
 
 def plan_response(
     services: Services,
-    owner: str,
+    caller: Caller,
     request: ResponsesRequest,
     *,
     past: Past | None = None,
@@ -77,6 +83,7 @@ def plan_response(
     `ApiError.of` knows.
     """
     model = services.check_model(request.model)
+    owner = caller.owner
     begun = past or past_of(services, owner, request)
     whole, references = with_stored_items(services, owner, request)
     turn, prepared = _prepare(services, owner, whole, begun, references)
@@ -84,7 +91,7 @@ def plan_response(
     if request.background:
         response = response.model_copy(update={"status": "queued"})
     return ResponsePlan(
-        owner=owner,
+        caller=caller,
         request=request,
         response=response.to_dict(),
         turn=turn,
@@ -135,7 +142,7 @@ def _prepare(
         prepared = PreparedTurn(*prepare_turn(turn, constrain=services.settings.grammar))
         if request.truncation == "auto":
             turn, prepared = _truncated(services, turn, prepared)
-    length, limit = len(prepared.prompt), services.engine.context_length
+    length, limit = len(prepared.prompt), services.context_length
     if length >= limit:
         raise ContextLengthError(length, limit)
     return turn, prepared
@@ -144,7 +151,7 @@ def _prepare(
 def _truncated(
     services: Services, turn: TurnRequest, prepared: PreparedTurn
 ) -> tuple[TurnRequest, PreparedTurn]:
-    limit = services.engine.context_length
+    limit = services.context_length
     room = min(turn.sampling.max_tokens or limit, limit // _LEAST_ROOM)
     excess = len(prepared.prompt) + room - limit
     if excess <= 0:

@@ -49,7 +49,7 @@ _RESPONSE_OR_STREAM: dict[int | str, dict[str, Any]] = {
 @router.post("", responses=_RESPONSE_OR_STREAM)
 async def create(body: ResponsesRequest, request: Request, caller: KnownCaller) -> Response:
     """Answer a request: at once, as a stream, or in the background."""
-    run = await start_response(services_of(request), caller.owner, body)
+    run = await start_response(services_of(request), caller, body)
     if body.stream:
         return EventStream(_named(_followed(run)), ending=_DONE)
     if body.background:

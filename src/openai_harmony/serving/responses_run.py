@@ -14,6 +14,7 @@ from ..apis.response import ResponseUsage
 from ..engines.engine import FinishReason
 from ..errors import HarmonyError
 from .api_error import ApiError
+from .key_use import key_use
 from .measured_turn import sampled_turn
 from .responses_log import EventLog, WireEvent
 from .responses_plan import ResponsePlan
@@ -122,20 +123,25 @@ class ResponseRun:
         if not plan.is_generated:
             self._usage = Usage()
             return reason
-        async with aclosing(sampled_turn(self._services, plan.turn, plan.prepared)) as events:
-            async for event in events:
-                if isinstance(event, TextAdded):  # most of them, by far
-                    self._add(self.stream.take(event))
-                    continue
-                self._open()
-                self._add(self.stream.go_on())
-                if isinstance(event, TurnEnded):
-                    self._usage = (self._usage or Usage()).plus(event.usage)
-                    reason = event.reason
-                else:
-                    sealed = await self._sealed(event)
-                    self._add(self.stream.take(event, encrypted=sealed))
+        with key_use(self._services, plan.caller) as use:
+            turn = sampled_turn(self._services, use, plan.turn, plan.prepared)
+            async with aclosing(turn) as events:
+                async for event in events:
+                    reason = await self._take(event) or reason
         return reason
+
+    async def _take(self, event: TurnEvent) -> FinishReason | None:
+        """Tell of an event; return why the turn ended, if it is its last."""
+        if isinstance(event, TextAdded):  # most of them, by far
+            self._add(self.stream.take(event))
+            return None
+        self._open()
+        self._add(self.stream.go_on())
+        if isinstance(event, TurnEnded):
+            self._usage = (self._usage or Usage()).plus(event.usage)
+            return event.reason
+        self._add(self.stream.take(event, encrypted=await self._sealed(event)))
+        return None
 
     async def _sealed(self, event: TurnEvent) -> str | None:
         """Encrypt the reasoning that ends, where that was asked for."""

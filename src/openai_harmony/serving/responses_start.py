@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from ..apis.responses_request import ResponsesRequest
+from .caller import Caller
 from .identifiers import new_id
 from .responses_past import Past
 from .responses_plan import ResponsePlan, plan_response
@@ -18,7 +19,7 @@ __all__ = ["start_response"]
 
 async def start_response(
     services: Services,
-    owner: str,
+    caller: Caller,
     request: ResponsesRequest,
     *,
     past: Past | None = None,
@@ -31,7 +32,7 @@ async def start_response(
     services.admission.check()
 
     def plan() -> ResponsePlan:
-        planned = plan_response(services, owner, request, past=past, is_generated=is_generated)
+        planned = plan_response(services, caller, request, past=past, is_generated=is_generated)
         if planned.is_stored:
             begin_record(services, planned)
         return planned

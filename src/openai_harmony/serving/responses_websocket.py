@@ -20,7 +20,7 @@ from ..apis.history import HistoryItem
 from ..apis.request_body import read_body
 from ..apis.responses_request import ResponsesRequest
 from .api_error import ApiError
-from .caller import KnownCaller
+from .caller import Caller, KnownCaller
 from .disconnect import cancel_all
 from .identifiers import new_id
 from .responses_log import WireEvent
@@ -46,7 +46,7 @@ _ENDS = ("response.completed", "response.incomplete")
 async def respond(socket: WebSocket, caller: KnownCaller) -> None:
     """Answer ``response.create`` events until the client goes away."""
     await socket.accept()
-    connection = _Connection(socket, socket.app.state.services, caller.owner)
+    connection = _Connection(socket, socket.app.state.services, caller)
     try:
         with suppress(WebSocketDisconnect):
             await connection.read()
@@ -57,10 +57,10 @@ async def respond(socket: WebSocket, caller: KnownCaller) -> None:
 class _Connection:
     """A client: its lanes, and the responses that only its connection remembers."""
 
-    def __init__(self, socket: WebSocket, services: Services, owner: str) -> None:
+    def __init__(self, socket: WebSocket, services: Services, caller: Caller) -> None:
         self._socket = socket
         self._services = services
-        self._owner = owner
+        self._caller = caller
         self._sending = asyncio.Lock()
         self._remembered: OrderedDict[str, Past] = OrderedDict()
         self._lanes: dict[str | None, deque[Mapping[str, Any]]] = {}
@@ -136,7 +136,7 @@ class _Connection:
             raise ApiError(400, problem, param="background", code="unsupported_parameter")
         run = await start_response(
             self._services,
-            self._owner,
+            self._caller,
             request.model_copy(update={"stream": True}),
             past=self._remembered.get(request.previous_response_id or ""),
             is_generated=event.get("generate") is not False,

@@ -12,6 +12,7 @@ from ..engines.engine import Engine
 from .admission import Admission, shutting_down
 from .api_error import ApiError
 from .api_keys import ApiKeys
+from .key_limits import KeyLimiter
 from .metrics import Metrics
 from .responses_runs import ResponseRuns
 from .sealed_reasoning import ReasoningSeal
@@ -30,6 +31,7 @@ class Services:
     store: Store
     seal: ReasoningSeal
     keys: ApiKeys = field(init=False)
+    limiter: KeyLimiter = field(default_factory=KeyLimiter, init=False)
     runs: ResponseRuns = field(default_factory=ResponseRuns)
     admission: Admission = field(init=False)
     metrics: Metrics = field(init=False)
@@ -39,6 +41,12 @@ class Services:
         self.keys = ApiKeys(self.store.keys, self.settings.api_keys)
         self.admission = Admission(self.settings.max_running, self.settings.max_waiting)
         self.metrics = Metrics(self.admission)
+
+    @property
+    def context_length(self) -> int:
+        """Tokens of prompt and answer together, at most."""
+        most = self.settings.context_length or self.engine.context_length
+        return min(most, self.engine.context_length)
 
     @property
     def model_names(self) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ class Settings:
     - `grammar`: whether turns with tools or a response format are sampled under the grammar.
     - `current_date`: what the model reads: ``today`` (UTC), a date as ``YYYY-MM-DD``, or None.
     - `event_names`: reasoning events as OpenAI's SDKs read them, or as Open Responses names them.
+    - `context_length`: tokens of prompt and answer together, at most; None is what the engine has.
     - `max_running`, `max_waiting`: requests at the engine, and in the queue before it.
     - `max_request_bytes`: of a request's body.
     - `keep_days`: days after which stored responses are deleted; None keeps them.
@@ -35,6 +36,7 @@ class Settings:
     grammar: bool = True
     current_date: str | None = "today"
     event_names: Literal["openai", "open-responses"] = "openai"
+    context_length: int | None = None
     max_running: int = 16
     max_waiting: int = 64
     max_request_bytes: int = 16 * 1024 * 1024
