@@ -14,7 +14,8 @@ ENCODING = load_harmony_encoding("HarmonyGptOss")
 class ScriptedEngine(Engine):
     """Samples its `completions`, marked-up texts, one after the other.
 
-    A completion that ends in ``!`` breaks there; of one that ends in ``...`` there is no end.
+    A completion that ends in ``!`` breaks there; of one that ends in ``...`` there is no end but
+    `close`.
     """
 
     def __init__(self, *completions: str) -> None:
@@ -25,6 +26,7 @@ class ScriptedEngine(Engine):
         self.samplings: list[Sampling] = []
         self.freed = 0
         self.closed = False
+        self._closing = asyncio.Event()
 
     async def _generate(
         self, prompt: list[int], sampling: Sampling, max_tokens: int
@@ -45,7 +47,8 @@ class ScriptedEngine(Engine):
             if text.endswith("!"):
                 raise EngineError("the script breaks off", retryable=True)
             if text.endswith("..."):
-                await asyncio.Event().wait()
+                await self._closing.wait()
+                raise EngineError("the engine was closed")
         finally:
             self.freed += 1
 
@@ -54,3 +57,4 @@ class ScriptedEngine(Engine):
 
     async def close(self) -> None:
         self.closed = True
+        self._closing.set()

@@ -109,7 +109,7 @@ def demo_engine(cache: Path) -> Iterator[Engine]:
 class ServerProcess:
     """``harmony serve`` as a process; `url` is the root of its API, `log` its standard error."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, state: Path, cache: Path, *arguments: str) -> None:
         self.log: list[str] = []
         self._told = threading.Event()
         self.process = subprocess.Popen(
@@ -117,7 +117,12 @@ class ServerProcess:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "XDG_STATE_HOME": str(folder)},
+            env={
+                **os.environ,
+                "XDG_STATE_HOME": str(state),
+                "XDG_CACHE_HOME": str(cache),
+                "OMP_NUM_THREADS": "1",  # workers would wait for each other's threads
+            },
         )
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
@@ -147,9 +152,12 @@ class ServerProcess:
 
 
 @contextmanager
-def server_process(folder: Path, *arguments: str) -> Iterator[ServerProcess]:
-    """Run ``harmony serve`` on a free port, its state under `folder`; at the end it is killed."""
-    server = ServerProcess(folder, *arguments, "--port", "0")
+def server_process(state: Path, cache: Path, *arguments: str) -> Iterator[ServerProcess]:
+    """Run ``harmony serve`` with its state and the folder of the demo model under these folders.
+
+    At the end it is killed, unless it has ended.
+    """
+    server = ServerProcess(state, cache, *arguments)
     try:
         yield server
     finally:
