@@ -158,8 +158,8 @@ def _listen(host: str, port: int) -> socket.socket:
             (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
         )
     except OSError as error:
-        is_of_system = error.errno is not None and error.errno > 0  # not of the look-up of a name
-        problem = os.strerror(error.errno) if is_of_system else error.strerror or str(error)
+        number = error.errno or 0  # below 0 for a name that nobody knows
+        problem = os.strerror(number) if number > 0 else error.strerror or str(error)
         raise InputError(
             f"cannot listen at {host}:{port}: {problem}; choose another --port"
         ) from error
