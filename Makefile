@@ -1,6 +1,7 @@
 # `make` alone lists the targets; each says what it does in the comment behind its name.
 
 PYTHON ?= python3
+PYTHON_GPT_OSS ?= python3.12
 CASES ?= 1000
 SECONDS ?= 60
 TURNS ?= 1000
@@ -9,6 +10,7 @@ TORCH ?= 2.13.0
 VENV := .venv
 BIN := $(VENV)/bin
 FUZZ_VENV := .venv-fuzz
+GPT_OSS_VENV := .venv-gpt-oss
 XGRAMMAR_VENV := .venv-xgrammar
 FUZZ_TARGETS := parser header text schema conversation
 
@@ -17,7 +19,7 @@ CLIENTS := tests/clients/typescript
 CLIENTS_INSTALLED := $(if $(shell command -v npm),$(CLIENTS)/node_modules/.installed)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo chat serve demo-model demo-accuracy test check format parity bench fuzz noise xgrammar clean
+.PHONY: help demo chat serve demo-model demo-accuracy test check format parity bench bench-serving fuzz noise xgrammar clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +48,9 @@ parity: $(VENV)/.installed-dev ## Compare with the reference and its fork on CAS
 bench: $(VENV)/.installed-bench ## Measure against both; BENCH=--quick takes a minute
 	$(BIN)/python -m benchmarks.run $(BENCH)
 
+bench-serving: $(VENV)/.installed-dev $(GPT_OSS_VENV)/.installed ## Measure the server beside two others
+	$(BIN)/python -m benchmarks.serving $(BENCH)
+
 fuzz: $(FUZZ_VENV)/.installed ## Search for inputs that break a promise, each target for SECONDS=N
 	@for target in $(FUZZ_TARGETS); do echo "fuzzing $$target"; \
 	$(FUZZ_VENV)/bin/python -m fuzz.run $$target -max_total_time=$(SECONDS) -timeout=20 \
@@ -67,7 +72,7 @@ demo-accuracy: $(VENV)/.installed-dev ## Count how often the demo model is right
 	PYTHONPATH=tools $(BIN)/python -m demo_model.evaluate
 
 clean: ## Remove the virtual environment, caches and builds
-	rm -rf $(VENV) $(FUZZ_VENV) $(XGRAMMAR_VENV) $(CLIENTS)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(FUZZ_VENV) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(CLIENTS)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are remade when the dependencies in pyproject.toml may have changed.
@@ -110,6 +115,13 @@ $(FUZZ_VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; (3, 10) <= sys.version_info < (3, 14) or sys.exit("atheris runs on Python 3.10 to 3.13; name one: make fuzz PYTHON=python3.12")'
 	$(PYTHON) -m venv $(FUZZ_VENV)
 	$(FUZZ_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+	@touch $@
+
+# The package gpt-oss needs Python 3.12; without one, its server is left out of the table.
+$(GPT_OSS_VENV)/.installed:
+	@mkdir -p $(GPT_OSS_VENV)
+	-$(PYTHON_GPT_OSS) -m venv $(GPT_OSS_VENV) && \
+	$(GPT_OSS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check gpt-oss==0.0.9
 	@touch $@
 
 $(XGRAMMAR_VENV)/.installed: pyproject.toml

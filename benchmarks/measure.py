@@ -17,7 +17,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools" / "parity"))
 
-from peers import PEERS, ROOT, peer_environment, peer_python
+from peers import PEERS, ROOT, peer_environment, peer_python, write_vocabulary
 
 __all__ = [
     "ROOT",
@@ -25,8 +25,10 @@ __all__ = [
     "Samples",
     "fresh_samples",
     "interpreters",
+    "peer_environment",
     "versions",
     "workload_samples",
+    "write_vocabulary",
 ]
 
 FRESH = Path(__file__).with_name("fresh.py")

@@ -1,0 +1,193 @@
+"""The server under load, beside two others: many streams at once, seen from the clients.
+
+    python -m benchmarks.serving [--streams N] [--update-docs]
+
+With a script in the place of the model, what is measured is the server; the responses_api of the
+package gpt-oss gets the same script. With the demo model, ``transformers serve`` has the same
+weights. A server that cannot be had here is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import datetime
+import json
+import os
+import platform
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.measure import ROOT, peer_environment, write_vocabulary
+from benchmarks.run import DOCS, cpu_model
+from benchmarks.serving_load import run_load
+
+GPT_OSS = ".venv-gpt-oss"
+SCRIPT = str(Path(__file__).with_name("serving_script.py"))
+ROUNDS = 3
+ANSWERED = 120  # seconds until a server must answer
+QUESTION = "What is 27 + 45?"
+NUMBERS = ("first text, median, ms", "first text, p99, ms", "tokens per second")
+
+Row = dict[str, Any]
+
+
+class Server(NamedTuple):
+    """How a server is started, asked, and called in the table."""
+
+    name: str
+    command: Sequence[str]
+    api: str
+    body: Mapping[str, Any]
+    environment: Mapping[str, str] | None = None
+
+
+def servers(port: int) -> Iterator[tuple[str, Server]]:
+    """Yield what runs the model, and the servers over it that can be had here."""
+    asked = {"input": QUESTION, "store": False}
+    chat = {"messages": [{"role": "user", "content": QUESTION}], "temperature": 0}
+    script = "a script"
+    ours = [sys.executable, SCRIPT, "ours", str(port)]
+    yield script, Server("ours, Responses", ours, "responses", asked)
+    yield script, Server("ours, Chat Completions", ours, "chat", chat)
+    theirs = ROOT / GPT_OSS / "bin" / "python"
+    if theirs.exists():
+        command = [str(theirs), SCRIPT, "gpt-oss", str(port)]
+        vocabulary = ROOT / GPT_OSS / "o200k_base.tiktoken"
+        if not vocabulary.exists():
+            write_vocabulary(vocabulary)
+        body = {**asked, "model": "gpt-oss"}
+        name = "gpt-oss, responses_api"
+        yield script, Server(name, command, "responses", body, peer_environment(theirs))
+    demo = "the demo model"
+    serve = [sys.executable, "-m", "openai_harmony", "serve", "demo", "--port", str(port)]
+    serve += ["--max-running", "64", "--database", "sqlite:////tmp/serving-benchmark.db"]
+    yield demo, Server("ours, Chat Completions", serve, "chat", chat)
+    transformers = shutil.which("transformers", path=str(Path(sys.executable).parent))
+    if transformers:
+        from openai_harmony.engines.demo_model import demo_model_folder
+
+        folder = str(demo_model_folder())
+        command = [transformers, "serve", folder, "--port", str(port), "--continuous-batching"]
+        yield demo, Server("transformers serve", command, "chat", {**chat, "model": folder})
+
+
+def measured(streams: int) -> Iterator[Row]:
+    """Measure one server after the other."""
+    for model, server in servers(_free_port()):
+        with _running(server):
+            url = f"http://127.0.0.1:{_port_of(server)}"
+            asyncio.run(run_load(url, server.body, server.api, 1))  # what is slow once only
+            for count in (1, streams):
+                loads = [
+                    asyncio.run(run_load(url, server.body, server.api, count)).summary()
+                    for _ in range(ROUNDS)
+                ]
+                best = min(loads, key=lambda load: load["server time per token, µs"])
+                row = {"model": model, "server": server.name, "streams": count, **best}
+                print(row, file=sys.stderr, flush=True)
+                yield row
+
+
+@contextlib.contextmanager
+def _running(server: Server) -> Iterator[None]:
+    process = subprocess.Popen(
+        server.command,
+        cwd=ROOT,
+        env=server.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        _wait_for(_port_of(server), process)
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + ANSWERED
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise SystemExit(f"{process.args!r} ended with {process.returncode}")
+        with contextlib.suppress(OSError):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/openapi.json", timeout=5)
+            return
+        time.sleep(0.2)
+    raise SystemExit(f"{process.args!r} does not answer")
+
+
+def _port_of(server: Server) -> int:
+    return int(next(word for word in server.command if re.fullmatch(r"\d{4,5}", word)))
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def page_table(data: Mapping[str, Any]) -> str:
+    """Write the measurements as the page has them."""
+    machine = data["machine"]
+    lines = [
+        f"Measured on {machine['date']}: {machine['cpu']}, {machine['cores']} cores, "
+        f"Python {machine['python']}; the best of {ROUNDS} runs.",
+        "",
+        "| model | server | streams | first text, median | p99 | tokens per second |",
+        "| --- | --- | --: | --: | --: | --: |",
+    ]
+    for row in data["rows"]:
+        first, last, speed = (row[name] for name in NUMBERS)
+        lines.append(
+            f"| {row['model']} | {row['server']} | {row['streams']} "
+            f"| {first:,.0f} ms | {last:,.0f} ms | {speed:,.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def update_page(data: Mapping[str, Any]) -> None:
+    """Put the table into docs/benchmarks.md."""
+    page = DOCS / "benchmarks.md"
+    text = page.read_text(encoding="utf-8")
+    marked = re.compile(r"(<!-- serving -->\n).*?(\n<!-- /serving -->)", re.DOTALL)
+    table = page_table(data)
+    page.write_text(
+        marked.sub(lambda found: f"{found[1]}\n{table}\n{found[2]}", text), encoding="utf-8"
+    )
+
+
+def main() -> None:
+    """Measure, and print or write the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--streams", type=int, default=64)
+    parser.add_argument("--update-docs", action="store_true", help="and write the page, too")
+    arguments = parser.parse_args()
+    data = {
+        "machine": {
+            "cpu": cpu_model(),
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+            "date": datetime.date.today().isoformat(),
+        },
+        "rows": list(measured(arguments.streams)),
+    }
+    print(page_table(data))
+    if arguments.update_docs:
+        (DOCS / "serving-benchmarks.json").write_text(
+            json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
+        update_page(data)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""A turn that costs nothing to sample, served by ours or by the responses_api of gpt-oss.
+
+``python serving_script.py ours PORT`` runs in our environment, ``... gpt-oss PORT`` in one with
+the package gpt-oss. Both get the same tokens from a list, so that what is left is the server.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from openai_harmony import HarmonyEncodingName, load_harmony_encoding
+
+WORDS = 512
+TEXT = "<|channel|>analysis<|message|>Think.<|end|><|start|>assistant<|channel|>final<|message|>"
+RETURN = 200002
+
+
+def script() -> list[int]:
+    """The tokens of a turn with an answer of many words."""
+    encoding = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
+    words = " ".join(itertools.islice(itertools.cycle(("sun", "moon", "star", "sea")), WORDS))
+    return [*encoding.encode(TEXT + words, allowed_special="all"), RETURN]
+
+
+def serve_ours(port: int) -> None:
+    """Run our server over an engine that reads the script."""
+    import asyncio
+
+    import uvicorn
+
+    from openai_harmony.engines import Engine, FinishReason, Health, SampledToken, Sampling
+    from openai_harmony.serving import Settings, create_app
+
+    tokens = script()
+
+    class Script(Engine):
+        model = "script"
+        context_length = 100_000
+
+        async def _generate(
+            self, prompt: list[int], sampling: Sampling, max_tokens: int
+        ) -> AsyncGenerator[SampledToken, None]:
+            for token in tokens:
+                await asyncio.sleep(0)  # engines wait for each token, and others go on meanwhile
+                reason = FinishReason.STOP if token == RETURN else None
+                yield SampledToken(token, finish_reason=reason)
+
+        async def health(self) -> Health:
+            return Health(True)
+
+        async def close(self) -> None:
+            pass
+
+    app = create_app(Script(), Settings(max_running=64))
+    uvicorn.run(app, port=port, log_level="warning")
+
+
+def serve_gpt_oss(port: int) -> None:
+    """Run the responses_api over a function that reads the script."""
+    import uvicorn
+    from gpt_oss.responses_api.api_server import (  # type: ignore[import-not-found]
+        create_api_server,
+    )
+
+    tokens = script()
+    ends: dict[int, int] = {}
+
+    def infer_next_token(
+        context: list[int], temperature: float = 0.0, new_request: bool = False
+    ) -> int:
+        # It hands over the whole context each time: what comes after the prompt was sampled.
+        if new_request:
+            ends[id(context)] = len(context)
+        return tokens[len(context) - ends.get(id(context), len(context))]
+
+    encoding: Any = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
+    uvicorn.run(create_api_server(infer_next_token, encoding), port=port, log_level="warning")
+
+
+if __name__ == "__main__":
+    {"ours": serve_ours, "gpt-oss": serve_gpt_oss}[sys.argv[1]](int(sys.argv[2]))
