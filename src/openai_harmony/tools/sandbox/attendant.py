@@ -224,16 +224,21 @@ class Folder:
             for name in sorted(files):
                 yield os.path.relpath(os.path.join(top, name), self.path)
 
-    def changed(self) -> list[dict[str, Any]]:
-        """Return the files that are new or changed since the last call."""
+    def changes(self) -> dict[str, Any]:
+        """Return what is new, changed or gone since the last call; what is not listed will be."""
         found = self.scan()
         changed = [name for name, state in found.items() if self._known.get(name) != state]
-        self._known = found
-        return [{"path": name, "size": found[name][-1]} for name in changed[:_LISTED_FILES]]
-
-    def files(self) -> list[dict[str, Any]]:
-        """Return all files."""
-        return [{"path": name, "size": state[-1]} for name, state in self.scan().items()]
+        gone = [name for name in self._known if name not in found]
+        for name in changed[:_LISTED_FILES]:
+            self._known[name] = found[name]
+        for name in gone[:_LISTED_FILES]:
+            del self._known[name]
+        listed = [{"path": name, "size": found[name][-1]} for name in changed[:_LISTED_FILES]]
+        return {
+            "files": listed,
+            "files_left_out": len(changed) - len(listed),
+            "files_gone": gone[:_LISTED_FILES],
+        }
 
     def read(self, path: str, offset: int, size: int) -> tuple[bytes, int]:
         """Read at most `size` bytes of a plain file; also return its whole size."""
@@ -248,7 +253,9 @@ class Folder:
         with os.fdopen(self._open(path, flags, make=True), "wb") as file:
             file.seek(offset)
             file.write(data)
-        self._known = self.scan()
+        known = self.scan().get(path)
+        if known is not None:
+            self._known[path] = known
 
     def _open(self, path: str, flags: int, *, make: bool = False) -> int:
         parts = path.split("/")
@@ -452,11 +459,11 @@ class Attendant:
         self._start = start
         self._kernel = Kernel(start)
         self._folder = Folder(str(start["folder"]))
+        self._is_running = False
         self._operations: dict[str, Callable[..., Any]] = {
             "run": self._run,
             "interrupt": self._interrupt,
             "restart": self._restart,
-            "list": self._list,
             "get": self._get,
             "put": self._put,
         }
@@ -484,15 +491,16 @@ class Attendant:
         if renewed:
             await self._renew()
         self._kernel.signal_all(signal.SIGCONT)
+        self._is_running = True
         try:
             outcome = await self._kernel.run(request["code"], output)
         finally:
+            self._is_running = False
             self._kernel.signal_all(signal.SIGSTOP)
         if outcome["status"] == "died":
             await self._renew()
         texts, images = output.answer()
-        files = self._folder.changed()
-        return {**outcome, **texts, "renewed": renewed, "files": files}, images
+        return {**outcome, **texts, **self._folder.changes(), "renewed": renewed}, images
 
     async def _renew(self) -> None:
         await self._kernel.stop()
@@ -500,16 +508,14 @@ class Attendant:
         await self.start()
 
     async def _interrupt(self, *_: object) -> tuple[dict[str, Any], bytes]:
-        self._kernel.signal_cell(signal.SIGINT)
+        if self._is_running:  # else the next cell would be interrupted
+            self._kernel.signal_cell(signal.SIGINT)
         return {}, b""
 
     async def _restart(self, *_: object) -> tuple[dict[str, Any], bytes]:
         """End the kernel; the run that is under way notices, starts a new one, and is answered."""
         self._kernel.signal_all(signal.SIGKILL)
         return {}, b""
-
-    async def _list(self, *_: object) -> tuple[dict[str, Any], bytes]:
-        return {"files": self._folder.files()}, b""
 
     async def _get(self, request: dict[str, Any], _: bytes) -> tuple[dict[str, Any], bytes]:
         data, size = self._folder.read(request["path"], request["offset"], request["size"])

@@ -30,7 +30,7 @@ def pack_frame(request: Mapping[str, Any], data: bytes = b"") -> bytes:
     """Write a frame.
 
     >>> pack_frame({"op": "run"}).hex(" ", 4)
-    '0000000d 00000000 7b226f70 223a2272 756e227d'
+    '0000000c 00000000 7b226f70 223a2272 756e227d'
     """
     text = json.dumps(request, separators=(",", ":")).encode("ascii")
     return _LENGTHS.pack(len(text), len(data)) + text + data

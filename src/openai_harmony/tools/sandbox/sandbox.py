@@ -18,6 +18,7 @@ from .memory_watch import process_tree, used_memory
 __all__ = ["Sandbox"]
 
 _START_SECONDS = 90
+_ANSWER_SECONDS = 30.0
 _LOG_BYTES = 2000
 _WATCH_SECONDS = 0.5
 
@@ -35,7 +36,7 @@ class Sandbox:
         self._answers: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
         self._count = 0
         self._log = b""
-        self._why = "it ended by itself"
+        self._why = "its sandbox was ended from inside"
         self._group: ControlGroup | None = None
         self._reading = asyncio.create_task(self._read())
         self._logging = asyncio.create_task(self._read_log())
@@ -82,6 +83,7 @@ class Sandbox:
         self._group = ControlGroup.make(process_tree(self._process.pid), self._limits)
         await self.request(
             "start",
+            seconds=None,
             limits=rlimits,
             cpu_seconds=self._limits.cpu_seconds,
             folder=launch.folder,
@@ -94,10 +96,13 @@ class Sandbox:
         """Whether nothing can be asked of it any more."""
         return self._reading.done()
 
-    async def request(self, op: str, *, data: bytes = b"", **fields: Any) -> dict[str, Any]:
+    async def request(
+        self, op: str, *, data: bytes = b"", seconds: float | None = _ANSWER_SECONDS, **fields: Any
+    ) -> dict[str, Any]:
         """Ask, and return the answer, in which `data` is what came as bytes.
 
-        Raises `SandboxGone`; `OSError` where the attendant could not do it.
+        Raises `SandboxGone`, also after `seconds` without an answer; `OSError` where the attendant
+        could not do it.
         """
         if self.has_ended:
             raise SandboxGone(f"the sandbox is gone: {self._why}")
@@ -106,7 +111,10 @@ class Sandbox:
         answer = self._answers[ident] = asyncio.get_running_loop().create_future()
         try:
             self._write(pack_frame({"id": ident, "op": op, **fields}, data))
-            found, received = await answer
+            found, received = await asyncio.wait_for(answer, seconds)
+        except asyncio.TimeoutError:
+            self.kill("it did not answer")
+            raise SandboxGone(f"the sandbox is gone: {self._why}") from None
         finally:
             del self._answers[ident]
         if "error" in found:
@@ -122,7 +130,7 @@ class Sandbox:
         """Run a cell, as `request` does, and end the sandbox where it takes too much memory."""
         watching = asyncio.create_task(self._watch_memory())
         try:
-            return await self.request("run", **fields)
+            return await self.request("run", seconds=None, **fields)
         finally:
             watching.cancel()
 
