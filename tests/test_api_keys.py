@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from databases import Clock
-from openai_harmony.serving.api_keys import ApiKeyError, ApiKeys
-from openai_harmony.serving.key_limits import KeyLimiter
+from openai_harmony.serving.keys.api_keys import ApiKeyError, ApiKeys
+from openai_harmony.serving.keys.limits import KeyLimiter
 from openai_harmony.serving.store import KeyLimits, NotFoundError, Store
 
 pytest_plugins = ("postgres_server", "databases")

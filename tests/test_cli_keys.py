@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from openai_harmony.cli import main
-from openai_harmony.serving.api_keys import ApiKeyError, ApiKeys
+from openai_harmony.serving.keys.api_keys import ApiKeyError, ApiKeys
 from openai_harmony.serving.store import KeyLimits, Store
 
 

@@ -14,7 +14,7 @@ from openai_harmony import ConversationError, HarmonyError
 from openai_harmony.engines import ContextLengthError, EngineError, SamplingError
 from openai_harmony.grammar import GrammarError
 from openai_harmony.serving import Settings, create_app
-from openai_harmony.serving.caller import KnownCaller
+from openai_harmony.serving.keys.caller import KnownCaller
 from scripted_engine import ScriptedEngine
 
 

@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from openai_harmony.serving import Settings, create_app
-from openai_harmony.serving.api_keys import ApiKeys
+from openai_harmony.serving.keys.api_keys import ApiKeys
 from openai_harmony.serving.store import KeyLimits, Store
 from scripted_engine import ScriptedEngine
 

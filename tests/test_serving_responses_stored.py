@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from openai_harmony.engines import FinishReason, SampledToken, Sampling
-from openai_harmony.serving import responses_past
+from openai_harmony.serving.responses import past as responses_past
 from openai_harmony.special_tokens import END, RETURN
 from responses_server import (
     CALL,

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from openai_harmony.apis import ResponsesRequest, response_of, turn_of_response
 from openai_harmony.engines import FinishReason, SampledToken
-from openai_harmony.serving.responses_stream import ResponseStream
-from openai_harmony.serving.turn_events import TurnEnded
-from openai_harmony.serving.turn_reader import TurnReader
+from openai_harmony.serving.responses.stream import ResponseStream
+from openai_harmony.serving.turns.events import TurnEnded
+from openai_harmony.serving.turns.reader import TurnReader
 from openai_harmony.special_tokens import CALL, RETURN
 from responses_server import EVENT, NOW, RUN, checked_response
 from scripted_engine import ENCODING

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from openai_harmony.serving.answers.disconnect import while_connected
+from openai_harmony.serving.answers.event_stream import Event, EventStream, encode_event
 from openai_harmony.serving.api_error import ApiError
-from openai_harmony.serving.disconnect import while_connected
-from openai_harmony.serving.sse import Event, EventStream, encode_event
 
 ENCODED = {
     "data": ((None, {"a": [1, "é"]}), 'data: {"a":[1,"é"]}\n\n'),

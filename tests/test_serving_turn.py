@@ -14,16 +14,16 @@ from openai_harmony.apis.output_items import message_text
 from openai_harmony.apis.turn_request import TurnRequest
 from openai_harmony.engines import FinishReason, SampledToken
 from openai_harmony.sampled_messages import SampledMessage
-from openai_harmony.serving.stop_texts import StopTexts
-from openai_harmony.serving.turn import prepare_turn
-from openai_harmony.serving.turn_events import (
+from openai_harmony.serving.turns.events import (
     MessageBegun,
     MessageEnded,
     TextAdded,
     TurnEnded,
     TurnEvent,
 )
-from openai_harmony.serving.turn_reader import TurnReader
+from openai_harmony.serving.turns.preparation import prepare_turn
+from openai_harmony.serving.turns.reader import TurnReader
+from openai_harmony.serving.turns.stop_texts import StopTexts
 from openai_harmony.special_tokens import END
 from scripted_engine import ENCODING
 

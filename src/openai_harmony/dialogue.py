@@ -123,7 +123,8 @@ class Dialogue:
         """Add the result of a call; raise `ConversationError` where there was none of that id."""
         recipient = self._called.get(call_id.text())
         if recipient is None:
-            raise call_id.error(f"no tool call before this message has the id {call_id.value!r:.80}; {remedy}")
+            problem = f"no tool call before this message has the id {call_id.value!r:.80}"
+            raise call_id.error(f"{problem}; {remedy}")
         message = _message(Role.TOOL, texts)
         message.author = Author.new(Role.TOOL, recipient)
         self.messages.append(message.with_recipient("assistant").with_channel("commentary"))

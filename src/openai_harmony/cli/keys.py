@@ -12,7 +12,7 @@ from .serve import add_database, database_url
 from .source import InputError
 
 if TYPE_CHECKING:
-    from ..serving.api_keys import ApiKeys
+    from ..serving.keys.api_keys import ApiKeys
     from ..serving.store import KeyRecord
 
 __all__ = ["KEYS"]
@@ -38,7 +38,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
     try:
-        from ..serving.api_keys import ApiKeys
+        from ..serving.keys.api_keys import ApiKeys
         from ..serving.store import Store
     except ModuleNotFoundError as error:
         raise InputError(f"keys need {error.name}; pip install 'openai-harmony[serve]'") from error

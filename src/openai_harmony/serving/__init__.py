@@ -2,10 +2,13 @@
 
 ::
 
-    settings, api_error                what the server is told, what clients are told
-    turn_events → turn_reader → turn   a request and an engine to messages, while they are sampled
-    admission, caller, services        who may run, who asks, what the routes share
-    app → run_server                   the application, and the socket
+    settings, api_error                     what the server is told, what clients are told
+    store/, sealed_reasoning                what is kept, and what clients keep for it
+    keys/, admission, metrics → services    who may ask and run; what the routes share
+    turns/                                  a request and an engine to events
+    answers/                                how answers leave
+    responses/, conversations/, chat/, completions/, tokens/, models_routes, health_routes
+    app → run_server                        the application, and the socket
 """
 
 from .app import create_app

@@ -11,22 +11,22 @@ from fastapi import FastAPI
 
 from ..engines.engine import Engine
 from .admission import shutting_down
-from .chat_routes import router as chat_router
-from .completions_routes import router as completions_router
-from .conversations_routes import router as conversations_router
-from .disconnect import cancel_all
-from .error_answers import add_error_answers
+from .answers.disconnect import cancel_all
+from .answers.errors import add_error_answers
+from .chat.routes import router as chat_router
+from .completions.routes import router as completions_router
+from .conversations.routes import router as conversations_router
 from .health_routes import router as health_router
 from .models_routes import router as models_router
 from .request_counter import RequestCounter
 from .request_size import RequestSizeLimit
-from .responses_routes import router as responses_router
-from .responses_websocket import router as websocket_router
+from .responses.routes import router as responses_router
+from .responses.websocket import router as websocket_router
 from .sealed_reasoning import ReasoningSeal
 from .services import Services
 from .settings import Settings
 from .store import Store, StoreError
-from .tokens_routes import router as tokens_router
+from .tokens.routes import router as tokens_router
 
 __all__ = ["create_app"]
 

@@ -7,7 +7,7 @@ from typing import Literal
 from fastapi import APIRouter, Request
 from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
 
-from .caller import KnownCaller
+from .keys.caller import KnownCaller
 from .services import Services, services_of
 
 __all__ = ["router"]

@@ -11,10 +11,10 @@ from fastapi import Request
 from ..engines.engine import Engine
 from .admission import Admission, shutting_down
 from .api_error import ApiError
-from .api_keys import ApiKeys
-from .key_limits import KeyLimiter
+from .keys.api_keys import ApiKeys
+from .keys.limits import KeyLimiter
 from .metrics import Metrics
-from .responses_runs import ResponseRuns
+from .responses.runs import ResponseRuns
 from .sealed_reasoning import ReasoningSeal
 from .settings import Settings
 from .store import Store

@@ -1,0 +1,1 @@
+"""How answers leave the server: JSON, event streams, errors, and clients that go away."""

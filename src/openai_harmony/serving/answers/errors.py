@@ -1,0 +1,72 @@
+"""Every failure as JSON in the shape of the API, whoever raised it."""
+
+from __future__ import annotations
+
+import logging
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from ...errors import HarmonyError
+from ..api_error import ApiError
+
+__all__ = ["add_error_answers", "error_answer"]
+
+_LOG = logging.getLogger(__name__)
+
+
+def error_answer(error: HarmonyError) -> JSONResponse:
+    """Write an error of the library as an answer."""
+    known = ApiError.of(error)
+    headers = {}
+    if known.retry_after is not None:
+        headers["Retry-After"] = str(max(1, round(known.retry_after)))
+    if known.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return JSONResponse(known.body(), known.status, headers)
+
+
+def add_error_answers(app: FastAPI) -> None:
+    """Take the place of the answers that the framework gives by itself."""
+
+    @app.exception_handler(HarmonyError)
+    async def of_library(_: Request, error: HarmonyError) -> JSONResponse:
+        return error_answer(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def of_validation(_: Request, error: RequestValidationError) -> JSONResponse:
+        return error_answer(_of_field(error))
+
+    @app.exception_handler(HTTPException)
+    async def of_framework(request: Request, error: HTTPException) -> JSONResponse:
+        return error_answer(_of_status(request, error))
+
+    @app.exception_handler(Exception)
+    async def of_bug(request: Request, error: Exception) -> JSONResponse:
+        _LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        problem = "the server failed; its log says where"
+        return error_answer(ApiError(500, problem, kind="server_error", code="server_error"))
+
+
+def _of_field(error: RequestValidationError) -> ApiError:
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return ApiError(400, f"the body is no JSON: {first['ctx']['error']}", code="invalid_json")
+    where = [str(part) for part in first["loc"] if part not in ("body", "query", "path")]
+    field = ".".join(where)
+    code = "missing_required_parameter" if first["type"] == "missing" else "invalid_value"
+    problem = f"{field}: {first['msg']}" if field else first["msg"]
+    return ApiError(400, problem, param=field or None, code=code)
+
+
+def _of_status(request: Request, error: HTTPException) -> ApiError:
+    where = f"{request.method} {request.url.path}"
+    if error.status_code == 404:
+        return ApiError(
+            404, f"there is no {where}; /openapi.json lists what there is", code="not_found"
+        )
+    if error.status_code == 405:
+        return ApiError(405, f"{where} is not allowed here", code="method_not_allowed")
+    return ApiError(error.status_code, f"{where}: {error.detail}", code="http_error")

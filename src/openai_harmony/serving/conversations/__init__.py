@@ -1,0 +1,1 @@
+"""The endpoints of conversations, and the items that clients put into them."""

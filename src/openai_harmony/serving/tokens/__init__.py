@@ -1,0 +1,1 @@
+"""Requests to the tokens that the model reads, and tokens to messages, without sampling."""
