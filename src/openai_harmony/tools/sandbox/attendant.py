@@ -301,6 +301,7 @@ class Kernel:
         # All others may be signalled only where nobody else lives: never in the server's namespace.
         self._alone = _pid_namespace() not in (None, start["pid_namespace"])
         self._log = b""
+        self._begun = asyncio.Event()
 
     async def start(self) -> None:
         """Start it, and wait until it answers. Raises `KernelFailure`."""
@@ -370,6 +371,7 @@ class Kernel:
 
     async def run(self, code: str, output: Output) -> dict[str, Any]:
         """Run a cell to its end, or to that of the kernel, whose `exit` is then returned."""
+        self._begun.clear()
         ident = self.client.execute(code, allow_stdin=False, stop_on_error=False)
         listening = asyncio.create_task(self._listen(ident, output))
         try:
@@ -391,7 +393,9 @@ class Kernel:
             try:
                 message = await self.client.iopub_channel.get_msg()
                 kind, content = message["msg_type"], message["content"]
-                if kind == "status":
+                if kind == "execute_input":
+                    self._begun.set()
+                elif kind == "status":
                     answers = message["parent_header"].get("msg_id") == ident
                     if answers and content["execution_state"] == "idle":
                         return
@@ -399,6 +403,14 @@ class Kernel:
                     output.take(kind, content)
             except (ValueError, TypeError, KeyError, AttributeError):
                 continue  # the code has sent something of its own
+
+    async def interrupt(self) -> None:
+        """Interrupt the cell, which may not have begun yet: until then, the kernel is deaf."""
+        try:
+            await asyncio.wait_for(self._begun.wait(), _STOP_SECONDS)
+        except asyncio.TimeoutError:
+            return
+        self.signal_cell(signal.SIGINT)
 
     def signal_cell(self, number: int) -> None:
         """Send a signal to the kernel and what it has started."""
@@ -509,7 +521,7 @@ class Attendant:
 
     async def _interrupt(self, *_: object) -> tuple[dict[str, Any], bytes]:
         if self._is_running:  # else the next cell would be interrupted
-            self._kernel.signal_cell(signal.SIGINT)
+            await self._kernel.interrupt()
         return {}, b""
 
     async def _restart(self, *_: object) -> tuple[dict[str, Any], bytes]:

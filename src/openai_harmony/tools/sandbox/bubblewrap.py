@@ -78,11 +78,11 @@ def bubblewrap_launch(
         *_environment(sandbox_environment(limits, path)),
         *_system(),
         *_files(user, open_files),
-        *_read_only(seen),
+        *_in_memory("/tmp", limits.temporary),
+        *_read_only(seen),  # which may be in /tmp
         *("--proc", "/proc", "--dev", "/dev"),
         *_in_memory("/dev/shm", limits.temporary),
         *("--remount-ro", "/dev"),
-        *_in_memory("/tmp", limits.temporary),
         *_in_memory(DATA_FOLDER, limits.disk),
         *("--remount-ro", "/", "--chdir", DATA_FOLDER),
         *("--seccomp", str(_open_file(system_call_filter(), open_files)), "--"),
@@ -141,7 +141,7 @@ def _files(user: int, open_files: list[int]) -> list[str]:
 def _read_only(folders: Iterable[str]) -> list[str]:
     """Show folders where they are; the folders above them are empty but for them."""
     arguments: list[str] = []
-    made: set[str] = set()
+    made = {"/tmp"}
     for folder in folders:
         if folder == "/usr" or folder.startswith("/usr/"):
             continue
