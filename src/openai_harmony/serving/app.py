@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from ..engines.engine import Engine
 from .admission import shutting_down
 from .answers.disconnect import cancel_all
-from .answers.errors import add_error_answers
+from .answers.errors import ERROR_ANSWERS, add_error_answers
 from .chat.routes import router as chat_router
 from .completions.routes import router as completions_router
 from .conversations.routes import router as conversations_router
@@ -49,7 +49,7 @@ def create_app(engine: Engine, settings: Settings | None = None) -> FastAPI:
             await services.runs.end_all(shutting_down())
             await cancel_all(upkeep)
 
-    app = FastAPI(title="Harmony", lifespan=lifespan)
+    app = FastAPI(title="Harmony", lifespan=lifespan, responses=ERROR_ANSWERS)
     app.add_middleware(RequestSizeLimit, limit=settings.max_request_bytes)
     add_error_answers(app)
     app.add_middleware(RequestCounter)

@@ -3,18 +3,42 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from typing_extensions import TypedDict  # that of Python 3.10 and 3.11 is not enough for pydantic
 
 from ...errors import HarmonyError
 from ..api_error import ApiError
 
-__all__ = ["add_error_answers", "error_answer"]
+__all__ = ["ERROR_ANSWERS", "ErrorAnswer", "add_error_answers", "error_answer"]
 
 _LOG = logging.getLogger(__name__)
+
+
+class ErrorObject(TypedDict):
+    """What went wrong; `param` is the path of the field at fault, `code` a word for programs."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorAnswer(TypedDict):
+    """The body of every answer with a status of 400 or more."""
+
+    error: ErrorObject
+
+
+ERROR_ANSWERS: dict[int | str, dict[str, Any]] = {
+    "4XX": {"model": ErrorAnswer, "description": "The request is wrong, or comes too early."},
+    "5XX": {"model": ErrorAnswer, "description": "The server, or the engine, cannot answer."},
+}
+"""What the OpenAPI document says of errors."""
 
 
 def error_answer(error: HarmonyError) -> JSONResponse:
