@@ -329,6 +329,7 @@ class Kernel:
 
         self.client: Any = AsyncKernelClient()
         self.client.load_connection_info(info)
+        self.client.session.pack = _pack
         self.client.start_channels(hb=False, stdin=False)
         ready = asyncio.create_task(self._wait_until_ready())
         await asyncio.wait(
@@ -386,6 +387,10 @@ class Kernel:
         for payload in reply.get("payload", ()):
             if payload.get("source") == "page":
                 output.add_block(str(payload.get("data", {}).get("text/plain", "")))
+            elif payload.get("source") == "ask_exit":
+                self.signal_all(signal.SIGKILL)
+                await self._ended
+                return {"status": "died", "exit": 0}
         return {"status": "error" if reply.get("status") == "error" else "ok"}
 
     async def _listen(self, ident: str, output: Output) -> None:
@@ -455,6 +460,11 @@ def _connection(path: str) -> Any:
         "kernel_name": "python3",
         **{f"{name}_port": at for at, name in enumerate(channels, 1)},
     }
+
+
+def _pack(message: Any) -> bytes:
+    """Write a message as ASCII: lone surrogates, which models may write, have no other form."""
+    return json.dumps(message, default=str).encode("ascii")
 
 
 def _pid_namespace() -> str | None:

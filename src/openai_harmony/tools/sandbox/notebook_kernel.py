@@ -7,6 +7,7 @@ limits each process of the notebook.
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import sys
@@ -18,6 +19,8 @@ from ipykernel.iostream import OutStream
 from ipykernel.ipkernel import IPythonKernel
 from ipykernel.kernelapp import IPKernelApp
 from IPython.core.error import StdinNotImplementedError
+from jupyter_client.jsonutil import json_default
+from jupyter_client.session import json_packer
 
 _PIECE = 1 << 18  # characters of one message
 _QUEUED = 32  # messages that wait for the attendant, at most; then the code waits
@@ -78,6 +81,14 @@ class NotebookApp(IPKernelApp):
         context.sockopts.clear()
 
 
+def pack(message: Any) -> bytes:
+    """Write a message as ASCII: lone surrogates, which code may print, have no other form."""
+    try:
+        return json.dumps(message, default=json_default).encode("ascii")
+    except (TypeError, ValueError):
+        return bytes(json_packer(message))
+
+
 def main() -> None:
     """Run until the attendant ends the process."""
     seconds = int(os.environ.pop("CPU_SECONDS"))
@@ -92,6 +103,7 @@ def main() -> None:
             "--HistoryManager.enabled=False",
         ]
     )
+    app.session.pack = pack
     app.shell.history_manager.outputs = NothingKept()
     app.start()
 
