@@ -21,6 +21,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +35,7 @@ from benchmarks.serving_load import run_load
 GPT_OSS = ".venv-gpt-oss"
 SCRIPT = str(Path(__file__).with_name("serving_script.py"))
 ROUNDS = 3
-ANSWERED = 120  # seconds until a server must answer
+PATIENCE = 120  # seconds until a server must answer
 QUESTION = "What is 27 + 45?"
 NUMBERS = ("first text, median, ms", "first text, p99, ms", "tokens per second")
 
@@ -100,31 +101,32 @@ def measured(streams: int) -> Iterator[Row]:
 
 @contextlib.contextmanager
 def _running(server: Server) -> Iterator[None]:
-    process = subprocess.Popen(
-        server.command,
-        cwd=ROOT,
-        env=server.environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        _wait_for(_port_of(server), process)
-        yield
-    finally:
-        process.terminate()
-        process.wait()
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            server.command,
+            cwd=ROOT,
+            env=server.environment,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+        )
+        try:
+            if not _answers(_port_of(server), process):
+                said.seek(0)
+                raise SystemExit(f"{server.name} does not answer: {said.read()[-1000:]!r}")
+            yield
+        finally:
+            process.terminate()
+            process.wait()
 
 
-def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + ANSWERED
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise SystemExit(f"{process.args!r} ended with {process.returncode}")
+def _answers(port: int, process: subprocess.Popen[bytes]) -> bool:
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(OSError):
             urllib.request.urlopen(f"http://127.0.0.1:{port}/openapi.json", timeout=5)
-            return
+            return True
         time.sleep(0.2)
-    raise SystemExit(f"{process.args!r} does not answer")
+    return False
 
 
 def _port_of(server: Server) -> int:
