@@ -22,6 +22,7 @@ _Done = TypeVar("_Done")
 
 _RESTART_SECONDS = 90
 _FILE_SECONDS = 60
+_NAMED_FILES = 10
 _RAW = 4  # characters that are read for each that is shown: colours and overwritten lines go
 _PART = 16 << 20  # bytes of a file that are sent at a time
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from contextlib import suppress
 from dataclasses import replace
 
 from .python_notebook import Notebook, NotebookOutput
@@ -14,6 +15,8 @@ from .tool_error import ToolError
 
 __all__ = ["Notebooks"]
 
+_NAMED_FILES = 10
+_CLOSED = "the server is ending"
 _ENDED = (
     "[The notebook that this conversation had is no longer there: all variables, functions and "
     "imports are gone; the files in /mnt/data are there again{}.]"
@@ -88,6 +91,7 @@ class Notebooks:
             await self._drop(notebook)
             raise SandboxError(str(error)) from error
         output = await notebook.run(code, stop, session)
+        await self._tell_change()  # it may be given up from now on
         notebook.untold.clear()
         if not stop.is_set():
             session.cells += 1
@@ -103,10 +107,12 @@ class Notebooks:
         await self._wait_for_place()
         self._starting += 1
         try:
-            self._waiting = [sandbox for sandbox in self._waiting if not sandbox.has_ended]
-            sandbox = self._waiting.pop() if self._waiting else await self._maker.make()
+            sandbox = await self._take_waiting() or await self._maker.make()
         finally:
             self._starting -= 1
+        if self._is_closed:
+            await sandbox.close()
+            raise ToolError(_CLOSED)
         notebook = Notebook(secrets.token_hex(16), sandbox, self._settings)
         self._notebooks[notebook.name] = notebook
         if self._retiring is None:
@@ -116,29 +122,34 @@ class Notebooks:
         task.add_done_callback(self._tasks.discard)
         return notebook
 
+    async def _take_waiting(self) -> Sandbox | None:
+        while self._waiting:
+            sandbox = self._waiting.pop()
+            if not sandbox.has_ended:
+                return sandbox
+            await sandbox.close()
+        return None
+
     async def _wait_for_place(self) -> None:
         loop = asyncio.get_running_loop()
         end = loop.time() + self._settings.wait_seconds
         while len(self._notebooks) + self._starting >= self._settings.notebooks:
             unused = self._longest_unused()
-            if unused is not None:
-                left = unused.last_use + self._settings.settled_seconds - loop.time()
-                if left <= 0:
-                    await self._drop(unused)
-                    continue
-            else:
-                left = self._settings.wait_seconds
-            left = min(left, end - loop.time())
-            if loop.time() >= end:
+            until = end if unused is None else unused.last_use + self._settings.settled_seconds
+            now = loop.time()
+            if unused is not None and until <= now:
+                await self._drop(unused)
+                continue
+            if self._is_closed:
+                raise ToolError(_CLOSED)
+            if end <= now:
                 raise ToolError(
                     f"all {self._settings.notebooks} notebooks are in use; try again in a while, "
                     "or go on without running code"
                 )
             async with self._changed:
-                try:
-                    await asyncio.wait_for(self._changed.wait(), left)
-                except asyncio.TimeoutError:
-                    continue
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), min(until, end) - now)
 
     def _longest_unused(self) -> Notebook | None:
         free = [each for each in self._notebooks.values() if not each.lock.locked()]
@@ -186,12 +197,13 @@ class Notebooks:
     async def close(self) -> None:
         """End all; calls under way end, too."""
         self._is_closed = True
+        await self._tell_change()
         if self._retiring is not None:
             self._retiring.cancel()
             await asyncio.gather(self._retiring, return_exceptions=True)
         await asyncio.gather(*self._tasks)
         for notebook in list(self._notebooks.values()):
-            notebook.end("the server is ending")
+            notebook.end(_CLOSED)
             async with notebook.lock:
                 await self._drop(notebook)
         for sandbox in self._waiting:
@@ -200,4 +212,7 @@ class Notebooks:
 
 
 def _but(files: list[str]) -> str:
-    return f", but for those that were too large: {', '.join(files)}" if files else ""
+    if not files:
+        return ""
+    more = f" and {len(files) - _NAMED_FILES} more" if len(files) > _NAMED_FILES else ""
+    return f", but for those that were too large: {', '.join(files[:_NAMED_FILES])}{more}"

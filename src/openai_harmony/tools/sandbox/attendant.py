@@ -34,6 +34,7 @@ _SCANNED_FILES = 10_000
 _LISTED_FILES = 200
 _IMAGES = 20
 _LOG_BYTES = 2000
+_NICENESS = 10
 _IMAGE_TYPES = (
     "image/png",
     "image/jpeg",
@@ -233,11 +234,13 @@ class Folder:
             self._known[name] = found[name]
         for name in gone[:_LISTED_FILES]:
             del self._known[name]
-        listed = [{"path": name, "size": found[name][-1]} for name in changed[:_LISTED_FILES]]
+        listed = [
+            {"path": _told_name(name), "size": found[name][-1]} for name in changed[:_LISTED_FILES]
+        ]
         return {
             "files": listed,
             "files_left_out": len(changed) - len(listed),
-            "files_gone": gone[:_LISTED_FILES],
+            "files_gone": [_told_name(name) for name in gone[:_LISTED_FILES]],
         }
 
     def read(self, path: str, offset: int, size: int) -> tuple[bytes, int]:
@@ -282,6 +285,11 @@ class Folder:
                 os.close(folder)
             folder = inner
         return folder
+
+
+def _told_name(name: str) -> str:
+    """Return a file's name as text, also where its bytes are none; then it finds no file."""
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def _make_folder(name: str, parent: int) -> None:
@@ -568,7 +576,8 @@ def receive() -> tuple[dict[str, Any], bytes] | None:
 
 
 def limit(limits: dict[str, int]) -> None:
-    """Set the limits, which every process started here has, too; raise the chance to be killed."""
+    """Set the limits, which every process started here has, too; put others first."""
+    os.nice(_NICENESS)
     for name, value in limits.items():
         number = getattr(resource, f"RLIMIT_{name}")
         hard = resource.getrlimit(number)[1]

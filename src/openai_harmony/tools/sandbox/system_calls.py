@@ -2,7 +2,8 @@
 
 Namespaces keep apart most of what a process can reach. This takes away what they leave: families
 of sockets that belong to no network namespace (a virtual machine's host is reached by AF_VSOCK),
-new namespaces, and parts of the kernel that notebooks have no use for and attackers have.
+new namespaces, memory that belongs to no process and no folder, and parts of the kernel that
+notebooks have no use for and attackers have.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ _NEW_CALLS = {
     "memfd_secret": 447,
 }
 _X86_64 = {
+    "shmget": 29,
+    "semget": 64,
+    "msgget": 68,
     "ptrace": 101,
     "syslog": 103,
     "personality": 135,
@@ -59,6 +63,7 @@ _X86_64 = {
     "nfsservctl": 180,
     "lookup_dcookie": 212,
     "clock_settime": 227,
+    "mq_open": 240,
     "kexec_load": 246,
     "add_key": 248,
     "request_key": 249,
@@ -74,6 +79,7 @@ _X86_64 = {
     "process_vm_writev": 311,
     "kcmp": 312,
     "finit_module": 313,
+    "memfd_create": 319,
     "kexec_file_load": 320,
     "bpf": 321,
     "userfaultfd": 323,
@@ -102,6 +108,10 @@ _AARCH64 = {
     "setdomainname": 162,
     "settimeofday": 170,
     "adjtimex": 171,
+    "mq_open": 180,
+    "msgget": 186,
+    "semget": 190,
+    "shmget": 194,
     "add_key": 217,
     "request_key": 218,
     "keyctl": 219,
@@ -117,6 +127,7 @@ _AARCH64 = {
     "process_vm_writev": 271,
     "kcmp": 272,
     "finit_module": 273,
+    "memfd_create": 279,
     "bpf": 280,
     "userfaultfd": 282,
     "kexec_file_load": 294,
