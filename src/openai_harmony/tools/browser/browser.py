@@ -1,0 +1,170 @@
+"""The built-in tool `browser`: search, open, find."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+from ...messages import Message
+from ...tool_namespaces import ToolNamespaceConfig
+from ..called_function import read_call
+from ..tool import Tool, tool_message
+from ..tool_error import ToolError
+from .find_in_page import find_in_page, line_of_passage
+from .page import Link, Page
+from .page_source import PageSource
+from .search_backend import SearchBackend, search_page
+from .session import BrowserSession
+from .view import write_view
+
+__all__ = ["Browser"]
+
+_MOST_RESULTS = 20
+_QUERY_LIMIT = 1000  # characters
+_ABOVE = 4  # lines that are shown before a passage
+_SOURCE = "view-source:"
+
+
+class Browser(Tool[BrowserSession]):
+    """Searches with one backend, and opens pages from sources, each for its schemes.
+
+    It does not change the session where a call fails.
+    """
+
+    def __init__(self, search: SearchBackend, pages: Sequence[PageSource]) -> None:
+        self._backend = search
+        self._sources = {scheme: source for source in pages for scheme in source.schemes}
+        self._functions: dict[str, Callable[..., Awaitable[str]]] = {
+            "search": self._search,
+            "open": self._open,
+            "find": self._find,
+        }
+
+    @property
+    def namespace(self) -> ToolNamespaceConfig:
+        """The declaration that the models were trained with."""
+        return ToolNamespaceConfig.browser()
+
+    def new_session(self) -> BrowserSession:
+        """Begin a conversation, without pages."""
+        return BrowserSession()
+
+    def load_session(self, stored: str) -> BrowserSession:
+        """Read the JSON of a session; raises `ValueError` where it is none."""
+        return BrowserSession.from_json(stored)
+
+    async def call(self, message: Message, session: BrowserSession) -> AsyncIterator[Message]:
+        """Do what a message asks for; yield one message, which is a page or says what is wrong."""
+        yield tool_message(message, await self._answer(message, session))
+
+    async def close(self) -> None:
+        """Close the backend and the sources."""
+        parts: list[SearchBackend | PageSource] = [self._backend, *self._sources.values()]
+        for part in {id(part): part for part in parts}.values():  # one may be both
+            await part.close()
+
+    async def _answer(self, message: Message, session: BrowserSession) -> str:
+        try:
+            name, arguments = read_call(message, self.namespace, {"top_n": "topn"})
+            return await self._functions[name](session, **arguments)
+        except ToolError as error:
+            return f"Error: {error}"
+
+    async def _search(
+        self, session: BrowserSession, query: str, topn: int, source: str | None = None
+    ) -> str:
+        if not query.strip():
+            raise ToolError("`query` is empty; say what to search for")
+        if len(query) > _QUERY_LIMIT:
+            raise ToolError(f"`query` is longer than {_QUERY_LIMIT} characters; use fewer words")
+        most = min(max(topn, 1), _MOST_RESULTS)
+        results = await self._backend.search(query.strip(), most, source)
+        return self._show(session, search_page(query, results[:most]))
+
+    async def _find(self, session: BrowserSession, pattern: str, cursor: int) -> str:
+        place = _searched(session, session.place(cursor))
+        return self._show(session, find_in_page(session.pages[place], place, pattern))
+
+    async def _open(
+        self,
+        session: BrowserSession,
+        id: int | str,
+        cursor: int,
+        loc: int,
+        num_lines: int,
+        view_source: bool,
+        source: str | None = None,
+    ) -> str:
+        link: Link | None
+        if isinstance(id, str):
+            link = Link(url=id.strip())
+        else:
+            link = _link(session.page(cursor), id, cursor) if id >= 0 else None
+        if link is None and not view_source:
+            return self._show_again(session, session.place(cursor), max(loc, 0), num_lines)
+        if link is not None and link.line is not None and not view_source:
+            place = _searched(session, session.place(cursor))
+            first = loc if loc >= 0 else max(link.line - _ABOVE, 0)
+            return self._show_again(session, place, first, num_lines)
+        url = _address(session, cursor) if link is None else link.url
+        page = await self._page(url, view_source=view_source)
+        first = loc if loc >= 0 else _beginning(page, link)
+        return self._show(session, page, first, num_lines)
+
+    async def _page(self, url: str, *, view_source: bool) -> Page:
+        if url.lower().startswith(_SOURCE):
+            url, view_source = url[len(_SOURCE) :], True
+        scheme, colon, _ = url.partition("://")
+        source = self._sources.get(scheme.lower())
+        if source is None:
+            known = ", ".join(f"{scheme}://" for scheme in self._sources) or "nothing"
+            hint = "" if colon else "; a URL is written in full"
+            raise ToolError(f"cannot open `{url[:200]}`: this browser opens {known}{hint}")
+        return await source.open(url, source=view_source)
+
+    def _show(
+        self, session: BrowserSession, page: Page, first: int = 0, num_lines: int = -1
+    ) -> str:
+        view = write_view(page, len(session.views), first, num_lines)
+        session.show(page)
+        return view
+
+    def _show_again(self, session: BrowserSession, place: int, first: int, num_lines: int) -> str:
+        view = write_view(session.pages[place], len(session.views), first, num_lines)
+        session.show_again(place)
+        return view
+
+
+def _link(page: Page, number: int, cursor: int) -> Link:
+    if number < len(page.links):
+        return page.links[number]
+    where = "the most recent page" if cursor < 0 else f"the page at cursor {cursor}"
+    known = f"its links are 0 to {len(page.links) - 1}" if page.links else "it has no links"
+    raise ToolError(f"there is no link {number} on {where}; {known}")
+
+
+def _searched(session: BrowserSession, place: int) -> int:
+    """Return the place of a page; for `find` results, of the page that they are about."""
+    found_in = session.pages[place].found_in
+    if found_in is None:
+        return place
+    if session.pages[found_in].forgotten:
+        raise ToolError(
+            f"the page is no longer kept; open it again by its URL, {session.pages[found_in].url}"
+        )
+    return found_in
+
+
+def _address(session: BrowserSession, cursor: int) -> str:
+    """Return the address whose source is wanted."""
+    page = session.pages[_searched(session, session.place(cursor))]
+    if page.kind == "search":
+        raise ToolError("search results have no source; open one of them with its `id`")
+    return page.url
+
+
+def _beginning(page: Page, link: Link | None) -> int:
+    """Return the line from which a page is shown first."""
+    if link is None or link.passage is None:
+        return 0
+    line = line_of_passage(page, link.passage)
+    return 0 if line is None else max(line - _ABOVE, 0)

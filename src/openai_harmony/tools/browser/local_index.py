@@ -1,0 +1,204 @@
+"""A folder of documents that is searched and opened without any network."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sqlite3
+import threading
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote, unquote, urldefrag
+
+from ..tool_error import ToolError
+from .page import Page
+from .page_reading import ReadPage, UnreadableError, read_body
+from .page_source import document_page
+from .plain_text import PlainText
+from .search_backend import SearchResult
+
+__all__ = ["IndexChange", "LocalIndex"]
+
+_TYPES = {
+    ".htm": "text/html",
+    ".html": "text/html",
+    ".markdown": "text/markdown",
+    ".md": "text/markdown",
+    ".pdf": "application/pdf",
+    ".txt": "text/plain",
+}
+_CHARACTERS = 1_000_000  # of a document
+_SIZE = 64 << 20  # bytes of a file
+_VERSION = 1  # of the tables
+_TABLES = """
+    CREATE TABLE documents (
+        id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, stamp TEXT NOT NULL,
+        page TEXT, problem TEXT
+    );
+    CREATE VIRTUAL TABLE words USING fts5 (
+        title, text, tokenize = 'porter unicode61 remove_diacritics 2'
+    );
+"""
+_RANKED = """
+    SELECT documents.name, words.title, snippet(words, 1, '', '', '\x1f', 40)
+    FROM words JOIN documents ON documents.id = words.rowid
+    WHERE words MATCH ? ORDER BY bm25(words, 5.0, 1.0), documents.name LIMIT ?
+"""
+# Scripts without spaces between words are one long word to the index above.
+_LITERAL = """
+    SELECT documents.name, words.title,
+           substr(words.text, max(1, instr(lower(words.text), ?1) - 60), 240)
+    FROM words JOIN documents ON documents.id = words.rowid
+    WHERE instr(lower(words.title || ' ' || words.text), ?1) ORDER BY documents.name LIMIT ?2
+"""
+
+
+class IndexChange(NamedTuple):
+    """What an update did; names are paths below the folder."""
+
+    added: list[str]
+    removed: list[str]
+    unreadable: dict[str, str]
+    """Documents without a text, and why; all there are, not only new ones."""
+
+
+class LocalIndex:
+    """Searches the HTML, Markdown, text and PDF files below a folder, ranked by BM25.
+
+    `database` is the file that keeps the index; by default it is in memory. `name` stands in the
+    addresses, ``doc://NAME/PATH``, and is that of the folder by default. What is opened comes from
+    the index: a document that is not in it cannot be reached, wherever its address points.
+    """
+
+    schemes: Collection[str] = ("doc",)
+
+    def __init__(
+        self, folder: Path | str, *, database: Path | str = ":memory:", name: str | None = None
+    ) -> None:
+        self._folder = Path(folder)
+        if not self._folder.is_dir():
+            raise NotADirectoryError(f"there is no folder {folder} to search in")
+        named = self._folder.resolve().name if name is None else name
+        self._name = re.sub(r"[^\w-]+", "-", named, flags=re.ASCII).strip("-").lower() or "docs"
+        self._lock = threading.Lock()
+        self._connection = sqlite3.connect(database, check_same_thread=False)
+        if self._connection.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
+            with self._connection:
+                self._connection.executescript(
+                    "DROP TABLE IF EXISTS words; DROP TABLE IF EXISTS documents;"
+                    f"{_TABLES} PRAGMA user_version = {_VERSION};"
+                )
+
+    def update(self) -> IndexChange:
+        """Read what is new or has changed in the folder, and forget what is gone.
+
+        A file has changed when its size or its time has. It may take as long as reading all the
+        files does: in a server, call it by `asyncio.to_thread`.
+        """
+        with self._lock, self._connection:
+            known = dict(self._connection.execute("SELECT name, stamp FROM documents"))
+            found = dict(self._files())
+            removed = sorted(known.keys() - found.keys())
+            added = sorted(name for name, stamp in found.items() if known.get(name) != stamp)
+            for name in [*removed, *added]:
+                self._remove(name)
+            for name in added:
+                self._add(name, found[name])
+            rows = self._connection.execute(
+                "SELECT name, problem FROM documents WHERE page IS NULL ORDER BY name"
+            )
+            return IndexChange(added, removed, dict(rows))
+
+    async def search(
+        self, query: str, topn: int, source: str | None = None
+    ) -> Sequence[SearchResult]:
+        """Return the documents that have most of the words, the rarest ones first."""
+        return await asyncio.to_thread(self._search, query, topn)
+
+    async def open(self, url: str, *, source: bool = False) -> Page:
+        """Return a document from the index; its `source` is its text without links."""
+        return await asyncio.to_thread(self._open, url, source)
+
+    async def close(self) -> None:
+        """Close the database."""
+        with self._lock:
+            self._connection.close()
+
+    def _files(self) -> Iterator[tuple[str, str]]:
+        """Yield names and stamps; neither hidden files, nor links that lead out of the folder."""
+        root = self._folder.resolve()
+        for path in sorted(self._folder.rglob("*")):
+            below = path.relative_to(self._folder)
+            if path.suffix.lower() not in _TYPES or any(part[0] == "." for part in below.parts):
+                continue
+            if path.is_file() and path.resolve().is_relative_to(root):
+                about = path.stat()
+                yield below.as_posix(), f"{about.st_size} {about.st_mtime_ns}"
+
+    def _add(self, name: str, stamp: str) -> None:
+        page, problem = None, None
+        try:
+            page = self._read(name)
+        except (OSError, UnreadableError) as error:
+            problem = str(error)
+        added = self._connection.execute(
+            "INSERT INTO documents (name, stamp, page, problem) VALUES (?, ?, ?, ?)",
+            (name, stamp, None if page is None else json.dumps(page.to_json()), problem),
+        )
+        if page is not None:
+            self._connection.execute(
+                "INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)",
+                (added.lastrowid, page.title, PlainText(page.text).text),
+            )
+
+    def _remove(self, name: str) -> None:
+        where = "(SELECT id FROM documents WHERE name = ?)"
+        self._connection.execute(f"DELETE FROM words WHERE rowid IN {where}", (name,))
+        self._connection.execute("DELETE FROM documents WHERE name = ?", (name,))
+
+    def _read(self, name: str) -> ReadPage:
+        path = self._folder / name
+        if path.stat().st_size > _SIZE:
+            raise UnreadableError(f"the file is larger than {_SIZE >> 20} MiB")
+        page = read_body(
+            path.read_bytes(),
+            content_type=_TYPES[path.suffix.lower()],
+            address=self._address(name),
+            limit=_CHARACTERS,
+        )
+        return ReadPage(page.title or name, page.text, page.links, page.cut)
+
+    def _address(self, name: str) -> str:
+        return f"doc://{self._name}/{quote(name)}"
+
+    def _search(self, query: str, topn: int) -> list[SearchResult]:
+        words = re.findall(r"\w+", query)
+        rows: list[tuple[str, str, str]] = []
+        with self._lock:
+            if words:  # each quoted, so that nothing in a query has a meaning of its own
+                wanted = " OR ".join(f'"{word}"' for word in words)
+                rows = self._connection.execute(_RANKED, (wanted, topn)).fetchall()
+            rows = rows or self._connection.execute(_LITERAL, (query.lower(), topn)).fetchall()
+        return [self._result(*row) for row in rows]
+
+    def _result(self, name: str, title: str, snippet: str) -> SearchResult:
+        passage = snippet.replace("\x1f", "")
+        return SearchResult(self._address(name), title, snippet.replace("\x1f", "…"), passage)
+
+    def _open(self, url: str, source: bool) -> Page:
+        place, _, path = urldefrag(url).url.removeprefix("doc://").partition("/")
+        with self._lock:
+            row = self._connection.execute(
+                "SELECT page, problem FROM documents WHERE name = ?", (unquote(path),)
+            ).fetchone()
+        if row is None or place != self._name:
+            raise ToolError(f"there is no document {url[:200]}; find one by `browser.search`")
+        if row[0] is None:
+            raise ToolError(f"cannot show {url[:200]}: {row[1]}")
+        document = ReadPage(**json.loads(row[0]))
+        if source:
+            document = replace(document, text=PlainText(document.text).text, links=[])
+        return document_page(self._address(unquote(path)), document, source=source)

@@ -1,0 +1,279 @@
+"""HTML: a page's title, text and links."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from .clean_text import clean_line, clean_text
+from .html_layout import Layout
+from .link_list import LinkList, join
+
+__all__ = ["TITLE_LIMIT", "read_html"]
+
+TITLE_LIMIT = 300
+"""Characters of a title."""
+
+# fmt: off
+_SKIPPED = (
+    "audio", "canvas", "datalist", "dialog", "embed", "frameset", "head", "iframe", "input", "map",
+    "noscript", "object", "script", "select", "style", "svg", "template", "textarea", "video",
+)
+_BLOCKS = (
+    "address", "article", "aside", "body", "caption", "center", "dd", "details", "div", "dl", "dt",
+    "fieldset", "figcaption", "figure", "footer", "form", "header", "hgroup", "html", "legend",
+    "main", "nav", "p", "search", "section", "summary", "table",
+)
+_LAYOUT = frozenset((
+    "blockquote", "center", "dl", "form", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "ol", "p",
+    "pre", "table", "ul",
+))
+# fmt: on
+_HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+_RAISED = re.compile(r"[\w+-]{1,20}")  # what stands above or below the line
+_LABEL_LIMIT = 500  # characters; what is longer is a part of the page rather than a link
+_Ending = Callable[[], None]
+
+
+def read_html(html: str, address: str, limit: int) -> tuple[str, str, list[str], bool]:
+    """Return the title, the text, the addresses of its links, and whether the text was cut.
+
+    `address` is where the page is; its text ends soon after `limit` characters.
+
+    >>> read_html("<title>T</title><h1>Hi</h1><p>See <a href=b>it</a>.", "https://a.example/", 99)
+    ('T', '# Hi\\n\\nSee 【0†it】.', ['https://a.example/b'], False)
+    """
+    tree = LexborHTMLParser(html)
+    found = tree.css_first("title")
+    title = clean_line(found.text(), TITLE_LIMIT) if found is not None else ""
+    writer = _Writer(LinkList(address, _base(tree, address)), limit)
+    cut = tree.root is not None and not _walk(tree.root, writer)
+    return title, writer.layout.text(), writer.links.addresses, cut
+
+
+def _base(tree: LexborHTMLParser, address: str) -> str:
+    base = tree.css_first("base[href]")
+    try:
+        return join(address, base.attributes["href"] or "") if base is not None else address
+    except ValueError:
+        return address
+
+
+def _walk(root: LexborNode, writer: _Writer) -> bool:
+    """Write everything below `root`; say whether all of it was.
+
+    Without recursion, and without `traverse`, which does not say where an element ends: pages may
+    be nested as deeply as they like.
+    """
+    node, endings = root, list[_Ending]()
+    while not writer.is_full:
+        ending = writer.begin(node)
+        child = None if ending is None else node.first_child
+        if child is not None and ending is not None:
+            endings.append(ending)
+            node = child
+            continue
+        if ending is not None:
+            ending()
+        while (following := node.next) is None:
+            parent = node.parent
+            if not endings or parent is None:
+                return True
+            endings.pop()()
+            node = parent
+        if not endings:
+            return True
+        node = following
+    return False
+
+
+def _label(link: LexborNode) -> str | None:
+    """Return the text of a link, its spaces at both ends kept; None where it is too long."""
+    pieces = list[str]()
+    length = 0
+    for node in link.traverse(include_text=True):
+        text = node.text_content if node.is_text_node else None
+        if node.tag == "img":
+            text = node.attributes.get("alt")
+        if text:
+            pieces.append(text)
+            length += len(text)
+            if length > _LABEL_LIMIT:
+                break
+        elif node.tag in _BLOCKS:
+            pieces.append(" ")
+    return "".join(pieces) if length <= _LABEL_LIMIT else None
+
+
+class _Writer:
+    """Knows what each element means for the layout.
+
+    `begin` returns what is to be done where the element ends, or None to leave its children out.
+    """
+
+    def __init__(self, links: LinkList, limit: int) -> None:
+        self.layout = Layout()
+        self.links = links
+        self._limit = limit
+        self._cells = 0  # how many cells of tables are open, in which there are no blocks
+        self._first_cell = False
+        self._elements: dict[str, Callable[[LexborNode], _Ending | None]] = {
+            "a": self._link,
+            "blockquote": self._quote,
+            "br": self._line_break,
+            "hr": self._rule,
+            "img": self._image,
+            "li": self._item,
+            "math": self._formula,
+            "ol": self._list,
+            "pre": self._verbatim,
+            "sub": self._raised,
+            "sup": self._raised,
+            "td": self._cell,
+            "th": self._cell,
+            "tr": self._row,
+            "ul": self._list,
+            **dict.fromkeys((f"h{level}" for level in range(1, 7)), self._heading),
+            **dict.fromkeys(_BLOCKS, self._block),
+            **dict.fromkeys(_SKIPPED, _skip),
+        }
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as much was written as fits."""
+        return self.layout.characters + self.layout.inline.characters > self._limit
+
+    def begin(self, node: LexborNode) -> _Ending | None:
+        """Write a text, or what comes before the content of an element."""
+        if node.is_text_node:
+            self.layout.inline.add(clean_text(node.text_content or ""))
+            return None
+        tag = node.tag
+        if tag is None or not node.is_element_node or _is_hidden(node):
+            return None
+        begin = self._elements.get(tag)
+        return _nothing if begin is None else begin(node)
+
+    def _block(self, _: LexborNode) -> _Ending:
+        self._break()
+        return self._break
+
+    def _break(self) -> None:
+        if self._cells:
+            self.layout.inline.add(" ")
+        else:
+            self.layout.begin_block()
+
+    def _heading(self, node: LexborNode) -> _Ending:
+        if self._cells:
+            return self._block(node)
+        self.layout.begin_heading(int((node.tag or "h1")[1]))
+        return self._break
+
+    def _list(self, node: LexborNode) -> _Ending:
+        if self._cells:
+            return self._block(node)
+        start = node.attributes.get("start") or "1"
+        first = int(start) if re.fullmatch(r"-?[0-9]{1,6}", start) else 1
+        self.layout.begin_list(first if node.tag == "ol" else None)
+        return self.layout.end_list
+
+    def _item(self, node: LexborNode) -> _Ending:
+        if self._cells:
+            return self._block(node)
+        self.layout.begin_item()
+        return self.layout.end_item
+
+    def _quote(self, node: LexborNode) -> _Ending:
+        if self._cells:
+            return self._block(node)
+        self.layout.begin_quote()
+        return self.layout.end_quote
+
+    def _row(self, _: LexborNode) -> _Ending:
+        self._first_cell = True
+        if not self._cells:
+            self.layout.begin_block(gap=False)
+        return _nothing
+
+    def _cell(self, node: LexborNode) -> _Ending:
+        """Separate cells by bars; a cell that holds a layout rather than data is a block."""
+        if not self._cells and _is_layout(node):
+            return self._block(node)
+        if not self._first_cell:
+            self.layout.inline.add(" | ")
+        self._first_cell = False
+        self._cells += 1
+        return self._end_cell
+
+    def _end_cell(self) -> None:
+        self._cells -= 1
+        self._first_cell = False
+
+    def _line_break(self, _: LexborNode) -> None:
+        if self._cells:
+            self.layout.inline.add(" ")
+        else:
+            self.layout.inline.end_line()
+
+    def _rule(self, _: LexborNode) -> None:
+        if not self._cells:
+            self.layout.write_block("* * *")
+
+    def _verbatim(self, node: LexborNode) -> None:
+        text = clean_text(node.text())
+        if self._cells:
+            self.layout.inline.add(text)
+        else:
+            self.layout.write_block(text)
+
+    def _image(self, node: LexborNode) -> None:
+        about = clean_line(node.attributes.get("alt") or "", TITLE_LIMIT)
+        if about:
+            self.layout.inline.add(f"[Image: {about}]")
+
+    def _formula(self, node: LexborNode) -> None:
+        source = node.css_first("annotation[encoding='application/x-tex']")
+        text = node.attributes.get("alttext") or (source or node).text()
+        self.layout.inline.add(f" {clean_line(text, TITLE_LIMIT)} ")
+
+    def _raised(self, node: LexborNode) -> _Ending | None:
+        text = node.text().strip()
+        if node.css_first("a[href]") is not None or not _RAISED.fullmatch(text):
+            return _nothing
+        self.layout.inline.add_as_is(("^{" if node.tag == "sup" else "_{") + text + "}")
+        return None
+
+    def _link(self, node: LexborNode) -> _Ending | None:
+        reference = node.attributes.get("href")
+        label = None if reference is None else _label(node)
+        if reference is None or label is None:
+            return _nothing
+        inline = self.layout.inline
+        inline.add(" " if label[:1].isspace() else "")
+        inline.add_as_is(self.links.mark(label, reference))
+        inline.add(" " if label[-1:].isspace() else "")
+        return None
+
+
+def _nothing() -> None:
+    pass
+
+
+def _skip(_: LexborNode) -> None:
+    return None
+
+
+def _is_hidden(node: LexborNode) -> bool:
+    attributes = node.attributes
+    return "hidden" in attributes or _HIDDEN.search(attributes.get("style") or "") is not None
+
+
+def _is_layout(cell: LexborNode) -> bool:
+    blocks, child = 0, cell.first_child
+    while child is not None:
+        blocks += 2 if child.tag == "table" else child.tag in _LAYOUT
+        child = child.next
+    return blocks > 1

@@ -1,0 +1,95 @@
+"""Links of a page: their numbers, and how they stand in its text."""
+
+from __future__ import annotations
+
+from urllib.parse import urldefrag, urljoin, urlsplit
+
+from .clean_text import clean_label
+
+__all__ = ["LINK_LIMIT", "LinkList", "domain_of"]
+
+LINK_LIMIT = 10_000
+"""Links of a page that get a number; the text of further ones stays."""
+
+_ADDRESS_LIMIT = 4_000  # characters
+
+
+class LinkList:
+    """The links of a page, numbered as they come; the same address has one number.
+
+    References are relative to `base`, where the page names another place than its own; those to
+    local documents count in local documents alone.
+
+    >>> links = LinkList("https://example.com/a/")
+    >>> links.mark("Next", "b#top"), links.mark("Other", "https://example.org/")
+    ('【0†Next】', '【1†Other†example.org】')
+    >>> links.addresses
+    ['https://example.com/a/b', 'https://example.org/']
+    """
+
+    def __init__(self, page: str, base: str | None = None) -> None:
+        self._domain = domain_of(page)
+        self._schemes = ("http", "https", *(("doc",) if page.startswith("doc://") else ()))
+        self._base = page if base is None else base
+        self._numbers: dict[str, int] = {}
+
+    @property
+    def addresses(self) -> list[str]:
+        """The addresses, each at its number."""
+        return list(self._numbers)
+
+    def mark(self, text: str, reference: str) -> str:
+        """Return a link's text with its number, or as it is where the link leads nowhere."""
+        label = clean_label(text)
+        address = self._resolve(reference)
+        if not label or address is None:
+            return label
+        number = self._numbers.get(address)
+        if number is None:
+            if len(self._numbers) == LINK_LIMIT:
+                return label
+            number = self._numbers[address] = len(self._numbers)
+        domain = domain_of(address)
+        elsewhere = "" if domain == self._domain else f"†{domain}"
+        return f"【{number}†{label}{elsewhere}】"
+
+    def _resolve(self, reference: str) -> str | None:
+        reference = "".join(reference.split())
+        if not reference or reference.startswith("#") or len(reference) > _ADDRESS_LIMIT:
+            return None
+        try:
+            address = join(self._base, reference)
+            known = urlsplit(address).scheme in self._schemes
+        except ValueError:  # such as an unfinished IPv6 address
+            return None
+        if not known or not domain_of(address) or len(address) > _ADDRESS_LIMIT:
+            return None
+        return address
+
+
+def join(base: str, reference: str) -> str:
+    """Resolve a reference, also within ``doc://``, which `urljoin` does not know.
+
+    >>> join("doc://guide/a/b.md", "../c.md#d")
+    'doc://guide/c.md'
+    """
+    if base.startswith("doc://"):
+        joined = urljoin("http" + base[3:], reference)
+        if not urlsplit(reference).scheme and not reference.startswith("//"):
+            joined = "doc" + joined[4:]
+    else:
+        joined = urljoin(base, reference)
+    return urldefrag(joined).url
+
+
+def domain_of(address: str) -> str:
+    """Return the host of an address, with its port if it has one; empty where there is none.
+
+    >>> domain_of("https://user@Example.com:8080/a")
+    'example.com:8080'
+    """
+    try:
+        place = urlsplit(address).netloc
+    except ValueError:
+        return ""
+    return clean_label(place.rpartition("@")[2].lower())
