@@ -29,6 +29,14 @@ ANSWER = f"{THINK}<|channel|>final<|message|>Four, of course.<|return|>"
 ENDLESS = f"{THINK}<|channel|>final<|message|>One and on and..."
 
 
+READ = {
+    "type": "function",
+    "name": "read",
+    "description": "Reads a file.",
+    "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
+}
+
+
 class Shopping(BaseModel):
     items: list[str]
 
@@ -274,6 +282,45 @@ def test_deltas_of_calls() -> None:
     ]
     assert [item.type for item in final.output] == ["function_call"]
     assert final.output[0].arguments == '{"location":"Rome"}'
+
+
+def test_what_agents_send_is_tolerated() -> None:
+    """Tools that the server has not, unknown fields, and reasoning replayed without its seal."""
+    engine = ScriptedEngine(ANSWER)
+    tools: list[Any] = [
+        WEATHER,
+        {"type": "web_search", "external_web_access": False},
+        {"type": "namespace", "name": "files", "description": "Files.", "tools": [READ]},
+        {"type": "custom", "name": "patch", "format": {"type": "text"}},
+    ]
+    items: list[Any] = [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi!"}]},
+        {
+            "type": "reasoning",
+            "id": "rs_1",
+            "summary": [],
+            "content": [{"type": "reasoning_text", "text": "I should look."}],
+            "encrypted_content": None,
+        },
+        {
+            "type": "function_call",
+            "call_id": "call_1",
+            "namespace": "files",
+            "name": "read",
+            "arguments": '{"path":"a"}',
+        },
+        {"type": "function_call_output", "call_id": "call_1", "output": "the text of a"},
+    ]
+    more = {"client_metadata": {"window": "1"}, "prompt_cache_key": "one", "verbosity": None}
+    with serving(engine, Settings()) as url, sdk(url) as client:
+        ask: Any = client.responses.create
+        response = ask(model="script", input=items, tools=tools, store=False, extra_body=more)
+        assert response.output_text == "Four, of course."
+        assert [tool.type for tool in response.tools] == [tool["type"] for tool in tools]
+    (prompt,) = engine.prompts
+    for part in ("I should look.", '{"path":"a"}', "the text of a", "get_current_weather"):
+        assert part in prompt
+    assert "web_search" not in prompt
 
 
 def test_a_failing_engine() -> None:
