@@ -129,6 +129,13 @@ class Dialogue:
         message.author = Author.new(Role.TOOL, recipient)
         self.messages.append(message.with_recipient("assistant").with_channel("commentary"))
 
+    def add_exchange(
+        self, call: Message, answers: Sequence[Message], tokens: Sequence[int] | None = None
+    ) -> None:
+        """Add the call of a built-in tool, and what the tool said."""
+        self._add_own(call, tokens)
+        self.messages += answers
+
     def conversation(
         self,
         *,
@@ -138,6 +145,8 @@ class Dialogue:
     ) -> Conversation:
         """Make the conversation: the system message, the developer's, and what was said."""
         system = SystemContent(reasoning_effort=effort, conversation_start_date=start_date)
+        for built_in in self.tools.built_in.values():
+            system.with_tools(built_in)
         developer = self._developer(answer_format)
         opening = [Message.from_role_and_content(Role.SYSTEM, system)]
         if developer != DeveloperContent():

@@ -4,23 +4,33 @@
 ``function``      a function, in `functions`; its fields flat or under ``function``
 ``custom``        a function of one text, ``input``; its fields flat or under ``custom``
 ``namespace``     functions in a namespace of their own
-anything else     nothing: the model cannot have it (``web_search``, ``mcp``, ...)
+a built-in tool   the tool that was trained, where the server has it: `BUILT_IN_TOOLS`
+anything else     nothing: the model cannot have it (``mcp``, ``image_generation``, ...)
 ================  ==============================================================================
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from .json_field import JsonField
 from .tool_namespaces import ToolDescription, ToolNamespaceConfig
 
-__all__ = ["CUSTOM_TOOL_FIELD", "RequestedTools", "read_function", "read_tools"]
+__all__ = ["BUILT_IN_TOOLS", "CUSTOM_TOOL_FIELD", "RequestedTools", "read_function", "read_tools"]
 
 CUSTOM_TOOL_FIELD = "input"
 """The one argument of the function that stands for a custom tool."""
+
+BUILT_IN_TOOLS: Mapping[str, str] = {
+    "web_search": "browser",
+    "web_search_2025_08_26": "browser",
+    "web_search_preview": "browser",
+    "web_search_preview_2025_03_11": "browser",
+    "code_interpreter": "python",
+}
+"""The types of tools that are built into the model, and their names there."""
 
 _FUNCTIONS = "functions"
 _NAME = re.compile(r"[^\s<|>]+")  # what a header can hold and the parser reads back
@@ -31,6 +41,7 @@ class RequestedTools:
     """What a request declares.
 
     - `namespaces`: by name, in their order.
+    - `built_in`: the built-in tools among those that the server has, by name.
     - `custom`: the recipients of custom tools.
     - `strict`: the recipients whose schema has to be enforced.
     - `others`: the types of tools that the model cannot have.
@@ -40,11 +51,18 @@ class RequestedTools:
     custom: set[str] = field(default_factory=set)
     strict: set[str] = field(default_factory=set)
     others: set[str] = field(default_factory=set)
+    built_in: dict[str, ToolNamespaceConfig] = field(default_factory=dict)
 
     @property
     def recipients(self) -> list[str]:
         """The recipients of their calls, in their order."""
-        return [f"{ns.name}.{tool.name}" for ns in self.namespaces.values() for tool in ns.tools]
+        namespaces = [*self.namespaces.values(), *self.built_in.values()]
+        return [name for namespace in namespaces for name in _recipients(namespace)]
+
+    def recipients_of(self, built_in: str) -> list[str]:
+        """The recipients of calls of a built-in tool; none where it is not declared."""
+        namespace = self.built_in.get(built_in)
+        return [] if namespace is None else _recipients(namespace)
 
     def recipient(self, name: str, namespace: str | None = None) -> str:
         """Find the recipient of a call, as harmony writes it.
@@ -73,21 +91,31 @@ class RequestedTools:
             known.tools.append(tool)
 
 
-def read_tools(tools: Iterable[JsonField]) -> RequestedTools:
-    """Read the tools of a request; raise `ConversationError` where one cannot be read.
+def read_tools(
+    tools: Iterable[JsonField], built_in: Mapping[str, ToolNamespaceConfig] | None = None
+) -> RequestedTools:
+    """Read the tools of a request; `built_in` are those that the server has, by name.
+
+    Raises `ConversationError` where one cannot be read.
 
     >>> read_tools([JsonField({"type": "function", "name": "now"})]).recipients
     ['functions.now']
     """
-    found = RequestedTools()
+    found, known = RequestedTools(), built_in or {}
     for tool in tools:
         if tool["type"].text() == "namespace":
             name = tool["name"]
             description = tool["description"].optional_text() or None
             for member in tool["tools"].optional_items():
                 _read_tool(member, found, _checked_name(name), description)
+        elif BUILT_IN_TOOLS.get(tool["type"].text()) in known:
+            wanted = known[BUILT_IN_TOOLS[tool["type"].text()]]
+            found.built_in[wanted.name] = wanted
         else:
             _read_tool(tool, found, _FUNCTIONS, None)
+    for taken in found.built_in.keys() & found.namespaces.keys():
+        # The developer means tools of its own; the model must not find two under one name.
+        del found.built_in[taken]
     return found
 
 
@@ -117,6 +145,11 @@ def _read_tool(
         found.custom.add(f"{namespace}.{custom.name}")
     else:
         found.others.add(kind)
+
+
+def _recipients(namespace: ToolNamespaceConfig) -> list[str]:
+    """List the recipients of calls; a tool without functions is called by its own name."""
+    return [f"{namespace.name}.{tool.name}" for tool in namespace.tools] or [namespace.name]
 
 
 def _fields(function: JsonField) -> JsonField:

@@ -45,6 +45,8 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     if flat["type"] == "custom":
         known = {"type": "custom", "name": name, "description": None}
         return {**known, "format": {"type": "text"}, **flat}
+    if flat["type"] == "code_interpreter":
+        return {"container": {"type": "auto"}, **flat}
     if flat["type"] == "namespace":
         members = echoed_tools(flat.get("tools"))
         return {**flat, "description": flat.get("description") or "", "tools": members}

@@ -21,7 +21,8 @@ class ItemKind(str, Enum):
     FINAL_ANSWER = "final_answer"
     FUNCTION_CALL = "function_call"
     CUSTOM_TOOL_CALL = "custom_tool_call"
-    BUILT_IN_CALL = "built_in_call"
+    WEB_SEARCH_CALL = "web_search_call"
+    CODE_INTERPRETER_CALL = "code_interpreter_call"
 
     @property
     def is_message(self) -> bool:
@@ -33,6 +34,17 @@ class ItemKind(str, Enum):
         """Whether it calls a tool."""
         return not self.is_message and self is not ItemKind.REASONING
 
+    @property
+    def is_built_in(self) -> bool:
+        """Whether it calls a tool of the server."""
+        return self in _OF_BUILT_IN.values()
+
+
+_OF_BUILT_IN = {
+    "browser": ItemKind.WEB_SEARCH_CALL,
+    "python": ItemKind.CODE_INTERPRETER_CALL,
+}
+
 
 def what_kind(
     channel: str | None,
@@ -41,7 +53,9 @@ def what_kind(
     custom_tools: Collection[str] = (),
     built_in_tools: Collection[str] = (),
 ) -> ItemKind:
-    """Tell what a message of the model is; the tools are recipients.
+    """Tell what a message of the model is.
+
+    `custom_tools` are recipients; `built_in_tools` are the names of the server's own tools.
 
     Whatever has a recipient is a call, on any channel. A call of a tool that nobody declared is
     the call of a function for the client, who can say that there is none.
@@ -55,6 +69,7 @@ def what_kind(
         return ItemKind.COMMENTARY if channel == "commentary" else ItemKind.FINAL_ANSWER
     if recipient in custom_tools:
         return ItemKind.CUSTOM_TOOL_CALL
-    if recipient in built_in_tools:
-        return ItemKind.BUILT_IN_CALL
+    tool = recipient.partition(".")[0]
+    if tool in built_in_tools:
+        return _OF_BUILT_IN[tool]
     return ItemKind.FUNCTION_CALL

@@ -9,6 +9,7 @@
 ``item_reference``              the item of that id
 ``compaction``                  the items that it holds encrypted
 ``additional_tools``            nothing here: `additional_tools` reads them before
+calls of built-in tools         the call and the tool's answer, where this server made the item
 calls of other servers' tools   nothing: the model has no such tools, and their results are in
                                 what the assistant said
 ==============================  =================================================================
@@ -17,11 +18,13 @@ calls of other servers' tools   nothing: the model has no such tools, and their 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from ..content_texts import content_texts
 from ..dialogue import Dialogue
 from ..errors import ConversationError
 from ..json_field import JsonField
+from ..messages import Message
 from .history import HistoryItem, Unseal
 
 __all__ = ["ItemReader", "additional_tools"]
@@ -72,8 +75,20 @@ class ItemReader:
         self._unseal = unseal
         self._references = references or {}
 
-    def read(self, item: JsonField, tokens: Sequence[int] | None = None) -> None:
-        """Read an item; `tokens` are those it was sampled as. Raises `ConversationError`."""
+    def read(
+        self,
+        item: JsonField,
+        tokens: Sequence[int] | None = None,
+        messages: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        """Read an item; `tokens` and `messages` are those of a `HistoryItem`.
+
+        Raises `ConversationError`.
+        """
+        if messages:
+            call, *answers = (Message.from_dict(dict(message)) for message in messages)
+            self._dialogue.add_exchange(call, answers, tokens)
+            return
         kind = _kind(item)
         if kind in _LEFT_OUT:
             return
@@ -88,7 +103,7 @@ class ItemReader:
     def read_all(self, history: Iterable[HistoryItem], place: str) -> None:
         """Read items with their tokens; `place` is where they stand, for errors."""
         for at, known in enumerate(history):
-            self.read(JsonField(known.item, f"{place}[{at}]"), known.tokens)
+            self.read(JsonField(known.item, f"{place}[{at}]"), known.tokens, known.messages)
 
     def _read_message(self, item: JsonField, tokens: Sequence[int] | None) -> None:
         role = item["role"]
@@ -143,7 +158,7 @@ class ItemReader:
         found = JsonField(known.item, item.place)
         if _kind(found) == "item_reference":
             raise item["id"].error("the item of that id is a reference itself")
-        self.read(found, known.tokens)
+        self.read(found, known.tokens, known.messages)
 
     def _read_compaction(self, item: JsonField, _tokens: Sequence[int] | None) -> None:
         sealed = item["encrypted_content"]

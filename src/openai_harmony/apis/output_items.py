@@ -40,7 +40,8 @@ ID_PREFIXES: Mapping[ItemKind, str] = {
     ItemKind.FINAL_ANSWER: "msg",
     ItemKind.FUNCTION_CALL: "fc",
     ItemKind.CUSTOM_TOOL_CALL: "ctc",
-    ItemKind.BUILT_IN_CALL: "fc",
+    ItemKind.WEB_SEARCH_CALL: "ws",
+    ItemKind.CODE_INTERPRETER_CALL: "ci",
 }
 """How the ids of items begin; those by which calls are answered begin with ``call``."""
 

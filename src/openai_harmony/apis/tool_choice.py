@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ..json_field import JsonField
-from ..requested_tools import RequestedTools
+from ..requested_tools import BUILT_IN_TOOLS, RequestedTools
 
-__all__ = ["read_tool_choice"]
+__all__ = ["choice_after_call", "choice_without", "chosen_built_in", "read_tool_choice"]
 
 _MODES = ("none", "auto", "required")
 
@@ -34,6 +34,57 @@ def read_tool_choice(choice: JsonField, tools: RequestedTools) -> str | dict[str
         return _of_allowed(choice, tools)
     (name, *others) = _recipients(choice, tools)
     return _one(name) if not others else _some("required", [name, *others])
+
+
+def chosen_built_in(
+    choice: str | Mapping[str, Any] | None, tools: RequestedTools
+) -> frozenset[str]:
+    """Find the built-in tools that a choice, which was read, lets the model call."""
+    if choice == "none":
+        return frozenset()
+    if choice is None or isinstance(choice, str):
+        return frozenset(tools.built_in)
+    if choice.get("mode") == "none":
+        return frozenset()
+    allowed = {tool["name"] for tool in choice.get("tools", (choice,))}
+    return frozenset(
+        name for name in tools.built_in if not allowed.isdisjoint(tools.recipients_of(name))
+    )
+
+
+def choice_after_call(
+    asked: str | Mapping[str, Any] | None, choice: str | Mapping[str, Any] | None
+) -> str | Mapping[str, Any] | None:
+    """Return the choice for the turn after a call of a built-in tool: what was required is done.
+
+    `asked` is the choice as the request has it, `choice` as it was read.
+
+    >>> choice_after_call("required", "required")
+    >>> choice_after_call("none", "none")
+    'none'
+    """
+    if choice == "required" or not isinstance(choice, Mapping):
+        return None if choice == "required" else choice
+    is_list = isinstance(asked, Mapping) and asked.get("type") == "allowed_tools"
+    return {**choice, "mode": "auto"} if is_list and "tools" in choice else None
+
+
+def choice_without(
+    built_in: Collection[str],
+    choice: str | Mapping[str, Any] | None,
+    recipients: Iterable[str],
+) -> str | dict[str, Any]:
+    """Return a choice that leaves the built-in tools out, of `recipients` that are declared.
+
+    >>> choice_without({"python"}, None, ["python"])
+    'none'
+    """
+    if choice == "none":
+        return "none"
+    if isinstance(choice, Mapping):
+        recipients = [tool["name"] for tool in choice.get("tools", (choice,))]
+    left = [name for name in recipients if name.partition(".")[0] not in built_in]
+    return _some("auto", left) if left else "none"
 
 
 def _of_mode(choice: JsonField, mode: str, tools: RequestedTools) -> str | None:
@@ -67,6 +118,9 @@ def _mode(mode: JsonField) -> str:
 def _recipients(tool: JsonField, tools: RequestedTools) -> list[str]:
     """Find the recipients that a choice names: one tool, or all of a namespace."""
     kind = tool["type"].text()
+    built_in = tools.recipients_of(BUILT_IN_TOOLS.get(kind, ""))
+    if built_in:
+        return built_in
     if kind not in ("function", "custom", "namespace"):
         raise tool["type"].error(
             f"a tool of the type {kind!r:.80} cannot be called here; {_declared(tools)}"

@@ -25,6 +25,7 @@ class TurnRequest:
     - `stop`: texts that end an answer, and are not part of it.
     - `custom_tools`: the recipients whose calls carry text for the client and not JSON.
     - `strict_tools`: the recipients whose schema must be enforced, or the request be refused.
+    - `built_in_tools`: the names of the server's own tools that may be called.
     """
 
     conversation: Conversation
@@ -34,6 +35,7 @@ class TurnRequest:
     stop: tuple[str, ...] = ()
     custom_tools: frozenset[str] = frozenset()
     strict_tools: frozenset[str] = frozenset()
+    built_in_tools: frozenset[str] = frozenset()
 
     @property
     def tools(self) -> frozenset[str]:

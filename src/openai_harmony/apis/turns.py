@@ -13,11 +13,12 @@ from ..json_field import JsonField
 from ..messages import Conversation
 from ..past_reasoning import without_past_reasoning
 from ..requested_tools import RequestedTools, read_tools
+from ..tool_namespaces import ToolNamespaceConfig
 from .chat_request import ChatRequest
 from .history import HistoryItem, Unseal
 from .item_reader import ItemReader, additional_tools
 from .responses_request import ReasoningSettings, ResponsesRequest, TextSettings
-from .tool_choice import read_tool_choice
+from .tool_choice import chosen_built_in, read_tool_choice
 from .turn_request import TurnRequest
 
 __all__ = ["turn_of_chat", "turn_of_response"]
@@ -32,6 +33,7 @@ def turn_of_response(
     sampling: Sampling | None = None,
     unseal: Unseal | None = None,
     references: Mapping[str, HistoryItem] | None = None,
+    built_in: Mapping[str, ToolNamespaceConfig] | None = None,
 ) -> TurnRequest:
     """Turn a request and the items before it into a turn.
 
@@ -39,6 +41,7 @@ def turn_of_response(
     - `date`: the current date (``2025-06-28``) as the model reads it.
     - `effort`, `sampling`: what is used where the request says nothing.
     - `unseal`: opens encrypted content; `references`: the items that the input names by id.
+    - `built_in`: the server's own tools, by name; a request that wants one declares it.
 
     Raises `ConversationError`, which names the field at fault.
 
@@ -50,7 +53,7 @@ def turn_of_response(
         raise JsonField(None, "input").unexpected("text or a list of items")
     body = JsonField(dict(request))
     items = list(JsonField(request.items, request.items_field).items())
-    tools = _tools(body["tools"], history, items)
+    tools = _tools(body["tools"], history, items, built_in)
     answer_format = _answer_format(request.text)
     dialogue = Dialogue(tools)
     dialogue.add_instructions([request.instructions or ""])
@@ -99,22 +102,28 @@ def _turn(
     sampling: Sampling,
     stop: tuple[str, ...],
 ) -> TurnRequest:
+    choice = read_tool_choice(body["tool_choice"], tools)
     return TurnRequest(
         conversation=Conversation.from_messages(without_past_reasoning(conversation.messages)),
         sampling=sampling,
-        tool_choice=read_tool_choice(body["tool_choice"], tools),
+        tool_choice=choice,
         response_format=None if answer_format is None else answer_format.to_response_format(),
         stop=stop,
         custom_tools=frozenset(tools.custom),
         strict_tools=frozenset(tools.strict),
+        built_in_tools=chosen_built_in(choice, tools),
     )
 
 
 def _tools(
-    tools: JsonField, history: Sequence[HistoryItem], items: Sequence[JsonField]
+    tools: JsonField,
+    history: Sequence[HistoryItem],
+    items: Sequence[JsonField],
+    built_in: Mapping[str, ToolNamespaceConfig] | None,
 ) -> RequestedTools:
     before = [JsonField(known.item, f"history[{at}]") for at, known in enumerate(history)]
-    return read_tools([*tools.optional_items(), *additional_tools([*before, *items])])
+    wanted = [*tools.optional_items(), *additional_tools([*before, *items])]
+    return read_tools(wanted, built_in)
 
 
 def _effort(asked: ReasoningSettings | None, default: ReasoningEffort) -> ReasoningEffort | None:
