@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openai_harmony import (
@@ -204,6 +204,7 @@ def test_difference_from_inference_is_found() -> None:
 # Laws
 
 
+@settings(deadline=None)
 @given(any_letters | likely_letters)
 def test_what_is_learned_follows_the_prompt_of_inference(letters: str) -> None:
     known = conversation(letters)
@@ -212,6 +213,7 @@ def test_what_is_learned_follows_the_prompt_of_inference(letters: str) -> None:
             assert find_prompt_difference(known, example, options) is None
 
 
+@settings(deadline=None)
 @given(any_letters | likely_letters)
 def test_each_message_is_learned_once_and_wholly(letters: str) -> None:
     known = conversation(letters)
@@ -228,6 +230,7 @@ def test_each_message_is_learned_once_and_wholly(letters: str) -> None:
     assert sorted(learned) == sorted(own)
 
 
+@settings(deadline=None)
 @given(likely_letters)
 def test_one_turn_is_what_the_reference_renders(letters: str) -> None:
     known = conversation(letters)
@@ -241,6 +244,7 @@ def test_one_turn_is_what_the_reference_renders(letters: str) -> None:
             assert whole[: len(example) - 1] == example.input_ids[:-1]
 
 
+@settings(deadline=None)
 @given(likely_letters, st.integers(20, 120))
 def test_windows_fit_and_lose_nothing_silently(letters: str, limit: int) -> None:
     known = conversation(letters)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openai_harmony.training import IGNORED, PackedSequence, pack, packed_places, training_examples
@@ -31,6 +31,7 @@ def test_what_is_too_long_is_refused() -> None:
         packed_places([1, 11], 10)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 50), max_size=40), st.integers(50, 80))
 def test_everything_is_packed_once_and_fits(lengths: list[int], capacity: int) -> None:
     groups = packed_places(lengths, capacity)

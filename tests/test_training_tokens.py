@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openai_harmony import ConversationError, Role, load_harmony_encoding
@@ -129,6 +129,7 @@ some_tokens = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(some_tokens)
 def test_any_tokens_are_fed_back(sampled: list[int]) -> None:
     prompt = TokenSequence.of_prompt(conversation("stu"))

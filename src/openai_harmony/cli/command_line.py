@@ -13,6 +13,7 @@ from .generate import GENERATE
 from .grammar import CHECK, GRAMMAR
 from .keys import KEYS
 from .parse import PARSE
+from .prepare import PREPARE
 from .render import RENDER
 from .schema import SCHEMA
 from .serve import SERVE
@@ -32,6 +33,7 @@ COMMANDS: tuple[Command, ...] = (
     CHAT,
     SERVE,
     KEYS,
+    PREPARE,
     DEMO,
 )
 

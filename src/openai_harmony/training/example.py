@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ..segments import SegmentKind
 
-__all__ = ["IGNORED", "TokenSpan", "TrainingExample"]
+__all__ = ["IGNORED", "MessageTokens", "TokenSpan", "TrainingExample"]
 
 IGNORED = -100
 """The label of a token that is not learned, as torch and Transformers have it."""
@@ -29,6 +30,11 @@ class TokenSpan(NamedTuple):
     sampled: bool
 
 
+MessageTokens: TypeAlias = tuple[int, int, int, int, int, bool]
+"""A message of an example: its index, where it starts, where the model begins to sample it, where
+its body starts, where it ends, and whether the assistant spoke it."""
+
+
 @dataclass(frozen=True)
 class TrainingExample:
     """Token ids, what is learned at each place, and where the tokens come from.
@@ -40,13 +46,22 @@ class TrainingExample:
 
     input_ids: list[int]
     labels: list[int]
-    spans: list[TokenSpan]
+    messages: list[MessageTokens]
     weights: Mapping[int, float] = field(default_factory=dict)
     """The weights of messages, by index, where they are not 1."""
+
+    @functools.cached_property
+    def spans(self) -> list[TokenSpan]:
+        """Where the tokens come from, run by run."""
+        return [span for one in self.messages for span in _spans(*one)]
 
     def __len__(self) -> int:
         """Count the tokens."""
         return len(self.input_ids)
+
+    def learns(self, message: MessageTokens) -> bool:
+        """Whether a message is learned, which it is wholly or not at all."""
+        return self.labels[message[4] - 1] != IGNORED
 
     def token_messages(self) -> list[int]:
         """The message that each token belongs to."""
@@ -71,14 +86,22 @@ class TrainingExample:
     def loss_weights(self) -> list[float]:
         """How much each label counts: its message's weight; 0 where nothing is learned."""
         found = [0.0] * len(self.labels)
-        for span in self.spans:
-            weight = self.weights.get(span.message, 1.0)
-            for at in range(span.start, span.end):
-                if self.labels[at] != IGNORED:
-                    found[at] = weight
+        for message in filter(self.learns, self.messages):
+            at, _, first, _, end, _ = message
+            found[first:end] = [self.weights.get(at, 1.0)] * (end - first)
         return found
 
     @property
     def learned(self) -> int:
         """How many labels are learned."""
         return len(self.labels) - self.labels.count(IGNORED)
+
+
+def _spans(
+    at: int, start: int, sampled: int, body: int, end: int, is_own: bool
+) -> Iterator[TokenSpan]:
+    if sampled > start:
+        yield TokenSpan(start, sampled, at, SegmentKind.HEADER, False)
+    yield TokenSpan(sampled, body, at, SegmentKind.HEADER, is_own)
+    yield TokenSpan(body, end - 1, at, SegmentKind.BODY, is_own)
+    yield TokenSpan(end - 1, end, at, SegmentKind.STOP, is_own)

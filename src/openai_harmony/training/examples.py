@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..encoding import HarmonyEncoding, load_harmony_encoding
 from ..messages import Conversation, Message, Role
+from ..render import Rendered, Renderer
 from ..sampled_messages import SampledMessage
-from ..segments import Segment, SegmentKind
 from ..special_tokens import END, MESSAGE, RETURN, START
 from ..tokenizer import ASSISTANT
-from .example import IGNORED, TokenSpan, TrainingExample
+from .example import IGNORED, MessageTokens, TrainingExample
 from .options import TrainingOptions
-from .turn_plan import Plan, declares_functions, is_answer, plan_sequences
+from .turn_plan import Plan, declares_functions, plan_sequences
 from .windows import fitting_windows
 
 __all__ = ["ReadExamples", "read_examples", "training_examples"]
 
-_OPENING = [START, ASSISTANT]  # what a prompt ends in
+_OPENING = (START, ASSISTANT)  # what a prompt ends in
+
+_CACHE_BYTES = 16 * 1024 * 1024
 
 
 class ReadExamples(NamedTuple):
@@ -67,7 +70,7 @@ def read_examples(
     plans = plan_sequences(messages, options, weights)
     if not plans:
         return ReadExamples([], [])
-    rendered = _Rendered(conversation, options, encoding or load_harmony_encoding("HarmonyGptOss"))
+    rendered = _Rendered(messages, options, encoding or load_harmony_encoding("HarmonyGptOss"))
     lengths = rendered.lengths
     too_long: list[int] = []
     if options.context_length is not None:
@@ -80,103 +83,96 @@ def read_examples(
     return ReadExamples([rendered.example(plan, weights or {}) for plan in plans], too_long)
 
 
-class _Pieces(NamedTuple):
-    """The tokens of a message; `stop` is what the model would sample as its last one."""
-
-    header: list[int]
-    body: list[int]
-    stop: int
-
-
 class _Rendered:
     """The messages of a conversation as tokens, from which sequences are put together."""
 
     def __init__(
-        self, conversation: Conversation, options: TrainingOptions, encoding: HarmonyEncoding
+        self, messages: Sequence[Message], options: TrainingOptions, encoding: HarmonyEncoding
     ) -> None:
-        self._messages = messages = conversation.messages
-        config = options.rendering()
-        segments = encoding.segments_for_completion(conversation, None, config)
-        self._pieces = _pieces(segments, messages)
-        self._declared = _late_declaration(messages)
-        self._early = self._pieces
-        if self._declared:
+        self._messages = messages
+        style, dialect = options.header_style, options.schema_dialect
+        renderer = _renderer(encoding)
+        declared, late = _declaration(messages)
+        rendered = renderer.messages(messages, dialect, style, lambda: declared)
+        self._pieces = list(map(_Pieces.of, messages, rendered))
+        self._early, self._late = self._pieces, late
+        if late:
             # Before functions are declared, the system message does not mention them.
-            earlier = Conversation(messages=messages[: self._declared])
-            segments = encoding.segments_for_completion(earlier, None, config)
-            self._early = _pieces(segments, messages)
+            rendered = renderer.messages(messages[:late], dialect, style, lambda: False)
+            self._early = list(map(_Pieces.of, messages, rendered))
 
     @property
     def lengths(self) -> list[int]:
         """The tokens of each message."""
-        return [len(one.header) + len(one.body) + 1 for one in self._pieces]
+        return [len(one.tokens) for one in self._pieces]
 
     def example(self, plan: Plan, weights: Mapping[int, float]) -> TrainingExample:
         """Put a sequence together."""
-        messages = self._messages
-        pieces = self._early if plan[-1].message < self._declared else self._pieces
+        pieces = self._early if plan[-1].message < self._late else self._pieces
         tokens: list[int] = []
         labels: list[int] = []
-        spans: list[TokenSpan] = []
+        parts: list[MessageTokens] = []
         goes_on = False  # the model goes on sampling after the message before
         for at, learned in plan:
-            header, body, stop = pieces[at]
+            own, headed, stop, is_own = pieces[at]
             start = len(tokens)
-            own = messages[at].author.role is Role.ASSISTANT
-            first = start + (2 if own and not goes_on else 0)  # the first token that is sampled
-            tokens += header
-            headed = len(tokens)
-            tokens += body
-            tokens.append(END if stop == RETURN else stop)
+            tokens += own
             end = len(tokens)
-            if first > start:
-                spans.append(TokenSpan(start, first, at, SegmentKind.HEADER, False))
-            spans += (
-                TokenSpan(first, headed, at, SegmentKind.HEADER, own),
-                TokenSpan(headed, end - 1, at, SegmentKind.BODY, own),
-                TokenSpan(end - 1, end, at, SegmentKind.STOP, own),
-            )
-            labels += [IGNORED] * ((first if learned else end) - start)
+            # The prompt ends in the start of the first message that is sampled in one go.
+            first = start if goes_on or not is_own else start + len(_OPENING)
+            parts.append((at, start, first, start + headed, end, is_own))
             if learned:
-                labels += tokens[first : end - 1]
-                labels.append(stop)
-            goes_on = own and stop == END
+                labels += [IGNORED] * (first - start)
+                labels += own[first - start :]
+                labels[-1] = stop
+            else:
+                labels += [IGNORED] * (end - start)
+            goes_on = stop == END and is_own
         tokens[-1] = stop
         used = {at: weights[at] for at, learned in plan if learned and weights.get(at, 1.0) != 1.0}
-        return TrainingExample(tokens, labels, spans, used)
+        return TrainingExample(tokens, labels, parts, used)
 
 
-def _pieces(segments: Sequence[Segment], messages: Sequence[Message]) -> list[_Pieces]:
-    """Gather the segments of each message; a sampled message has its own tokens."""
-    found: list[_Pieces] = []
-    header: list[int] = []
-    body: list[int] = []
-    for kind, at, _, tokens in segments:
-        if kind is SegmentKind.BODY:
-            body = body + tokens if body else tokens
-        elif kind is SegmentKind.HEADER:
-            header, body = tokens, []
+class _Pieces(NamedTuple):
+    """A message as a prompt has it: its tokens, and how many of them are the header's.
+
+    `stop` is what the model samples in place of the last one; `is_own` tells the assistant's.
+    """
+
+    tokens: list[int]
+    header: int
+    stop: int
+    is_own: bool
+
+    @classmethod
+    def of(cls, message: Message, rendered: Rendered) -> _Pieces:
+        """Take the tokens of a message: its own if it was sampled, else those rendered."""
+        is_own = message.author.role is Role.ASSISTANT
+        if isinstance(message, SampledMessage):
+            tokens = [*_OPENING, *message.sampled_tokens]
+            header = tokens.index(MESSAGE) + 1
         else:
-            message = messages[at]
-            if isinstance(message, SampledMessage):
-                found.append(_sampled_pieces(message))
-            else:
-                stop = RETURN if is_answer(message) else tokens[0]
-                found.append(_Pieces(header, body, stop))
-    return found
+            tokens = rendered.copy_tokens()
+            header = rendered.ends[0]
+        stop = tokens[-1]
+        if stop == RETURN:
+            tokens[-1] = END
+        elif stop == END and is_own and message.channel == "final":
+            stop = RETURN
+        return cls(tokens, header, stop, is_own)
 
 
-def _sampled_pieces(message: SampledMessage) -> _Pieces:
-    own = list(message.sampled_tokens)
-    headed = own.index(MESSAGE) + 1
-    stop = RETURN if own[-1] == END and is_answer(message) else own[-1]
-    return _Pieces(_OPENING + own[:headed], own[headed:-1], stop)
+@functools.lru_cache(maxsize=4)
+def _renderer(encoding: HarmonyEncoding) -> Renderer:
+    """Keep what comes again, which instructions and tools do, and few other texts."""
+    return Renderer(encoding.tokenizer, cache_bytes=_CACHE_BYTES)
 
 
-def _late_declaration(messages: Sequence[Message]) -> int:
-    """Find where functions are first declared, if the assistant spoke before; 0 if it did not."""
+def _declaration(messages: Sequence[Message]) -> tuple[bool, int]:
+    """Tell whether functions are declared; and where, if the assistant spoke before, else 0."""
+    spoken = False
     for at, message in enumerate(messages):
         if declares_functions(message):
-            before = (other.author.role for other in messages[:at])
-            return at if Role.ASSISTANT in before else 0
-    return 0
+            return True, at if spoken else 0
+        spoken = spoken or message.author.role is Role.ASSISTANT
+    return False, 0

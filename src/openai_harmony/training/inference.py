@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ..encoding import HarmonyEncoding, load_harmony_encoding
 from ..messages import Conversation, Message
 from ..sampled_messages import prompt_tokens
-from .example import IGNORED, TrainingExample
+from .example import TrainingExample
 from .options import TrainingOptions
 from .turn_plan import kept_in_prompt
 
@@ -49,24 +49,13 @@ def find_prompt_difference(
     """
     options = options or TrainingOptions()
     messages = conversation.messages
-    held = {span.message for span in example.spans}
+    held = {message[0] for message in example.messages}
     if options.context_length is None:
         held.update(range(len(messages)))
-    for at in _taught(example):
+    for at, *_ in filter(example.learns, example.messages):
         before = [messages[index] for index in range(at) if index in held]
         prompt = inference_prompt(before, options, encoding=encoding)
         for place, token in enumerate(prompt):
             if example.input_ids[place : place + 1] != [token]:
                 return PromptDifference(at, place)
     return None
-
-
-def _taught(example: TrainingExample) -> list[int]:
-    """The messages that the example teaches, by index."""
-    return sorted(
-        {
-            span.message
-            for span in example.spans
-            if any(label != IGNORED for label in example.labels[span.start : span.end])
-        }
-    )

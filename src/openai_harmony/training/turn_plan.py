@@ -73,7 +73,7 @@ def is_answer(message: Message) -> bool:
 
 def declares_functions(message: Message) -> bool:
     """Whether a message declares functions, which the system message mentions."""
-    return any(
+    return message.author.role is Role.DEVELOPER and any(
         bool((namespace := (item.tools or {}).get("functions")) and namespace.tools)
         for item in message.content
         if isinstance(item, DeveloperContent)

@@ -1,0 +1,29 @@
+"""Files to files: data sets of any size to Parquet that trainers read. Needs the extra ``train``.
+
+::
+
+    settings             what is made of the rows
+    sources              files and folders as chunks of rows
+    token_report         what the tokens are, counted
+    part                 a chunk to a part: Parquet, rejected rows, counts
+    preparation          all parts: resume, processes, what stands beside them
+    ray_parts            the same on a Ray cluster
+    report_plot          the report as a picture
+"""
+
+from .part import Part, prepare_part
+from .preparation import Preparation, prepare
+from .settings import PrepareSettings
+from .sources import Chunk, find_chunks
+from .token_report import TokenReport
+
+__all__ = [
+    "Chunk",
+    "Part",
+    "Preparation",
+    "PrepareSettings",
+    "TokenReport",
+    "find_chunks",
+    "prepare",
+    "prepare_part",
+]

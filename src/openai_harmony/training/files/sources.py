@@ -1,0 +1,189 @@
+"""Files and folders of rows, cut into chunks that are read one by one.
+
+======================  =======================================================================
+``*.jsonl``             a row in each line; chunks are ranges of bytes, moved to the next line
+``*.parquet``           chunks are row groups
+a folder                its ``*.parquet`` or ``*.jsonl``, or the Arrow files that `save_to_disk`
+                        of Hugging Face's datasets wrote; chunks are ranges of batches
+======================  =======================================================================
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+from ..rows.embedded_json import without_nulls
+
+__all__ = ["CHUNK_BYTES", "Chunk", "SourceError", "SourceRow", "find_chunks", "read_chunk"]
+
+CHUNK_BYTES = 16 * 1024 * 1024
+"""Bytes of a chunk of JSONL, about; a worker's memory grows with it, and not with the file."""
+
+_ROWS_AT_ONCE = 64  # of a table, as Python objects
+
+FileKind = Literal["jsonl", "parquet", "arrow"]
+
+
+class SourceError(ValueError):
+    """The input is nothing that rows are read from."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some rows of a file: from `start` to `end`, in bytes, row groups or batches."""
+
+    path: str
+    kind: FileKind
+    start: int
+    end: int
+    size: int
+    """Bytes, about."""
+
+
+class SourceRow(NamedTuple):
+    """A row, with its number in the chunk, from 0; or why it cannot be read."""
+
+    number: int
+    raw: Any
+    problem: str | None = None
+
+
+def find_chunks(source: Path, chunk_bytes: int = CHUNK_BYTES) -> list[Chunk]:
+    """Cut a file, or the files of a folder in the order of their names, into chunks.
+
+    Raises `SourceError` where there are none.
+    """
+    files = _files(source)
+    return [chunk for path, kind in files for chunk in _CHUNKS[kind](path, chunk_bytes)]
+
+
+def read_chunk(chunk: Chunk) -> Iterator[SourceRow]:
+    """Read the rows of a chunk, one by one."""
+    return _READERS[chunk.kind](chunk)
+
+
+_SUFFIXES: dict[str, FileKind] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+}
+
+
+def _files(source: Path) -> list[tuple[Path, FileKind]]:
+    if source.is_dir():
+        inside = (path for path in sorted(source.rglob("*")) if not _hidden(path, source))
+        found = [(path, _SUFFIXES[path.suffix]) for path in inside if path.suffix in _SUFFIXES]
+        if not found:
+            raise SourceError("no .jsonl, .parquet or .arrow file in the folder")
+        return found
+    if source.suffix not in _SUFFIXES:
+        raise SourceError(
+            "not a file of rows; give JSON lines as .jsonl, .parquet, or the folder of a data set"
+        )
+    if not source.exists():
+        raise SourceError("no such file")
+    return [(source, _SUFFIXES[source.suffix])]
+
+
+def _hidden(path: Path, source: Path) -> bool:
+    """Whether it belongs to a cache, such as the mapped files beside a saved data set."""
+    inner = path.relative_to(source)
+    return any(part.startswith(".") for part in inner.parts) or path.name.startswith("cache-")
+
+
+# JSON lines
+
+
+def _jsonl_chunks(path: Path, chunk_bytes: int) -> Iterator[Chunk]:
+    size = path.stat().st_size
+    for start in range(0, size, chunk_bytes):
+        end = min(size, start + chunk_bytes)
+        yield Chunk(str(path), "jsonl", start, end, end - start)
+
+
+def _jsonl_rows(chunk: Chunk) -> Iterator[SourceRow]:
+    """Read the lines that begin in the chunk; their numbers count empty lines, too."""
+    with open(chunk.path, "rb") as file:
+        if chunk.start:
+            file.seek(chunk.start - 1)
+            file.readline()  # the end of the line before
+        number = 0
+        while file.tell() < chunk.end:
+            line = file.readline()
+            if line.startswith(b"\xef\xbb\xbf"):
+                line = line[3:]
+            yield _jsonl_row(number, line)
+            number += 1
+
+
+def _jsonl_row(number: int, line: bytes) -> SourceRow:
+    if not line.strip():
+        return SourceRow(number, None)
+    try:
+        return SourceRow(number, json.loads(line))
+    except UnicodeDecodeError as error:
+        return SourceRow(number, repr(line[:1000]), f"not UTF-8 (at byte {error.start})")
+    except (ValueError, RecursionError) as error:
+        text = line.decode("utf-8", "replace").rstrip("\r\n")
+        return SourceRow(number, text, f"not valid JSON: {error!s:.200}")
+
+
+# Tables
+
+
+def _parquet_chunks(path: Path, _: int) -> Iterator[Chunk]:
+    meta = pq.ParquetFile(path).metadata
+    for group in range(meta.num_row_groups):
+        yield Chunk(str(path), "parquet", group, group + 1, meta.row_group(group).total_byte_size)
+
+
+def _parquet_rows(chunk: Chunk) -> Iterator[SourceRow]:
+    with pq.ParquetFile(chunk.path) as file:
+        groups = list(range(chunk.start, chunk.end))
+        yield from _table_rows(file.iter_batches(_ROWS_AT_ONCE, row_groups=groups))
+
+
+def _arrow_chunks(path: Path, chunk_bytes: int) -> Iterator[Chunk]:
+    start = size = end = 0
+    for end, batch in enumerate(_arrow_batches(path), 1):
+        size += batch.nbytes
+        if size >= chunk_bytes:
+            yield Chunk(str(path), "arrow", start, end, size)
+            start, size = end, 0
+    if start < end:
+        yield Chunk(str(path), "arrow", start, end, size)
+
+
+def _arrow_rows(chunk: Chunk) -> Iterator[SourceRow]:
+    inside = (
+        batch.slice(at, _ROWS_AT_ONCE)
+        for place, batch in enumerate(_arrow_batches(Path(chunk.path)))
+        if chunk.start <= place < chunk.end
+        for at in range(0, batch.num_rows, _ROWS_AT_ONCE)
+    )
+    yield from _table_rows(inside)
+
+
+def _arrow_batches(path: Path) -> Iterator[pa.RecordBatch]:
+    with pa.memory_map(str(path)) as mapped, pa.ipc.open_stream(mapped) as stream:
+        yield from stream
+
+
+def _table_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[SourceRow]:
+    number = 0
+    for batch in batches:
+        for raw in batch.to_pylist():
+            yield SourceRow(number, without_nulls(raw))
+            number += 1
+
+
+_CHUNKS = {"jsonl": _jsonl_chunks, "parquet": _parquet_chunks, "arrow": _arrow_chunks}
+_READERS = {"jsonl": _jsonl_rows, "parquet": _parquet_rows, "arrow": _arrow_rows}

@@ -1,0 +1,13 @@
+"""Rows of data sets to conversations: harmony, Chat Completions and ShareGPT.
+
+::
+
+    embedded_json   JSON that may stand as text
+    chat_row        what data sets leave out of Chat Completions, filled in
+    sharegpt_row    ShareGPT as Chat Completions
+    read_row        any of the three, detected, to a conversation and weights
+"""
+
+from .read_row import ReadRow, RowForm, detect_form, read_row
+
+__all__ = ["ReadRow", "RowForm", "detect_form", "read_row"]

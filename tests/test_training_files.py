@@ -1,0 +1,293 @@
+"""Files to files: every row is in the output or among the rejected, whoever makes the parts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from openai_harmony import load_harmony_encoding
+from openai_harmony.training import IGNORED, TrainingOptions, training_examples
+from training_conversations import conversation
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+from openai_harmony.training.files import PrepareSettings, find_chunks, prepare  # noqa: E402
+from openai_harmony.training.files.sources import SourceError, read_chunk  # noqa: E402
+
+ENCODING = load_harmony_encoding("HarmonyGptOss")
+
+CONVERSATIONS = ["suf", "suafuaf", "stuacraf", "uf", "sdupcrf"] * 8
+ROWS: list[Any] = [conversation(letters).to_dict() for letters in CONVERSATIONS]
+
+
+def write_jsonl(path: Path, rows: Sequence[Any] = ROWS) -> Path:
+    lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def digests(out: Path) -> dict[str, str]:
+    """All files of an output but what says which files it was made of."""
+    return {
+        str(path.relative_to(out)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(out.rglob("*"))
+        if path.is_file() and path.name != "manifest.json"
+    }
+
+
+def table(out: Path) -> Any:
+    return pa.concat_tables(pq.read_table(path) for path in sorted((out / "data").iterdir()))
+
+
+def rejected(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / "rejected.jsonl").read_text().splitlines()]
+
+
+def test_rows_become_examples_in_their_order(tmp_path: Path) -> None:
+    source = write_jsonl(tmp_path / "rows.jsonl")
+    made = prepare(source, tmp_path / "out", workers=1, chunk_bytes=4000)
+    expected = [e for letters in CONVERSATIONS for e in training_examples(conversation(letters))]
+    found = table(tmp_path / "out").to_pylist()
+    assert len(list((tmp_path / "out" / "data").iterdir())) > 5
+    assert [row["input_ids"] for row in found] == [list(e.input_ids) for e in expected]
+    assert [row["labels"] for row in found] == [list(e.labels) for e in expected]
+    assert [row["assistant_masks"] for row in found] == [e.assistant_masks() for e in expected]
+    report = made.report
+    assert (report.rows, report.rejected, report.examples) == (40, 0, len(expected))
+    assert report.tokens.total() == sum(map(len, expected))
+    assert report.learned.total() == sum(e.learned for e in expected)
+    assert report.lengths.total() == len(expected)
+    assert set(report.learned) == {"analysis", "commentary", "final"}
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 7, 500, 10**6])
+def test_chunks_hold_each_row_once(tmp_path: Path, chunk_bytes: int) -> None:
+    rows = [{"n": at, "text": "é" * (at % 5)} for at in range(30)]
+    source = write_jsonl(tmp_path / "rows.jsonl", rows)
+    chunks = find_chunks(source, chunk_bytes)
+    assert [row.raw for chunk in chunks for row in read_chunk(chunk)] == rows
+
+
+def test_lines_without_an_end_and_with_a_mark_at_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"n": 1}\r\n\n{"n": 2}')
+    (chunk,) = find_chunks(path)
+    assert [(row.number, row.raw) for row in read_chunk(chunk)] == [
+        (0, {"n": 1}),
+        (1, None),
+        (2, {"n": 2}),
+    ]
+
+
+BAD = [
+    ("{", "not valid JSON"),
+    ('"text"', "expected an object"),
+    ('{"messages": []}', "nothing to learn"),
+    ('{"text": "hi"}', "neither 'messages' nor 'conversations'"),
+    ("[" * 100_000, "not valid JSON"),
+    ('{"messages": [{"role": "user", "content": "hi"}, {"role": "alien"}]}', "messages[1].role"),
+]
+
+
+def test_bad_rows_are_kept_aside_with_the_reason(tmp_path: Path) -> None:
+    rows: list[Any] = []
+    for text, _ in BAD:
+        rows += [text, "", ROWS[0]]
+    source = write_jsonl(tmp_path / "rows.jsonl", rows)
+    made = prepare(source, tmp_path / "out", workers=1, chunk_bytes=50)
+    found = rejected(tmp_path / "out")
+    assert [entry["line"] for entry in found] == [1 + 3 * at for at in range(len(BAD))]
+    for entry, (_, reason) in zip(found, BAD, strict=True):
+        assert reason in entry["reason"]
+        assert entry["file"] == str(source)
+    assert found[3]["row"] == {"text": "hi"}
+    assert (made.report.rows, made.report.rejected) == (2 * len(BAD), len(BAD))
+    assert made.report.examples == len(BAD)
+
+
+def test_what_is_too_long_is_counted(tmp_path: Path) -> None:
+    settings = PrepareSettings(TrainingOptions(context_length=75))
+    source = write_jsonl(tmp_path / "rows.jsonl", ROWS[:3])
+    made = prepare(source, tmp_path / "out", settings, workers=1)
+    assert made.report.too_long > 0
+    assert rejected(tmp_path / "out")[0]["reason"] == "nothing fits in 75 tokens"
+
+
+def test_any_number_of_workers_makes_the_same_bytes(tmp_path: Path) -> None:
+    source = write_jsonl(tmp_path / "rows.jsonl", [*ROWS, "{"])
+    for workers in (1, 2):
+        prepare(source, tmp_path / str(workers), workers=workers, chunk_bytes=20_000)
+    assert digests(tmp_path / "1") == digests(tmp_path / "2")
+
+
+def test_it_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
+    source = write_jsonl(tmp_path / "rows.jsonl")
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    prepare(source, whole, workers=1, chunk_bytes=4000)
+    seen: list[int] = []
+
+    def stop(done: int, _: int) -> None:
+        seen.append(done)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare(source, out, workers=1, chunk_bytes=4000, watch=stop)
+    before = {path: path.stat().st_mtime_ns for path in (out / "data").iterdir()}
+    assert len(before) == 3
+    prepare(source, out, workers=1, chunk_bytes=4000)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert digests(out) == digests(whole)
+
+
+def test_other_rows_or_options_do_not_mix(tmp_path: Path) -> None:
+    source = write_jsonl(tmp_path / "rows.jsonl")
+    out = tmp_path / "out"
+    prepare(source, out, workers=1)
+    prepare(source, out, workers=1)
+    with pytest.raises(SourceError, match="other rows or with other options"):
+        prepare(source, out, PrepareSettings(TrainingOptions(turns="last")), workers=1)
+    write_jsonl(source, ROWS[:3])
+    with pytest.raises(SourceError, match="other rows"):
+        prepare(source, out, workers=1)
+    with pytest.raises(SourceError, match="is not empty"):
+        prepare(source, tmp_path, workers=1)
+
+
+def test_packing(tmp_path: Path) -> None:
+    settings = PrepareSettings(TrainingOptions(context_length=400), pack=True, loss_weights=True)
+    source = write_jsonl(tmp_path / "rows.jsonl")
+    made = prepare(source, tmp_path / "out", settings, workers=1)
+    examples = [e for letters in CONVERSATIONS for e in training_examples(conversation(letters))]
+    found = table(tmp_path / "out").to_pylist()
+    assert made.report.sequences == len(found) < len(examples) == made.report.examples
+    pieces: list[tuple[list[int], list[int]]] = []
+    for row in found:
+        assert len(row["input_ids"]) == sum(row["seq_lengths"]) <= 400
+        positions = [at for length in row["seq_lengths"] for at in range(length)]
+        assert row["position_ids"] == positions
+        weights = [0.0 if label == IGNORED else 1.0 for label in row["labels"]]
+        assert row["loss_weights"] == weights
+        start = 0
+        for length in row["seq_lengths"]:
+            end = start + length
+            pieces.append((row["input_ids"][start:end], row["labels"][start:end]))
+            start = end
+    assert sorted(pieces) == sorted((e.input_ids, e.labels) for e in examples)
+
+
+def test_packing_needs_a_length() -> None:
+    with pytest.raises(ValueError, match="context_length"):
+        PrepareSettings(pack=True)
+
+
+def test_nothing_at_all(tmp_path: Path) -> None:
+    source = write_jsonl(tmp_path / "rows.jsonl", [])
+    made = prepare(source, tmp_path / "out", workers=1)
+    assert (made.report.rows, made.report.examples) == (0, 0)
+    for pack in (False, True):
+        settings = PrepareSettings(TrainingOptions(context_length=9), pack=pack)
+        source = write_jsonl(tmp_path / "rows.jsonl", ["{"])
+        prepare(source, tmp_path / f"{pack}", settings, workers=1)
+        assert list((tmp_path / f"{pack}" / "data").iterdir()) == []
+
+
+def test_sources_that_are_none(tmp_path: Path) -> None:
+    for name, problem in [("x.csv", "not a file of rows"), ("x.jsonl", "no such file")]:
+        with pytest.raises(SourceError, match=problem):
+            find_chunks(tmp_path / name)
+    with pytest.raises(SourceError, match=r"no \.jsonl"):
+        find_chunks(tmp_path)
+
+
+CHAT = [
+    {
+        "messages": [
+            {"role": "user", "content": "hi"},
+            {
+                "role": "assistant",
+                "content": None,
+                "thinking": "hm",
+                "tool_calls": [{"function": {"name": "f", "arguments": {"city": "Rom"}}}],
+            },
+            {"role": "tool", "content": "{}"},
+            {"role": "assistant", "content": "ho"},
+        ],
+        "tools": None,
+    },
+    {
+        "messages": [
+            {"role": "user", "content": "hi"},
+            {
+                "role": "assistant",
+                "tool_calls": [{"function": {"name": "g", "arguments": {"unit": "K"}}}],
+            },
+            {"role": "tool", "content": "{}"},
+        ],
+        "tools": json.dumps([{"type": "function", "function": {"name": "g"}}]),
+    },
+] * 3
+
+
+def test_every_kind_of_file_gives_the_same(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    sources = [write_jsonl(tmp_path / "rows.jsonl", CHAT), tmp_path / "rows.parquet"]
+    pq.write_table(pa.Table.from_pylist(CHAT), sources[1], row_group_size=2)
+    for name in ("saved", "folder"):
+        sources.append(tmp_path / name)
+    datasets.Dataset.from_list(CHAT).save_to_disk(tmp_path / "saved")
+    (tmp_path / "folder").mkdir()
+    for number in (0, 1):
+        part = CHAT[3 * number : 3 * number + 3]
+        pq.write_table(pa.Table.from_pylist(part), tmp_path / "folder" / f"{number}.parquet")
+    rows = []
+    for at, source in enumerate(sources):
+        prepare(source, tmp_path / f"out{at}", workers=1)
+        assert rejected(tmp_path / f"out{at}") == []
+        rows.append(table(tmp_path / f"out{at}").to_pylist())
+    assert rows[0] == rows[1] == rows[2] == rows[3]
+    assert '{"city": "Rom"}' in ENCODING.decode(rows[0][0]["input_ids"])
+
+
+def test_datasets_reads_what_was_made(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    source = write_jsonl(tmp_path / "rows.jsonl", [*ROWS, "{"])
+    out = tmp_path / "out"
+    prepare(source, out, workers=1, chunk_bytes=4000)
+    found = datasets.load_dataset(str(out), cache_dir=str(tmp_path / "cache"))["train"]
+    assert found.column_names == ["input_ids", "labels", "assistant_masks"]
+    assert found[:]["input_ids"] == table(out)["input_ids"].to_pylist()
+
+
+def test_the_report_is_text_and_a_picture(tmp_path: Path) -> None:
+    source = write_jsonl(tmp_path / "rows.jsonl")
+    made = prepare(source, tmp_path / "out", workers=1)
+    text = made.report.text()
+    assert text in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "40 rows (40 harmony), 0 rejected" in text
+    assert json.loads((tmp_path / "out" / "report.json").read_text()) == made.report.as_json()
+    pytest.importorskip("matplotlib")
+    assert (tmp_path / "out" / "report.svg").read_text().count("analysis") > 0
+
+
+@pytest.mark.filterwarnings("ignore")  # Ray uses what it itself, and what Python, deprecated
+def test_ray_makes_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray", reason="ray is not installed")
+    pytest.importorskip("ray.data", reason="ray is installed without its data library")
+    from openai_harmony.training.files.ray_parts import ray_runner
+
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    source = write_jsonl(tmp_path / "rows.jsonl", [*ROWS, "{"])
+    prepare(source, tmp_path / "local", workers=1, chunk_bytes=20_000)
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        prepare(source, tmp_path / "ray", runner=ray_runner(), chunk_bytes=20_000)
+    finally:
+        ray.shutdown()
+    assert digests(tmp_path / "ray") == digests(tmp_path / "local")
