@@ -67,15 +67,18 @@ def test_parts_and_additions_are_seen(place: int, more: str) -> None:
                 SEAL.unseal(changed, "key_1")
 
 
-FOREIGN = [
-    "",
-    "hr1.",
-    "gAAAAABoISQ24OyVRYbkYfukdJoqdzWT-3uiErKInHDC-lgAaXeky44N",
-    "hr2." + TEXT[4:],
-]
+FOREIGN = {
+    "nothing": "",
+    "a version alone": "hr1.",
+    "another server's": "gAAAAABoISQ24OyVRYbkYfukdJoqdzWT-3uiErKInHDC-lgAaXeky44N",
+    "another version": "hr2." + TEXT[4:],
+    "a space before": " " + TEXT,
+    "a line break behind": TEXT + "\n",
+    "cut": TEXT[:20],
+}
 
 
-@pytest.mark.parametrize("text", [*FOREIGN, " " + TEXT, TEXT + "\n", TEXT[:20]])
+@pytest.mark.parametrize("text", FOREIGN.values(), ids=FOREIGN)  # the key is new in each process
 def test_foreign_text(text: str) -> None:
     with pytest.raises(UnsealError):
         SEAL.unseal(text, "key_1")
