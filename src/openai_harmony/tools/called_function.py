@@ -98,7 +98,8 @@ def _arguments(
 def _value(name: str, value: Any, wanted: str | list[str]) -> Any:
     """Read a value of one of the wanted types; a text that spells a number is one."""
     kinds = [wanted] if isinstance(wanted, str) else wanted
-    for kind in kinds:
+    is_number = isinstance(value, (int, float)) and "number" in kinds
+    for kind in ["number"] if is_number else kinds:
         found = _READERS[kind](value)
         if found is not None:
             return found

@@ -25,7 +25,7 @@ def find_in_page(page: Page, place: int, pattern: str) -> Page:
     `place` is that of the page in the session. Case, ends of lines and the marks of links do not
     matter. Raises `ToolError` for a pattern without words.
     """
-    words = PlainText(pattern).text.split()
+    words = clean_text(PlainText(pattern).text).split()
     if not words:
         raise ToolError("`pattern` is empty; give the text to look for")
     if len(pattern) > _PATTERN_LIMIT:
@@ -59,7 +59,7 @@ def _lines_with(page: Page, words: list[str]) -> Iterator[int]:
 def _matches(page: Page, words: list[str]) -> list[int]:
     """Return the lines in which matches begin, without those that an earlier result shows."""
     lines = list[int]()
-    for line in _lines_with(page, [clean_text(word) for word in words]):
+    for line in _lines_with(page, words):
         if not lines or line >= lines[-1] + _LINES:
             lines.append(line)
             if len(lines) == _RESULTS:

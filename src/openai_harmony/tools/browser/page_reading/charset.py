@@ -18,6 +18,7 @@ _META = re.compile(
 )
 _HEAD = 4096  # bytes in which a page declares its character set
 _SAMPLE = 100_000  # bytes that a guess is made from
+_FEW = 20  # bytes
 _TOLERATED = 1000  # characters for each one that may be broken
 
 # What browsers take these names for (WHATWG, Encoding); the rest are known to Python by name.
@@ -82,7 +83,11 @@ def _codec(label: str | None) -> str | None:
 
 
 def _guess(body: bytes) -> str:
+    """Guess from the bytes beyond ASCII; a few of them say nothing."""
     from charset_normalizer import from_bytes
 
-    best = from_bytes(body[:_SAMPLE]).best()
-    return "cp1252" if best is None else best.encoding
+    sample = body[:_SAMPLE]
+    if len(sample.translate(None, bytes(range(128)))) < _FEW:
+        return "cp1252"
+    best = from_bytes(sample, cp_exclusion=["utf_16", "utf_32", "utf_7"]).best()
+    return (best and _codec(best.encoding)) or "cp1252"
