@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openai_harmony.tools.python_attachment import Attachment, is_plain_path
@@ -38,6 +38,7 @@ def test_text_is_cleaned(text: str, clean: str) -> None:
     assert clean_text(text) == clean
 
 
+@settings(deadline=None)
 @given(st.text(st.sampled_from("ab\x1b\x9b[]0;mB\r\n\b\x07\\")))
 def test_nothing_is_left_to_clean(text: str) -> None:
     clean = clean_text(text)
@@ -71,6 +72,7 @@ def test_ends_are_joined(first: str, cut: int, last: str, characters: int, text:
     assert joined_output(first, cut, last, characters) == text
 
 
+@settings(deadline=None)
 @given(st.text(), st.integers(0, 100), st.text(), st.integers(100, 200))
 def test_joined_output_is_never_long(first: str, cut: int, last: str, characters: int) -> None:
     assert len(joined_output(first, cut, last, characters)) <= characters + 60

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from notebooks import needs_bubblewrap
@@ -157,6 +157,7 @@ def test_without_a_sandbox_code_runs_all_the_same() -> None:
     async def go() -> None:
         sandbox = await SandboxMaker(LIMITS, isolation=Isolation.NONE).make()
         run = {"characters": 1000, "image_bytes": 0}
+        await sandbox.request("ready")
         answer = await sandbox.run(code="import os; print(os.getcwd())", **run)
         folder = answer["first"].strip()
         assert Path(folder).is_dir()
@@ -333,6 +334,7 @@ frames = st.tuples(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(frames))
 def test_frames_come_out_as_they_went_in(sent: list[tuple[dict[str, object], bytes]]) -> None:
     async def read() -> list[tuple[dict[str, object], bytes]]:
@@ -348,6 +350,7 @@ def test_frames_come_out_as_they_went_in(sent: list[tuple[dict[str, object], byt
     assert asyncio.run(read()) == sent
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=40))
 def test_any_bytes_are_a_frame_or_an_error(data: bytes) -> None:
     async def read() -> None:
@@ -363,6 +366,7 @@ def test_any_bytes_are_a_frame_or_an_error(data: bytes) -> None:
     asyncio.run(read())
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(max_size=30)), st.integers(2, 60))
 def test_output_keeps_both_ends(texts: list[str], characters: int) -> None:
     output = Output(characters, 0)

@@ -326,7 +326,7 @@ if os.fork() == 0:
 
 def test_leaves_nothing_running() -> None:
     before = process_tree(os.getpid())
-    with conversation(seconds=0.5) as begun:
+    with conversation(seconds=1) as begun:
         begun.run(LEAVE_BEHIND)
         size = "import os; os.path.getsize('/mnt/data/alive')"
         assert int(begun.text(size)) > 0
@@ -344,7 +344,7 @@ def test_leaves_nothing_running() -> None:
 
 
 def test_stops_the_attendant_in_vain() -> None:
-    with conversation(seconds=0.5) as begun:
+    with conversation(seconds=1) as begun:
         text = begun.text("import os; os.kill(os.getppid(), 9)")
         assert "because its sandbox was ended from inside" in text
         assert begun.text("4").endswith("\n4")

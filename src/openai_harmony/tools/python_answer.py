@@ -39,7 +39,6 @@ class RunAnswer(BaseModel):
 
     status: Literal["ok", "error", "died"]
     exit: Annotated[int, Field(ge=-64, le=255)] = 0
-    renewed: bool
     first: str
     cut: _Size
     last: str

@@ -21,6 +21,7 @@ __all__ = ["Notebook", "NotebookOutput"]
 _Done = TypeVar("_Done")
 
 _RESTART_SECONDS = 90
+_END_SECONDS = 10
 _FILE_SECONDS = 60
 _NAMED_FILES = 10
 _RAW = 4  # characters that are read for each that is shown: colours and overwritten lines go
@@ -95,17 +96,20 @@ class Notebook:
 
         The files and the count of images in the session are brought up to date.
         """
-        running = asyncio.create_task(
-            self._sandbox.run(
-                code=code,
-                characters=_RAW * self._settings.output_characters,
-                image_bytes=self._settings.attachment_bytes,
-            )
-        )
         try:
-            note = await self._wait(running, stop)
+            notes = await self._ready()
+            if stop.is_set():
+                return NotebookOutput("[The call was cancelled before the code was run.]")
+            running = asyncio.create_task(
+                self._sandbox.run(
+                    code=code,
+                    characters=_RAW * self._settings.output_characters,
+                    image_bytes=self._settings.attachment_bytes,
+                )
+            )
+            end = await self._wait(running, stop)
             answer = RunAnswer.read(running.result())
-            attachments, notes = await self._in_time(self._attachments(answer, session))
+            attachments, left_out = await self._in_time(self._attachments(answer, session))
         except SandboxGone as error:
             self._sandbox.kill(str(error))
             text = f"[The notebook has ended, because {_reason(error)}: {_ALL_GONE}, and the files "
@@ -113,11 +117,25 @@ class Notebook:
             return NotebookOutput(text, is_usable=False, has_memory=False)
         finally:
             self.last_use = asyncio.get_running_loop().time()
+        shown = joined_output(
+            answer.first, answer.cut, answer.last, self._settings.output_characters
+        )
+        parts = [*notes, shown.rstrip("\n"), _how_it_ended(answer, end), *left_out]
         return NotebookOutput(
-            self._text(answer, [_how_it_ended(answer, note), *notes]),
+            "\n".join(part for part in parts if part) or "[no output]",
             tuple(attachments),
             has_memory=answer.status != "died",
         )
+
+    async def _ready(self) -> list[str]:
+        """Wait until there is a kernel; return what is to be said of it. Raises `SandboxGone`."""
+        try:
+            answer = await self._sandbox.request("ready", seconds=_RESTART_SECONDS)
+        except OSError as error:
+            raise SandboxGone(f"the sandbox is gone: {error}") from error
+        if answer.get("renewed") is not True:
+            return []
+        return [f"[The kernel had ended, and was restarted: {_ALL_GONE}; {_FILES_STAY}.]"]
 
     async def _wait(self, running: asyncio.Task[dict[str, object]], stop: asyncio.Event) -> str:
         """Wait for the end of a run, and bring it about in time; return how, in words."""
@@ -137,23 +155,14 @@ class Notebook:
         if running.done():
             return f"[The code was interrupted: {why}. Variables and files are still there.]"
         self._sandbox.tell("restart")
-        await asyncio.wait({running}, timeout=_RESTART_SECONDS)
+        await asyncio.wait({running}, timeout=_END_SECONDS)
         if not running.done():
-            self._sandbox.kill("it could not be restarted")
+            self._sandbox.kill("it could not be stopped")
             await asyncio.wait({running})
         return (
             f"[The code was ended: {why}, and it did not stop when it was interrupted. The kernel "
             f"was restarted: {_ALL_GONE}; {_FILES_STAY}.]"
         )
-
-    def _text(self, answer: RunAnswer, notes: list[str]) -> str:
-        text = joined_output(
-            answer.first, answer.cut, answer.last, self._settings.output_characters
-        )
-        if answer.renewed:
-            text = f"[The kernel had ended, and was restarted: {_ALL_GONE}; {_FILES_STAY}.]\n{text}"
-        shown = [part for part in (text.rstrip("\n"), *notes) if part]
-        return "\n".join(shown) or "[no output]"
 
     async def _attachments(
         self, answer: RunAnswer, session: PythonSession

@@ -490,7 +490,9 @@ class Attendant:
         self._kernel = Kernel(start)
         self._folder = Folder(str(start["folder"]))
         self._is_running = False
+        self._renewing: asyncio.Task[None] | None = None
         self._operations: dict[str, Callable[..., Any]] = {
+            "ready": self._ready,
             "run": self._run,
             "interrupt": self._interrupt,
             "restart": self._restart,
@@ -515,11 +517,20 @@ class Attendant:
         """End everything."""
         await self._kernel.stop()
 
+    async def _ready(self, *_: object) -> tuple[dict[str, Any], bytes]:
+        """Wait until there is a kernel; a new one takes the place of one that has ended."""
+        renewed = self._renewing is None and self._kernel.has_ended  # nobody was told
+        if renewed:
+            self._renew()
+        if self._renewing is not None:
+            try:
+                await self._renewing
+            finally:
+                self._renewing = None
+        return {"renewed": renewed}, b""
+
     async def _run(self, request: dict[str, Any], _: bytes) -> tuple[dict[str, Any], bytes]:
         output = Output(request["characters"], request["image_bytes"])
-        renewed = self._kernel.has_ended
-        if renewed:
-            await self._renew()
         self._kernel.signal_all(signal.SIGCONT)
         self._is_running = True
         try:
@@ -527,12 +538,18 @@ class Attendant:
         finally:
             self._is_running = False
             self._kernel.signal_all(signal.SIGSTOP)
-        if outcome["status"] == "died":
-            await self._renew()
         texts, images = output.answer()
-        return {**outcome, **texts, **self._folder.changes(), "renewed": renewed}, images
+        changes = self._folder.changes()
+        if outcome["status"] == "died":
+            self._renew()
+        return {**outcome, **texts, **changes}, images
 
-    async def _renew(self) -> None:
+    def _renew(self) -> None:
+        """Begin to start a new kernel; `_ready` waits for it."""
+        if self._renewing is None:
+            self._renewing = asyncio.create_task(self._start_anew())
+
+    async def _start_anew(self) -> None:
         await self._kernel.stop()
         self._kernel = Kernel(self._start)
         await self.start()
@@ -543,7 +560,7 @@ class Attendant:
         return {}, b""
 
     async def _restart(self, *_: object) -> tuple[dict[str, Any], bytes]:
-        """End the kernel; the run that is under way notices, starts a new one, and is answered."""
+        """End the kernel; the run that is under way notices, and is answered."""
         self._kernel.signal_all(signal.SIGKILL)
         return {}, b""
 

@@ -42,7 +42,7 @@ class Launch:
 
 def sandbox_environment(limits: Limits, path: str) -> dict[str, str]:
     """Return the environment of the notebook: nothing of the server's."""
-    threads = str(limits.threads)
+    threads = str(min(limits.threads, os.cpu_count() or 1))
     return {
         "PATH": path,
         "HOME": "/tmp",

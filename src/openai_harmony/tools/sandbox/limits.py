@@ -30,7 +30,7 @@ class Limits:
     cpu_seconds: int = 3600
     """Of each process, over its whole life; then it is killed."""
     threads: int = 4
-    """That numerical libraries are told to use."""
+    """That numerical libraries are told to use, where there are as many processors."""
 
     def rlimits(self) -> dict[str, int]:
         """Return the limits of a process, under the names of ``resource`` after ``RLIMIT_``."""
