@@ -5,14 +5,15 @@
     errors
     column_types → tables → items        what a row holds, and the dataclasses made of it
     database → migration, presence       transactions; the newest schema; which servers live
-    event_log, response_chains → responses
-    conversations, keys
+    event_log, response_chains → tool_sessions → responses
+    container_files, conversations, keys
     store                                opens all of it
 
 Everything is synchronous and may be called from any thread. What a method returns is data, and what
 belongs to another owner is not found.
 """
 
+from .container_files import ContainerFile, ContainerFiles, NewFile
 from .conversations import Conversation, Conversations
 from .errors import (
     ItemIdError,
@@ -25,14 +26,18 @@ from .items import NewItem, Order, Page, StoredItem
 from .keys import KeyLimits, KeyRecord, Keys
 from .responses import NewResponse, Responses, StoredResponse
 from .store import Store
+from .tool_sessions import StoredSession, ToolSessions
 
 __all__ = [
+    "ContainerFile",
+    "ContainerFiles",
     "Conversation",
     "Conversations",
     "ItemIdError",
     "KeyLimits",
     "KeyRecord",
     "Keys",
+    "NewFile",
     "NewItem",
     "NewResponse",
     "NotFoundError",
@@ -45,4 +50,6 @@ __all__ = [
     "StoreVersionError",
     "StoredItem",
     "StoredResponse",
+    "StoredSession",
+    "ToolSessions",
 ]

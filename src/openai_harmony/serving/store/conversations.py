@@ -144,12 +144,14 @@ def conversation_length(connection: Connection, id: str | None, owner: str) -> i
     return None if id is None else int(_visible(connection, id, owner).next_position)
 
 
-def append_items(connection: Connection, id: str, owner: str, items: Sequence[NewItem]) -> None:
-    """Add the items that the conversation does not have, by their ids; it may be deleted by now."""
+def append_items(connection: Connection, id: str, owner: str, items: Sequence[NewItem]) -> bool:
+    """Add the items that the conversation does not have, by their ids; False where it is gone."""
     row = connection.execute(_query(id, owner).with_for_update()).first()
-    if row is not None:
-        known = _known_ids(connection, id, [item.id for item in items])
-        _append(connection, row, [item for item in items if item.id not in known])
+    if row is None:
+        return False
+    known = _known_ids(connection, id, [item.id for item in items])
+    _append(connection, row, [item for item in items if item.id not in known])
+    return True
 
 
 def _append(connection: Connection, conversation: Row[Any], items: Sequence[NewItem]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, func, select
 
-from .items import StoredItem
+from .items import StoredItem, item_columns, read_item
 from .response_chains import visible
 from .tables import conversation_items, conversations, response_items, responses
 
@@ -41,13 +41,14 @@ def _search(
 ) -> None:
     ranked = query.where(query.selected_columns.id.in_(ids)).subquery()
     rows = connection.execute(select(ranked).where(ranked.c.place == 1))
-    found.update((row.id, StoredItem(row.id, row.item, row.tokens)) for row in rows)
+    found.update((row.id, read_item(row)) for row in rows)
 
 
 def _in_responses(direction: str, owner: str, now: float) -> Select[Any]:
     table = response_items
     return (
-        select(table.c.id, table.c.item, table.c.tokens, _place(table.c.id, responses))
+        item_columns(table)
+        .add_columns(_place(table.c.id, responses))
         .join(responses, responses.c.id == table.c.response_id)
         .where(table.c.direction == direction, responses.c.owner == owner, visible(now))
     )
@@ -56,7 +57,8 @@ def _in_responses(direction: str, owner: str, now: float) -> Select[Any]:
 def _in_conversations(owner: str) -> Select[Any]:
     table = conversation_items
     return (
-        select(table.c.id, table.c.item, table.c.tokens, _place(table.c.id, conversations))
+        item_columns(table)
+        .add_columns(_place(table.c.id, conversations))
         .join(conversations, conversations.c.id == table.c.conversation_id)
         .where(conversations.c.owner == owner)
     )

@@ -29,11 +29,15 @@ _LONGEST_ID = 500  # characters; an index of PostgreSQL takes no row above 2,704
 
 @dataclass(frozen=True)
 class NewItem:
-    """An item to keep: its id, its JSON, and the ids of the tokens that were sampled for it."""
+    """An item to keep: its id, its JSON, and the ids of the tokens that were sampled for it.
+
+    `messages` is JSON that belongs to it, and that clients do not see.
+    """
 
     id: str
     item: Mapping[str, Any]
     tokens: Sequence[int] | None = None
+    messages: Sequence[Mapping[str, Any]] | None = None
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,11 @@ class StoredItem:
     id: str
     item: dict[str, Any]
     tokens: tuple[int, ...] | None = None
+    messages: list[dict[str, Any]] | None = None
+
+    def again(self) -> NewItem:
+        """Return it as an item to keep elsewhere."""
+        return NewItem(self.id, self.item, self.tokens, self.messages)
 
 
 @dataclass(frozen=True)
@@ -82,6 +91,7 @@ def insert_items(
             "id": item.id,
             "item": dict(item.item),
             "tokens": None if item.tokens is None else tuple(item.tokens),
+            "messages": None if item.messages is None else list(item.messages),
         }
         for position, item in enumerate(items, first_position)
     ]
@@ -91,12 +101,12 @@ def insert_items(
 
 def item_columns(table: Table) -> Select[Any]:
     """Select what `read_item` reads."""
-    return select(table.c.id, table.c.item, table.c.tokens)
+    return select(table.c.id, table.c.item, table.c.tokens, table.c.messages)
 
 
 def read_item(row: Row[Any]) -> StoredItem:
     """Make the dataclass of a row."""
-    return StoredItem(row.id, row.item, row.tokens)
+    return StoredItem(row.id, row.item, row.tokens, row.messages)
 
 
 def read_page(

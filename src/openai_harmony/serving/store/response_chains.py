@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from sqlalchemy import (
+    CTE,
     ColumnElement,
     Connection,
     Row,
@@ -31,9 +32,9 @@ from sqlalchemy import (
 from .database import Database
 from .errors import NotFoundError
 from .items import StoredItem, item_columns, read_item
-from .tables import conversation_items, response_items, responses
+from .tables import container_files, conversation_items, response_items, responses
 
-__all__ = ["delete_expired", "forget", "read_history", "visible", "visible_to"]
+__all__ = ["chain_of", "delete_expired", "forget", "read_history", "visible", "visible_to"]
 
 _BATCH = 200  # rows of one statement or transaction; others write in between
 _LOCK = 0x6861726D6F6E7A  # deletions take turns, or two could each leave a row to the other
@@ -50,12 +51,8 @@ def visible_to(owner: str, now: float, id: str) -> ColumnElement[bool]:
     return and_(responses.c.id == id, responses.c.owner == owner, visible(now))
 
 
-def read_history(connection: Connection, id: str, owner: str, now: float) -> list[StoredItem]:
-    """Read the items of a response and of all before it, the oldest first.
-
-    The conversation that the first of them was made in comes before, as it was then, less what was
-    deleted from it. Three queries, however long the chain. Raises `NotFoundError`.
-    """
+def chain_of(id: str, owner: str, now: float) -> CTE:
+    """Select a response and all before it; its own `age` is 0, that of the one before it 1."""
     newest = select(
         responses.c.id,
         responses.c.previous_response_id,
@@ -75,7 +72,16 @@ def read_history(connection: Connection, id: str, owner: str, now: float) -> lis
         .join(chain, responses.c.id == chain.c.previous_response_id)
         .where(responses.c.owner == owner)
     )
-    chain = chain.union_all(older)
+    return chain.union_all(older)
+
+
+def read_history(connection: Connection, id: str, owner: str, now: float) -> list[StoredItem]:
+    """Read the items of a response and of all before it, the oldest first.
+
+    The conversation that the first of them was made in comes before, as it was then, less what was
+    deleted from it. Three queries, however long the chain. Raises `NotFoundError`.
+    """
+    chain = chain_of(id, owner, now)
     first = connection.execute(select(chain).order_by(chain.c.age.desc()).limit(1)).first()
     if first is None:
         raise NotFoundError("response", id)
@@ -114,6 +120,7 @@ def forget(database: Database, connection: Connection, ids: list[str]) -> None:
         .where(responses.c.id.in_(ids))
         .values(deleted=True, body={}, events=None, server_id=None)
     )
+    connection.execute(delete(container_files).where(container_files.c.response_id.in_(ids)))
     for id in ids:
         _remove(connection, _unneeded(connection, id))
 

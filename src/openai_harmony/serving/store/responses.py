@@ -27,6 +27,7 @@ from .presence import Presence
 from .response_chains import delete_expired, forget, read_history, visible_to
 from .server_clock import ServerClock
 from .tables import response_items, responses
+from .tool_sessions import StoredSession, insert_sessions, replace_sessions
 
 __all__ = ["NewResponse", "Responses", "StoredResponse"]
 
@@ -139,11 +140,13 @@ class Responses:
         output: Sequence[NewItem] = (),
         events: Iterable[Mapping[str, Any]] | None = None,
         completed_at: int | None = None,
+        sessions: Sequence[StoredSession] = (),
     ) -> bool:
         """End a response, in one transaction with adding its items to its conversation.
 
         Input items that the conversation has already, by their ids, are not added again; nothing
-        of a response that failed is, since the request will be sent again. Returns
+        of a response that failed is, since the request will be sent again. `sessions` are those of
+        the tools that it used, which what follows goes on with. Returns
         False, and changes nothing, where it has ended otherwise (it was cancelled, maybe at another
         server) or was deleted. When this returns True, it is on the disk.
         """
@@ -160,10 +163,13 @@ class Responses:
             if place is None:
                 return False
             _insert(connection, id, "output", output)
-            if place.conversation_id is not None and status != "failed":
+            if place.conversation_id is None:
+                insert_sessions(connection, id, sessions)
+            elif status != "failed":
                 given = _items(connection, id, "input")
-                added = [*(NewItem(item.id, item.item, item.tokens) for item in given), *output]
-                append_items(connection, place.conversation_id, place.owner, added)
+                added = [*(item.again() for item in given), *output]
+                if append_items(connection, place.conversation_id, place.owner, added):
+                    replace_sessions(connection, place.conversation_id, sessions)
         return True
 
     def get(self, id: str, owner: str) -> StoredResponse:

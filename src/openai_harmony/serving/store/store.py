@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from .container_files import ContainerFiles
 from .conversations import Conversations
 from .database import Database
 from .item_search import find_items
@@ -17,12 +18,13 @@ from .migration import migrate
 from .presence import presence_in
 from .responses import Responses
 from .server_clock import ServerClock
+from .tool_sessions import ToolSessions
 
 __all__ = ["Store"]
 
 
 class Store:
-    """Responses, conversations and API keys in one database.
+    """Responses, conversations, files and API keys in one database.
 
     `url` is a path, ``sqlite:///PATH``, ``postgresql://...``, or None for a database in memory that
     ends with the store. Opening makes what is missing. `clock` gives seconds since 1970; by it,
@@ -51,6 +53,8 @@ class Store:
         self._is_serving = False
         self.responses = Responses(self._database, self._server)
         self.conversations = Conversations(self._database)
+        self.sessions = ToolSessions(self._database, self._server)
+        self.files = ContainerFiles(self._database, self._server)
         self.keys = Keys(self._database)
 
     def start_serving(self) -> int:

@@ -20,9 +20,12 @@ from .column_types import AnyText, JsonText, TokenIds
 __all__ = [
     "METADATA",
     "api_keys",
+    "container_files",
     "conversation_items",
+    "conversation_sessions",
     "conversations",
     "response_items",
+    "response_sessions",
     "responses",
 ]
 
@@ -68,6 +71,8 @@ response_items = Table(
     Column("id", AnyText, nullable=False),
     Column("item", JsonText, nullable=False),
     Column("tokens", TokenIds),
+    # For calls of built-in tools: the call and the answer, as the model reads them.
+    Column("messages", JsonText),
 )
 Index(
     "ix_response_items_id",
@@ -100,12 +105,61 @@ conversation_items = Table(
     Column("id", AnyText, nullable=False),
     Column("item", JsonText, nullable=False),
     Column("tokens", TokenIds),
+    Column("messages", JsonText),
 )
 Index(
     "ix_conversation_items_id",
     conversation_items.c.id,
     conversation_items.c.conversation_id,
     unique=True,
+)
+
+# What a built-in tool keeps of a conversation, as it was after a response that used it. In a
+# conversation there is the newest alone.
+response_sessions = Table(
+    "response_sessions",
+    METADATA,
+    Column(
+        "response_id", AnyText, ForeignKey("responses.id", ondelete="CASCADE"), primary_key=True
+    ),
+    Column("tool", Text, primary_key=True),
+    Column("id", Text, nullable=False),
+    Column("data", JsonText, nullable=False),
+)
+
+conversation_sessions = Table(
+    "conversation_sessions",
+    METADATA,
+    Column(
+        "conversation_id",
+        AnyText,
+        ForeignKey("conversations.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("tool", Text, primary_key=True),
+    Column("id", Text, nullable=False),
+    Column("data", JsonText, nullable=False),
+)
+
+# Files that code has written, with the response that ran it.
+container_files = Table(
+    "container_files",
+    METADATA,
+    Column("id", AnyText, primary_key=True),
+    Column("container_id", AnyText, nullable=False, index=True),
+    Column(
+        "response_id",
+        AnyText,
+        ForeignKey("responses.id", ondelete="CASCADE"),
+        nullable=False,
+        index=True,
+    ),
+    Column("position", Integer, nullable=False),
+    Column("path", AnyText, nullable=False),
+    Column("mime_type", AnyText, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("data", LargeBinary, nullable=False),
 )
 
 api_keys = Table(

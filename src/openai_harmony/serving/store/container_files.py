@@ -1,0 +1,121 @@
+"""Files that code has written: kept with the response that ran it, seen by its owner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Row, Select, func, insert, select
+
+from .database import Database
+from .errors import NotFoundError
+from .response_chains import visible
+from .server_clock import ServerClock
+from .tables import container_files, responses
+
+__all__ = ["ContainerFile", "ContainerFiles", "NewFile"]
+
+
+@dataclass(frozen=True)
+class NewFile:
+    """A file to keep; `path` is below the folder of the conversation."""
+
+    id: str
+    container_id: str
+    path: str
+    mime_type: str
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class ContainerFile:
+    """A file without its bytes; `created_at` in seconds since 1970, `size` in bytes."""
+
+    id: str
+    container_id: str
+    path: str
+    mime_type: str
+    size: int
+    created_at: int
+
+
+class ContainerFiles:
+    """The files in a database; `Store` makes it. They go with their response."""
+
+    def __init__(self, database: Database, server: ServerClock) -> None:
+        self._database = database
+        self._server = server
+
+    def add(self, response_id: str, files: Sequence[NewFile]) -> None:
+        """Keep files of a response that runs. Raises `NotFoundError` where it was deleted."""
+        table = container_files
+        now = int(self._server.now())
+        with self._database.writing() as connection:
+            query = select(responses.c.id).where(
+                responses.c.id == response_id, responses.c.deleted.is_(False)
+            )
+            if connection.execute(query.with_for_update(read=True)).first() is None:
+                raise NotFoundError("response", response_id)
+            count = select(func.count()).where(table.c.response_id == response_id)
+            first = connection.execute(count).scalar_one()
+            rows = [
+                {
+                    "id": file.id,
+                    "container_id": file.container_id,
+                    "response_id": response_id,
+                    "position": position,
+                    "path": file.path,
+                    "mime_type": file.mime_type,
+                    "size": len(file.data),
+                    "created_at": now,
+                    "data": file.data,
+                }
+                for position, file in enumerate(files, first)
+            ]
+            if rows:
+                connection.execute(insert(table), rows)
+
+    def list(self, container_id: str, owner: str) -> list[ContainerFile]:
+        """Read what there is in a container, the oldest first; nothing where there is none."""
+        order = (responses.c.created_at, responses.c.id, container_files.c.position)
+        with self._database.reading() as connection:
+            rows = connection.execute(self._visible(container_id, owner).order_by(*order))
+            return [_file(row) for row in rows]
+
+    def get(self, container_id: str, id: str, owner: str) -> ContainerFile:
+        """Read about a file. Raises `NotFoundError`."""
+        query = self._visible(container_id, owner).where(container_files.c.id == id)
+        with self._database.reading() as connection:
+            row = connection.execute(query).first()
+        if row is None:
+            raise NotFoundError("file", id)
+        return _file(row)
+
+    def data(self, container_id: str, id: str, owner: str) -> bytes:
+        """Read a file. Raises `NotFoundError`."""
+        query = self._visible(container_id, owner).where(container_files.c.id == id)
+        with self._database.reading() as connection:
+            row = connection.execute(query.add_columns(container_files.c.data)).first()
+        if row is None:
+            raise NotFoundError("file", id)
+        data: bytes = row.data
+        return data
+
+    def _visible(self, container_id: str, owner: str) -> Select[Any]:
+        table = container_files
+        return (
+            select(*(column for column in table.c if column.name != "data"))
+            .join(responses, responses.c.id == table.c.response_id)
+            .where(
+                table.c.container_id == container_id,
+                responses.c.owner == owner,
+                visible(self._server.now()),
+            )
+        )
+
+
+def _file(row: Row[Any]) -> ContainerFile:
+    return ContainerFile(
+        row.id, row.container_id, row.path, row.mime_type, row.size, row.created_at
+    )
