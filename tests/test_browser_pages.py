@@ -337,6 +337,22 @@ def test_find_shows_the_lines_where_matches_begin(pattern: str, lines: list[int]
         assert found.text == f"No `find` results for pattern: `{pattern}`"
 
 
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(["a", "B", "ab", "İ", "ß", " ", "  ", "\n", "\n\n"])).map("".join))
+def test_find_finds_what_is_there(text: str) -> None:
+    page = Page(url="", title="", text=text)
+    expected = [found.start() for found in re.finditer(r"ab\s+a", text, re.IGNORECASE)]
+    found = find_in_page(page, 0, "ab a")
+    assert bool(found.links) == bool(expected)
+    if expected:
+        assert found.links[0].line == page.line_at(expected[0])
+
+
+def test_find_takes_linear_time(no_hang: None) -> None:
+    page = Page(url="", title="", text="a " * 500_000)
+    assert not find_in_page(page, 0, "a " * 249 + "b").links
+
+
 def test_results_of_find_are_lines_without_marks() -> None:
     found = find_in_page(MANUAL, 0, "brown")
     assert found.title == "Find results for text: `brown` in `Manual`"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import accumulate
 from urllib.parse import quote
 
 from ..tool_error import ToolError
@@ -51,9 +53,31 @@ def line_of_passage(page: Page, passage: str) -> int | None:
 
 def _lines_with(page: Page, words: list[str]) -> Iterator[int]:
     """Yield the line of each place where the words follow each other."""
-    pattern = re.compile(r"\s+".join(map(re.escape, words)), re.IGNORECASE)
-    for found in pattern.finditer(page.plain.text):
-        yield page.line_at(page.plain.origin(found.start()))
+    folded = _Folded(page.plain.text)
+    wanted = _Folded(" ".join(words)).text
+    place = folded.text.find(wanted)
+    while place >= 0:
+        yield page.line_at(page.plain.origin(folded.origin(place)))
+        place = folded.text.find(wanted, place + len(wanted))
+
+
+class _Folded:
+    """A text in lower case and with single spaces, and where its characters come from.
+
+    Looking for a text in it takes linear time, which an expression for any spaces would not.
+    """
+
+    def __init__(self, text: str) -> None:
+        lower = text.replace("İ", "I").lower()  # the one character that would become two
+        words = [(word.start(), word[0]) for word in re.finditer(r"\S+", lower)]
+        self.text = " ".join(word for _, word in words)
+        self._origins = [start for start, _ in words]
+        self._places = list(accumulate((len(word) + 1 for _, word in words), initial=0))[:-1]
+
+    def origin(self, place: int) -> int:
+        """Return the offset in the text of the character at `place`."""
+        at = bisect_right(self._places, place) - 1
+        return self._origins[at] + place - self._places[at]
 
 
 def _matches(page: Page, words: list[str]) -> list[int]:
