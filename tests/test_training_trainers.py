@@ -1,0 +1,115 @@
+"""Prepared data in trainers: the demo model learns from it, and from nothing that is masked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from openai_harmony.engines.demo_model import demo_model_folder
+from openai_harmony.training import IGNORED, TrainingOptions
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+datasets = pytest.importorskip("datasets")
+pytest.importorskip("accelerate")
+pytest.importorskip("pyarrow")
+
+from openai_harmony.training.files import PrepareSettings, prepare  # noqa: E402
+
+PAD = 199999
+
+
+def chat(city: str) -> dict[str, Any]:
+    asked = {"role": "user", "content": f"Where is {city}?"}
+    answer = {"role": "assistant", "thinking": f"They ask for {city}.", "content": "Far away."}
+    return {"messages": [asked, answer, asked, {**answer, "content": "Still far away."}]}
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Compute on one thread: the workers of the tests would wait for each other's."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def prepared(folder: Path, settings: PrepareSettings | None = None) -> Any:
+    source = folder / "chats.jsonl"
+    cities = ("Rome", "Oslo")
+    source.write_text("".join(json.dumps(chat(city)) + "\n" for city in cities))
+    prepare(source, folder / "out", settings, workers=1)
+    cache = str(folder / "cache")
+    return datasets.load_dataset(str(folder / "out"), split="train", cache_dir=cache)
+
+
+def collated(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    longest = max(len(row["input_ids"]) for row in rows)
+
+    def padded(name: str, padding: int) -> Any:
+        lists = (row[name] + [padding] * (longest - len(row[name])) for row in rows)
+        return torch.tensor(list(lists))
+
+    ids = padded("input_ids", PAD)
+    mask = (torch.arange(longest) < torch.tensor([[len(row["input_ids"])] for row in rows])).long()
+    return {"input_ids": ids, "labels": padded("labels", IGNORED), "attention_mask": mask}
+
+
+def loss_of_learned(model: Any, batch: dict[str, Any]) -> float:
+    """The mean loss of the labels that are learned, taken from the logits at their places."""
+    with torch.no_grad():
+        logits = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
+    learned = batch["labels"][:, 1:] != IGNORED
+    logs = torch.log_softmax(logits[:, :-1][learned], dim=-1)
+    labels = batch["labels"][:, 1:][learned]
+    return -float(logs[torch.arange(len(labels)), labels].mean())
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_the_trainer_of_transformers_learns_it(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    rows = prepared(tmp_path)
+    folder = demo_model_folder(tmp_path_factory.getbasetemp().parent)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    batch = collated(list(rows))
+    assert len(rows) == 4
+    expected = loss_of_learned(model, batch)
+    arguments = transformers.TrainingArguments(
+        output_dir=str(tmp_path / "trained"),
+        per_device_train_batch_size=4,
+        max_steps=3,
+        optim="sgd",
+        learning_rate=0.1,
+        logging_steps=1,
+        report_to=[],
+        save_strategy="no",
+        use_cpu=True,
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+    )
+    trainer = transformers.Trainer(
+        model=model, args=arguments, train_dataset=rows, data_collator=collated
+    )
+    trainer.train()
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    # What the trainer takes the loss of is what is learned, and nothing else.
+    assert losses[0] == pytest.approx(expected, rel=1e-3)
+    assert losses[-1] < 0.9 * losses[0]
+
+
+def test_the_collator_of_trl_takes_packed_rows(tmp_path: Path) -> None:
+    collators = pytest.importorskip("trl.trainer.sft_trainer")
+    settings = PrepareSettings(TrainingOptions(context_length=300), pack=True)
+    rows = list(prepared(tmp_path, settings))
+    names = ("input_ids", "labels", "seq_lengths")
+    chosen = [{name: row[name] for name in names} for row in rows]
+    collator = collators.DataCollatorForLanguageModeling(PAD, padding_free=True)
+    batch = collator(chosen)
+    assert batch["input_ids"].tolist() == [[i for row in rows for i in row["input_ids"]]]
+    assert batch["labels"].tolist() == [[label for row in rows for label in row["labels"]]]
+    assert batch["position_ids"].tolist() == [[at for row in rows for at in row["position_ids"]]]
