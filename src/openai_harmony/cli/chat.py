@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..chat_completions import tool_from_chat
@@ -18,6 +20,7 @@ from .loading import open_watched
 from .output import Output
 from .sampling import add_sampling, sampling_of
 from .source import InputError, read_json
+from .tool_options import add_built_in_tools, add_mcp, open_tools, tool_options_given
 
 if TYPE_CHECKING:
     from .chat_partner import Partner
@@ -50,6 +53,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tools", metavar="FILE", help="function tools, as JSON; you are asked for their results"
     )
+    add_built_in_tools(parser)
+    add_mcp(parser)
     parser.add_argument(
         "--effort",
         choices=[effort.value.lower() for effort in ReasoningEffort],
@@ -61,14 +66,25 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
     output, opening = Output(arguments.color), _opening(arguments)
-    with EventLoop() as loop:
+    _check_tools(arguments)
+    with EventLoop() as loop, ExitStack() as opened:
+        tools = loop.run(open_tools(arguments))
+        for tool in tools:
+            opened.callback(lambda tool: loop.run(tool.close()), tool)
         partner = loop.run(_partner(arguments))
-        try:
-            if sys.stderr.isatty():
-                print("/help helps.", file=sys.stderr)
-            ChatConversation(partner, opening, output, loop).run()
-        finally:
-            loop.run(partner.close())
+        opened.callback(lambda: loop.run(partner.close()))
+        if sys.stderr.isatty():
+            print("/help helps.", file=sys.stderr)
+        ChatConversation(partner, replace(opening, run_here=tools), output, loop).run()
+
+
+def _check_tools(arguments: argparse.Namespace) -> None:
+    given = tool_options_given(arguments)
+    if given and server_url(arguments.target) is not None:
+        raise InputError(
+            f"{given[0]} is for a model in this process; a server runs its own tools "
+            f"(see 'harmony serve --help'), or name a model instead of {arguments.target!r}"
+        )
 
 
 async def _partner(arguments: argparse.Namespace) -> Partner:
@@ -126,6 +142,7 @@ CHAT = Command(
   harmony chat
   harmony chat openai/gpt-oss-20b --effort high
   harmony chat localhost:8000 --tools tools.json
+  harmony chat openai/gpt-oss-20b --browser docs --python --mcp 'uvx mcp-server-time'
 """,
     add_arguments=_add_arguments,
     run=_run,

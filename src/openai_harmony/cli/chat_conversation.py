@@ -13,6 +13,7 @@ from ..errors import HarmonyError
 from ..messages import Author, Message, Role
 from .chat_messages import text_of
 from .chat_partner import Answer, Opening, Partner
+from .chat_tools import ChatTools, shortened
 from .event_loop import EventLoop
 from .output import Output, Style
 from .parse import write_message
@@ -46,10 +47,11 @@ class ChatConversation:
         self._person = sys.stdin.isatty()  # types the lines, and Ctrl-C
         self._interactive = self._person and output.is_terminal
         self._messages: list[Message] = []
+        self._tools = ChatTools(opening.run_here)
         self._over = False
         self._commands: dict[str, Callable[[str], None]] = {
             "/effort": self._set_effort,
-            "/new": lambda _: self._messages.clear(),
+            "/new": lambda _: self._begin_anew(),
             "/history": lambda _: self._show_history(),
             "/help": lambda _: output.line(_HELP, "marker"),
             "/quit": lambda _: self._end(),
@@ -92,7 +94,7 @@ class ChatConversation:
         try:
             while calls := self._answer():
                 for call in calls:
-                    self._messages.append(self._result_of(call))
+                    self._messages += self._results_of(call)
         except (HarmonyError, KeyboardInterrupt, EOFError) as error:
             if isinstance(error, KeyboardInterrupt) and not self._person:
                 raise
@@ -146,6 +148,18 @@ class ChatConversation:
         if recipient is not None:
             self._output.line(f"[call of {recipient}]", "title")
 
+    def _results_of(self, call: Message) -> list[Message]:
+        """Run the tool that is called, or ask the person; raises `KeyboardInterrupt`."""
+        if not self._tools.run(call.recipient):
+            return [self._result_of(call)]
+        answers = self._loop.run_until_interrupted(self._tools.answers(call))
+        for answer in answers:
+            self._output.line(shortened(text_of(answer)), "marker")
+            for file in self._tools.saved(answer):
+                self._output.line(f"[file {file}]", "title")
+        self._output.flush()
+        return answers
+
     def _result_of(self, call: Message) -> Message:
         """Ask for the result of a call; raises `EOFError` where there is none."""
         name = call.recipient or ""
@@ -175,6 +189,10 @@ class ChatConversation:
             self._opening = replace(self._opening, effort=effort_named(name))
         except InputError as error:
             self._output.line(str(error), "repair")
+
+    def _begin_anew(self) -> None:
+        self._messages.clear()
+        self._tools.begin_anew()
 
     def _show_history(self) -> None:
         for message in self._messages:

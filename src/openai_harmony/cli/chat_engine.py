@@ -81,6 +81,8 @@ def _piece(completion: Completion, at: int, text: str) -> Piece:
 def _first_messages(opening: Opening) -> list[Message]:
     effort = opening.effort or ReasoningEffort.MEDIUM
     system = SystemContent.new().with_reasoning_effort(effort)
+    for tool in opening.run_here:
+        tool.declare(system)
     first = [Message.from_role_and_content(Role.SYSTEM, system)]
     developer = DeveloperContent()
     if opening.instructions:

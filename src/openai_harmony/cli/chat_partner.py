@@ -5,10 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..content import ReasoningEffort
 from ..messages import Message
+
+if TYPE_CHECKING:
+    from ..tools.tool import Tool
 
 __all__ = ["CUT_OFF", "Answer", "Opening", "Partner", "Piece"]
 
@@ -19,13 +22,14 @@ CUT_OFF = "incomplete: the limit of tokens was reached"
 class Opening:
     """What stands before the conversation.
 
-    `tools` are functions as Chat Completions declares them; an `effort` of None leaves it to the
-    model.
+    `tools` are functions as Chat Completions declares them, `run_here` tools that the chat runs
+    itself; an `effort` of None leaves it to the model.
     """
 
     instructions: str | None = None
     tools: Sequence[dict[str, Any]] = ()
     effort: ReasoningEffort | None = None
+    run_here: Sequence[Tool[Any]] = ()
 
 
 class Piece(NamedTuple):

@@ -12,6 +12,7 @@ from .demo import DEMO
 from .generate import GENERATE
 from .grammar import CHECK, GRAMMAR
 from .keys import KEYS
+from .mcp import MCP
 from .parse import PARSE
 from .prepare import PREPARE
 from .render import RENDER
@@ -33,6 +34,7 @@ COMMANDS: tuple[Command, ...] = (
     CHAT,
     SERVE,
     KEYS,
+    MCP,
     PREPARE,
     DEMO,
 )

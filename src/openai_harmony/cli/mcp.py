@@ -1,0 +1,143 @@
+"""``harmony mcp``: the built-in tools as a server of the Model Context Protocol."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from .command import Command
+from .listener import listen
+from .source import InputError
+from .tool_options import add_built_in_tools, open_tools, tool_options_given
+
+if TYPE_CHECKING:
+    from mcp.server import Server
+
+    from ..tools.tool import Tool
+
+__all__ = ["MCP"]
+
+_OWN_HOSTS = ("127.0.0.1", "::1", "localhost")
+_GRACE = 3  # seconds for calls under way, when the server ends
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_built_in_tools(parser)
+    parser.add_argument(
+        "--port",
+        type=int,
+        help="answer at this port by streamable HTTP (0 for any that is free), at /mcp; standard "
+        "input and output unless given",
+    )
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="the address to listen at (%(default)s)"
+    )
+    parser.add_argument(
+        "--api-key",
+        metavar="KEY",
+        action="append",
+        default=[],
+        help="a key that requests must have; may be given several times",
+    )
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    if not tool_options_given(arguments):
+        raise InputError("name a tool to serve: --browser BACKEND, --python, or both")
+    if arguments.port is None and arguments.api_key:
+        raise InputError("--api-key is for HTTP; give a --port, too")
+    if arguments.port is not None and arguments.host not in _OWN_HOSTS and not arguments.api_key:
+        raise InputError(
+            f"everyone who reaches {arguments.host} could use the tools; give an --api-key"
+        )
+    try:
+        from ..tools.mcp import make_server
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"the MCP server needs {error.name}; pip install 'openai-harmony[tools]'"
+        ) from error
+    asyncio.run(_serve(arguments, make_server))
+
+
+async def _serve(arguments: argparse.Namespace, make_server: Any) -> None:
+    if arguments.port is None:
+        tools = await open_tools(arguments)
+        try:
+            await _serve_streams(make_server(tools), tools)
+        finally:
+            await _close(tools)
+        return
+    # The server raises the signal that ended it again: time to close the tools is needed then.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with listen(arguments.host, arguments.port) as listener:
+        tools = await open_tools(arguments)
+        try:
+            await _serve_http(make_server(tools), arguments, listener)
+        finally:
+            await _close(tools)
+
+
+async def _serve_streams(server: Server[Any], tools: Sequence[Tool[Any]]) -> None:
+    """Serve until standard input ends, or a signal comes."""
+    serving, over = asyncio.ensure_future(_answer(server)), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(NotImplementedError):  # on Windows
+            loop.add_signal_handler(number, over.set)
+    stopping = asyncio.ensure_future(over.wait())
+    await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    if not serving.done():
+        await _close(tools)
+        os._exit(0)  # a thread waits for the next line, which nothing else could end
+    stopping.cancel()
+    serving.result()
+
+
+async def _answer(server: Server[Any]) -> None:
+    from mcp import stdio_server
+
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())
+
+
+async def _serve_http(
+    server: Server[Any], arguments: argparse.Namespace, listener: socket.socket
+) -> None:
+    import uvicorn
+
+    from ..tools.mcp import KeyGate, make_http_app
+
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    print(f"serving tools at http://{shown}:{port}/mcp", file=sys.stderr, flush=True)
+    app: Any = make_http_app(server, arguments.host)
+    if arguments.api_key:
+        app = KeyGate(app, arguments.api_key)
+    config = uvicorn.Config(
+        app, log_level="warning", timeout_graceful_shutdown=_GRACE, server_header=False
+    )
+    await uvicorn.Server(config).serve(sockets=[listener])
+
+
+async def _close(tools: Sequence[Tool[Any]]) -> None:
+    for tool in tools:
+        await tool.close()
+
+
+MCP = Command(
+    name="mcp",
+    summary="serve the tools browser and python by the Model Context Protocol",
+    examples="""\
+  harmony mcp --browser docs --python
+  harmony mcp --browser searxng:http://localhost:8888 --port 8765
+""",
+    add_arguments=_add_arguments,
+    run=_run,
+)
