@@ -184,6 +184,13 @@ def test_answers_calls_as_models_write_them(
     assert rendered == f"<|start|>{recipient} to=assistant<|channel|>{channel}<|message|>42<|end|>"
 
 
+def test_the_example_of_the_documentation(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "python-tool.md").read_text(encoding="utf-8")
+    example = page.split("```py\n")[1].split("```")[0]
+    exec(example, {})
+    assert capsys.readouterr().out == page.split("```text\n")[1].split("```")[0]
+
+
 def test_code_that_takes_too_long_is_interrupted(hasty: Conversation) -> None:
     hasty.run("x = 'kept'")
     text = hasty.text("print('begun')\nwhile True: pass")

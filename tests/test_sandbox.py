@@ -28,7 +28,7 @@ from openai_harmony.tools.sandbox import (
 from openai_harmony.tools.sandbox.attendant import Folder, Output
 from openai_harmony.tools.sandbox.bubblewrap import bubblewrap_launch, find_bubblewrap
 from openai_harmony.tools.sandbox.container import container_launch
-from openai_harmony.tools.sandbox.control_group import ControlGroup
+from openai_harmony.tools.sandbox.control_group import ControlGroup, delegated_group
 from openai_harmony.tools.sandbox.frames import FrameError, pack_frame, read_frame
 from openai_harmony.tools.sandbox.launch import BOOTSTRAP, Launch
 from openai_harmony.tools.sandbox.python_environment import PythonEnvironment, find_python
@@ -327,6 +327,21 @@ def test_a_control_group_limits_all_processes_together(tmp_path: Path) -> None:
     assert (group.folder / "pids.max").read_text() == "13"
     assert (group.folder / "cgroup.procs").read_text() == str(os.getpid())
     assert ControlGroup.make([], limits, tmp_path / "nowhere") is None
+
+
+def test_only_a_group_that_was_given_away_is_used(tmp_path: Path) -> None:
+    unit = tmp_path / "system.slice" / "harmony.service"
+    (unit / "server").mkdir(parents=True)
+    own = "/system.slice/harmony.service/server"
+    assert delegated_group(tmp_path, own) is None
+    try:
+        os.setxattr(unit, "user.delegate", b"1")
+    except OSError:
+        pytest.skip("the file system of temporary files has no attributes")
+    assert delegated_group(tmp_path, own) == unit
+    assert (unit / "cgroup.subtree_control").read_text() == "+memory +pids"
+    assert delegated_group(tmp_path, "/system.slice/harmony.service") is None
+    assert delegated_group(tmp_path, "/") is None
 
 
 frames = st.tuples(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import socket
@@ -13,8 +14,11 @@ from pathlib import Path
 import pytest
 
 import openai_harmony
-from notebooks import Conversation, conversation, needs_bubblewrap
+from notebooks import SETTINGS, Conversation, conversation, needs_bubblewrap
+from openai_harmony.tools.sandbox import Sandbox, SandboxGone
+from openai_harmony.tools.sandbox.bubblewrap import bubblewrap_launch, find_bubblewrap
 from openai_harmony.tools.sandbox.memory_watch import process_tree
+from openai_harmony.tools.sandbox.python_environment import find_python
 
 pytestmark = [needs_bubblewrap, pytest.mark.usefixtures("no_hang")]
 
@@ -309,6 +313,7 @@ def test_takes_no_memory_together() -> None:
 
 LEAVE_BEHIND = """
 import os, time
+ready, tell = os.pipe()
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
@@ -319,8 +324,10 @@ if os.fork() == 0:
         while True:
             with open('/mnt/data/alive', 'a') as file:
                 file.write('x')
+            os.write(tell, b'x')
             time.sleep(0.001)
     os._exit(0)
+_ = os.read(ready, 1)
 """
 
 
@@ -348,3 +355,49 @@ def test_stops_the_attendant_in_vain() -> None:
         text = begun.text("import os; os.kill(os.getppid(), 9)")
         assert "because its sandbox was ended from inside" in text
         assert begun.text("4").endswith("\n4")
+
+
+IN_A_USER_NAMESPACE = """
+import glob, os, socket, struct, subprocess
+def read(path):
+    try:
+        return open(path, 'rb').read()
+    except OSError:
+        return b''
+print({
+    'environments': b''.join(map(read, glob.glob('/proc/*/environ'))).count(b'SECRET'),
+    'users': open('/proc/self/uid_map').read().split()[2],
+    'unshare': subprocess.run(['unshare', '-U', 'true'], stderr=-3).returncode != 0,
+    'capabilities': {line.split()[1] for line in open('/proc/self/status') if line[:4] in ('CapP', 'CapE', 'CapA')},
+})
+out = os.open(f'/proc/{os.getppid()}/fd/1', os.O_WRONLY)
+"""
+
+
+def test_as_an_unprivileged_server_starts_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There, bubblewrap's processes are of the same user as the code."""
+    monkeypatch.setenv("NOTEBOOK_TEST_SECRET", SECRET)
+    program = find_bubblewrap()
+    assert program is not None
+    limits = SETTINGS.limits
+
+    async def go() -> str:
+        launch = bubblewrap_launch(program, find_python(), limits, as_root=False)
+        sandbox = await Sandbox.start(launch, limits)
+        try:
+            run = {"characters": 2000, "image_bytes": 0}
+            answer = await sandbox.run(code=IN_A_USER_NAMESPACE, **run)
+            # The pipe to the server can be taken over here; what comes out of it is not believed.
+            with pytest.raises(SandboxGone, match="it spoke out of turn"):
+                await sandbox.run(code="os.write(out, struct.pack('>II', 1 << 31, 0))", **run)
+            return str(answer["first"])
+        finally:
+            await sandbox.close()
+
+    text = asyncio.run(go())
+    assert eval(text) == {
+        "environments": 0,
+        "users": "1",
+        "unshare": True,
+        "capabilities": {"0000000000000000"},
+    }

@@ -21,7 +21,8 @@ class PythonSettings:
     268435456
     """
 
-    isolation: Isolation = Isolation.AUTO
+    isolation: Isolation | str = Isolation.AUTO
+    """`auto`, `bubblewrap`, `container`, or `none`, which has to be asked for."""
     container: Container | None = None
     """Where it is set, notebooks run in containers of its image."""
     python: str | None = None
@@ -51,10 +52,11 @@ class PythonSettings:
     """How long a notebook is left to its conversation when others want its place."""
     idle_seconds: float = 1200.0
     """How long a notebook waits for the next call before it ends."""
-    state_bytes: int = 8 * _MIB
+    state_bytes: int = 4 * _MIB
     """Of the files that are kept in the session, with which they outlive the notebook."""
 
     def __post_init__(self) -> None:
+        Isolation(self.isolation)
         if not 100 <= self.output_characters <= _MOST_CHARACTERS:
             raise ValueError(f"output_characters is to be from 100 to {_MOST_CHARACTERS:,}")
         if not 0 <= self.attachment_bytes <= _MOST_ATTACHED:

@@ -307,7 +307,8 @@ class Kernel:
         self._folder = str(start["folder"])
         self._cpu_seconds = int(start["cpu_seconds"])
         # All others may be signalled only where nobody else lives: never in the server's namespace.
-        self._alone = _pid_namespace() not in (None, start["pid_namespace"])
+        of_server = start["pid_namespace"]
+        self._alone = of_server is not None and _pid_namespace() not in (None, of_server)
         self._log = b""
         self._begun = asyncio.Event()
 

@@ -1,8 +1,8 @@
 """Limits for all processes of a sandbox together, where the server may make control groups (v2).
 
-That is so where the group above the server's, or its own, is writable and has the controllers
-`memory` and `pids` for its children: in a systemd unit with ``Delegate=yes`` and
-``DelegateSubgroup=server``, for instance. Elsewhere there is none, and `memory_watch` has to do.
+That is so in a systemd unit with ``Delegate=yes`` and ``DelegateSubgroup=server``: systemd marks
+the unit's group as given away, and the server is in a group below it. Groups that were not given
+away are left alone, also by root; there, `memory_watch` has to do.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ import asyncio
 import os
 import secrets
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from .limits import Limits
 
-__all__ = ["ControlGroup"]
+__all__ = ["ControlGroup", "delegated_group"]
 
 _ROOT = Path("/sys/fs/cgroup")
+_MARKS = ("user.delegate", "trusted.delegate")  # which systemd sets
 _REMOVE_TRIES = 100
 
 
@@ -35,7 +37,7 @@ class ControlGroup:
 
         The files of a sandbox count as its memory.
         """
-        parent = parent or _parent()
+        parent = parent or delegated_group()
         if parent is None:
             return None
         group = cls(parent / f"notebook-{secrets.token_hex(8)}")
@@ -54,6 +56,8 @@ class ControlGroup:
             for process in processes:
                 (group.folder / "cgroup.procs").write_text(str(process))
         except OSError:
+            with suppress(OSError):
+                group.folder.rmdir()
             return None
         return group
 
@@ -70,23 +74,31 @@ class ControlGroup:
                 return
 
 
-def _parent() -> Path | None:
-    """Return the group in which groups may be made."""
+def delegated_group(root: Path = _ROOT, own: str | None = None) -> Path | None:
+    """Return the group in which groups may be made: that above the server's own, or none."""
+    own = _own_group() if own is None else own
+    if not own or own == "/":
+        return None
+    group = (root / own.lstrip("/")).parent
+    if not any(_has_mark(group, name) for name in _MARKS):
+        return None
+    try:
+        (group / "cgroup.subtree_control").write_text("+memory +pids")
+    except OSError:  # it has processes of its own, or lacks these controllers
+        return None
+    return group
+
+
+def _own_group() -> str | None:
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
         return None
-    own = next((line[3:] for line in lines if line.startswith("0::")), None)
-    if own is None:
-        return None
-    group = _ROOT / own.lstrip("/")
-    candidates = (group.parent, group) if group != _ROOT else (group,)
-    return next((folder for folder in candidates if _is_delegated(folder)), None)
+    return next((line[3:] for line in lines if line.startswith("0::")), None)
 
 
-def _is_delegated(folder: Path) -> bool:
+def _has_mark(group: Path, name: str) -> bool:
     try:
-        controllers = (folder / "cgroup.subtree_control").read_text().split()
+        return os.getxattr(group, name) == b"1"
     except OSError:
         return False
-    return {"memory", "pids"} <= set(controllers) and os.access(folder / "cgroup.procs", os.W_OK)

@@ -35,13 +35,13 @@ class SandboxMaker:
         self,
         limits: Limits,
         *,
-        isolation: Isolation = Isolation.AUTO,
+        isolation: Isolation | str = Isolation.AUTO,
         container: Container | None = None,
         python: str | None = None,
         readable: tuple[str, ...] = (),
     ) -> None:
         self._limits = limits
-        self._isolation = isolation
+        self._isolation = Isolation(isolation)
         self._container = container
         self._python = python
         self._readable = readable

@@ -39,7 +39,7 @@ class Limits:
             "NPROC": self.processes,
             "NOFILE": self.open_files,
             "FSIZE": max(self.disk, self.temporary),
-            "CORE": 0,
+            "CORE": 1,  # none is written, nor, as with 0, given to a program of the host
             "MEMLOCK": 0,
             "MSGQUEUE": 0,
         }

@@ -79,8 +79,6 @@ class Sandbox:
             del rlimits["NPROC"]  # it would count other processes, too
         attendant = _source("attendant.py")
         self._write(b"%d\n" % len(attendant) + attendant)
-        # What was not moved when it was started cannot be limited; until now it runs our code only.
-        self._group = ControlGroup.make(process_tree(self._process.pid), self._limits)
         await self.request(
             "start",
             seconds=None,
@@ -90,6 +88,8 @@ class Sandbox:
             kernel=_source("notebook_kernel.py").decode("utf-8"),
             pid_namespace=os.readlink("/proc/self/ns/pid") if os.path.isdir("/proc/self") else None,
         )
+        # All its processes are there now, and none has run anything but our code.
+        self._group = ControlGroup.make(process_tree(self._process.pid), self._limits)
 
     @property
     def has_ended(self) -> bool:
