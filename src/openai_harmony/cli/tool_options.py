@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ __all__ = ["add_built_in_tools", "add_mcp", "open_tools", "tool_options_given"]
 
 _KEYS = {"brave": "BRAVE_API_KEY", "exa": "EXA_API_KEY", "you": "YDC_API_KEY"}
 _SEARXNG = "searxng:"
+_NOWHERE = logging.NullHandler()
 _EXTRA = "pip install 'openai-harmony[tools]'"
 
 
@@ -138,6 +140,7 @@ async def _mcp(server: str, others: Sequence[Tool[Any]]) -> Tool[Any]:
         address = McpAddress.parse(server)
     except ValueError as error:
         raise InputError(f"--mcp: {error}") from error
+    logging.getLogger("mcp").addHandler(_NOWHERE)  # servers write what the SDK complains about
     tool = await McpTool.connect(address, taken=[other.namespace.name for other in others])
     for note in tool.notes:
         print(f"{address}: {note}", file=sys.stderr)
