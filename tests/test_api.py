@@ -658,7 +658,17 @@ def test_a_damaged_vocabulary_is_refused() -> None:
 # Imports
 
 CORE = sorted(path for path in PACKAGE.glob("*.py") if path.stem != "__main__")
-ON_TOP = {"cli", "chat_completions", "engines", "grammar", "__main__"}
+ON_TOP = {
+    "__main__",
+    "apis",
+    "chat_completions",
+    "cli",
+    "engines",
+    "grammar",
+    "serving",
+    "tools",
+    "training",
+}
 """What stands on the library and is not imported by it."""
 
 DEPENDENCIES = {"pydantic", "tiktoken"}
