@@ -79,7 +79,7 @@ def test_a_bug_is_an_error_of_the_server_without_its_details(client: TestClient)
         (b"{", None, "invalid_json"),
         (b"[1]", None, "invalid_value"),
         (b"{}", "words", "missing_required_parameter"),
-        (b'{"words": ["a", 1]}', "words.1", "invalid_value"),
+        (b'{"words": ["a", 1]}', "words[1]", "invalid_value"),
     ],
 )
 def test_bad_bodies_name_the_field(

@@ -99,7 +99,7 @@ def _of_allowed(choice: JsonField, tools: RequestedTools) -> str | dict[str, Any
     names = [
         name
         for tool in allowed["tools"].items()
-        if tool["type"].value not in tools.others  # declared, and left out with its declaration
+        if tool["type"].text() not in tools.others  # declared, and left out with its declaration
         for name in _recipients(tool, tools)
     ]
     if names:

@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from typing_extensions import TypedDict  # that of Python 3.10 and 3.11 is not enough for pydantic
 
+from ...apis.request_body import validation_problem
 from ...errors import HarmonyError
 from ..api_error import ApiError
 
@@ -78,11 +79,12 @@ def _of_field(error: RequestValidationError) -> ApiError:
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         return ApiError(400, f"the body is no JSON: {first['ctx']['error']}", code="invalid_json")
-    where = [str(part) for part in first["loc"] if part not in ("body", "query", "path")]
-    field = ".".join(where)
+    place = first["loc"][1:]  # behind the part of the request: ``body``, ``query`` or ``path``
+    field, problem = validation_problem([{**first, "loc": place}])
     code = "missing_required_parameter" if first["type"] == "missing" else "invalid_value"
-    problem = f"{field}: {first['msg']}" if field else first["msg"]
-    return ApiError(400, problem, param=field or None, code=code)
+    return ApiError(
+        400, f"{field}: {problem}" if field else problem, param=field or None, code=code
+    )
 
 
 def _of_status(request: Request, error: HTTPException) -> ApiError:
