@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
 import sqlite3
@@ -16,7 +17,8 @@ import openai
 import pytest
 
 from openai_harmony.engines import SampledToken, Sampling
-from openai_harmony.serving import Settings
+from openai_harmony.serving import Settings, create_app
+from openai_harmony.serving.run_server import make_server
 from scripted_engine import ScriptedEngine
 from served import PATIENCE, sdk, server_process, serving
 
@@ -156,3 +158,21 @@ def test_the_end_is_told_to_clients_that_wait(ask: Callable[[Any], str]) -> None
     (said,) = told
     assert "the server is shutting down; try again later" in said
     assert engine.freed == 1
+
+
+def test_what_is_written_is_sent_at_once() -> None:
+    """Without this option each answer waits for the client to confirm its first packet."""
+    settings = Settings()
+    server = make_server(create_app(ScriptedEngine(), settings), settings)
+
+    async def run(listener: socket.socket) -> int:
+        serving = asyncio.ensure_future(server.serve(sockets=[listener]))
+        while not server.started:
+            await asyncio.sleep(0)
+        option = listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        server.should_exit = True
+        await serving
+        return option
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert asyncio.run(run(listener))

@@ -11,9 +11,12 @@ __all__ = ["listen"]
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Open a socket; raises `InputError` where the port is occupied or the host unknown."""
+    """Open a socket; raises `InputError` where the port is occupied or the host unknown.
+
+    Its connections send at once what is written to them.
+    """
     try:
-        return socket.create_server(
+        listener = socket.create_server(
             (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
         )
     except OSError as error:
@@ -22,3 +25,5 @@ def listen(host: str, port: int) -> socket.socket:
         raise InputError(
             f"cannot listen at {host}:{port}: {problem}; choose another --port"
         ) from error
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
