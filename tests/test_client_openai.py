@@ -350,6 +350,12 @@ ERRORS: list[tuple[type[openai.APIStatusError], dict[str, Any], str | None, str 
         "input[0].call_id",
         None,
     ),
+    (
+        openai.BadRequestError,
+        {"tools": [WEATHER], "tool_choice": {"type": "allowed_tools", "tools": [{"type": []}]}},
+        "tool_choice.tools[0].type",
+        None,
+    ),
     (openai.BadRequestError, {"input": "word " * 2000}, "input", "context_length_exceeded"),
 ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import httpx2
@@ -12,45 +12,20 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, settings
 from schemathesis import checks
 
-from openai_harmony.engines import SampledToken, Sampling
 from openai_harmony.serving import Settings, create_app
-from scripted_engine import ScriptedEngine
 from served import serving
+from talking_engine import TalkingEngine
 
-EXAMPLES = 15
-
-START = "<|start|>assistant"
-SAID = (
-    f"<|channel|>analysis<|message|>Hm.<|end|>{START}<|channel|>final<|message|>Four.<|return|>",
-    '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>',
-    '<|channel|>analysis to=python code<|message|>print("no json")<|call|>',
-    "words that belong to no message at all<|return|>",
-    f"<|channel|>final<|message|>{{}}<|end|>{START}<|channel|><|channel|>odd<|message|>\ufffd<|return|>",
-    "<|channel|>final<|message|>🙈<|return|>",
-)
-
-
-class Chatterer(ScriptedEngine):
-    """Says all kinds of things in turn, broken ones too, and always has more to say."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._more = itertools.cycle(SAID)
-
-    def generate(
-        self, prompt: Any, sampling: Sampling | None = None
-    ) -> AsyncGenerator[SampledToken, None]:
-        self.completions = [next(self._more)]
-        return super().generate(prompt, sampling)
+EXAMPLES = 12
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with serving(Chatterer(), Settings(max_request_bytes=100_000)) as url:
+    with serving(TalkingEngine(), Settings(max_request_bytes=100_000)) as url:
         yield url
 
 
-DOCUMENT = schemathesis.openapi.from_asgi("/openapi.json", create_app(Chatterer()))
+DOCUMENT = schemathesis.openapi.from_asgi("/openapi.json", create_app(TalkingEngine()))
 
 CHECKED = [
     checks.not_a_server_error,
@@ -106,4 +81,4 @@ def made(url: str, names: Iterable[str]) -> dict[str, str]:
             ids["conversation_id"] = talk
             listed = client.get(f"/conversations/{talk}/items").json()
             ids["item_id"] = listed["data"][0]["id"]
-    return {name: ids[name] for name in names}
+    return {name: ids[name] for name in names if name in ids}
