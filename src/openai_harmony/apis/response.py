@@ -66,7 +66,7 @@ class ResponseError(BaseModel):
 class IncompleteDetails(BaseModel):
     """Why a response ended too early."""
 
-    reason: Literal["max_output_tokens", "content_filter"]
+    reason: Literal["max_output_tokens", "content_filter", "max_tool_calls"]
 
 
 class ConversationReference(BaseModel):

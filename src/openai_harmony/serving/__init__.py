@@ -7,7 +7,9 @@
     keys/, admission, metrics → services    who may ask and run; what the routes share
     turns/                                  a request and an engine to events
     answers/                                how answers leave
-    responses/, conversations/, chat/, completions/, tokens/, models_routes, health_routes
+    tools/                                  the tools that the server runs itself
+    responses/, conversations/, containers/, chat/, completions/, tokens/
+    models_routes, health_routes            the routes
     app → run_server                        the application, and the socket
 """
 

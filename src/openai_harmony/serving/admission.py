@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 from .api_error import ApiError
 
@@ -32,6 +32,7 @@ class Admission:
         self.running = 0
         self.waiting = 0
         self.is_closed = False
+        self._held = 0
 
     def check(self) -> None:
         """Raise `ApiError` where a new request would find the queue full, or the server closing."""
@@ -74,6 +75,17 @@ class Admission:
             self._note_idle()
             self._seconds += _NEW_SHARE * (time.monotonic() - begun - self._seconds)
 
+    @contextmanager
+    def held(self) -> Generator[None, None, None]:
+        """Keep `close` waiting for a request that has no place at the engine at times."""
+        self._held += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._held -= 1
+            self._note_idle()
+
     async def close(self, seconds: float) -> bool:
         """Let nobody in any more; tell whether all have gone after `seconds` at most."""
         self.is_closed = True
@@ -82,7 +94,7 @@ class Admission:
         return self._idle.is_set()
 
     def _note_idle(self) -> None:
-        if not self.running and not self.waiting:
+        if not self.running and not self.waiting and not self._held:
             self._idle.set()
 
     def _is_full(self) -> bool:

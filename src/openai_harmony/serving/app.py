@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import FastAPI
 
 from ..engines.engine import Engine
+from ..tools.tool import Tool
 from .admission import shutting_down
 from .answers.disconnect import cancel_all
 from .answers.errors import ERROR_ANSWERS, add_error_answers
 from .chat.routes import router as chat_router
 from .completions.routes import router as completions_router
+from .containers.routes import router as containers_router
 from .conversations.routes import router as conversations_router
 from .health_routes import router as health_router
 from .models_routes import router as models_router
@@ -35,15 +38,21 @@ _LOG = logging.getLogger(__name__)
 _UPKEEP = 60  # seconds
 
 
-def create_app(engine: Engine, settings: Settings | None = None) -> FastAPI:
-    """Make the application; the engine stays the caller's, to be closed after it."""
+def create_app(
+    engine: Engine, settings: Settings | None = None, tools: Sequence[Tool[Any]] = ()
+) -> FastAPI:
+    """Make the application; engine and tools stay the caller's, to be closed after it.
+
+    Of the tools, `browser` and `python` are run for the requests that want them.
+    """
     settings = settings or Settings()
+    own = {tool.namespace.name: tool for tool in tools}
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         with await asyncio.to_thread(Store, settings.database) as store:
             await asyncio.to_thread(store.start_serving)
-            services = app.state.services = Services(engine, settings, store, _seal(settings))
+            services = app.state.services = Services(engine, settings, store, _seal(settings), own)
             upkeep = asyncio.ensure_future(_maintain(store))
             yield
             await services.runs.end_all(shutting_down())
@@ -61,6 +70,7 @@ def create_app(engine: Engine, settings: Settings | None = None) -> FastAPI:
     app.include_router(responses_router)
     app.include_router(websocket_router)
     app.include_router(conversations_router)
+    app.include_router(containers_router)
     return app
 
 

@@ -62,6 +62,12 @@ class Metrics:
             ("kind",),
             registry=registry,
         )
+        self._tool_calls = Counter(
+            "harmony_tool_calls",
+            "Calls of the server's own tools, by how they ended.",
+            ("tool", "status"),
+            registry=registry,
+        )
         self._gauge("harmony_running", "Completions at the engine.").set_function(
             lambda: admission.running
         )
@@ -73,6 +79,10 @@ class Metrics:
         """Count the repairs of one completion."""
         for recovery in recoveries:
             self._recoveries.labels(recovery.kind.value).inc()
+
+    def count_tool_call(self, tool: str, status: str) -> None:
+        """Count a call of the server's own tool, by the tool's name."""
+        self._tool_calls.labels(tool, status).inc()
 
     def text(self) -> bytes:
         """Write all numbers, in the text format of Prometheus."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from typing import Any
 
 from fastapi import Request
 
 from ..engines.engine import Engine
+from ..tool_namespaces import ToolNamespaceConfig
+from ..tools.tool import Tool
 from .admission import Admission, shutting_down
 from .api_error import ApiError
 from .keys.api_keys import ApiKeys
@@ -24,12 +28,13 @@ __all__ = ["Services", "services_of"]
 
 @dataclass
 class Services:
-    """An engine, and what is kept about the requests to it."""
+    """An engine, and what is kept about the requests to it; `tools` by their names."""
 
     engine: Engine
     settings: Settings
     store: Store
     seal: ReasoningSeal
+    tools: Mapping[str, Tool[Any]] = field(default_factory=dict)
     keys: ApiKeys = field(init=False)
     limiter: KeyLimiter = field(default_factory=KeyLimiter, init=False)
     runs: ResponseRuns = field(default_factory=ResponseRuns)
@@ -47,6 +52,11 @@ class Services:
         """Tokens of prompt and answer together, at most."""
         most = self.settings.context_length or self.engine.context_length
         return min(most, self.engine.context_length)
+
+    @property
+    def built_in(self) -> dict[str, ToolNamespaceConfig]:
+        """The declarations of the tools."""
+        return {name: tool.namespace for name, tool in self.tools.items()}
 
     @property
     def model_names(self) -> tuple[str, ...]:

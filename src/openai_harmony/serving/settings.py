@@ -25,6 +25,7 @@ class Settings:
     - `context_length`: tokens of prompt and answer together, at most; None is what the engine has.
     - `max_running`, `max_waiting`: requests at the engine, and in the queue before it.
     - `max_request_bytes`: of a request's body.
+    - `max_tool_calls`: calls of the server's own tools in one response; a request may allow fewer.
     - `keep_days`: days after which stored responses are deleted; None keeps them.
     - `shutdown_seconds`: how long requests under way may go on when the server is told to end.
     """
@@ -40,5 +41,6 @@ class Settings:
     max_running: int = 16
     max_waiting: int = 64
     max_request_bytes: int = 16 * 1024 * 1024
+    max_tool_calls: int = 100
     keep_days: float | None = 30
     shutdown_seconds: float = 30

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...apis.history import HistoryItem
 from ...apis.input_items import input_items_of
 from ...apis.responses_request import ResponsesRequest
 from ...apis.turns import turn_of_response
 from ...errors import ConversationError
 from ..identifiers import new_id
-from ..responses.past import with_stored_items
+from ..responses.past import as_history, with_stored_items
 from ..responses.records import new_items
 from ..responses.sealing import OwnedSeal
 from ..services import Services
@@ -32,7 +31,7 @@ def read_items(
     in the conversation. Raises `ConversationError`, which names the item at fault.
     """
     request, references = with_stored_items(services, owner, ResponsesRequest(input=list(items)))
-    history = [HistoryItem(item.item, item.tokens) for item in before]
+    history = as_history(before)
     unseal = OwnedSeal(services.seal, owner).open
     try:
         turn_of_response(request, history, unseal=unseal, references=references)

@@ -39,7 +39,13 @@ def compact(services: Services, owner: str, request: CompactionRequest) -> dict[
     past = past_of(services, owner, request)
     whole, references = with_stored_items(services, owner, request)
     seal = OwnedSeal(services.seal, owner)
-    turn_of_response(whole, past.items, unseal=seal.open, references=references)
+    turn_of_response(
+        whole,
+        past.items,
+        unseal=seal.open,
+        references=references,
+        built_in=services.built_in,
+    )
     items = [*past.items, *input_items_of(whole, new_id, references)]
     sealed = seal.seal(_without_past_reasoning(items))
     return {
@@ -55,11 +61,14 @@ def _without_past_reasoning(items: Sequence[HistoryItem]) -> list[HistoryItem]:
     """Leave out what the model is not shown again."""
     answers = [at for at, known in enumerate(items) if _is_answer(known)]
     last = answers[-1] if answers else -1
-    return [
-        known
-        for at, known in enumerate(items)
-        if at > last or known.item.get("type") != "reasoning"
-    ]
+    return [known for at, known in enumerate(items) if at > last or not _is_reasoning(known)]
+
+
+def _is_reasoning(known: HistoryItem) -> bool:
+    """Whether an item goes with the reasoning: calls of built-in tools within it do."""
+    if known.messages:
+        return known.messages[0].get("channel") == "analysis"
+    return known.item.get("type") == "reasoning"
 
 
 def _is_answer(known: HistoryItem) -> bool:

@@ -10,9 +10,17 @@ from ...apis.history import HistoryItem
 from ...apis.responses_request import ResponsesRequest
 from ..api_error import ApiError
 from ..services import Services
-from ..store import NotFoundError, StoredItem
+from ..store import NotFoundError, StoredItem, StoredSession
 
-__all__ = ["CURRENT_DATE", "Past", "past_of", "previous_not_found", "with_stored_items"]
+__all__ = [
+    "CURRENT_DATE",
+    "Past",
+    "as_history",
+    "past_of",
+    "previous_not_found",
+    "sessions_of",
+    "with_stored_items",
+]
 
 CURRENT_DATE = "_current_date"
 """Where the body of a stored response has the date that its model read; clients do not see it."""
@@ -21,12 +29,13 @@ CURRENT_DATE = "_current_date"
 class Past(NamedTuple):
     """The items before those of the request, and the date that the model reads.
 
-    `is_stored` is False where only a connection remembers them.
+    `is_stored` is False where only a connection remembers them, and then the `sessions` of tools.
     """
 
     items: Sequence[HistoryItem] = ()
     date: str | None = None
     is_stored: bool = True
+    sessions: Sequence[StoredSession] = ()
 
 
 def past_of(services: Services, owner: str, request: ResponsesRequest) -> Past:
@@ -39,6 +48,19 @@ def past_of(services: Services, owner: str, request: ResponsesRequest) -> Past:
     if request.conversation is not None:
         return _past_of_conversation(services, owner, request.conversation)
     return Past(date=services.current_date())
+
+
+def sessions_of(
+    services: Services, owner: str, request: ResponsesRequest, past: Past
+) -> Sequence[StoredSession]:
+    """Read the sessions of the server's tools that a request goes on with; it blocks."""
+    if not past.is_stored:
+        return past.sessions
+    if request.previous_response_id is not None:
+        return services.store.sessions.after_response(request.previous_response_id, owner)
+    if request.conversation is not None:
+        return services.store.sessions.in_conversation(request.conversation, owner)
+    return ()
 
 
 def with_stored_items(
@@ -54,7 +76,7 @@ def with_stored_items(
     if not ids:
         return request, {}
     found = services.store.find_items(ids, owner)
-    known = {id: HistoryItem(item.item, item.tokens) for id, item in found.items()}
+    known = dict(zip(found, as_history(found.values()), strict=True))
     changed = [_reference(item, known) for item in items]
     return request.model_copy(update={request.items_field: changed}), known
 
@@ -73,7 +95,7 @@ def _past_of_response(services: Services, owner: str, id: str) -> Past:
             code="previous_response_not_ended",
         )
     date = before.body.get(CURRENT_DATE, services.current_date())
-    return Past(_as_history(items), date)
+    return Past(as_history(items), date)
 
 
 def previous_not_found(id: str) -> ApiError:
@@ -101,11 +123,12 @@ def _past_of_conversation(services: Services, owner: str, id: str) -> Past:
     if date == "today":
         begun = datetime.fromtimestamp(conversation.created_at, timezone.utc)
         date = begun.date().isoformat()
-    return Past(_as_history(items), date)
+    return Past(as_history(items), date)
 
 
-def _as_history(items: Iterable[StoredItem]) -> list[HistoryItem]:
-    return [HistoryItem(item.item, item.tokens) for item in items]
+def as_history(items: Iterable[StoredItem]) -> list[HistoryItem]:
+    """Make of stored items what a turn is made from."""
+    return [HistoryItem(item.item, item.tokens, item.messages or ()) for item in items]
 
 
 def _reference(item: dict[str, Any], known: Mapping[str, HistoryItem]) -> dict[str, Any]:
@@ -119,10 +142,10 @@ def _says_the_same(item: Mapping[str, Any], stored: HistoryItem) -> bool:
     is_bare = not (item.get("content") or item.get("encrypted_content"))
     if item.get("type") == stored.item["type"] == "reasoning" and is_bare:
         return True  # the client sends no text of it, and the server has it
-    return stored.tokens is not None and _gist(item) == _gist(stored.item)
+    return bool(stored.tokens or stored.messages) and _gist(item) == _gist(stored.item)
 
 
-_GIST = ("role", "phase", "call_id", "name", "namespace", "arguments", "input")
+_GIST = ("role", "phase", "call_id", "name", "namespace", "arguments", "input", "code")
 
 
 def _gist(item: Mapping[str, Any]) -> list[Any]:

@@ -19,13 +19,20 @@ from ...sampled_messages import SampledMessage
 from ..identifiers import new_id
 from ..keys.caller import Caller
 from ..services import Services
+from ..tools.conversation_tools import ConversationTools, FileKeeper
 from ..turns.preparation import RENDERING, prepare_turn
 from ..turns.sampled_turn import PreparedTurn
-from .past import Past, past_of, with_stored_items
+from .past import Past, past_of, sessions_of, with_stored_items
 from .sealing import OwnedSeal
 from .truncation import without_oldest_turns
 
-__all__ = ["ResponsePlan", "plan_response", "planned_prompt", "planned_turn"]
+__all__ = [
+    "ResponsePlan",
+    "plan_response",
+    "planned_prompt",
+    "planned_turn",
+    "prepare_plan_turn",
+]
 
 _LEAST_ROOM = 4  # a part of the context: what truncation leaves for the answer
 
@@ -36,6 +43,7 @@ class ResponsePlan:
 
     - `response`: the resource as it begins; `turn`, `prepared`: what the engine gets.
     - `past`: what comes before it; `input`: the items of the request, whole.
+    - `tools`: the server's own that it may use.
     - `is_generated`: False where the state is prepared alone, for a later request.
     """
 
@@ -46,6 +54,7 @@ class ResponsePlan:
     prepared: PreparedTurn
     past: Past
     input: Sequence[HistoryItem]
+    tools: ConversationTools
     is_generated: bool = True
 
     @property
@@ -91,6 +100,7 @@ def plan_response(
     if request.background:
         response = response.model_copy(update={"status": "queued"})
     return ResponsePlan(
+        tools=_tools(services, owner, request, turn, begun, response.id),
         caller=caller,
         request=request,
         response=response.to_dict(),
@@ -127,6 +137,30 @@ def _turn(
         date=past.date,
         unseal=OwnedSeal(services.seal, owner).open,
         references=references,
+        built_in=services.built_in,
+    )
+
+
+def _tools(
+    services: Services,
+    owner: str,
+    request: ResponsesRequest,
+    turn: TurnRequest,
+    past: Past,
+    id: str,
+) -> ConversationTools:
+    """Open the tools that the request may use, as the conversation has left them."""
+    tools = {name: services.tools[name] for name in sorted(turn.built_in_tools)}
+    if not tools:
+        return ConversationTools({})
+    sessions = sessions_of(services, owner, request, past)
+    containers = [session.id for session in sessions if session.tool == "python"]
+    return ConversationTools(
+        tools,
+        sessions,
+        files=[file for one in containers for file in services.store.files.list(one, owner)],
+        keeper=FileKeeper(services.store, id) if request.is_stored else None,
+        include=request.include or (),
     )
 
 
@@ -137,8 +171,17 @@ def _prepare(
     past: Past,
     references: dict[str, HistoryItem],
 ) -> tuple[TurnRequest, PreparedTurn]:
+    return prepare_plan_turn(services, request, _turn(services, owner, request, past, references))
+
+
+def prepare_plan_turn(
+    services: Services, request: ResponsesRequest, turn: TurnRequest
+) -> tuple[TurnRequest, PreparedTurn]:
+    """Prepare a turn of a response, truncated where the request asks for it; it blocks.
+
+    Raises `ContextLengthError` where there is no room for a token.
+    """
     with services.metrics.preparation.time():
-        turn = _turn(services, owner, request, past, references)
         prepared = PreparedTurn(*prepare_turn(turn, constrain=services.settings.grammar))
         if request.truncation == "auto":
             turn, prepared = _truncated(services, turn, prepared)

@@ -56,6 +56,7 @@ def finish_record(
         output=new_items(output),
         events=events,
         completed_at=response["completed_at"],
+        sessions=plan.tools.sessions(),
     )
 
 
@@ -79,7 +80,10 @@ def page_json(page: Page) -> dict[str, Any]:
 
 def new_items(items: Iterable[HistoryItem]) -> list[NewItem]:
     """Make of items what the store keeps."""
-    return [NewItem(known.item["id"], known.item, known.tokens) for known in items]
+    return [
+        NewItem(known.item["id"], known.item, known.tokens, known.messages or None)
+        for known in items
+    ]
 
 
 def _body(plan: ResponsePlan, response: Mapping[str, Any]) -> dict[str, Any]:

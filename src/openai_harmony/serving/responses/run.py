@@ -10,20 +10,21 @@ from contextlib import aclosing
 from typing import Any, NamedTuple
 
 from ...apis.item_kind import ItemKind, what_kind
+from ...apis.output_items import message_text
 from ...apis.response import ResponseUsage
-from ...engines.engine import FinishReason
 from ...errors import HarmonyError
+from ...messages import Message
 from ..api_error import ApiError
 from ..keys.use import key_use
 from ..services import Services
 from ..store import StoreError
-from ..turns.events import MessageEnded, TextAdded, TurnEnded, TurnEvent, Usage
-from ..turns.sampled_turn import sampled_turn
+from ..turns.events import MessageBegun, MessageEnded, TextAdded, TurnEnded, Usage
 from .log import EventLog, WireEvent
 from .plan import ResponsePlan
 from .records import finish_record
 from .sealing import OwnedSeal
 from .stream import ResponseStream
+from .tool_loop import CallAnswered, CallBegun, LoopEnded, LoopEvent, ToolLoop
 
 __all__ = ["ResponseRun", "known_error"]
 
@@ -112,46 +113,51 @@ class ResponseRun:
             self._log.close()
             self._on_end(self)
 
-    async def _sample(self) -> FinishReason:
-        """Sample a turn, and tell what happens.
-
-        The server's own tools would be run here, after a turn that ends with a call of one, before
-        the next turn.
-        """
+    async def _sample(self) -> str | None:
+        """Sample, and tell what happens; return why the response is incomplete, if it is."""
         plan = self.plan
-        reason = FinishReason.STOP
         if not plan.is_generated:
             self._usage = Usage()
-            return reason
+            return None
         with key_use(self._services, plan.caller) as use:
-            turn = sampled_turn(self._services, use, plan.turn, plan.prepared)
-            async with aclosing(turn) as events:
+            async with aclosing(ToolLoop(self._services, plan).events(use)) as events:
                 async for event in events:
-                    reason = await self._take(event) or reason
-        return reason
+                    if isinstance(event, LoopEnded):
+                        return event.reason
+                    await self._take(event)
+        return None
 
-    async def _take(self, event: TurnEvent) -> FinishReason | None:
-        """Tell of an event; return why the turn ended, if it is its last."""
+    async def _take(self, event: LoopEvent) -> None:
+        """Tell of an event."""
         if isinstance(event, TextAdded):  # most of them, by far
             self._add(self.stream.take(event))
-            return None
+            return
         self._open()
         self._add(self.stream.go_on())
         if isinstance(event, TurnEnded):
             self._usage = (self._usage or Usage()).plus(event.usage)
-            return event.reason
-        self._add(self.stream.take(event, encrypted=await self._sealed(event)))
-        return None
+        elif isinstance(event, CallBegun):
+            self._add(self.stream.run_call())
+        elif isinstance(event, CallAnswered):
+            self._add(self.stream.end_call(event.answered))
+        elif isinstance(event, MessageEnded):
+            self._add(self.stream.take(event, **await self._known_of(event.message)))
+        elif isinstance(event, MessageBegun):
+            self._add(self.stream.take(event))
 
-    async def _sealed(self, event: TurnEvent) -> str | None:
-        """Encrypt the reasoning that ends, where that was asked for."""
-        if not isinstance(event, MessageEnded) or not self.plan.request.seals_reasoning:
-            return None
-        message = event.message
-        if what_kind(message.channel, message.recipient) is not ItemKind.REASONING:
-            return None
-        seal = OwnedSeal(self._services.seal, self.plan.owner)
-        return await asyncio.to_thread(seal.seal_reasoning, message)
+    async def _known_of(self, message: Message) -> dict[str, Any]:
+        """Find what an item shows besides what its message says."""
+        tools = self.plan.tools
+        kind = what_kind(message.channel, message.recipient, built_in_tools=tools.names)
+        if kind.is_message:
+            is_answer = kind is ItemKind.FINAL_ANSWER
+            return {"annotations": tools.annotations(message_text(message), is_answer=is_answer)}
+        if kind.is_built_in:
+            return {"planned": tools.planned_fields(message)}
+        if kind is ItemKind.REASONING and self.plan.request.seals_reasoning:
+            seal = OwnedSeal(self._services.seal, self.plan.owner)
+            return {"encrypted": await asyncio.to_thread(seal.seal_reasoning, message)}
+        return {}
 
     def _open(self) -> None:
         """Tell that the response has begun, unless that was done."""
@@ -171,9 +177,8 @@ class ResponseRun:
         failure = sampling.exception()
         if failure is not None:
             return _Ending("failed", known_error(failure))
-        if sampling.result() is FinishReason.LENGTH:
-            return _Ending("incomplete", reason="max_output_tokens")
-        return _Ending("completed")
+        reason = sampling.result()
+        return _Ending("completed") if reason is None else _Ending("incomplete", reason=reason)
 
     async def _end(self, ending: _Ending) -> None:
         if ending.error is not None and not (self._is_told and self._log.events):

@@ -20,7 +20,7 @@ class OwnedSeal:
     >>> seal = OwnedSeal(ReasoningSeal.with_new_key(), owner="key_1")
     >>> text = seal.seal([HistoryItem({"type": "reasoning", "content": []}, (17171,))])
     >>> seal.open(text)
-    [HistoryItem(item={'type': 'reasoning', 'content': []}, tokens=(17171,))]
+    [HistoryItem(item={'type': 'reasoning', 'content': []}, tokens=(17171,), messages=())]
     >>> seal.open("another server's")
     """
 
@@ -44,12 +44,19 @@ class OwnedSeal:
             sealed = self._seal.unseal(text, self._owner)
         except UnsealError:
             return None
-        return [HistoryItem(one["item"], _tokens(one)) for one in sealed["items"]]
+        return [
+            HistoryItem(one["item"], _tokens(one), one.get("messages", ()))
+            for one in sealed["items"]
+        ]
 
 
 def _packed(known: HistoryItem) -> dict[str, Any]:
-    tokens = known.tokens
-    return {"item": dict(known.item), **({} if tokens is None else {"tokens": list(tokens)})}
+    packed: dict[str, Any] = {"item": dict(known.item)}
+    if known.tokens is not None:
+        packed["tokens"] = list(known.tokens)
+    if known.messages:
+        packed["messages"] = list(known.messages)
+    return packed
 
 
 def _tokens(packed: dict[str, Any]) -> tuple[int, ...] | None:

@@ -63,5 +63,7 @@ def _stream(services: Services, plan: ResponsePlan) -> ResponseStream:
         new_id=new_id,
         custom_tools=plan.turn.custom_tools,
         namespaces={tool.partition(".")[0] for tool in plan.turn.tools},
+        built_in_tools=plan.tools.names,
+        container_id=plan.tools.container_id,
         event_names=services.settings.event_names,
     )

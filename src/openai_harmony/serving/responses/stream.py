@@ -4,47 +4,35 @@
 
     created, in_progress, (item added, part added, deltas, done, part done, item done)*, the end
 
-Calls have no parts. Pure: no clock, and identifiers are made by the caller's function.
+Calls have no parts. A call of a tool of the server stays open until `end_call`::
+
+    item added, in_progress, (code deltas, code done), searching | interpreting, completed,
+    item done
+
+Pure: no clock, and identifiers are made by the caller's function.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
 
-from ...apis.custom_input import CustomToolInput
+from ...apis.built_in_items import built_in_item
 from ...apis.history import HistoryItem, NewId
 from ...apis.item_kind import ItemKind, what_kind
 from ...apis.output_items import ID_PREFIXES, item_of_message, new_item
 from ...messages import Message, Role
 from ...sampled_messages import SampledMessage
+from ..tools.conversation_tools import AnsweredCall
 from ..turns.events import MessageBegun, MessageEnded, TextAdded, TokenLogprob
 from .log import WireEvent
+from .open_item import FUNCTION, MESSAGE, OpenItem
 
-__all__ = ["EventNames", "ResponseStream", "logprob_json"]
+__all__ = ["EventNames", "ResponseStream"]
 
 EventNames: TypeAlias = Literal["openai", "open-responses"]
 
 
-class _Shape(NamedTuple):
-    """Where the text of a kind of items stands, and what its events are called."""
-
-    part: str | None  # the type of the part that holds the text; None where the item itself does
-    field: str
-    event: str
-
-
-_MESSAGE = _Shape("output_text", "text", "output_text")
-_CALL = _Shape(None, "arguments", "function_call_arguments")
-_SHAPES = {
-    ItemKind.REASONING: _Shape("reasoning_text", "text", "reasoning_text"),
-    ItemKind.COMMENTARY: _MESSAGE,
-    ItemKind.FINAL_ANSWER: _MESSAGE,
-    ItemKind.FUNCTION_CALL: _CALL,
-    ItemKind.CUSTOM_TOOL_CALL: _Shape(None, "input", "custom_tool_call_input"),
-}
-_LEAST = -9999.0  # what the API writes for an impossible token: JSON has no infinity
 _OTHER_NAMES = {"reasoning_text": "reasoning"}  # of events, in Open Responses
 
 
@@ -54,6 +42,7 @@ class ResponseStream:
     - `response`: the resource as it begins.
     - `new_id`: makes an id from a prefix.
     - `custom_tools`, `namespaces`: the recipients of custom tools, and the namespaces of tools.
+    - `built_in_tools`: the names of the tools of the server; `container_id` is where code runs.
     """
 
     def __init__(
@@ -63,6 +52,8 @@ class ResponseStream:
         new_id: NewId,
         custom_tools: Collection[str] = (),
         namespaces: Collection[str] = (),
+        built_in_tools: Collection[str] = (),
+        container_id: str = "",
         event_names: EventNames = "openai",
     ) -> None:
         self.response = {**response, "output": []}
@@ -70,8 +61,10 @@ class ResponseStream:
         self._new_id = new_id
         self._custom_tools = custom_tools
         self._namespaces = namespaces
+        self._built_in_tools = built_in_tools
+        self._container_id = container_id
         self._other_names = _OTHER_NAMES if event_names == "open-responses" else {}
-        self._open: _OpenItem | None = None
+        self._open: OpenItem | None = None
         self._events = 0
 
     def begin(self) -> Iterator[WireEvent]:
@@ -86,22 +79,63 @@ class ResponseStream:
             yield self._of_response("in_progress")
 
     def take(
-        self, event: MessageBegun | TextAdded | MessageEnded, *, encrypted: str | None = None
+        self,
+        event: MessageBegun | TextAdded | MessageEnded,
+        *,
+        encrypted: str | None = None,
+        annotations: Sequence[Mapping[str, Any]] = (),
+        planned: Mapping[str, Any] | None = None,
     ) -> Iterator[WireEvent]:
-        """Write what happens to a message; `encrypted` is reasoning that ends, sealed."""
+        """Write what happens to a message.
+
+        Of a message that ends: `encrypted` is reasoning, sealed; `annotations` are those of a text;
+        `planned` is what the item of a call of the server's tool shows.
+        """
         if isinstance(event, MessageBegun):
+            yield from self._give_up_call()
             yield from self._begin_item(event.channel, event.recipient)
         elif self._open is None:
             raise ValueError(f"{event} belongs to no message that has begun")
         elif isinstance(event, TextAdded):
             yield from self._add_text(self._open, event.text, event.logprobs)
+        elif self._open.kind.is_built_in:
+            yield from self._end_call_text(self._open, event.message, planned or {})
+            if not event.is_complete:
+                yield from self._give_up_call()
         else:
+            self._open.annotations += map(dict, annotations)
             yield from self._end_item(self._open, event.message, event.is_complete, encrypted)
+
+    def run_call(self) -> Iterator[WireEvent]:
+        """Tell that the call that waits is being answered."""
+        item = self._open
+        if item is not None and item.call is not None:
+            doing = "searching" if item.kind is ItemKind.WEB_SEARCH_CALL else "interpreting"
+            yield self._of_item(f"response.{item.kind.value}.{doing}", item)
+
+    def end_call(self, answered: AnsweredCall) -> Iterator[WireEvent]:
+        """Tell that the call that waited has been answered."""
+        item = self._open
+        if item is None or item.call is None:
+            raise ValueError("no call waits for an answer")
+        if answered.status == "completed":
+            yield self._of_item(f"response.{item.kind.value}.completed", item)
+        made = self._built_in_item(item, answered.status, answered.fields)
+        tokens = item.call.sampled_tokens if isinstance(item.call, SampledMessage) else None
+        messages = [one.to_dict() for one in (item.call, *answered.messages)]
+        yield self._done(item, HistoryItem(made, tokens, messages))
 
     def break_off(self) -> Iterator[WireEvent]:
         """Close the item that is open, as incomplete."""
         item = self._open
-        if item is not None:
+        if item is not None and item.kind.is_built_in:
+            if item.call is None and item.kind is ItemKind.WEB_SEARCH_CALL:
+                self._open = None  # nobody has heard of it
+            elif item.call is None:
+                said = Message.from_role_and_content(Role.ASSISTANT, item.said)
+                yield from self._end_call_text(item, said, {})
+            yield from self._give_up_call()
+        elif item is not None:
             said = Message.from_role_and_content(Role.ASSISTANT, item.said).with_channel("final")
             said.recipient = item.recipient
             yield from self._end_item(item, said, is_complete=False)
@@ -117,15 +151,24 @@ class ResponseStream:
         return self._event(f"response.{what}", response=ended)
 
     def _begin_item(self, channel: str | None, recipient: str | None) -> Iterator[WireEvent]:
-        kind = what_kind(channel, recipient, custom_tools=self._custom_tools)
-        item = _OpenItem(
+        kind = what_kind(
+            channel,
+            recipient,
+            custom_tools=self._custom_tools,
+            built_in_tools=self._built_in_tools,
+        )
+        item = OpenItem(
             kind=kind,
             recipient=recipient,
             index=len(self.items),
             id=self._new_id(ID_PREFIXES[kind]),
-            call_id=self._new_id("call") if kind.is_call else None,
+            call_id=self._new_id("call") if kind.is_call and not kind.is_built_in else None,
         )
         self._open = item
+        if kind.is_built_in:
+            if kind is ItemKind.CODE_INTERPRETER_CALL:  # what is searched for is not known yet
+                yield from self._begin_call(item, {})
+            return
         begun = new_item(
             kind, recipient, id=item.id, call_id=item.call_id, namespaces=self._namespaces
         )
@@ -134,15 +177,55 @@ class ResponseStream:
             yield self._of_item("response.content_part.added", item, part=item.part())
 
     def _add_text(
-        self, item: _OpenItem, text: str, logprobs: tuple[TokenLogprob, ...]
+        self, item: OpenItem, text: str, logprobs: tuple[TokenLogprob, ...]
     ) -> Iterator[WireEvent]:
         delta, known = item.add(text, logprobs)
-        if delta:
+        if delta and item.kind is not ItemKind.WEB_SEARCH_CALL:
             yield self._delta(item, delta, known)
+
+    def _begin_call(self, item: OpenItem, planned: Mapping[str, Any]) -> Iterator[WireEvent]:
+        begun = self._built_in_item(item, "in_progress", planned)
+        yield self._event("response.output_item.added", output_index=item.index, item=begun)
+        yield self._of_item(f"response.{item.kind.value}.in_progress", item)
+
+    def _end_call_text(
+        self, item: OpenItem, call: Message, planned: Mapping[str, Any]
+    ) -> Iterator[WireEvent]:
+        """Tell of the end of what the model wrote; the call waits for its answer."""
+        rest = item.rest(is_complete=True)
+        item.call = call
+        item.planned = planned
+        if item.kind is ItemKind.WEB_SEARCH_CALL:
+            yield from self._begin_call(item, planned)
+            return
+        if rest:
+            yield self._delta(item, rest, [])
+        yield self._of_item(self._text_event(item, "done"), item, code=item.text)
+
+    def _give_up_call(self) -> Iterator[WireEvent]:
+        """Close a call that nobody will answer; the model is not shown it again."""
+        item = self._open
+        if item is not None and item.call is not None:
+            made = self._built_in_item(item, "incomplete", item.planned)
+            yield self._done(item, HistoryItem(made))
+
+    def _built_in_item(
+        self, item: OpenItem, status: str, fields: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        if item.kind is ItemKind.CODE_INTERPRETER_CALL:
+            fields = {"code": item.text, "container_id": self._container_id, **fields}
+        return built_in_item(item.kind, id=item.id, status=status, **fields)
+
+    def _done(self, item: OpenItem, finished: HistoryItem) -> WireEvent:
+        """Tell of an item that has ended."""
+        self.items.append(finished)
+        self.response["output"].append(finished.item)
+        self._open = None
+        return self._event("response.output_item.done", output_index=item.index, item=finished.item)
 
     def _end_item(
         self,
-        item: _OpenItem,
+        item: OpenItem,
         message: Message,
         is_complete: bool,
         encrypted: str | None = None,
@@ -150,24 +233,27 @@ class ResponseStream:
         rest = item.rest(is_complete=is_complete)
         if rest:
             yield self._delta(item, rest, [])
+        for at, annotation in enumerate(item.annotations):
+            yield self._of_item(
+                "response.output_text.annotation.added",
+                item,
+                annotation_index=at,
+                annotation=annotation,
+            )
         done: dict[str, Any] = {item.shape.field: item.text}
-        if item.shape is _MESSAGE:
+        if item.shape is MESSAGE:
             done["logprobs"] = item.logprobs
-        if item.shape is _CALL:
+        if item.shape is FUNCTION:
             done["name"] = new_item(item.kind, item.recipient, id="", namespaces=self._namespaces)[
                 "name"
             ]
         yield self._of_item(self._text_event(item, "done"), item, **done)
         if item.shape.part is not None:
             yield self._of_item("response.content_part.done", item, part=item.part())
-        finished = self._finished(item, message, is_complete, encrypted)
-        self.items.append(finished)
-        self.response["output"].append(finished.item)
-        self._open = None
-        yield self._event("response.output_item.done", output_index=item.index, item=finished.item)
+        yield self._done(item, self._finished(item, message, is_complete, encrypted))
 
     def _finished(
-        self, item: _OpenItem, message: Message, is_complete: bool, encrypted: str | None
+        self, item: OpenItem, message: Message, is_complete: bool, encrypted: str | None
     ) -> HistoryItem:
         made = item_of_message(
             message,
@@ -178,22 +264,24 @@ class ResponseStream:
             status="completed" if is_complete else "incomplete",
             logprobs=item.logprobs,
         )
-        if item.shape is _CALL:
+        if item.shape is FUNCTION:
             made["arguments"] = item.text
+        if item.annotations:
+            made["content"] = [item.part()]
         if encrypted is not None:
             made["encrypted_content"] = encrypted
         tokens = message.sampled_tokens if isinstance(message, SampledMessage) else None
         return HistoryItem(made, tokens)
 
-    def _delta(self, item: _OpenItem, delta: str, logprobs: list[dict[str, Any]]) -> WireEvent:
-        more = {"logprobs": logprobs} if item.shape is _MESSAGE else {}
+    def _delta(self, item: OpenItem, delta: str, logprobs: list[dict[str, Any]]) -> WireEvent:
+        more = {"logprobs": logprobs} if item.shape is MESSAGE else {}
         return self._of_item(self._text_event(item, "delta"), item, delta=delta, **more)
 
-    def _text_event(self, item: _OpenItem, what: str) -> str:
+    def _text_event(self, item: OpenItem, what: str) -> str:
         name = self._other_names.get(item.shape.event, item.shape.event)
         return f"response.{name}.{what}"
 
-    def _of_item(self, type_: str, item: _OpenItem, **fields: Any) -> WireEvent:
+    def _of_item(self, type_: str, item: OpenItem, **fields: Any) -> WireEvent:
         place: dict[str, Any] = {"item_id": item.id, "output_index": item.index}
         if item.shape.part is not None:
             place["content_index"] = 0
@@ -206,79 +294,3 @@ class ResponseStream:
     def _event(self, type_: str, **fields: Any) -> WireEvent:
         number, self._events = self._events, self._events + 1
         return {"type": type_, "sequence_number": number, **fields}
-
-
-@dataclass
-class _OpenItem:
-    """An item that has begun: its text grows."""
-
-    kind: ItemKind
-    recipient: str | None
-    index: int
-    id: str
-    call_id: str | None
-    logprobs: list[dict[str, Any]] = field(default_factory=list)
-    _said: list[str] = field(default_factory=list)
-    _shown: list[str] = field(default_factory=list)
-    _custom: CustomToolInput | None = None
-
-    def __post_init__(self) -> None:
-        if self.kind is ItemKind.CUSTOM_TOOL_CALL:
-            self._custom = CustomToolInput()
-
-    @property
-    def shape(self) -> _Shape:
-        return _SHAPES[self.kind]
-
-    @property
-    def said(self) -> str:
-        """What the model wrote."""
-        return "".join(self._said)
-
-    @property
-    def text(self) -> str:
-        """What clients were shown of it."""
-        return "".join(self._shown)
-
-    def add(
-        self, text: str, logprobs: tuple[TokenLogprob, ...]
-    ) -> tuple[str, list[dict[str, Any]]]:
-        """Take text; return what the text for clients grows by."""
-        self._said.append(text)
-        shown = text if self._custom is None else self._custom.feed(text)
-        self._shown.append(shown)
-        known = [logprob_json(logprob) for logprob in logprobs]
-        self.logprobs += known
-        return shown, known
-
-    def rest(self, *, is_complete: bool) -> str:
-        """Return what the text for clients grows by at the end."""
-        rest = "" if self._custom is None else self._custom.rest()
-        if self.shape is _CALL and is_complete and not self.text.strip():
-            rest = "{}"  # what clients parse is JSON
-        self._shown.append(rest)
-        return rest
-
-    def part(self) -> dict[str, Any]:
-        """The part that holds the text, as it stands."""
-        part: dict[str, Any] = {"type": self.shape.part, "text": self.text}
-        if self.shape is _MESSAGE:
-            part |= {"annotations": [], "logprobs": list(self.logprobs)}
-        return part
-
-
-def logprob_json(logprob: TokenLogprob) -> dict[str, Any]:
-    """Write a token with its log-probability, and the likeliest in its place.
-
-    >>> logprob_json(TokenLogprob(b"hi", -0.5, ()))
-    {'token': 'hi', 'bytes': [104, 105], 'logprob': -0.5, 'top_logprobs': []}
-    """
-    return {
-        **_token_json(logprob.data, logprob.logprob),
-        "top_logprobs": [_token_json(*one) for one in logprob.top],
-    }
-
-
-def _token_json(data: bytes, logprob: float) -> dict[str, Any]:
-    text = data.decode("utf-8", errors="replace")
-    return {"token": text, "bytes": list(data), "logprob": max(logprob, _LEAST)}

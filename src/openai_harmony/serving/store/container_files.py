@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,7 +48,7 @@ class ContainerFiles:
         self._database = database
         self._server = server
 
-    def add(self, response_id: str, files: Sequence[NewFile]) -> None:
+    def add(self, response_id: str, files: Sequence[NewFile]) -> builtins.list[ContainerFile]:
         """Keep files of a response that runs. Raises `NotFoundError` where it was deleted."""
         table = container_files
         now = int(self._server.now())
@@ -75,8 +76,14 @@ class ContainerFiles:
             ]
             if rows:
                 connection.execute(insert(table), rows)
+        return [
+            ContainerFile(
+                file.id, file.container_id, file.path, file.mime_type, len(file.data), now
+            )
+            for file in files
+        ]
 
-    def list(self, container_id: str, owner: str) -> list[ContainerFile]:
+    def list(self, container_id: str, owner: str) -> builtins.list[ContainerFile]:
         """Read what there is in a container, the oldest first; nothing where there is none."""
         order = (responses.c.created_at, responses.c.id, container_files.c.position)
         with self._database.reading() as connection:

@@ -1,0 +1,1 @@
+"""The files that code has written in responses."""

@@ -1,0 +1,102 @@
+"""The routes of containers: what code has written, by the ids that answers cite."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
+
+from ..keys.caller import KnownCaller
+from ..services import services_of
+from ..store import ContainerFile
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/containers", tags=["Containers"])
+
+_FOLDER = "/mnt/data/"
+
+_CONTENT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+    }
+}
+
+
+class File(TypedDict):
+    """A file; `created_at` in seconds since 1970, `bytes` its size."""
+
+    id: str
+    object: Literal["container.file"]
+    container_id: str
+    created_at: int
+    bytes: int
+    path: str
+    source: Literal["assistant"]
+
+
+class FileList(TypedDict):
+    """Files, the oldest first."""
+
+    object: Literal["list"]
+    data: list[File]
+    first_id: str | None
+    last_id: str | None
+    has_more: Literal[False]
+
+
+@router.get("/{container_id}/files")
+async def list_files(container_id: str, request: Request, caller: KnownCaller) -> FileList:
+    """List the files that code has written; those of deleted responses are gone."""
+    store = services_of(request).store
+    files = await asyncio.to_thread(store.files.list, container_id, caller.owner)
+    data = [_file_json(file) for file in files]
+    return {
+        "object": "list",
+        "data": data,
+        "first_id": data[0]["id"] if data else None,
+        "last_id": data[-1]["id"] if data else None,
+        "has_more": False,
+    }
+
+
+@router.get("/{container_id}/files/{file_id}")
+async def retrieve(container_id: str, file_id: str, request: Request, caller: KnownCaller) -> File:
+    """Read about a file."""
+    store = services_of(request).store
+    return _file_json(await asyncio.to_thread(store.files.get, container_id, file_id, caller.owner))
+
+
+@router.get("/{container_id}/files/{file_id}/content", response_class=Response, responses=_CONTENT)
+async def content(
+    container_id: str, file_id: str, request: Request, caller: KnownCaller
+) -> Response:
+    """Read a file. Its type is not told, so that no browser shows what a model has written."""
+    files = services_of(request).store.files
+    file = await asyncio.to_thread(files.get, container_id, file_id, caller.owner)
+    data = await asyncio.to_thread(files.data, container_id, file_id, caller.owner)
+    name = quote(file.path.rpartition("/")[2])
+    return Response(
+        data,
+        media_type="application/octet-stream",
+        headers={
+            "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
+            "X-Content-Type-Options": "nosniff",
+        },
+    )
+
+
+def _file_json(file: ContainerFile) -> File:
+    return {
+        "id": file.id,
+        "object": "container.file",
+        "container_id": file.container_id,
+        "created_at": file.created_at,
+        "bytes": file.size,
+        "path": f"{_FOLDER}{file.path}",
+        "source": "assistant",
+    }

@@ -1,0 +1,8 @@
+"""The server's own tools in a response: `browser` as web search, `python` as code interpreter.
+
+::
+
+    web_search, code_interpreter      what an item shows of a call
+    citations                         what an answer cites: pages and files
+    conversation_tools                the sessions of one conversation; runs its calls
+"""

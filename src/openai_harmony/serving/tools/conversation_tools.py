@@ -1,0 +1,205 @@
+"""The server's tools in one conversation: their sessions, their calls, the files they wrote."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from ...messages import Message
+from ...tools.python_attachment import Attachment
+from ...tools.tool import Tool, ToolSession, tool_message
+from ..identifiers import new_id
+from ..store import ContainerFile, NewFile, Store, StoredSession, StoreError
+from .citations import file_citations, unnamed_files, url_citations
+from .code_interpreter import attachments_of, outputs_of
+from .web_search import done_action, found_sources, planned_action
+
+if TYPE_CHECKING:
+    from ...tools.browser import BrowserSession
+
+__all__ = ["AnsweredCall", "ConversationTools", "FileKeeper"]
+
+_LOG = logging.getLogger(__name__)
+
+_BROWSER = "browser"
+_PYTHON = "python"
+_PREFIXES = {_PYTHON: "cntr"}  # of the ids of sessions
+_MOST_KEPT = 64 << 20  # bytes of the files of one response
+
+
+@dataclass(frozen=True)
+class AnsweredCall:
+    """What came of a call: the tool's messages, and what its item shows besides."""
+
+    messages: tuple[Message, ...]
+    status: str
+    fields: Mapping[str, Any]
+
+
+class FileKeeper:
+    """Keeps the files of one response in the store; they are there before anyone hears of them."""
+
+    def __init__(self, store: Store, response_id: str) -> None:
+        self._store = store
+        self._response_id = response_id
+        self._room = _MOST_KEPT
+
+    async def keep(
+        self, container_id: str, attachments: Iterable[Attachment]
+    ) -> list[ContainerFile]:
+        """Keep files, as far as there is room; return those that are kept."""
+        files = list[NewFile]()
+        for one in attachments:
+            if len(one.data) <= self._room:
+                self._room -= len(one.data)
+                id = new_id("cfile")
+                files.append(NewFile(id, container_id, one.name, one.mime_type, one.data))
+        try:
+            return await asyncio.to_thread(self._store.files.add, self._response_id, files)
+        except StoreError:  # it was deleted meanwhile, or the database fails: nothing is cited
+            _LOG.warning("files of the response %s could not be kept", self._response_id)
+            return []
+
+
+class ConversationTools:
+    """The tools that a response may use, each with its session.
+
+    - `tools`: by name. `stored`: the sessions that the conversation has; making this from them may
+      take a while.
+    - `files`: what code has written before, the oldest first. `keeper`: None keeps no new ones.
+    """
+
+    def __init__(
+        self,
+        tools: Mapping[str, Tool[Any]],
+        stored: Iterable[StoredSession] = (),
+        files: Iterable[ContainerFile] = (),
+        keeper: FileKeeper | None = None,
+        include: Collection[str] = (),
+    ) -> None:
+        known = {session.tool: session for session in stored}
+        self._tools = tools
+        self._ids = {
+            name: known[name].id if name in known else new_id(_PREFIXES.get(name, "session"))
+            for name in tools
+        }
+        self._sessions = {name: _session(tool, known.get(name)) for name, tool in tools.items()}
+        self._files = {file.path: file for file in files}
+        self._uncited: dict[str, ContainerFile] = {}
+        self._keeper = keeper
+        self._include = include
+        self._used: set[str] = set()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the tools."""
+        return frozenset(self._tools)
+
+    @property
+    def container_id(self) -> str:
+        """The id of what code runs in; empty where none can be run."""
+        return self._ids.get(_PYTHON, "")
+
+    def sessions(self) -> list[StoredSession]:
+        """Write the sessions of the tools that were used; it may take a while."""
+        return [
+            StoredSession(name, self._ids[name], self._sessions[name].to_json())
+            for name in sorted(self._used)
+        ]
+
+    def all_sessions(self, before: Iterable[StoredSession]) -> list[StoredSession]:
+        """Write the sessions that come after those `before`; it may take a while."""
+        return list({one.tool: one for one in (*before, *self.sessions())}.values())
+
+    def planned_fields(self, call: Message) -> dict[str, Any]:
+        """Say what the item of a call shows before it is run."""
+        if self._name(call) != _BROWSER:
+            return {}
+        return {"action": planned_action(call, _pages_of(self._sessions[_BROWSER]))}
+
+    async def run(self, call: Message) -> AnsweredCall:
+        """Run a call of one of the tools; where this is cancelled, so is the call."""
+        name = self._name(call)
+        session = self._sessions[name]
+        self._used.add(name)
+        planned, pages = self.planned_fields(call), _pages_of(session)
+        before = 0 if pages is None else len(pages.views)
+        messages = list[Message]()
+        status = "completed"
+        try:
+            answers = self._tools[name].call(call, session)
+            async with aclosing(cast("Any", answers)) as said:
+                messages += [message async for message in cast("AsyncIterator[Message]", said)]
+        except Exception:  # noqa: BLE001 - a bug of a tool is no reason to lose the response
+            _LOG.exception("the tool %s failed", name)
+            messages.append(tool_message(call, "Error: the tool failed; go on without it."))
+            status = "failed"
+        if name == _PYTHON:
+            await self._keep(messages)
+            fields = self._outputs(messages)
+        else:
+            fields = self._done(planned, before)
+            status = fields.pop("status", status)
+        return AnsweredCall(tuple(messages), status, fields)
+
+    def refused(self, call: Message, problem: str) -> AnsweredCall:
+        """Answer a call that is not run."""
+        fields = self.planned_fields(call)
+        return AnsweredCall((tool_message(call, f"Error: {problem}"),), "incomplete", fields)
+
+    def annotations(self, text: str, *, is_answer: bool) -> list[dict[str, Any]]:
+        """List what a text cites; an answer also cites the new files that no text has named."""
+        found = url_citations(text, self._sessions.get(_BROWSER))
+        named = list(file_citations(text, self._files))
+        for citation in named:
+            self._uncited.pop(citation["filename"], None)
+        found = sorted(found + named, key=lambda one: int(one["start_index"]))
+        if is_answer:
+            found += unnamed_files(text, self._uncited.values())
+            self._uncited.clear()
+        return found
+
+    def _name(self, call: Message) -> str:
+        return (call.recipient or "").partition(".")[0]
+
+    async def _keep(self, messages: Iterable[Message]) -> None:
+        attachments = attachments_of(messages)
+        if self._keeper is None or not attachments:
+            return
+        kept = await self._keeper.keep(self.container_id, attachments)
+        for file in kept:
+            self._files[file.path] = self._uncited[file.path] = file
+
+    def _outputs(self, messages: Iterable[Message]) -> dict[str, Any]:
+        wanted = "code_interpreter_call.outputs" in self._include
+        return {"outputs": outputs_of(messages) if wanted else None}
+
+    def _done(self, planned: dict[str, Any], before: int) -> dict[str, Any]:
+        """Say what the item of a call of the browser shows after it."""
+        pages = _pages_of(self._sessions[_BROWSER])
+        if pages is None:
+            return planned
+        if len(pages.views) == before:  # a call that fails shows no page
+            return {**planned, "status": "failed"}
+        action = done_action(planned["action"], pages)
+        if "web_search_call.action.sources" in self._include and action["type"] == "search":
+            action = {**action, "sources": found_sources(action, pages)}
+        return {"action": action}
+
+
+def _session(tool: Tool[Any], stored: StoredSession | None) -> ToolSession:
+    if stored is not None:
+        try:
+            return cast("ToolSession", tool.load_session(stored.data))
+        except ValueError:
+            _LOG.warning("a session of the tool %s cannot be read; it begins anew", stored.tool)
+    return cast("ToolSession", tool.new_session())
+
+
+def _pages_of(session: ToolSession) -> BrowserSession | None:
+    """Return a session of the browser as what it is; None for that of another such tool."""
+    return cast("BrowserSession", session) if hasattr(session, "views") else None
