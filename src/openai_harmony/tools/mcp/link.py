@@ -7,7 +7,7 @@ import tempfile
 from typing import IO, Any, TypeVar
 
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
-from mcp.types import CONNECTION_CLOSED, CallToolResult, Implementation
+from mcp.types import CONNECTION_CLOSED, INVALID_REQUEST, CallToolResult, Implementation
 
 from ... import __version__
 from .address import McpAddress
@@ -17,7 +17,8 @@ __all__ = ["McpLink"]
 
 _CLOSING_SECONDS = 15  # the SDK gives a server some seconds to end, and then kills it
 _LAST_WORDS = 300  # characters of what a server wrote to standard error
-_TERMINATED = "Session terminated"  # a server that was started anew does not know the session
+# A server behind a URL that was started anew does not know the session: an invalid request.
+_ENDS = (CONNECTION_CLOSED, INVALID_REQUEST)
 
 _Result = TypeVar("_Result")
 
@@ -86,13 +87,18 @@ class McpLink:
         problem = calling.exception() if calling.done() else None
         if calling.done() and problem is None:
             return calling.result()
-        if isinstance(problem, MCPError) and not _means_the_end(problem):
-            raise McpServerError(f"the server refused the call: {problem}")
+        if isinstance(problem, MCPError) and problem.code not in _ENDS:
+            raise McpServerError(f"the server refused the call: {_reason(problem)}")
         await self.close()  # the next call connects anew
+        if isinstance(problem, MCPError) and problem.code == INVALID_REQUEST:
+            raise McpServerError(
+                f"the server refused the call: {_reason(problem)}. The next call begins a new "
+                "session with it"
+            )
         if problem is None or isinstance(problem, MCPError):
             raise McpServerError(
                 "the server ended during the call; what the call did is unknown. The next call "
-                "starts it anew, without what it remembered"
+                "starts it anew, or a new session with it"
             )
         raise McpServerError(f"the server's answer cannot be used: {_reason(problem)}")
 
@@ -130,10 +136,6 @@ class McpLink:
                 errlog=said,  # type: ignore[arg-type] # only its file descriptor is used
             )
         return Client(server, client_info=Implementation(name="harmony", version=__version__))
-
-
-def _means_the_end(error: MCPError) -> bool:
-    return error.code == CONNECTION_CLOSED or error.message == _TERMINATED
 
 
 def _reason(error: BaseException) -> str:
