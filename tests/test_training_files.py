@@ -291,3 +291,12 @@ def test_ray_makes_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     finally:
         ray.shutdown()
     assert digests(tmp_path / "ray") == digests(tmp_path / "local")
+
+
+def test_folders_that_need_a_choice(tmp_path: Path) -> None:
+    source = write_jsonl(tmp_path / "rows.jsonl")
+    with pytest.raises(SourceError, match="is inside of"):
+        prepare(tmp_path, tmp_path / "out", workers=1)
+    (tmp_path / "dataset_dict.json").write_text("{}")
+    with pytest.raises(SourceError, match="several splits"):
+        find_chunks(source.parent)

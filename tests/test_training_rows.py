@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from openai_harmony import ConversationError, Role, load_harmony_encoding
+from openai_harmony.training import training_examples
 from openai_harmony.training.rows import detect_form, read_row
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
@@ -217,3 +221,44 @@ def test_weights_go_to_all_that_a_message_becomes() -> None:
 def test_weights_of_harmony_messages() -> None:
     row = {"messages": [ASKED, {**ANSWERED, "channel": "final", "weight": 2}]}
     assert read_row(row).weights == {1: 2.0}
+
+
+# Laws
+
+NAMES = ["role", "content", "from", "value", "tool_calls", "function", "name", "arguments", "id"]
+NAMES += [
+    "channel",
+    "recipient",
+    "weight",
+    "thinking",
+    "type",
+    "text",
+    "tool_call_id",
+    "parameters",
+]
+WORDS = ["user", "assistant", "tool", "system", "human", "gpt", "function_call", "function", "f"]
+plain = st.one_of(
+    st.none(), st.booleans(), st.integers(-2, 2), st.floats(), st.sampled_from(WORDS), st.text()
+)
+anything = st.recursive(
+    plain,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+messages = st.lists(st.dictionaries(st.sampled_from(NAMES), anything, max_size=5), max_size=4)
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.one_of(
+        anything,
+        st.fixed_dictionaries({"messages": messages}, optional={"tools": anything}),
+        st.fixed_dictionaries({"conversations": messages}, optional={"tools": anything}),
+    )
+)
+def test_any_json_is_read_or_refused(row: Any) -> None:
+    with contextlib.suppress(ConversationError):  # anything else is a bug
+        found = read_row(row)
+        training_examples(found.conversation, weights=found.weights)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -112,6 +113,11 @@ def _run(arguments: argparse.Namespace) -> None:
             made = prepare(
                 source, out, _settings(arguments), workers=arguments.workers, watch=watch
             )
+    except BrokenProcessPool as error:
+        raise InputError(
+            "a process was killed, for want of memory as a rule; the same command with fewer "
+            "--workers goes on"
+        ) from error
     except (SourceError, OSError) as error:
         raise InputError(str(error)) from error
     output = Output(arguments.color)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import accumulate
+from typing import NamedTuple
 
 from ..messages import Message, Role
 from .turn_plan import Entry, Plan
@@ -39,6 +40,33 @@ class _Unit:
             self.needed = self.length
 
 
+class _Window(NamedTuple):
+    """Units from `start` up to, not including, `end`; before them maybe their turn's question."""
+
+    question: int | None
+    start: int
+    end: int
+
+    def places(self) -> list[int]:
+        """The places of all its units."""
+        return [*([] if self.question is None else [self.question]), *range(self.start, self.end)]
+
+
+class _Lengths:
+    """Sums of the lengths of units, whichever they are, at once."""
+
+    def __init__(self, units: Sequence[_Unit], room: int) -> None:
+        self._units = units
+        self._room = room
+        self._before = [0, *accumulate(unit.length for unit in units)]
+
+    def fits(self, window: _Window) -> bool:
+        """Whether the window fits; its last unit needs to be there up to what is learned of it."""
+        question, start, end = window
+        length = self._before[end - 1] - self._before[start] + self._units[end - 1].needed
+        return length + (0 if question is None else self._units[question].length) <= self._room
+
+
 def fitting_windows(
     plan: Plan, messages: Sequence[Message], lengths: Sequence[int], limit: int
 ) -> tuple[list[Plan], list[int]]:
@@ -51,22 +79,23 @@ def fitting_windows(
     if sum(lengths[entry.message] for entry in plan) <= limit:
         return [plan], []
     head, units = _units(plan, messages, lengths)
-    room = limit - sum(lengths[entry.message] for entry in head)
-    windows: list[list[int]] = []  # of units, by their places
+    sums = _Lengths(units, limit - sum(lengths[entry.message] for entry in head))
+    windows: list[_Window] = []
     lost: list[int] = []
     for at, unit in enumerate(units):
         if not unit.needed:
             continue
-        last = windows[-1] if windows else []
-        if last and _fits(units, longer := [*last, *range(last[-1] + 1, at)], unit, room):
-            windows[-1] = [*longer, at]
+        if windows and sums.fits(longer := windows[-1]._replace(end=at + 1)):
+            windows[-1] = longer
             continue
-        begun = next((c for c in _contexts(units, at) if _fits(units, c, unit, room)), None)
+        begun = next(filter(sums.fits, _windows_to(units, at)), None)
         if begun is None:
             lost += (entry.message for entry in unit.entries if entry.learned)
         else:
-            windows.append([*begun, at])
-    return [_plan(head, units, places, before) for places, before in _with_done(windows)], lost
+            windows.append(begun)
+    done = [0, *(window.end for window in windows)]
+    pairs = zip(windows, done, strict=False)
+    return [_plan(head, units, window, before) for window, before in pairs], lost
 
 
 def _units(
@@ -87,31 +116,22 @@ def _units(
     return plan[:first], units
 
 
-def _contexts(units: Sequence[_Unit], at: int) -> Iterator[list[int]]:
-    """What may stand before a unit: all of it first, then ever less."""
+def _windows_to(units: Sequence[_Unit], at: int) -> Iterator[_Window]:
+    """The windows that end with a unit: that with all before it first, then ever smaller ones."""
     turn = units[at].turn
-    for start in sorted({unit.turn for unit in units[: at + 1]}):
-        yield list(range(start, at))
-    question = [] if units[turn].is_step else [turn]
+    for start in range(turn + 1):
+        if units[start].turn == start:
+            yield _Window(None, start, at + 1)
+    question = None if units[turn].is_step else turn
     for start in range(turn + 1, at + 1):
-        yield [*question, *range(start, at)]
+        yield _Window(question, start, at + 1)
 
 
-def _fits(units: Sequence[_Unit], context: Sequence[int], unit: _Unit, room: int) -> bool:
-    return sum(units[place].length for place in context) + unit.needed <= room
-
-
-def _with_done(windows: Sequence[list[int]]) -> Iterator[tuple[list[int], int]]:
-    """Give each window the place of the first unit that none before it learned."""
-    done = 0
-    for places in windows:
-        yield places, done
-        done = places[-1] + 1
-
-
-def _plan(head: Plan, units: Sequence[_Unit], places: Sequence[int], learned_from: int) -> Plan:
-    context = chain(head, *(units[place].entries for place in places if place < learned_from))
-    new = chain.from_iterable(units[place].entries for place in places if place >= learned_from)
-    entries = [*(Entry(entry.message, False) for entry in context), *new]
+def _plan(head: Plan, units: Sequence[_Unit], window: _Window, learned_from: int) -> Plan:
+    """Put a window together; what was learned before is not learned again."""
+    entries = [Entry(entry.message, False) for entry in head]
+    for place in window.places():
+        for entry in units[place].entries:
+            entries.append(entry if place >= learned_from else Entry(entry.message, False))
     end = max(at for at, entry in enumerate(entries, 1) if entry.learned)
     return entries[:end]

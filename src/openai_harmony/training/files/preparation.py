@@ -76,6 +76,8 @@ def prepare(
     else.
     """
     settings = settings or PrepareSettings()
+    if out.resolve().is_relative_to(source.resolve()):
+        raise SourceError(f"{out} is inside of {source}; give a folder elsewhere for the output")
     chunks = find_chunks(source, chunk_bytes)
     _begin(out, _manifest(chunks, settings))
     jobs = [PartJob(number, chunk, settings, out) for number, chunk in enumerate(chunks)]

@@ -79,6 +79,10 @@ _SUFFIXES: dict[str, FileKind] = {
 
 def _files(source: Path) -> list[tuple[Path, FileKind]]:
     if source.is_dir():
+        if (source / "dataset_dict.json").exists():
+            raise SourceError(
+                "a data set of several splits; name the folder of one of them, such as train"
+            )
         inside = (path for path in sorted(source.rglob("*")) if not _hidden(path, source))
         found = [(path, _SUFFIXES[path.suffix]) for path in inside if path.suffix in _SUFFIXES]
         if not found:

@@ -106,10 +106,10 @@ def _call(call: JsonField, calls: _Calls) -> dict[str, Any]:
 
 def _tool(tool: JsonField) -> dict[str, Any]:
     fields = dict(tool.object())
-    bare = fields.get("function") is None and fields.get("type", "function") == "function"
-    function = dict(fields if bare else fields.get("function") or {})
-    if not function:
-        return fields
+    inner = tool["function"]
+    if inner.is_null and fields.get("type", "function") != "function":
+        return fields  # of another kind: custom, or one that the model cannot have
+    function = dict((tool if inner.is_null else inner).object())
     function.pop("type", None)
     function["parameters"] = parsed(
         JsonField(function.get("parameters"), f"{tool.place}.parameters")
