@@ -122,6 +122,9 @@ def serving_tools(
         all_tools.append(Browser(search=index, pages=[index]))
     app = create_app(engine, Settings(**settings), all_tools)
     with TestClient(app, raise_server_exceptions=False) as client:
-        yield client
-    for tool in all_tools:
-        asyncio.run(tool.close())
+        try:
+            yield client
+        finally:
+            assert client.portal is not None
+            for tool in all_tools:
+                client.portal.call(tool.close)

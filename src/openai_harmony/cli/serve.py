@@ -8,11 +8,13 @@ import os
 import signal
 import socket
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .command import Command
 from .source import InputError
+from .tool_options import add_built_in_tools, open_tools
 
 if TYPE_CHECKING:
     from ..serving import Settings
@@ -85,6 +87,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         default=64,
         help="requests that wait for a place, before others are refused (%(default)s)",
     )
+    add_built_in_tools(parser)
+    parser.add_argument(
+        "--max-tool-calls",
+        type=int,
+        metavar="N",
+        default=100,
+        help="calls of these tools in one response (%(default)s)",
+    )
     parser.add_argument(
         "--keep-days",
         type=float,
@@ -128,6 +138,7 @@ def _run(arguments: argparse.Namespace) -> None:
         context_length=arguments.context_length,
         max_running=arguments.max_running,
         max_waiting=arguments.max_waiting,
+        max_tool_calls=arguments.max_tool_calls,
         keep_days=arguments.keep_days or None,
     )
     # The server raises the signal that ended it again: time to close the engine is needed then.
@@ -141,14 +152,18 @@ async def _serve(arguments: argparse.Namespace, settings: Settings) -> None:
 
     listener = _listen(arguments.host, arguments.port)
     with listener:
-        print(f"loading {arguments.model} ...", file=sys.stderr, flush=True)
-        async with await open_engine(arguments.model) as engine:
+        async with AsyncExitStack() as opened:
+            tools = await open_tools(arguments)  # first: they fail sooner than a model loads
+            for tool in tools:
+                opened.push_async_callback(tool.close)
+            print(f"loading {arguments.model} ...", file=sys.stderr, flush=True)
+            engine = await opened.enter_async_context(await open_engine(arguments.model))
             host, port = listener.getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host
             print(
                 f"serving {engine.model} at http://{shown}:{port}/v1", file=sys.stderr, flush=True
             )
-            await run_server(create_app(engine, settings), settings, listener)
+            await run_server(create_app(engine, settings, tools), settings, listener)
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -180,6 +195,7 @@ SERVE = Command(
   harmony serve demo
   harmony serve openai/gpt-oss-20b --host 0.0.0.0 --api-key "$KEY"
   harmony serve http://localhost:8001 --served-model-name gpt-oss-120b
+  harmony serve openai/gpt-oss-20b --browser ./documents --python
 """,
     add_arguments=_add_arguments,
     run=_run,

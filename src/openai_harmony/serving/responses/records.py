@@ -56,7 +56,11 @@ def finish_record(
         output=new_items(output),
         events=events,
         completed_at=response["completed_at"],
-        sessions=plan.tools.sessions(),
+        sessions=(
+            plan.tools.sessions()
+            if plan.past.is_stored
+            else plan.tools.all_sessions(plan.past.sessions)
+        ),
     )
 
 

@@ -1,0 +1,200 @@
+"""The server's own tools with real parts: a sandbox, a socket, a WebSocket, the command."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from notebooks import SETTINGS, needs_bubblewrap
+from openai_harmony import ToolNamespaceConfig
+from openai_harmony.apis import ResponsesRequest, response_of, turn_of_response
+from openai_harmony.engines import FinishReason, SampledToken
+from openai_harmony.serving.responses.stream import ResponseStream
+from openai_harmony.serving.tools.conversation_tools import AnsweredCall
+from openai_harmony.serving.turns.events import MessageEnded, TurnEnded
+from openai_harmony.serving.turns.reader import TurnReader
+from openai_harmony.special_tokens import CALL, RETURN
+from openai_harmony.tools.python_tool import PythonTool
+from responses_server import EVENT, checked_response, create
+from scripted_engine import ENCODING
+from served import server_process
+from server_tools import (
+    COMPUTE,
+    SEARCH,
+    PretendedPython,
+    RoomyEngine,
+    answer,
+    compute,
+    serving_tools,
+)
+from test_serving_websocket import PATH
+from test_serving_websocket import answer as answered
+
+
+@needs_bubblewrap
+def test_code_runs_in_the_sandbox_and_goes_on_in_the_next_turn() -> None:
+    plot = "n = 6 * 7\nopen('/mnt/data/n.txt', 'w').write(str(n))\nprint(n)"
+    engine = RoomyEngine(
+        compute(plot),
+        answer("It is in /mnt/data/n.txt."),
+        compute("print(n + 1, open('/mnt/data/n.txt').read())"),
+        answer("43, as /mnt/data/n.txt says."),
+    )
+    with serving_tools(engine, PythonTool(SETTINGS)) as client:
+        include = ["code_interpreter_call.outputs"]
+        first = create(client, input="6 * 7?", tools=[COMPUTE], include=include)
+        second = create(
+            client,
+            input="And 1?",
+            tools=[COMPUTE],
+            include=include,
+            previous_response_id=first["id"],
+        )
+        files = [one["output"][-1]["content"][0]["annotations"][0] for one in (first, second)]
+        (file, again) = files
+        place = f"/v1/containers/{file['container_id']}/files/{file['file_id']}/content"
+        content = client.get(place).content
+    assert "42" in first["output"][0]["outputs"][0]["logs"]
+    assert "43 42" in second["output"][0]["outputs"][0]["logs"]
+    assert content == b"42"
+    assert again["file_id"] == file["file_id"]
+
+
+def test_sessions_live_with_a_connection_that_stores_nothing() -> None:
+    engine = RoomyEngine(compute("one"), answer("1"), answer("-"), compute("two"), answer("2"))
+    with serving_tools(engine, PretendedPython()) as client:
+        with client.websocket_connect(PATH) as socket:
+            first = answered(socket, input="1", tools=[COMPUTE], store=False)
+            second = answered(socket, input="-", tools=[COMPUTE], previous_response_id=first["id"])
+        create(client, input="2", tools=[COMPUTE], previous_response_id=second["id"])
+    assert "after ['one', 'two']" in engine.prompts[-1]
+
+
+# The command
+
+
+@pytest.fixture
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the demo model's folder is made, once for all workers."""
+    return tmp_path_factory.getbasetemp().parent
+
+
+def test_the_command_serves_with_a_browser(tmp_path: Path, cache: Path) -> None:
+    documents = tmp_path / "documents"
+    documents.mkdir()
+    (documents / "a.md").write_text("# A\n")
+    options = ("demo", "--port", "0", "--browser", str(documents))
+    with server_process(tmp_path, cache, *options) as server:
+        counts = []
+        for tools in ([], [COMPUTE], [SEARCH]):
+            body: dict[str, Any] = {"input": "hi", "tools": tools}
+            told = httpx2.post(f"{server.url}/responses/input_tokens", json=body).json()
+            counts.append(told["input_tokens"])
+    assert counts[0] == counts[1] < counts[2] - 300
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--browser", "/nowhere"), "harmony: error: --browser '/nowhere' is no folder"),
+        (("--browser", "brave"), "harmony: error: --browser brave needs a key"),
+    ],
+)
+def test_a_tool_that_cannot_be_had_is_one_clear_line(
+    options: tuple[str, str], problem: str, tmp_path: Path, cache: Path
+) -> None:
+    with server_process(tmp_path, cache, "demo", "--port", "0", *options) as server:
+        assert server.ended() == 1
+    (line,) = server.log
+    assert line.startswith(problem)
+
+
+# Events, whatever a model says
+
+REQUEST = ResponsesRequest(input="hi", tools=[SEARCH, COMPUTE])
+BUILT_IN = {one.name: one for one in (ToolNamespaceConfig.browser(), ToolNamespaceConfig.python())}
+TURN = turn_of_response(REQUEST, built_in=BUILT_IN)
+PIECES = [
+    "<|start|>",
+    "<|channel|>",
+    "<|message|>",
+    "<|end|>",
+    "<|call|>",
+    "<|start|>assistant<|channel|>analysis to=python code<|message|>",
+    "<|start|>assistant<|channel|>analysis to=browser.search code<|message|>",
+    "<|start|>assistant<|channel|>final<|message|>",
+    "assistant",
+    "analysis",
+    " to=python",
+    " to=browser.open",
+    " to=functions.browser.find",
+    '{"query": "a"}',
+    '{"code": "a"}',
+    "```\n1\n```",
+    " ",
+    "word ",
+]
+DONE = AnsweredCall((), "completed", {})
+
+
+def told(
+    completion: str, stop: int, limit: int, *, is_answered: bool
+) -> tuple[ResponseStream, list[dict[str, Any]]]:
+    """Read a completion, and answer its calls or none, until a client goes away."""
+    tokens = [*ENCODING.encode(completion, allowed_special="all"), stop]
+    numbers = itertools.count()
+    stream = ResponseStream(
+        response_of(REQUEST, id="resp_1", created_at=0, model="script").to_dict(),
+        new_id=lambda prefix: f"{prefix}_{next(numbers)}",
+        built_in_tools=["browser", "python"],
+        container_id="cntr_1",
+    )
+    reader = TurnReader(TURN, 0)
+    events = list(stream.begin())
+    for at, token in enumerate(tokens[:limit]):
+        reason = FinishReason.STOP if at == len(tokens) - 1 else None
+        for event in reader.take(SampledToken(token, finish_reason=reason)):
+            if not isinstance(event, TurnEnded):
+                events += stream.take(event)
+            if is_answered and isinstance(event, MessageEnded) and is_call(event):
+                events += [*stream.run_call(), *stream.end_call(DONE)]
+        if reader.is_over:
+            break
+    events += stream.break_off()
+    events.append(stream.end("completed" if reader.is_over else "cancelled"))
+    return stream, events
+
+
+def is_call(event: MessageEnded) -> bool:
+    return event.is_complete and (event.message.recipient or "").partition(".")[0] in BUILT_IN
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(st.sampled_from(PIECES), max_size=20).map("".join),
+    st.sampled_from([RETURN, CALL]),
+    st.integers(0, 40),
+    st.booleans(),
+)
+def test_events_fit_together_whatever_is_called(
+    completion: str, stop: int, limit: int, is_answered: bool
+) -> None:
+    stream, events = told(completion, stop, limit, is_answered=is_answered)
+    opened: list[str] = []
+    for number, event in enumerate(events):
+        EVENT.validate_python(event)
+        assert event["sequence_number"] == number
+        if event["type"] == "response.output_item.added":
+            assert event["output_index"] == len(opened)
+            opened.append(event["item"]["id"])
+        elif "item_id" in event:
+            assert event["item_id"] == opened[-1]
+    output = checked_response(events[-1]["response"])["output"]
+    assert output == [known.item for known in stream.items]
+    assert [item["id"] for item in output] == opened
