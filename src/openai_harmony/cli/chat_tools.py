@@ -68,7 +68,7 @@ class ChatTools:
 def shortened(text: str) -> str:
     r"""Return the beginning of a text, and how much there is more.
 
-    >>> shortened("\n".join("abcdefghijkl"))[-20:]
+    >>> shortened("\n".join("abcdefghijkl"))[-16:]
     'h\n[4 lines more]'
     """
     lines = text[:_CHARACTERS].split("\n")
