@@ -42,6 +42,13 @@ def hasty() -> Iterator[Conversation]:
         yield begun
 
 
+@pytest.fixture(scope="module")
+def stern() -> Iterator[Conversation]:
+    """One in which what does not stop is not waited for."""
+    with conversation(seconds=2, grace_seconds=0.1) as begun:
+        yield begun
+
+
 SHOWN = {
     "result": ("6 * 7", "42"),
     "nothing": ("x = 1", "[no output]"),
@@ -202,13 +209,13 @@ def test_code_that_takes_too_long_is_interrupted(hasty: Conversation) -> None:
     assert hasty.text("x") == "'kept'"
 
 
-def test_code_that_does_not_stop_is_ended_and_the_state_is_gone(hasty: Conversation) -> None:
-    hasty.run("open('kept.txt', 'w').write('kept')\nx = 1")
-    text = hasty.text(IGNORE_INTERRUPTS + "print('begun', flush=True)\nwhile True: pass")
+def test_code_that_does_not_stop_is_ended_and_the_state_is_gone(stern: Conversation) -> None:
+    stern.run("open('kept.txt', 'w').write('kept')\nx = 1")
+    text = stern.text(IGNORE_INTERRUPTS + "print('begun', flush=True)\nwhile True: pass")
     assert text.startswith("begun\n[The code was ended: it ran for 2 seconds")
     assert "all variables, functions and imports are gone" in text
-    assert "NameError" in hasty.text("x")
-    assert hasty.text("open('kept.txt').read()") == "'kept'"
+    assert "NameError" in stern.text("x")
+    assert stern.text("open('kept.txt').read()") == "'kept'"
 
 
 def test_endless_output_is_ended_and_fills_no_memory(hasty: Conversation) -> None:
@@ -220,9 +227,9 @@ def test_endless_output_is_ended_and_fills_no_memory(hasty: Conversation) -> Non
     assert int(hasty.text(peak)) < 300  # MiB
 
 
-def test_a_stopped_kernel_is_ended(hasty: Conversation) -> None:
-    assert "The code was ended" in hasty.text("import os, signal; os.kill(0, signal.SIGSTOP)")
-    assert hasty.text("1") == "1"
+def test_a_stopped_kernel_is_ended(stern: Conversation) -> None:
+    assert "The code was ended" in stern.text("import os, signal; os.kill(0, signal.SIGSTOP)")
+    assert stern.text("1") == "1"
 
 
 DEATHS = {

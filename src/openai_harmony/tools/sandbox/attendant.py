@@ -34,7 +34,7 @@ _SCANNED_FILES = 10_000
 _LISTED_FILES = 200
 _IMAGES = 20
 _LOG_BYTES = 2000
-_NICENESS = 10
+_NICENESS = 5
 _IMAGE_TYPES = (
     "image/png",
     "image/jpeg",

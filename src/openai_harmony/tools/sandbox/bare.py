@@ -17,8 +17,11 @@ __all__ = ["bare_launch"]
 
 def bare_launch(python: PythonEnvironment, limits: Limits) -> Launch:
     """Write the command line, and make the folder that stands for ``/mnt/data``."""
-    folder = tempfile.TemporaryDirectory(prefix="notebook-", ignore_cleanup_errors=True)
+    own = tempfile.TemporaryDirectory(prefix="notebook-", ignore_cleanup_errors=True)
+    folder, temporary = os.path.join(own.name, "data"), os.path.join(own.name, "tmp")
+    os.mkdir(folder)
+    os.mkdir(temporary)
     path = f"{os.path.dirname(python.program)}:{os.environ.get('PATH', os.defpath)}"
+    environment = {**sandbox_environment(limits, path), "HOME": temporary, "TMPDIR": temporary}
     command = (python.program, "-I", "-c", BOOTSTRAP)
-    environment = sandbox_environment(limits, path)
-    return Launch(command, environment, folder.name, own_folder=folder)
+    return Launch(command, environment, folder, own_folder=own)

@@ -20,6 +20,7 @@ __all__ = ["Sandbox"]
 _START_SECONDS = 90
 _ANSWER_SECONDS = 30.0
 _LOG_BYTES = 2000
+_THROWN_AWAY = 1 << 16  # bytes at a time
 _WATCH_SECONDS = 0.5
 
 
@@ -164,6 +165,7 @@ class Sandbox:
         self.kill("it was closed")
         await asyncio.gather(self._process.wait(), self._logging)
         await asyncio.gather(self._reading, return_exceptions=True)
+        await self._read_to_end()
         if self._group is not None:
             await self._group.remove()
             self._group = None
@@ -197,6 +199,12 @@ class Sandbox:
                     waiting.set_exception(SandboxGone(f"the sandbox is gone: {self._why}"))
             if self._process.returncode is None:
                 self.kill(self._why)
+
+    async def _read_to_end(self) -> None:
+        """Throw away what nobody has read: the pipe is closed at its end."""
+        stream = self._process.stdout
+        while stream is not None and await stream.read(_THROWN_AWAY):
+            continue
 
     async def _read_log(self) -> None:
         stream = self._process.stderr
