@@ -31,7 +31,7 @@ chat: $(VENV)/.installed-transformers ## Talk with the small demo model, on the 
 	@$(BIN)/harmony chat
 
 test: $(VENV)/.installed-dev $(CLIENTS_INSTALLED) ## Run every test
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: $(VENV)/.installed-dev ## Run the linter, the formatter's check and the type checker
 	$(BIN)/ruff check

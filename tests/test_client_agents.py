@@ -15,8 +15,6 @@ from served import PATIENCE
 
 agents = pytest.importorskip("agents", reason="openai-agents needs Python 3.11")
 
-pytestmark = pytest.mark.xdist_group("demo")
-
 SUNNY = "It is sunny in Paris, 20 degrees."
 MODELS = ("OpenAIResponsesModel", "OpenAIChatCompletionsModel", "OpenAIResponsesWSModel")
 

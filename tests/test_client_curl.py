@@ -44,7 +44,6 @@ def events_of(output: str) -> list[dict[str, Any]]:
     return [json.loads(block.split("\n")[1].removeprefix("data: ")) for block in blocks[:-2]]
 
 
-@pytest.mark.xdist_group("demo")
 def test_the_command_of_the_guide(demo: Engine) -> None:
     with serving(demo, Settings(model_names=(GUIDE_MODEL,))) as url:
         events = events_of(curl(url, GUIDE))

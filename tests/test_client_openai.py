@@ -16,8 +16,6 @@ from openai_harmony.serving import Settings
 from scripted_engine import ScriptedEngine
 from served import CHAT_WEATHER, WEATHER, sdk, serving
 
-pytestmark = pytest.mark.xdist_group("demo")
-
 SUM = "27 + 45 = 72."
 REASONING = "27 + 45: ones 7 + 5 = 12, tens 2 + 4 + 1 = 7. So 72."
 ASK = {"model": "demo", "temperature": 0}
@@ -326,8 +324,9 @@ def test_what_agents_send_is_tolerated() -> None:
 def test_a_failing_engine() -> None:
     with scripted("<|channel|>final<|message|>Fo!", "<|channel|>final<|message|>Fo!") as client:
         asked = {"model": "script", "input": "2 + 2?"}
-        whole = client.responses.create(**asked)
-        assert (whole.status, whole.error.code) == ("failed", "server_error")
+        with pytest.raises(openai.InternalServerError, match="breaks off") as caught:
+            client.responses.create(**asked)
+        assert (caught.value.status_code, caught.value.code) == (503, "engine_unavailable")
         *_, last = client.responses.create(**asked, stream=True)
         assert last.type == "response.failed"
         assert "breaks off" in last.response.error.message

@@ -12,8 +12,6 @@ import pytest
 
 from served import PATIENCE
 
-pytestmark = pytest.mark.xdist_group("demo")
-
 FOLDER = Path(__file__).parent / "clients" / "typescript"
 PROVIDERS = ("responses", "chat", "open", "compatible")
 SUM = "27 + 45 = 72."

@@ -30,8 +30,6 @@ from openai_harmony.engines import Engine
 from openai_harmony.serving import Settings
 from served import PATIENCE, at_once, serving
 
-pytestmark = pytest.mark.xdist_group("demo")
-
 Json = dict[str, Any]
 Names = Literal["openai", "open-responses"]
 
