@@ -9,16 +9,18 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from openai import OpenAI
 
 from openai_harmony.engines import Engine
 from openai_harmony.serving import Settings, create_app
 from openai_harmony.serving.run_server import make_server
+from openai_harmony.tools.tool import Tool
 
 PATIENCE = 60
 """Seconds to wait for what a machine under load has done in a few."""
@@ -50,13 +52,15 @@ _STARTED = re.compile(r"^serving .* at (http://\S+)$", re.MULTILINE)
 
 
 @contextmanager
-def serving(engine: Engine, settings: Settings | None = None) -> Iterator[str]:
+def serving(
+    engine: Engine, settings: Settings | None = None, tools: Sequence[Tool[Any]] = ()
+) -> Iterator[str]:
     """Serve in a thread; the root of the API is given, as in ``http://127.0.0.1:4711/v1``.
 
     At the end the server shuts down as a signal would make it; the engine goes on.
     """
     settings = settings or Settings()
-    server = make_server(create_app(engine, settings), settings)
+    server = make_server(create_app(engine, settings, tools), settings)
     with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
         failures: list[BaseException] = []
 

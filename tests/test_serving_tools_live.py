@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import openai
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from notebooks import SETTINGS, needs_bubblewrap
 from openai_harmony import ToolNamespaceConfig
 from openai_harmony.apis import ResponsesRequest, response_of, turn_of_response
 from openai_harmony.engines import FinishReason, SampledToken
+from openai_harmony.serving import Settings
 from openai_harmony.serving.responses.stream import ResponseStream
 from openai_harmony.serving.tools.conversation_tools import AnsweredCall
 from openai_harmony.serving.turns.events import MessageEnded, TurnEnded
@@ -23,7 +25,7 @@ from openai_harmony.special_tokens import CALL, RETURN
 from openai_harmony.tools.python_tool import PythonTool
 from responses_server import EVENT, checked_response, create
 from scripted_engine import ENCODING
-from served import server_process
+from served import sdk, server_process, serving
 from server_tools import (
     COMPUTE,
     SEARCH,
@@ -74,6 +76,44 @@ def test_sessions_live_with_a_connection_that_stores_nothing() -> None:
             second = answered(socket, input="-", tools=[COMPUTE], previous_response_id=first["id"])
         create(client, input="2", tools=[COMPUTE], previous_response_id=second["id"])
     assert "after ['one', 'two']" in engine.prompts[-1]
+
+
+def test_the_sdk_reads_what_is_called_cited_and_written() -> None:
+    engine = RoomyEngine(
+        compute("write plot.png PNG"), answer("See sandbox:/mnt/data/plot.png, and 🏰.")
+    )
+    with (
+        serving(engine, Settings(), [PretendedPython()]) as url,
+        sdk(url) as client,
+        client.responses.stream(
+            model="script",
+            input="Plot!",
+            tools=[{"type": "code_interpreter", "container": {"type": "auto"}}],
+            include=["code_interpreter_call.outputs"],
+        ) as stream,
+    ):
+        told = [event.type for event in stream]
+        response = stream.get_final_response()
+        call, message = response.output
+        assert call.type == "code_interpreter_call"
+        assert call.code == "write plot.png PNG"
+        assert call.outputs is not None
+        assert [one.type for one in call.outputs] == ["logs", "image"]
+        assert message.type == "message"
+        (part,) = message.content
+        assert part.type == "output_text"
+        (cited,) = part.annotations
+        assert cited.type == "container_file_citation"
+        files = client.containers.files
+        content = files.content.retrieve(cited.file_id, container_id=cited.container_id)
+        assert content.read() == b"PNG"
+        (listed,) = files.list(cited.container_id)
+        about = files.retrieve(cited.file_id, container_id=cited.container_id)
+        assert listed.to_dict() == about.to_dict()
+        with pytest.raises(openai.NotFoundError):
+            files.retrieve("cfile_0", container_id=cited.container_id)
+    assert "response.code_interpreter_call.completed" in told
+    assert "response.output_text.annotation.added" in told
 
 
 # The command
