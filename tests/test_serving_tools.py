@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from itertools import groupby
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from gated_engine import PATIENCE
+from openai_harmony.serving.admission import Admission
 from responses_server import NOW, create, replay, stream, types
 from scripted_engine import ENCODING
 from server_tools import (
@@ -291,6 +293,29 @@ def test_shutting_down_while_the_tool_runs_ends_the_response() -> None:
         client.post("/v1/responses", json=body)
         assert tool.hanging.acquire(timeout=PATIENCE)
     assert tool.cancelled.acquire(timeout=PATIENCE)
+
+
+def test_a_server_that_ends_waits_for_tools() -> None:
+    async def closing() -> list[bool]:
+        admission = Admission(1, 1)
+        with admission.held():
+            under_way = await admission.close(0.01)
+        return [under_way, await admission.close(PATIENCE)]
+
+    assert asyncio.run(closing()) == [False, True]
+
+
+def test_a_cancelled_call_leaves_the_session_as_it_was() -> None:
+    tool = PretendedPython()
+    engine = RoomyEngine(compute("one"), compute("hang"), compute("two"), answer("Two."))
+    with serving_tools(engine, tool) as client:
+        body = {"input": "!", "tools": [COMPUTE], "background": True}
+        begun = client.post("/v1/responses", json=body).json()
+        assert tool.hanging.acquire(timeout=PATIENCE)
+        client.post(f"/v1/responses/{begun['id']}/cancel")
+        create(client, input="?", tools=[COMPUTE], previous_response_id=begun["id"])
+    assert "after ['one', 'two']" in engine.prompts[-1]
+    assert "hang" not in engine.prompts[-1]
 
 
 def test_max_tool_calls_under_the_grammar() -> None:

@@ -147,18 +147,18 @@ class _Connection:
                 async for one in told:
                     if one["type"] in _ENDS:
                         is_whole = True
-                        await self._remember(run)
+                        self._remember(run)
                     await self._send(one, lane)
         finally:
             run.stop()
         return is_whole
 
-    async def _remember(self, run: ResponseRun) -> None:
+    def _remember(self, run: ResponseRun) -> None:
         plan = run.plan
         if plan.is_stored:
             return
         items: list[HistoryItem] = [*plan.past.items, *plan.input, *run.stream.items]
-        sessions = await asyncio.to_thread(plan.tools.all_sessions, plan.past.sessions)
+        sessions = plan.tools.all_sessions(plan.past.sessions)
         self._remembered[plan.id] = Past(items, plan.past.date, is_stored=False, sessions=sessions)
         while len(self._remembered) > _MOST_REMEMBERED:
             self._remembered.popitem(last=False)

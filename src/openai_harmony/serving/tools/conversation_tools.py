@@ -92,7 +92,7 @@ class ConversationTools:
         self._uncited: dict[str, ContainerFile] = {}
         self._keeper = keeper
         self._include = include
-        self._used: set[str] = set()
+        self._written: dict[str, StoredSession] = {}
 
     @property
     def names(self) -> frozenset[str]:
@@ -105,14 +105,11 @@ class ConversationTools:
         return self._ids.get(_PYTHON, "")
 
     def sessions(self) -> list[StoredSession]:
-        """Write the sessions of the tools that were used; it may take a while."""
-        return [
-            StoredSession(name, self._ids[name], self._sessions[name].to_json())
-            for name in sorted(self._used)
-        ]
+        """Return the sessions of the tools that were used, as the last answer has left them."""
+        return list(self._written.values())
 
     def all_sessions(self, before: Iterable[StoredSession]) -> list[StoredSession]:
-        """Write the sessions that come after those `before`; it may take a while."""
+        """Return the sessions that come after those `before`."""
         return list({one.tool: one for one in (*before, *self.sessions())}.values())
 
     def planned_fields(self, call: Message) -> dict[str, Any]:
@@ -125,7 +122,6 @@ class ConversationTools:
         """Run a call of one of the tools; where this is cancelled, so is the call."""
         name = self._name(call)
         session = self._sessions[name]
-        self._used.add(name)
         planned, pages = self.planned_fields(call), _pages_of(session)
         before = 0 if pages is None else len(pages.views)
         messages = list[Message]()
@@ -138,6 +134,9 @@ class ConversationTools:
             _LOG.exception("the tool %s failed", name)
             messages.append(tool_message(call, "Error: the tool failed; go on without it."))
             status = "failed"
+        # Now, since nothing uses it: a call that is cancelled may go on for a while.
+        data = await asyncio.to_thread(session.to_json)
+        self._written[name] = StoredSession(name, self._ids[name], data)
         if name == _PYTHON:
             await self._keep(messages)
             fields = self._outputs(messages)
