@@ -65,7 +65,7 @@ xgrammar: $(XGRAMMAR_VENV)/.installed ## Run the structural tag through xgrammar
 serve: $(VENV)/.installed-serve ## Serve the demo model by the APIs, at http://127.0.0.1:8000/v1
 	@$(BIN)/harmony serve demo
 
-demo-model: $(VENV)/.installed-dev ## Train the demo model anew, for less than an hour, on one core
+demo-model: $(VENV)/.installed-dev ## Train the demo model anew, for less than an hour, on two cores
 	PYTHONPATH=tools $(BIN)/python -m demo_model.train
 
 demo-accuracy: $(VENV)/.installed-dev ## Count how often the demo model is right on held-out prompts

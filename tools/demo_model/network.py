@@ -7,7 +7,8 @@ Of the 201,088 logits training computes those that matter, and a sample of the r
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +38,34 @@ class Shape:
     swiglu_limit: float = 7.0
 
 
+@dataclass(frozen=True)
+class _View:
+    """What a layer gives (the tokens `asked`), and what each of them may see.
+
+    `turn` are the angles of all tokens. For each row there are the lengths of its parts, the
+    opening being the first, and a mask for each part: a row for each token asked, and columns for
+    the sink, which everyone sees, for the opening or the last of it, and for the part.
+    """
+
+    asked: Tensor | slice
+    turn: tuple[Tensor, Tensor]
+    lengths: list[list[int]]
+    masks: list[list[Tensor]]
+
+    def only(self, asked: Tensor) -> _View:
+        """Ask for some tokens, in order."""
+        starts = accumulate((length for row in self.lengths for length in row), initial=0)
+        masks = []
+        for row in self.masks:
+            chosen = []
+            for mask in row:
+                start = next(starts)
+                at = asked[(asked >= start) & (asked < start + len(mask))]
+                chosen.append(mask[at - start])
+            masks.append(chosen)
+        return replace(self, asked=asked, masks=masks)
+
+
 class _Norm(nn.Module):
     def __init__(self, size: int, eps: float) -> None:
         super().__init__()
@@ -60,40 +89,68 @@ class _Attention(nn.Module):
         for part in (self.q_proj, self.k_proj, self.v_proj, self.o_proj):
             nn.init.zeros_(part.bias)
 
-    def forward(self, x: Tensor, turn: tuple[Tensor, Tensor], masks: list[Tensor]) -> Tensor:
-        """Attend; there is a mask for each part, the opening being the first."""
-        queries, keys, values = self._with_sinks(x, turn)
-        lengths = [len(mask) for mask in masks]
-        q_parts = torch.split(queries, lengths, dim=2)
-        k_opening, *k_parts = torch.split(keys, [*lengths, 1], dim=2)
-        v_opening, *v_parts = torch.split(values, [*lengths, 1], dim=2)
-        k_sink, v_sink = k_parts.pop(), v_parts.pop()
+    def forward(self, x: Tensor, view: _View) -> Tensor:
+        """Attend, part by part."""
+        queries, keys, values = self._by_group(x, view)
+        sink_key, sink_value = self._sink()
+        asking = torch.split(queries, [len(mask) for row in view.masks for mask in row], dim=2)
+        lengths = [length for row in view.lengths for length in row]
+        parts = zip(
+            asking,
+            torch.split(keys, lengths, dim=2),
+            torch.split(values, lengths, dim=2),
+            strict=True,
+        )
         heads = []
-        for at, (q, mask) in enumerate(zip(q_parts, masks, strict=True)):
-            own_k, own_v = ([k_parts[at - 1]], [v_parts[at - 1]]) if at else ([], [])
-            k = torch.cat([k_sink, k_opening, *own_k], dim=2).expand(-1, q.shape[1], -1, -1)
-            v = torch.cat([v_sink, v_opening, *own_v], dim=2).expand(-1, q.shape[1], -1, -1)
-            heads.append(functional.scaled_dot_product_attention(q, k, v, mask, scale=1.0))
+        for row in view.masks:
+            first_q, first_k, first_v = next(parts)
+            heads.append(_attend(first_q, [sink_key, first_k], [sink_value, first_v], row[0]))
+            for mask in row[1:]:
+                q, k, v = next(parts)
+                seen = mask.shape[1] - 1 - k.shape[2]  # the last tokens of the opening
+                skipped = first_k.shape[2] - seen
+                ks = [sink_key, first_k[:, :, skipped:], k]
+                vs = [sink_value, first_v[:, :, skipped:], v]
+                heads.append(_attend(q, ks, vs, mask))
         mixed = torch.cat(heads, dim=2)[..., : self._shape.head_dim]
-        out: Tensor = self.o_proj(mixed.permute(2, 0, 1, 3).reshape(len(x), -1))
+        out: Tensor = self.o_proj(mixed.permute(2, 0, 1, 3).flatten(1))
         return out
 
-    def _with_sinks(self, x: Tensor, turn: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values by group, with a last key that stands for the sinks.
+    def _by_group(self, x: Tensor, view: _View) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values by group.
 
         A query has one more number for each head of its group, which picks that head's sink.
         """
         size, groups = self._shape.head_dim, self._shape.num_key_value_heads
-        q = _rotate(self.q_proj(x).view(len(x), -1, size).transpose(0, 1), turn) * size**-0.5
-        k = _rotate(self.k_proj(x).view(len(x), -1, size).transpose(0, 1), turn)
+        asking = x[view.asked]
+        q = self.q_proj(asking).view(len(asking), -1, size).transpose(0, 1)
+        q = _rotate(q, (view.turn[0][view.asked], view.turn[1][view.asked])) * size**-0.5
+        k = _rotate(self.k_proj(x).view(len(x), -1, size).transpose(0, 1), view.turn)
         v = self.v_proj(x).view(len(x), -1, size).transpose(0, 1)
         heads = self._shape.num_attention_heads // groups
-        picks = torch.eye(heads).view(1, heads, 1, heads).expand(groups, -1, len(x), -1)
-        queries = torch.cat([q.view(groups, heads, len(x), size), picks], dim=-1)
-        sinks = functional.pad(self.sinks.view(groups, 1, heads), (size, 0))
-        keys = torch.cat([functional.pad(k, (0, heads)), sinks], dim=1)
-        values = functional.pad(v, (0, heads, 0, 1))
-        return queries, keys[:, None], values[:, None]
+        picks = torch.eye(heads).view(1, heads, 1, heads).expand(groups, -1, len(asking), -1)
+        queries = torch.cat([q.view(groups, heads, len(asking), size), picks], dim=-1)
+        return (
+            queries,
+            functional.pad(k, (0, heads))[:, None],
+            functional.pad(v, (0, heads))[:, None],
+        )
+
+    def _sink(self) -> tuple[Tensor, Tensor]:
+        """The key that stands for the sinks, and its value, which is nothing."""
+        shape = self._shape
+        heads = shape.num_attention_heads // shape.num_key_value_heads
+        sinks = self.sinks.view(shape.num_key_value_heads, 1, 1, heads)
+        key = functional.pad(sinks, (shape.head_dim, 0))
+        return key, torch.zeros_like(key)
+
+
+def _attend(q: Tensor, ks: list[Tensor], vs: list[Tensor], mask: Tensor) -> Tensor:
+    if not q.shape[2]:
+        return q
+    k = torch.cat(ks, dim=2).expand(-1, q.shape[1], -1, -1)
+    v = torch.cat(vs, dim=2).expand(-1, q.shape[1], -1, -1)
+    return functional.scaled_dot_product_attention(q, k, v, mask, scale=1.0)
 
 
 class _Router(nn.Module):
@@ -154,10 +211,8 @@ class _Layer(nn.Module):
         self.input_layernorm = _Norm(shape.hidden_size, shape.rms_norm_eps)
         self.post_attention_layernorm = _Norm(shape.hidden_size, shape.rms_norm_eps)
 
-    def forward(
-        self, x: Tensor, turn: tuple[Tensor, Tensor], masks: list[Tensor]
-    ) -> tuple[Tensor, Tensor]:
-        x = x + self.self_attn(self.input_layernorm(x), turn, masks)
+    def forward(self, x: Tensor, view: _View) -> tuple[Tensor, Tensor]:
+        x = x[view.asked] + self.self_attn(self.input_layernorm(x), view)
         mixed, balance = self.mlp(self.post_attention_layernorm(x))
         return x + mixed, balance
 
@@ -195,26 +250,39 @@ class Network(nn.Module):
         own = torch.cat([self.own, self.own.new_zeros(1, self.own.shape[1])])
         return made + own[self._place[tokens]]
 
-    def forward(self, tokens: Tensor, lengths: list[int]) -> tuple[Tensor, Tensor]:
-        """Give the last hidden states, and how evenly experts were asked (1 is even).
+    def told_apart(self) -> Tensor:
+        """Tokens with rows of their own, and one of each kind for all the others, in order."""
+        apart = self._coded | (self._place < len(self.used))
+        others = torch.where(~apart)[0]
+        first = [others[self._kinds[others] == kind][:1] for kind in range(KINDS)]
+        return torch.sort(torch.cat([torch.where(apart)[0], *first]))[0]
 
-        `lengths` are those of the opening and of each conversation.
+    def forward(
+        self, tokens: Tensor, lengths: list[list[int]], asked: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Give the last hidden states of those asked, and how evenly experts were (1 is even).
+
+        `tokens` are rows one after the other; for each row, `lengths` has that of the opening and
+        of each conversation. Tokens are asked for by their places, in order.
         """
         unique, at = torch.unique(tokens, return_inverse=True)
         x = self.rows(unique)[at]
-        opening, *rest = lengths
-        numbers = [torch.arange(opening), *(torch.arange(opening, opening + n) for n in rest)]
-        positions = torch.cat(numbers)
-        angles = positions[:, None].float() * self._frequencies()
-        turn = angles.cos(), angles.sin()
-        masks = self._masks(opening, rest)
         balances = []
-        for number, layer in enumerate(self.layers):
-            x, balance = layer(x, turn, masks[number % 2])
+        for layer, view in zip(self.layers, self._views(lengths, asked), strict=True):
+            x, balance = layer(x, view)
             balances.append(balance)
         shape = self.shape
         even = torch.stack(balances).mean() * shape.num_local_experts / shape.num_experts_per_tok
         return self.norm(x), even
+
+    def _views(self, lengths: list[list[int]], asked: Tensor) -> list[_View]:
+        """What each layer looks at: every other one the last tokens; the last one gives `asked`."""
+        angles = torch.cat([_positions(row) for row in lengths])[:, None] * self._frequencies()
+        turn = angles.cos(), angles.sin()
+        near, full = zip(*(self._masks(opening, rest) for opening, *rest in lengths), strict=True)
+        views = [_View(slice(None), turn, lengths, list(masks)) for masks in (near, full)]
+        views *= len(self.layers) // 2
+        return [*views[:-1], views[-1].only(asked)]
 
     def loss(self, states: Tensor, targets: Tensor, near: Tensor, sample: Tensor) -> Tensor:
         """Cross entropy of each target.
@@ -242,20 +310,32 @@ class Network(nn.Module):
         return 1.0 / self.shape.rope_theta ** (torch.arange(0, size, 2).float() / size)
 
     def _masks(self, opening: int, rest: list[int]) -> tuple[list[Tensor], list[Tensor]]:
-        """What may be seen: on even layers the last tokens, on odd ones all that came before.
+        """The masks for those that see the last tokens, and for those that see all before.
 
-        The first column is the sink, which everyone sees.
+        Columns of the opening that no token of a part sees are left out.
         """
+        window = self.shape.sliding_window
         longest = opening + max(rest, default=0)
         order = torch.arange(longest)
         distance = order[:, None] - order
-        full = distance >= 0
-        near = full & (distance < self.shape.sliding_window)
-        spans = [(0, opening), *((opening, opening + length) for length in rest)]
-        both = (functional.pad(seen, (1, 0), value=True) for seen in (near, full))
-        ready = [torch.zeros(seen.shape).masked_fill(~seen, -1e9) for seen in both]
-        near_parts, full_parts = ([seen[a:b, : b + 1] for a, b in spans] for seen in ready)
-        return near_parts, full_parts
+        seen = distance >= 0
+        full = torch.zeros(seen.shape).masked_fill(~seen, -1e9)
+        near = full.masked_fill(distance >= window, -1e9)
+        skipped = max(0, opening - window + 1)
+        spans = [(opening, opening + length) for length in rest]
+        near_parts = [near[:opening, :opening], *(near[a:b, skipped:b] for a, b in spans)]
+        full_parts = [full[:opening, :opening], *(full[a:b, :b] for a, b in spans)]
+        return _with_sink(near_parts), _with_sink(full_parts)
+
+
+def _with_sink(masks: list[Tensor]) -> list[Tensor]:
+    return [functional.pad(mask, (1, 0)) for mask in masks]
+
+
+def _positions(lengths: list[int]) -> Tensor:
+    opening, *rest = lengths
+    parts = (torch.arange(opening, opening + length) for length in rest)
+    return torch.cat([torch.arange(opening), *parts])
 
 
 def _rotate(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:

@@ -1,13 +1,13 @@
-"""Rows of training: an opening and several conversations after it, as tensors."""
+"""Rows of training: an opening and several conversations after it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from random import Random
 
 import torch
-from torch import Tensor
 
 from openai_harmony import HeaderStyle
 
@@ -15,27 +15,39 @@ from .conversations import examples_after, render
 from .openings import opening
 from .words import Part
 
-__all__ = ["Row", "packed", "rows"]
+__all__ = ["Batch", "Row", "packed", "rows"]
 
-LENGTH = 512
+LENGTH = 896
 """Tokens of a row, about; longer after a long opening."""
 
-_AFTER_LONG_OPENINGS = 300
+_AFTER_LONG_OPENINGS = 600
 
 
 @dataclass(frozen=True)
 class Row:
     """Tokens, the lengths of its parts; where the assistant speaks, and what it says there."""
 
-    tokens: Tensor
+    tokens: list[int]
     lengths: list[int]
-    asked: Tensor
-    targets: Tensor
-    examples: Tensor
+    asked: list[int]
+    targets: list[int]
+    examples: list[int]
     kinds: list[str]
 
 
-def rows(seed: int, part: Part) -> Iterator[Row]:
+class Batch:
+    """Rows one after the other, as tensors."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        starts = [0, *accumulate(len(row.tokens) for row in rows)]
+        self.tokens = torch.tensor([token for row in rows for token in row.tokens])
+        self.lengths = [row.lengths for row in rows]
+        asked = [start + at for start, row in zip(starts, rows, strict=False) for at in row.asked]
+        self.asked = torch.tensor(asked)
+        self.targets = torch.tensor([token for row in rows for token in row.targets])
+
+
+def rows(seed: str, part: Part) -> Iterator[Row]:
     """Rows without end."""
     rng = Random(f"{seed} {part}")
     while True:
@@ -69,11 +81,4 @@ def packed(rng: Random, part: Part) -> Row:
         kinds.append(example.kind)
         lengths.append(len(added))
         tokens += added
-    return Row(
-        torch.tensor(tokens),
-        lengths,
-        torch.tensor(asked),
-        torch.tensor(targets),
-        torch.tensor(examples),
-        kinds,
-    )
+    return Row(tokens, lengths, asked, targets, examples, kinds)

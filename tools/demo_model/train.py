@@ -2,8 +2,8 @@
 
     python -m demo_model.train [--steps N] [--seed N] [--out FOLDER]
 
-It runs on one core: threads would wait for each other more than they help. The same seed and steps
-give the same weights on the same machine.
+It runs in two processes of one thread each: threads would wait for each other more than they help.
+The same seed and steps give the same weights on the same machine.
 """
 
 from __future__ import annotations
@@ -16,108 +16,68 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import nn
 
-from openai_harmony.engines.demo_rows import MODEL_ROWS, word_codes
+from openai_harmony.engines.demo_rows import word_codes
 
-from .muon import Muon
+from .learner import Learner
 from .network import Network, Shape
 from .package import pack
-from .rows import Row, rows
+from .rows import Batch, rows
 from .words import ENCODING
+from .workers import Worker, run_workers
 
 __all__ = ["train"]
 
 STEPS = 4500
-ROWS_PER_STEP = 6
+WORKERS = 2
+"""The same on every machine, as other workers give other weights."""
+
+ROWS_PER_WORKER = 1
 PACKAGED = Path(__file__).parents[2] / "src/openai_harmony/data/demo_model"
 
-SAMPLE = 512
-"""Logits of other tokens that are computed for a row."""
-
-LARGE_SAMPLE = 4096
-"""The same for words that are copied, once the rates fall: more wrong words are told apart."""
-
-_MATRIX_RATE = 0.02
-_MATRIX_DECAY = 0.1
-_ROW_RATE = 3e-3
 _WARM_UP = 50
-_RATES = (0.42, 1.0), (0.5625, 0.5), (1.0, 0.0)
+_RATES = (0.2, 1.0), (1.0, 0.0)
 """Shares of the steps, and the share of the rates then; straight lines between them."""
 
-_BALANCE = 0.01
 _NUMBERS = 200
 """Numbers below this have learned rows, rare ones, too."""
 
-_COUNTED_ROWS = 3_000
-_OFTEN = 20
+_COUNTED_ROWS = 1_000
+_OFTEN = 15
 _TWICE = 2
 
 
-class Learner:
-    """A network and what makes it better."""
-
-    def __init__(self, network: Network) -> None:
-        self.network = network
-        matrices: list[nn.Parameter] = []
-        others: list[nn.Parameter] = []
-        for name, weight in network.named_parameters():
-            in_layer = name.startswith("layers.") and "router" not in name
-            is_matrix = weight.dim() > 1 and not name.endswith("bias")
-            (matrices if in_layer and is_matrix else others).append(weight)
-        self._muon = Muon(matrices)
-        self._adam = torch.optim.AdamW(others, betas=(0.9, 0.98), weight_decay=0.01)
-
-    def step(self, batch: list[Row], share: float, sampled: int) -> float:
-        """Learn from a batch, at a share of the full rates; return the loss."""
-        spoken = sum(len(row.targets) for row in batch)
-        self.network.zero_grad()
-        heard = 0.0
-        for row in batch:
-            states, even = self.network(row.tokens, row.lengths)
-            near = torch.unique(torch.cat([row.tokens, row.targets]))
-            sample = self.network.words[torch.randperm(len(self.network.words))[:sampled]]
-            asked = states[row.asked]
-            # Copied words are chosen from all there are, so they meet the whole sample.
-            copied = ~torch.isin(row.targets, self.network.used)
-            loss = torch.zeros(())
-            for which, few in ((copied, sample), (~copied, sample[:SAMPLE])):
-                if which.any():
-                    losses = self.network.loss(asked[which], row.targets[which], near, few)
-                    loss = loss + losses.sum() / spoken
-            (loss + _BALANCE * even / len(batch)).backward()
-            heard += loss.item()
-        torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
-        self._muon.step(share * _MATRIX_RATE, _MATRIX_DECAY)
-        for group in self._adam.param_groups:
-            group["lr"] = share * _ROW_RATE
-        self._adam.step()
-        return heard
-
-
-def train(seed: int, steps: int, out: Path) -> Network:
-    """Train from nothing; print what happens."""
-    torch.manual_seed(seed)
-    learner = Learner(Network(Shape(), used_tokens(seed)))
-    network = learner.network
-    count = sum(weight.numel() for weight in network.parameters())
-    print(f"{count:,} weights, {len(network.used)} learned rows")
-    stream = rows(seed, "train")
+def train(worker: Worker, seed: int, steps: int, out: Path) -> None:
+    """Train from nothing; the first worker prints what happens and packs the weights."""
+    leads = worker.number == 0
     started = time.monotonic()
+    torch.manual_seed(seed)
+    network = Network(Shape(), used_tokens(seed))
+    learner = Learner(network, worker)
+    torch.manual_seed(seed + worker.number)
+    if leads:
+        count = sum(weight.numel() for weight in network.parameters())
+        print(f"{count:,} weights, {len(network.used)} learned rows")
+    stream = rows(f"{seed} {worker.number}", "train")
     heard: list[float] = []
     for step in range(steps):
-        share = share_of_rate(step, steps)
-        sampled = SAMPLE if share > _RATES[1][1] else LARGE_SAMPLE
-        heard.append(learner.step(list(islice(stream, ROWS_PER_STEP)), share, sampled))
+        batch = Batch(list(islice(stream, ROWS_PER_WORKER)))
+        heard.append(learner.step(batch, share_of_rate(step, steps)))
         if (step + 1) % 50 == 0:
-            mean = sum(heard[-50:]) / 50
-            print(
-                f"step {step + 1}: loss {mean:.4f}, {time.monotonic() - started:.0f} s", flush=True
-            )
-        if (step + 1) % 500 == 0 or step + 1 == steps:
+            loss, cores = _all_heard(worker, heard[-50:])
+            if leads:
+                took = f"{time.monotonic() - started:.0f} s, {cores:.0f} s of all cores"
+                print(f"step {step + 1}: loss {loss:.4f}, {took}", flush=True)
+        if leads and ((step + 1) % 500 == 0 or step + 1 == steps):
             pack(network, out)
             report(network, 24 if step + 1 < steps else 100)
-    return network
+
+
+def _all_heard(worker: Worker, losses: list[float]) -> tuple[float, float]:
+    """The mean loss, and the seconds of processor time, of all workers."""
+    mine = torch.tensor([sum(losses) / len(losses), time.process_time()])
+    everyone = worker.exchange(mine)
+    return everyone[:, 0].mean().item(), everyone[:, 1].sum().item()
 
 
 def share_of_rate(step: int, steps: int) -> float:
@@ -131,9 +91,8 @@ def share_of_rate(step: int, steps: int) -> float:
 def used_tokens(seed: int) -> list[int]:
     """The tokens that come often, those without a code that come at all, and small numbers."""
     counts: Counter[int] = Counter()
-    for row in islice(rows(seed + 1, "train"), _COUNTED_ROWS):
-        counts.update(set(row.tokens.tolist()))
-        counts.update(set(row.targets.tolist()))
+    for row in islice(rows(f"{seed} rows", "train"), _COUNTED_ROWS):
+        counts.update({*row.tokens, *row.targets})
     numbers = {ENCODING.encode(str(number))[0] for number in range(_NUMBERS)}
     coded = set(torch.from_numpy(word_codes()[0]).any(dim=1).nonzero().flatten().tolist())
     often = {t for t, times in counts.items() if times >= (_OFTEN if t in coded else _TWICE)}
@@ -145,11 +104,14 @@ def report(network: Network, count: int) -> None:
     """Print the share of held-out examples whose greedy completion is exact, by kind."""
     right: Counter[str] = Counter()
     total: Counter[str] = Counter()
-    everything = network.rows(torch.arange(MODEL_ROWS))
-    for row in islice(rows(0, "test"), count):
-        states, _ = network(row.tokens, row.lengths)
-        chosen = (states[row.asked] @ everything.T).argmax(dim=-1)
-        wrong = set(row.examples[chosen != row.targets].tolist())
+    chosen_from = network.told_apart()
+    everything = network.rows(chosen_from)
+    for row in islice(rows("0", "test"), count):
+        batch = Batch([row])
+        states, _ = network(batch.tokens, batch.lengths, batch.asked)
+        chosen = chosen_from[(states @ everything.T).argmax(dim=-1)]
+        right_tokens = (chosen == batch.targets).tolist()
+        wrong = {at for at, fine in zip(row.examples, right_tokens, strict=True) if not fine}
         total.update(row.kinds)
         right.update(kind for at, kind in enumerate(row.kinds) if at not in wrong)
     shares = (f"{kind} {right[kind]}/{total[kind]}" for kind in sorted(total))
@@ -162,8 +124,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=PACKAGED, help="a folder for the weights")
     arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    train(arguments.seed, arguments.steps, arguments.out)
+    run_workers(WORKERS, train, arguments.seed, arguments.steps, arguments.out)
 
 
 if __name__ == "__main__":
