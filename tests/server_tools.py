@@ -13,6 +13,7 @@ from typing import Any
 from fastapi.testclient import TestClient
 
 from openai_harmony import Message, ToolNamespaceConfig
+from openai_harmony.engines import Engine
 from openai_harmony.serving import Settings, create_app
 from openai_harmony.tools.browser import Browser, LocalIndex
 from openai_harmony.tools.python_attachment import Attachment
@@ -107,7 +108,7 @@ class PretendedPython(Tool[_Memory]):
 
 @contextmanager
 def serving_tools(
-    engine: ScriptedEngine,
+    engine: Engine,
     *tools: Tool[Any],
     folder: Path | None = None,
     **settings: Any,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from notebooks import SETTINGS, needs_bubblewrap
 from openai_harmony import ToolNamespaceConfig
 from openai_harmony.apis import ResponsesRequest, response_of, turn_of_response
-from openai_harmony.engines import FinishReason, SampledToken
+from openai_harmony.engines import Engine, FinishReason, SampledToken
 from openai_harmony.serving import Settings
 from openai_harmony.serving.responses.stream import ResponseStream
 from openai_harmony.serving.tools.conversation_tools import AnsweredCall
@@ -66,6 +66,22 @@ def test_code_runs_in_the_sandbox_and_goes_on_in_the_next_turn() -> None:
     assert "43 42" in second["output"][0]["outputs"][0]["logs"]
     assert content == b"42"
     assert again["file_id"] == file["file_id"]
+
+
+@needs_bubblewrap
+def test_a_model_computes_in_the_sandbox(demo: Engine) -> None:
+    with serving_tools(demo, PythonTool(SETTINGS)) as client:
+        response = create(
+            client,
+            input="Use Python to compute 12 * 34.",
+            temperature=0,
+            tools=[COMPUTE],
+            include=["code_interpreter_call.outputs"],
+        )
+    thought, call, again, message = response["output"]
+    assert (thought["type"], again["type"]) == ("reasoning", "reasoning")
+    assert (call["code"], call["outputs"][0]["logs"]) == ("print(12 * 34)", "408")
+    assert message["content"][0]["text"] == "12 * 34 = 408."
 
 
 def test_sessions_live_with_a_connection_that_stores_nothing() -> None:
