@@ -33,7 +33,7 @@ def answers(demo_url: str) -> dict[str, Any]:
         cwd=FOLDER,
         capture_output=True,
         text=True,
-        timeout=2 * PATIENCE,
+        timeout=5 * PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
