@@ -16,6 +16,7 @@ import httpx2
 import openai
 import pytest
 
+from openai_harmony.cli import main
 from openai_harmony.engines import SampledToken, Sampling
 from openai_harmony.serving import Settings, create_app
 from openai_harmony.serving.run_server import make_server
@@ -176,3 +177,29 @@ def test_what_is_written_is_sent_at_once() -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         assert asyncio.run(run(listener))
+
+
+@pytest.mark.parametrize(
+    ("option", "problem"),
+    [
+        (("--port", "99999"), "there is no port 99999"),
+        (("--date", "2026-13-01"), "is no date"),
+        (("--database", "mysql://somewhere"), "mysql"),
+    ],
+)
+def test_wrong_options_are_one_clear_line(
+    option: tuple[str, str],
+    problem: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def opened(_: str) -> ScriptedEngine:
+        return ScriptedEngine()
+
+    monkeypatch.setattr("openai_harmony.engines.open_engine", opened)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert main(["serve", "demo", "--port", "0", *option]) != 0
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("harmony: error: ")
+    assert problem in error

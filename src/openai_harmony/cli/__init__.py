@@ -3,9 +3,14 @@
 ::
 
     source, output            reading input, writing to files and terminals
-    command, request          what a command is, and the arguments that commands share
-    render, parse, text,      the commands, each in a module
-    schema, grammar, demo
+    command, request,         what a command is, and the arguments that commands share
+    sampling, tool_options
+    listener, loading,        sockets, models and loops, for those that need them
+    event_loop
+    render, parse, text,      the commands, each in a module; of `chat`, the modules
+    schema, grammar, demo,    that begin with its name
+    generate, chat, serve,
+    keys, mcp, prepare
     command_line              the commands as one parser of arguments
 
 Exit codes: 0, or 1 for bad input, 2 for bad usage, 130 after Ctrl-C, 141 when the reader of the

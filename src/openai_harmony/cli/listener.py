@@ -15,6 +15,8 @@ def listen(host: str, port: int) -> socket.socket:
 
     Its connections send at once what is written to them.
     """
+    if not 0 <= port <= 65535:
+        raise InputError(f"there is no port {port}; choose one up to 65535, or 0 for any")
     try:
         listener = socket.create_server(
             (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048

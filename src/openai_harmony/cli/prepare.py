@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from ..config import HeaderStyle
 from .command import Command, add_color, add_schema_dialect
 from .output import Output
-from .request import _date
+from .request import iso_date
 from .source import InputError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _add_rows(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--date",
-        type=_date,
+        type=iso_date,
         metavar="YYYY-MM-DD",
         help="the current date as the model shall read it, for chats",
     )

@@ -13,7 +13,7 @@ from ..messages import Conversation
 from .command import add_file
 from .source import InputError, read_json
 
-__all__ = ["add_request", "read_request"]
+__all__ = ["add_request", "iso_date", "read_request"]
 
 
 def add_request(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def add_request(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--date",
-        type=_date,
+        type=iso_date,
         metavar="YYYY-MM-DD",
         help="the current date as the model shall read it, for chat input",
     )
@@ -49,7 +49,8 @@ def read_request(arguments: argparse.Namespace) -> tuple[Conversation, Mapping[s
     return Conversation.from_json(text), fields
 
 
-def _date(text: str) -> str:
+def iso_date(text: str) -> str:
+    """Read an argument that is a date, as ``2025-06-28``."""
     try:
         # Later Pythons read other ISO formats as well; the model knows this one.
         if re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII):

@@ -6,13 +6,14 @@ import argparse
 import asyncio
 import os
 import signal
-import socket
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .command import Command
+from .listener import listen
+from .request import iso_date
 from .source import InputError
 from .tool_options import add_built_in_tools, open_tools
 
@@ -57,6 +58,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--date",
+        type=lambda text: text if text in ("today", "none") else iso_date(text),
         metavar="YYYY-MM-DD",
         default="today",
         help="the current date as the model shall read it; today (UTC) unless given, or none",
@@ -150,8 +152,8 @@ async def _serve(arguments: argparse.Namespace, settings: Settings) -> None:
     from ..engines import open_engine
     from ..serving import create_app, run_server
 
-    listener = _listen(arguments.host, arguments.port)
-    with listener:
+    # The socket first: an occupied port is known before a model is loaded.
+    with listen(arguments.host, arguments.port) as listener:
         async with AsyncExitStack() as opened:
             tools = await open_tools(arguments)  # first: they fail sooner than a model loads
             for tool in tools:
@@ -164,20 +166,6 @@ async def _serve(arguments: argparse.Namespace, settings: Settings) -> None:
                 f"serving {engine.model} at http://{shown}:{port}/v1", file=sys.stderr, flush=True
             )
             await run_server(create_app(engine, settings, tools), settings, listener)
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """Open the socket before the model is loaded: an occupied port is known at once."""
-    try:
-        return socket.create_server(
-            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
-        )
-    except OSError as error:
-        number = error.errno or 0  # below 0 for a name that nobody knows
-        problem = os.strerror(number) if number > 0 else error.strerror or str(error)
-        raise InputError(
-            f"cannot listen at {host}:{port}: {problem}; choose another --port"
-        ) from error
 
 
 def _state_folder() -> Path:

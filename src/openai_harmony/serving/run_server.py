@@ -20,7 +20,8 @@ async def run_server(app: FastAPI, settings: Settings, listener: socket.socket) 
     """Answer on `listener` until SIGINT or SIGTERM.
 
     Requests under way then have `Settings.shutdown_seconds` to end; the rest is cancelled and says
-    so. A second SIGINT ends at once.
+    so. A second SIGINT ends at once. Raises `HarmonyError` where the application cannot begin, as
+    with a database that cannot be used.
     """
     await make_server(app, settings).serve(sockets=[listener])
 
@@ -29,6 +30,7 @@ def make_server(app: FastAPI, settings: Settings) -> uvicorn.Server:
     """Return what serves the application; it ends in order once its `should_exit` is true."""
     config = uvicorn.Config(
         app,
+        lifespan="off",  # the server begins and ends it, so that its errors reach the caller
         log_level="warning",
         timeout_graceful_shutdown=round(settings.shutdown_seconds) + _LAST_WORDS,
         server_header=False,
@@ -42,6 +44,11 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
         super().__init__(config)
         self._app = app
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve within the application's life; raises what keeps that from beginning."""
+        async with self._app.router.lifespan_context(self._app):
+            await super().serve(sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Let what is written be sent at once, on all connections: they inherit it.
