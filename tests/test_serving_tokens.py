@@ -143,7 +143,7 @@ REFUSED: dict[str, tuple[str, Any, int, str | None]] = {
     "nothing": ("parse", {}, 400, None),
     "both": ("parse", {"text": "a", "tokens": [1]}, 400, None),
     "an unknown token": ("parse", {"tokens": [201089], "strict": True}, 400, "tokens"),
-    "no token": ("parse", {"tokens": ["a"]}, 400, "tokens.0"),
+    "no token": ("parse", {"tokens": ["a"]}, 400, "tokens[0]"),
     "an unknown role": ("parse", {"text": "", "role": "bot"}, 400, "role"),
 }
 
