@@ -95,7 +95,8 @@ def test_marks_become_links_or_nothing() -> None:
     answer = "One【1†L3】, two 【0†L7】 and three 【8†L1】."
     text, citations = rewrite_citations(answer, a_session())
     assert text == (
-        "One([a.example](https://a.example/one)), two ([b.example](https://b.example/two)) and three."
+        "One([a.example](https://a.example/one)), "
+        "two ([b.example](https://b.example/two)) and three."
     )
     shown = [text[citation.start_index : citation.end_index] for citation in citations]
     assert shown == ["([a.example](https://a.example/one))", "([b.example](https://b.example/two))"]
