@@ -23,6 +23,7 @@ from ..answers.disconnect import cancel_all
 from ..api_error import ApiError
 from ..identifiers import new_id
 from ..keys.caller import Caller, KnownCaller
+from ..readable_json import readable_json
 from ..services import Services
 from .log import WireEvent
 from .past import Past
@@ -166,7 +167,7 @@ class _Connection:
     async def _send(self, event: WireEvent, lane: str | None = None) -> None:
         told = event if lane is None else {**event, "stream_id": lane}
         async with self._sending:
-            await self._socket.send_text(_json_text(told))
+            await self._socket.send_text(readable_json(told))
 
 
 def _read_event(text: str | bytes) -> Mapping[str, Any]:
@@ -222,13 +223,3 @@ def _no_steering(event: Mapping[str, Any]) -> WireEvent:
             "input": event.get("input"),
         },
     }
-
-
-def _json_text(value: Any) -> str:
-    """Write JSON; half of a character, which no message can hold, is escaped."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":"))
-    return text

@@ -10,6 +10,8 @@ from typing import Any
 from sqlalchemy import Dialect, LargeBinary, Text
 from sqlalchemy.types import TypeDecorator
 
+from ..readable_json import readable_json
+
 __all__ = ["AnyText", "JsonText", "TokenIds"]
 
 
@@ -39,12 +41,7 @@ class JsonText(TypeDecorator[Any]):
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str:
         """Write JSON, readable where the text can be."""
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            return json.dumps(value, separators=(",", ":"))
-        return text
+        return readable_json(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
         """Read JSON."""
