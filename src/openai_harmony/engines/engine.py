@@ -77,9 +77,7 @@ class Engine(ABC):
         tokens = list(prompt)
         if not tokens:
             raise SamplingError("the prompt is empty")
-        room = self.context_length - len(tokens)
-        if room < 1:
-            raise ContextLengthError(len(tokens), self.context_length)
+        room = ContextLengthError.check(len(tokens), self.context_length)
         return self._generate(tokens, sampling, min(room, sampling.max_tokens or room))
 
     @abstractmethod

@@ -27,6 +27,17 @@ class ContextLengthError(EngineError, ValueError):
         self.prompt_length = prompt_length
         self.context_length = context_length
 
+    @classmethod
+    def check(cls, prompt_length: int, context_length: int) -> int:
+        """Return the room that a prompt leaves, in tokens; raise the error where there is none.
+
+        >>> ContextLengthError.check(90, 100)
+        10
+        """
+        if prompt_length >= context_length:
+            raise cls(prompt_length, context_length)
+        return context_length - prompt_length
+
 
 class SamplingError(EngineError, ValueError):
     """A sampling setting is wrong, or this engine does not have it."""

@@ -185,9 +185,7 @@ def prepare_plan_turn(
         prepared = PreparedTurn(*prepare_turn(turn, constrain=services.settings.grammar))
         if request.truncation == "auto":
             turn, prepared = _truncated(services, turn, prepared)
-    length, limit = len(prepared.prompt), services.context_length
-    if length >= limit:
-        raise ContextLengthError(length, limit)
+    ContextLengthError.check(len(prepared.prompt), services.context_length)
     return turn, prepared
 
 

@@ -40,10 +40,7 @@ async def engine_place(
     `Admission.place` and `Engine.generate` raise; when the engine was closed because the server
     ends, that is what the error says.
     """
-    most = services.context_length
-    if len(prompt) >= most:
-        raise ContextLengthError(len(prompt), most)
-    room = most - len(prompt)
+    room = ContextLengthError.check(len(prompt), services.context_length)
     sampling = replace(sampling, max_tokens=min(room, sampling.max_tokens or room))
     with CompletionTally(services.metrics, use, len(prompt)) as tally:
         async with services.admission.place(is_first=is_first):
