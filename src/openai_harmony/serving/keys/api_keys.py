@@ -94,17 +94,20 @@ class ApiKeys:
         A server that has had a key asks for one, even when all were revoked. Raises `ApiKeyError`.
         """
         if key is None:
-            if self._given or (self._stored and self._stored.exist()):
+            if self._exist():
                 raise ApiKeyError("an API key is needed: send it as 'Authorization: Bearer KEY'")
             return None
         record = self._find(hash_key(key))
-        if record is None and not self._given and not (self._stored and self._stored.exist()):
+        if record is None and not self._exist():
             return None  # many clients send some key always
         if record is None:
             raise ApiKeyError("the API key is unknown to this server")
         if record.revoked_at is not None:
             raise ApiKeyError("the API key was revoked")
         return record
+
+    def _exist(self) -> bool:
+        return bool(self._given) or (self._stored is not None and self._stored.exist())
 
     def _find(self, hash: str) -> KeyRecord | None:
         # The time that it takes may tell of hashes, and a hash tells nothing of a key; where all

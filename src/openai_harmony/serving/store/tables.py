@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -30,6 +32,28 @@ __all__ = [
 ]
 
 METADATA = MetaData()
+
+
+def _item_columns() -> list[Column[Any]]:
+    """The columns of an item, in whatever it stands."""
+    return [
+        Column("position", Integer, primary_key=True),
+        Column("id", AnyText, nullable=False),
+        Column("item", JsonText, nullable=False),
+        Column("tokens", TokenIds),
+        # For calls of built-in tools: the call and the answer, as the model reads them.
+        Column("messages", JsonText),
+    ]
+
+
+def _session_columns() -> list[Column[Any]]:
+    """The columns of a tool's session, in whatever it was used."""
+    return [
+        Column("tool", Text, primary_key=True),
+        Column("id", Text, nullable=False),
+        Column("data", JsonText, nullable=False),
+    ]
+
 
 responses = Table(
     "responses",
@@ -67,12 +91,7 @@ response_items = Table(
         "response_id", AnyText, ForeignKey("responses.id", ondelete="CASCADE"), primary_key=True
     ),
     Column("direction", Text, primary_key=True),  # input, output: in this order
-    Column("position", Integer, primary_key=True),
-    Column("id", AnyText, nullable=False),
-    Column("item", JsonText, nullable=False),
-    Column("tokens", TokenIds),
-    # For calls of built-in tools: the call and the answer, as the model reads them.
-    Column("messages", JsonText),
+    *_item_columns(),
 )
 Index(
     "ix_response_items_id",
@@ -101,11 +120,7 @@ conversation_items = Table(
         ForeignKey("conversations.id", ondelete="CASCADE"),
         primary_key=True,
     ),
-    Column("position", Integer, primary_key=True),
-    Column("id", AnyText, nullable=False),
-    Column("item", JsonText, nullable=False),
-    Column("tokens", TokenIds),
-    Column("messages", JsonText),
+    *_item_columns(),
 )
 Index(
     "ix_conversation_items_id",
@@ -122,9 +137,7 @@ response_sessions = Table(
     Column(
         "response_id", AnyText, ForeignKey("responses.id", ondelete="CASCADE"), primary_key=True
     ),
-    Column("tool", Text, primary_key=True),
-    Column("id", Text, nullable=False),
-    Column("data", JsonText, nullable=False),
+    *_session_columns(),
 )
 
 conversation_sessions = Table(
@@ -136,9 +149,7 @@ conversation_sessions = Table(
         ForeignKey("conversations.id", ondelete="CASCADE"),
         primary_key=True,
     ),
-    Column("tool", Text, primary_key=True),
-    Column("id", Text, nullable=False),
-    Column("data", JsonText, nullable=False),
+    *_session_columns(),
 )
 
 # Files that code has written, with the response that ran it.
