@@ -38,8 +38,8 @@ class ApiError(HarmonyError):
         self.retry_after = retry_after
 
     @classmethod
-    def of(cls, error: HarmonyError) -> ApiError:
-        """Say whose fault an error of the library is.
+    def of(cls, error: HarmonyError, *, prompt_field: str = "input") -> ApiError:
+        """Say whose fault an error of the library is; `prompt_field` is what the prompt was in.
 
         >>> ApiError.of(ContextLengthError(5000, 4096)).code
         'context_length_exceeded'
@@ -47,7 +47,7 @@ class ApiError(HarmonyError):
         if isinstance(error, ApiError):
             return error
         if isinstance(error, ContextLengthError):
-            return cls(400, str(error), param="input", code="context_length_exceeded")
+            return cls(400, str(error), param=prompt_field, code="context_length_exceeded")
         if isinstance(error, ConversationError):
             return cls(400, error.problem, param=error.field or None, code="invalid_value")
         if isinstance(error, GrammarError):

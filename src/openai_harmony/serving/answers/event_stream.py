@@ -16,7 +16,7 @@ from ...errors import HarmonyError
 from ..api_error import ApiError
 from .disconnect import cancel_all, until_gone
 
-__all__ = ["Event", "EventStream", "encode_event"]
+__all__ = ["Event", "EventStream", "encode_event", "whole_or_stream"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -28,6 +28,12 @@ _HEADERS = {
     "X-Accel-Buffering": "no",  # nginx and its like keep a stream back otherwise
 }
 _COMMENT = b": keep-alive\n\n"
+
+
+def whole_or_stream(whole: type[Any]) -> dict[int | str, dict[str, Any]]:
+    """Describe, for the OpenAPI document, a route that answers with JSON or with a stream."""
+    stream = {"text/event-stream": {"schema": {"type": "string"}}}
+    return {200: {"model": whole, "content": stream}}
 
 
 def encode_event(name: str | None, data: Any) -> bytes:

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from ...apis.chat_request import ChatRequest
 from ..answers.disconnect import while_connected
-from ..answers.event_stream import Event, EventStream
+from ..answers.event_stream import Event, EventStream, whole_or_stream
 from ..answers.json_answer import JsonAnswer
 from ..identifiers import new_id, system_fingerprint
 from ..keys.caller import Caller, KnownCaller
@@ -30,12 +30,7 @@ router = APIRouter(tags=["Chat Completions"])
 @router.post(
     "/v1/chat/completions",
     response_model=None,
-    responses={
-        200: {
-            "model": ChatCompletion,
-            "content": {"text/event-stream": {"schema": {"type": "string"}}},
-        }
-    },
+    responses=whole_or_stream(ChatCompletion),
 )
 async def create_chat_completion(
     body: ChatRequest, request: Request, caller: KnownCaller

@@ -46,8 +46,7 @@ async def choice_events(
                 async for event in events:
                     yield event
             except ContextLengthError as error:
-                code = "context_length_exceeded"
-                raise ApiError(400, str(error), param="messages", code=code) from error
+                raise ApiError.of(error, prompt_field="messages") from error
 
 
 def _nth(prepared: PreparedTurn, index: int) -> PreparedTurn:

@@ -71,8 +71,7 @@ async def sampled_choices(
                 async for piece in pieces:
                     yield piece
             except ContextLengthError as error:
-                code = "context_length_exceeded"
-                raise ApiError(400, str(error), param="prompt", code=code) from error
+                raise ApiError.of(error, prompt_field="prompt") from error
 
 
 async def _choice(

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from ..answers.disconnect import while_connected
-from ..answers.event_stream import Event, EventStream
+from ..answers.event_stream import Event, EventStream, whole_or_stream
 from ..answers.json_answer import JsonAnswer
 from ..identifiers import new_id, system_fingerprint
 from ..keys.caller import Caller, KnownCaller
@@ -31,12 +31,7 @@ router = APIRouter(tags=["Completions"])
 @router.post(
     "/v1/completions",
     response_model=None,
-    responses={
-        200: {
-            "model": CompletionAnswer,
-            "content": {"text/event-stream": {"schema": {"type": "string"}}},
-        }
-    },
+    responses=whole_or_stream(CompletionAnswer),
 )
 async def create_completion(
     body: CompletionBody, request: Request, caller: KnownCaller

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from ...apis.response import Response as ResponseResource
 from ...apis.responses_request import ResponsesRequest
 from ..answers.disconnect import while_connected
-from ..answers.event_stream import Event, EventStream
+from ..answers.event_stream import Event, EventStream, whole_or_stream
 from ..answers.json_answer import JsonAnswer
 from ..keys.caller import KnownCaller
 from ..services import services_of
@@ -38,12 +38,7 @@ router = APIRouter(prefix="/v1/responses", tags=["Responses"])
 _DONE = "[DONE]"
 
 _RESPONSE: dict[int | str, dict[str, Any]] = {200: {"model": ResponseResource}}
-_RESPONSE_OR_STREAM: dict[int | str, dict[str, Any]] = {
-    200: {
-        "model": ResponseResource,
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
-    }
-}
+_RESPONSE_OR_STREAM = whole_or_stream(ResponseResource)
 
 
 @router.post("", responses=_RESPONSE_OR_STREAM)
