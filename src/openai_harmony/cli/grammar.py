@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..encoding import HarmonyEncoding, load_harmony_encoding
+from ..written_tokens import written_tokens
 from .command import Command
 from .output import Output
 from .request import add_request, read_request
-from .source import InputError, looks_like_ids, read_text, token_ids_in
-
-if TYPE_CHECKING:
-    from ..grammar import Departure
+from .source import InputError, read_text
 
 __all__ = ["CHECK", "GRAMMAR"]
-
-SHOWN = 8  # tokens that were allowed
 
 
 def _add_grammar_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,28 +52,14 @@ def _run_check(arguments: argparse.Namespace) -> None:
     grammar = _grammar(arguments)
     from ..grammar import find_departure
 
-    encoding = load_harmony_encoding("HarmonyGptOss")
     text = arguments.completion
     if text is None:
         text = read_text(arguments.completion_file)
-    ids = looks_like_ids(text)
-    tokens = token_ids_in(text) if ids else encoding.encode(text, allowed_special="all")
+    tokens = written_tokens(text)
     departure = find_departure(grammar, tokens)
     if departure is not None:
-        raise InputError(_explained(departure, tokens, encoding))
+        raise InputError(departure.explained(tokens))
     Output().line(f"a whole turn of {len(tokens)} tokens")
-
-
-def _explained(departure: Departure, tokens: list[int], encoding: HarmonyEncoding) -> str:
-    position, token, allowed = departure
-    shown = ", ".join(repr(encoding.decode([one])) for one in allowed[:SHOWN])
-    more = f" and {len(allowed) - SHOWN:,} more" if len(allowed) > SHOWN else ""
-    expected = f"allowed there: {shown}{more}" if allowed else "the turn ended before it"
-    before = encoding.decode(tokens[max(position - 10, 0) : position])
-    place = f"after {before!r}" if before else "at the beginning"
-    if token is None:
-        return f"the completion ends before the turn does, {place}; {expected}"
-    return f"token {position} ({encoding.decode([token])!r}) leaves the grammar {place}; {expected}"
 
 
 def _grammar(arguments: argparse.Namespace) -> str:

@@ -12,10 +12,11 @@ from ..errors import TokenError
 from ..messages import Message
 from ..parser import StreamableParser
 from ..recovery import Recovery
+from ..written_tokens import token_ids_in, written_tokens
 from .command import Command, add_color, add_file, role_named, role_names
 from .output import Output, json_lines
 from .render import style_of
-from .source import InputError, looks_like_ids, read_text, token_ids_in
+from .source import InputError, read_text
 
 __all__ = ["PARSE", "write_message"]
 
@@ -85,7 +86,9 @@ def _run(arguments: argparse.Namespace) -> None:
 def _tokens(text: str, form: str | None, encoding: HarmonyEncoding) -> list[int]:
     if not text.strip():
         raise InputError("there is no input; expected token ids or marked-up text")
-    if form == "ids" or (form is None and looks_like_ids(text)):
+    if form is None:
+        return written_tokens(text)
+    if form == "ids":
         return token_ids_in(text)
     return encoding.encode(text, allowed_special="all")
 

@@ -1,4 +1,4 @@
-"""Input: a file or standard input as text, JSON or token ids, or an error that says what to do.
+"""Input: a file or standard input as text or JSON, or an error that says what to do.
 
 Text files end with a line break, which is not part of the text: one at the end is left out here,
 as one is added where text is written.
@@ -7,16 +7,13 @@ as one is added where text is written.
 from __future__ import annotations
 
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["InputError", "looks_like_ids", "named", "read_json", "read_text", "token_ids_in"]
+__all__ = ["InputError", "named", "read_json", "read_text"]
 
 STANDARD_INPUT = "-"
-
-_IDS = re.compile(r"\[[\d\s,]*\]|[\d\s,]+", re.ASCII)
 
 
 class InputError(Exception):
@@ -53,37 +50,6 @@ def read_json(file: str) -> tuple[Any, str]:
         raise InputError(f"not valid JSON: {error}") from error
     except RecursionError:
         raise InputError("the JSON is nested too deeply to be read") from None
-
-
-def looks_like_ids(text: str) -> bool:
-    """Whether a text is a list of numbers and nothing else.
-
-    >>> looks_like_ids("[200006, 1428]"), looks_like_ids("1 2\\n3"), looks_like_ids("1st")
-    (True, True, False)
-    """
-    return _IDS.fullmatch(text.strip()) is not None
-
-
-def token_ids_in(text: str) -> list[int]:
-    """Read token ids, separated by whitespace or commas, or a JSON list of them.
-
-    >>> token_ids_in("[200006, 1428]"), token_ids_in("")
-    ([200006, 1428], [])
-    """
-    text = text.strip()
-    if text.startswith("[") and text.endswith("]"):
-        text = text[1:-1]
-    return [_token_id(word) for word in text.replace(",", " ").split()]
-
-
-def _token_id(word: str) -> int:
-    # Longer numbers are no token ids, and beyond some length no integers for Python either.
-    if re.fullmatch(r"\d{1,18}", word, re.ASCII) is None:
-        raise InputError(
-            f"expected token ids (integers between spaces or commas, or a JSON list of them), "
-            f"found {word!r:.40}"
-        )
-    return int(word)
 
 
 def _read_bytes(file: str) -> bytes:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 
 from ..encoding import load_harmony_encoding
+from ..written_tokens import token_ids_in
 from .command import Command, add_file
 from .output import Output
-from .source import read_text, token_ids_in
+from .source import read_text
 
 __all__ = ["DECODE", "ENCODE"]
 

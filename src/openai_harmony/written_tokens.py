@@ -1,0 +1,57 @@
+"""Tokens as people write them: a list of ids, or marked-up text."""
+
+from __future__ import annotations
+
+import re
+
+from .encoding import load_harmony_encoding
+from .errors import VocabularyError
+
+__all__ = ["looks_like_ids", "token_ids_in", "written_tokens"]
+
+_IDS = re.compile(r"\[[\d\s,]*\]|[\d\s,]+", re.ASCII)
+
+
+def written_tokens(text: str) -> list[int]:
+    """Read token ids where a text is numbers and nothing else, and encode any other.
+
+    Special tokens are read where they are spelled. Raises `VocabularyError` for a number that no
+    id can have.
+
+    >>> written_tokens("200006 1428"), written_tokens("<|start|>user")
+    ([200006, 1428], [200006, 1428])
+    """
+    if looks_like_ids(text):
+        return token_ids_in(text)
+    return load_harmony_encoding("HarmonyGptOss").encode(text, allowed_special="all")
+
+
+def looks_like_ids(text: str) -> bool:
+    """Whether a text is a list of numbers and nothing else.
+
+    >>> looks_like_ids("[200006, 1428]"), looks_like_ids("1 2\\n3"), looks_like_ids("1st")
+    (True, True, False)
+    """
+    return _IDS.fullmatch(text.strip()) is not None
+
+
+def token_ids_in(text: str) -> list[int]:
+    """Read token ids, separated by whitespace or commas, or a JSON list of them.
+
+    >>> token_ids_in("[200006, 1428]"), token_ids_in("")
+    ([200006, 1428], [])
+    """
+    text = text.strip()
+    if text.startswith("[") and text.endswith("]"):
+        text = text[1:-1]
+    return [_token_id(word) for word in text.replace(",", " ").split()]
+
+
+def _token_id(word: str) -> int:
+    # Longer numbers are no token ids, and beyond some length no integers for Python either.
+    if re.fullmatch(r"\d{1,18}", word, re.ASCII) is None:
+        raise VocabularyError(
+            f"expected token ids (integers between spaces or commas, or a JSON list of them), "
+            f"found {word!r:.40}"
+        )
+    return int(word)
