@@ -1,0 +1,138 @@
+/**
+ * `POST /v1/completions`, streamed: a prompt of token ids goes in, tokens come out as they are
+ * sampled, with their probabilities.
+ */
+
+import { ApiError, request, requestHeaders } from "./api.js";
+import { readEvents } from "./event-stream.js";
+
+/**
+ * A sampled token. `text` is null where it is only a part of a character; then `bytes` are its
+ * bytes (`e2 96`). `likeliest` are the tokens that were most probable in its place, best first.
+ *
+ * @typedef {object} SampledToken
+ * @property {number} id
+ * @property {string | null} text
+ * @property {string} bytes
+ * @property {number} logprob
+ * @property {{ text: string, logprob: number }[]} likeliest
+ */
+
+/**
+ * An event of the stream; `finish` comes with the last token.
+ *
+ * @typedef {object} CompletionPiece
+ * @property {SampledToken[]} tokens
+ * @property {"stop" | "length" | null} finish
+ */
+
+/**
+ * How a completion is sampled; null is as the server has it, and no grammar.
+ *
+ * @typedef {object} Sampling
+ * @property {number | null} maxTokens
+ * @property {number | null} temperature
+ * @property {number | null} seed
+ * @property {string | null} grammar
+ */
+
+/**
+ * @typedef {object} Chunk
+ * @property {{ message: string, param: string | null }} [error]
+ * @property {Choice[]} [choices]
+ *
+ * @typedef {object} Choice
+ * @property {number[]} [token_ids]
+ * @property {Logprobs | null} logprobs
+ * @property {"stop" | "length" | null} finish_reason
+ *
+ * @typedef {object} Logprobs
+ * @property {string[]} tokens
+ * @property {number[]} token_logprobs
+ * @property {Record<string, number>[]} top_logprobs
+ */
+
+/** How many of the likeliest tokens are asked for. */
+const LIKELIEST = 5;
+
+/**
+ * Sample a completion. Aborting the signal closes the stream, and with it ends the sampling.
+ *
+ * Throws an `ApiError` with what the server says, also in the midst of the stream, or an
+ * `AbortError` where `signal` aborted.
+ *
+ * @param {number[]} prompt
+ * @param {Sampling} sampling
+ * @param {AbortSignal} signal
+ * @returns {AsyncGenerator<CompletionPiece, void, undefined>}
+ */
+export async function* streamCompletion(prompt, sampling, signal) {
+  const response = await request("/v1/completions", {
+    method: "POST",
+    headers: requestHeaders(),
+    body: JSON.stringify(requestBody(prompt, sampling)),
+    signal,
+  });
+  if (response.body === null) throw new ApiError("The answer is empty", response.status, null);
+  for await (const data of readEvents(response.body)) {
+    if (data === "[DONE]") return;
+    yield* readChunk(JSON.parse(data));
+  }
+  throw new ApiError("The stream broke off; is the server still running?", 0, null);
+}
+
+/**
+ * @param {number[]} prompt
+ * @param {Sampling} sampling
+ */
+function requestBody(prompt, { maxTokens, temperature, seed, grammar }) {
+  return {
+    prompt,
+    stream: true,
+    return_token_ids: true,
+    logprobs: LIKELIEST,
+    max_tokens: maxTokens,
+    temperature,
+    seed,
+    structured_outputs: grammar === null ? null : { grammar },
+  };
+}
+
+/**
+ * @param {Chunk} chunk
+ * @returns {Generator<CompletionPiece, void, undefined>} nothing where there is no choice in it
+ */
+function* readChunk({ error, choices = [] }) {
+  if (error !== undefined) throw new ApiError(error.message, 0, error.param);
+  for (const { token_ids: ids = [], logprobs, finish_reason: finish } of choices) {
+    yield { tokens: ids.map((id, at) => readToken(id, logprobs, at)), finish };
+  }
+}
+
+/**
+ * @param {number} id
+ * @param {Logprobs | null} logprobs
+ * @param {number} at
+ * @returns {SampledToken}
+ */
+function readToken(id, logprobs, at) {
+  const top = Object.entries(logprobs?.top_logprobs[at] ?? {});
+  return {
+    id,
+    ...readName(logprobs?.tokens[at] ?? ""),
+    logprob: logprobs?.token_logprobs[at] ?? 0,
+    likeliest: top
+      .map(([text, logprob]) => ({ text, logprob }))
+      .sort((one, other) => other.logprob - one.logprob),
+  };
+}
+
+/**
+ * Read the name that the API gives a token: its text, or `bytes:\xe2\x96` where it has none.
+ *
+ * @param {string} name
+ */
+function readName(name) {
+  if (!/^bytes:(\\x[0-9a-f]{2})+$/.test(name)) return { text: name, bytes: "" };
+  return { text: null, bytes: name.slice("bytes:\\x".length).replaceAll("\\x", " ") };
+}

@@ -1,0 +1,115 @@
+/**
+ * A reading of tokens by the parser, indexed: what it knew after each of them.
+ *
+ * A place is a number of tokens read: 0 is before the first one, n after the last. What holds at
+ * a place is found by a binary search in the changes; all that is kept per token is where its
+ * text ends.
+ */
+
+/** @import { Reading, StateChange } from "./wire.js" */
+
+export class ReadingIndex {
+  /** @type {Reading} */
+  #reading;
+  /** The places at which the state changed, in order. */
+  #changes;
+  /** All text that the tokens have completed. */
+  #text;
+  /** Of that, what the first n tokens have completed. */
+  #textEnds;
+
+  /**
+   * @param {Reading} reading
+   * @param {number} count of all tokens
+   */
+  constructor(reading, count) {
+    this.#reading = reading;
+    this.#changes = reading.changes.map((change) => change.at + 1);
+    this.#text = reading.deltas.join("");
+    this.#textEnds = new Uint32Array(reading.deltas.length + 1);
+    for (const [at, delta] of reading.deltas.entries()) {
+      this.#textEnds[at + 1] = this.#textEnds[at] + (delta?.length ?? 0);
+    }
+    /** The last place: after all tokens, or before the one that the strict parser refused. */
+    this.end = Math.min(reading.error?.position ?? count, count);
+  }
+
+  /**
+   * The state at a place.
+   *
+   * @param {number} place
+   * @returns {StateChange}
+   */
+  stateAt(place) {
+    return this.#reading.changes[Math.max(countUpTo(this.#changes, place) - 1, 0)];
+  }
+
+  /**
+   * What the token before a place has added to the text; null where it was nothing.
+   *
+   * @param {number} place
+   */
+  deltaAt(place) {
+    return this.#reading.deltas[place - 1] ?? null;
+  }
+
+  /**
+   * How many messages are complete at a place.
+   *
+   * @param {number} place
+   */
+  completeAt(place) {
+    return countUpTo(this.#reading.message_ends, place - 1);
+  }
+
+  /**
+   * The text so far of the message that is not complete at a place.
+   *
+   * @param {number} place
+   */
+  openTextAt(place) {
+    const complete = this.completeAt(place);
+    const start = complete === 0 ? 0 : this.#reading.message_ends[complete - 1] + 1;
+    return this.#text.slice(this.#textEndAt(start), this.#textEndAt(place));
+  }
+
+  /** @param {number} place */
+  #textEndAt(place) {
+    return this.#textEnds[Math.min(place, this.#textEnds.length - 1)];
+  }
+
+  /**
+   * The next place with another state; the end where there is none.
+   *
+   * @param {number} place
+   */
+  changeAfter(place) {
+    return this.#changes[countUpTo(this.#changes, place)] ?? this.end;
+  }
+
+  /**
+   * The last place before this one at which the state changed.
+   *
+   * @param {number} place
+   */
+  changeBefore(place) {
+    return this.#changes[countUpTo(this.#changes, place - 1) - 1] ?? 0;
+  }
+}
+
+/**
+ * Count the numbers of an ascending list that are at most `limit`.
+ *
+ * @param {number[]} ascending
+ * @param {number} limit
+ */
+function countUpTo(ascending, limit) {
+  let low = 0;
+  let high = ascending.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (ascending[middle] <= limit) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

@@ -1,0 +1,110 @@
+/**
+ * The document that the tabs share: a conversation, how it is rendered, and what the other tabs
+ * read. It goes through JSON unchanged, which is how it gets into the fragment of a URL.
+ */
+
+/** @import { Form, JsonObject, Options } from "./wire.js" */
+
+/**
+ * @typedef {object} Document
+ * @property {JsonObject} source the conversation, or a request
+ * @property {Form} form which of the forms it has
+ * @property {Options} options
+ * @property {string} input the token ids or marked-up text that "Tokens" reads
+ * @property {string} completion the completion that "Grammar" follows
+ */
+
+/** @typedef {(document: Document, changed: ReadonlySet<keyof Document>) => void} Subscriber */
+
+/** @type {Readonly<Document>} */
+const EMPTY = Object.freeze({
+  source: { messages: [] },
+  form: "auto",
+  options: {},
+  input: "",
+  completion: "",
+});
+
+export class State {
+  /** @type {Document} */
+  #document = { ...EMPTY };
+  /** @type {Set<Subscriber>} */
+  #subscribers = new Set();
+
+  /** @returns {Readonly<Document>} replaced, never changed, by `set` */
+  get() {
+    return this.#document;
+  }
+
+  /**
+   * Replace some fields and tell the subscribers which. Values are replaced, not merged: for one
+   * option more, give `{ options: { ...state.get().options, date } }`.
+   *
+   * @param {Partial<Document>} partial
+   */
+  set(partial) {
+    /** @type {Set<keyof Document>} */
+    const changed = new Set();
+    for (const name of /** @type {(keyof Document)[]} */ (Object.keys(partial))) {
+      if (partial[name] !== this.#document[name]) changed.add(name);
+    }
+    if (changed.size === 0) return;
+    this.#document = { ...this.#document, ...partial };
+    for (const subscriber of [...this.#subscribers]) subscriber(this.#document, changed);
+  }
+
+  /**
+   * Be told of changes, not of how it is now.
+   *
+   * @param {Subscriber} subscriber
+   * @returns {() => void} ends it
+   */
+  subscribe(subscriber) {
+    this.#subscribers.add(subscriber);
+    return () => this.#subscribers.delete(subscriber);
+  }
+
+  /** @returns {Partial<Document>} what differs from an empty document */
+  toJSON() {
+    const filled = Object.entries(this.#document).filter(
+      ([name, value]) =>
+        JSON.stringify(value) !== JSON.stringify(EMPTY[/** @type {keyof Document} */ (name)]),
+    );
+    return Object.fromEntries(filled);
+  }
+
+  /**
+   * Become what `toJSON` gave. Throws an `Error` where it is no document.
+   *
+   * @param {unknown} json
+   */
+  restore(json) {
+    if (!isObject(json)) throw new Error("expected an object");
+    const { source = EMPTY.source, form = EMPTY.form, options = EMPTY.options } = json;
+    const { input = "", completion = "" } = json;
+    if (!isObject(source) || !isObject(options)) throw new Error("expected objects in it");
+    if (typeof input !== "string" || typeof completion !== "string") {
+      throw new Error("expected texts in it");
+    }
+    if (!isForm(form)) throw new Error(`unknown form: ${JSON.stringify(form)}`);
+    this.set({ source, form, options, input, completion });
+  }
+}
+
+/**
+ * Whether JSON is an object (neither a list nor null).
+ *
+ * @param {unknown} json
+ * @returns {json is JsonObject}
+ */
+export function isObject(json) {
+  return typeof json === "object" && json !== null && !Array.isArray(json);
+}
+
+/**
+ * @param {unknown} value
+ * @returns {value is Form}
+ */
+function isForm(value) {
+  return ["auto", "harmony", "chat", "responses"].includes(/** @type {string} */ (value));
+}

@@ -1,0 +1,125 @@
+/**
+ * What a token stands for, as people can see it: white space and invisible characters get marks
+ * (drawn by the style sheet, never part of the text), and bytes that are no character by
+ * themselves get the character that they are a part of.
+ */
+
+import { element } from "./element.js";
+
+/** @import { Tokens } from "./wire.js" */
+
+const FIRST_SPECIAL = 199998;
+
+// Spaces at the end or more than one, tabs, line breaks, and what has no picture of its own.
+const MARKED =
+  /(\n|\r|\t| {2,}| +$|[\p{Cc}\u00a0\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e0fff}])/u;
+
+/**
+ * Whether an id is a special token: structure is read from ids, never from text.
+ *
+ * @param {number} id
+ */
+export function isSpecial(id) {
+  return id >= FIRST_SPECIAL;
+}
+
+/**
+ * Cut a token's text into nodes, with marks for what nobody could see.
+ *
+ * @param {string} text
+ * @returns {Node[]}
+ */
+export function piecesOf(text) {
+  if (text.startsWith(" ") && !MARKED.test(text)) {
+    return [element("span", { class: "space" }, " "), new Text(text.slice(1))];
+  }
+  return text
+    .split(MARKED)
+    .filter((piece) => piece !== "")
+    .map(markOf);
+}
+
+/**
+ * The bytes of a token, such as "e2 96".
+ *
+ * @param {Tokens} tokens
+ * @param {number} index
+ */
+export function bytesOf(tokens, index) {
+  const text = tokens.texts[index];
+  if (text === null || text === undefined) return tokens.bytes[index] ?? "";
+  return [...new TextEncoder().encode(text)].map(toHex).join(" ");
+}
+
+/**
+ * A text on one line in which everything can be seen: for a token's name and details.
+ *
+ * @param {string} text
+ */
+export function visible(text) {
+  return JSON.stringify(text).slice(1, -1).replaceAll('\\"', '"').replace(
+    /[\u007f-\u00a0\u00ad\u2000-\u200f\u2028-\u202f\u205f-\u206f\ufeff]/gu,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+}
+
+/**
+ * What a token is called where its text alone would say nothing; null where it says enough.
+ *
+ * @param {number} id
+ * @param {string | null} text
+ * @param {string | undefined} bytes
+ * @returns {string | null}
+ */
+export function nameOf(id, text, bytes) {
+  if (isSpecial(id)) return `special token ${text ?? id}`;
+  if (text === null) return `bytes ${bytes ?? ""}`;
+  if (text.trim() !== "" && !MARKED.test(text)) return null;
+  return `text ${visible(text).replaceAll(" ", "space ").trimEnd()}`;
+}
+
+/**
+ * Decode tokens that are no UTF-8 by themselves together with their neighbours: the first of each
+ * run gets the text of all of it.
+ *
+ * @param {Tokens} tokens
+ * @param {number} from the first token that is new; a run that it goes on is decoded anew
+ * @param {Map<number, string>} decoded the texts, by the index of the first token
+ */
+export function decodeRuns(tokens, from, decoded) {
+  let start = from;
+  while (start > 0 && tokens.texts[start - 1] === null) start -= 1;
+  for (let index = start; index < tokens.texts.length; index += 1) {
+    if (tokens.texts[index] !== null) continue;
+    const first = index;
+    /** @type {number[]} */
+    const bytes = [];
+    for (; index < tokens.texts.length && tokens.texts[index] === null; index += 1) {
+      bytes.push(...fromHex(tokens.bytes[index] ?? ""));
+    }
+    decoded.set(first, new TextDecoder().decode(new Uint8Array(bytes)));
+  }
+}
+
+/**
+ * @param {string} piece
+ * @returns {Node}
+ */
+function markOf(piece) {
+  if (piece === "\n") return element("span", { class: "newline" }, piece);
+  if (piece === "\t") return element("span", { class: "tab" }, piece);
+  if (/^ +$/.test(piece)) return element("span", { class: "space" }, piece);
+  if (!MARKED.test(piece)) return new Text(piece);
+  const name = `U+${(piece.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`;
+  return element("span", { class: "invisible", "data-name": piece === "\r" ? "CR" : name }, piece);
+}
+
+/** @param {number} byte */
+function toHex(byte) {
+  return byte.toString(16).padStart(2, "0");
+}
+
+/** @param {string} hex */
+function fromHex(hex) {
+  return hex.split(" ").filter(Boolean).map((byte) => Number.parseInt(byte, 16));
+}

@@ -1,0 +1,647 @@
+/**
+ * Tokens as boxes in their text: a view that takes 100,000 of them.
+ *
+ * Tokens stand in blocks of some 200. A block near the window has an element for each token; any
+ * other is one text node, so that searching in the page and copying work everywhere. What is
+ * copied is the text of the tokens and nothing else: marks, ids and headings are left out.
+ *
+ * One token is the tab stop; arrow keys go on from it, by token and by line, Home and End to the
+ * ends of its row, Page Up and Page Down to the row before and after.
+ */
+
+import { element } from "./element.js";
+import { decodeRuns, isSpecial, nameOf, piecesOf } from "./token-text.js";
+
+/** @import { Tokens } from "./wire.js" */
+
+/**
+ * Tokens of one kind: gets an element of its own with the class. Spans cover all tokens, in order.
+ *
+ * @typedef {object} Span
+ * @property {number} start
+ * @property {number} end
+ * @property {string} className
+ * @property {string} [title]
+ */
+
+/**
+ * Tokens that stand in a box of their own, such as a message. Rows cover all tokens, in order;
+ * one without tokens is only its heading.
+ *
+ * @typedef {object} Row
+ * @property {number} start
+ * @property {number} end
+ * @property {string} className
+ * @property {string} label its name for those who do not see it
+ * @property {() => Node} [heading] what stands above it; is never copied
+ */
+
+/**
+ * @typedef {object} Callbacks
+ * @property {string} label what the view is, for those who do not see it
+ * @property {(index: number) => void} [onChoose] a token was clicked, or Enter was pressed on it
+ * @property {(index: number | null) => void} [onPoint] the pointer, or the focus, is on a token
+ */
+
+/** @typedef {{ start: number, end: number, node: HTMLElement, filled: boolean }} Block */
+/** @typedef {{ row: Row, node: HTMLElement, text: HTMLElement }} ShownRow */
+
+const BLOCK = 200;
+const LINE = 24; // pixels, for blocks that nobody has seen yet
+const CHARACTER = 7.8;
+
+export class TokenView {
+  /** @type {Tokens} */
+  #tokens = { ids: [], texts: [], bytes: {} };
+  /** @type {Map<number, string>} what tokens that are no UTF-8 by themselves give together */
+  #decoded = new Map();
+  /** @type {Span[]} */
+  #spans = [];
+  /** @type {ShownRow[]} */
+  #rows = [];
+  /** @type {Block[]} */
+  #blocks = [];
+  /** @type {WeakMap<Element, Block>} */
+  #blockOf = new WeakMap();
+  /** @type {Map<number, { className: string, title: string }[]>} */
+  #decorations = new Map();
+  /** @type {readonly (number | null)[] | null} */
+  #shades = null;
+  /** @type {number | null} */
+  #marked = null;
+  #stop = 0; // the token that Tab goes to
+  #host;
+  #callbacks;
+  #near;
+
+  /**
+   * @param {HTMLElement} host an empty element
+   * @param {Callbacks} callbacks
+   */
+  constructor(host, callbacks) {
+    this.#host = host;
+    this.#callbacks = callbacks;
+    host.classList.add("token-view");
+    host.setAttribute("aria-label", callbacks.label);
+    this.#near = new IntersectionObserver((entries) => this.#seen(entries), near());
+    host.addEventListener("click", (event) => this.#clicked(event));
+    host.addEventListener("keydown", (event) => this.#pressed(event));
+    host.addEventListener("focusin", (event) => this.#focused(event));
+    host.addEventListener("pointerover", (event) => this.#pointed(event.target));
+    host.addEventListener("pointerleave", () => this.#pointed(document.activeElement));
+    host.addEventListener("copy", (event) => this.#copied(event));
+    this.show({ ids: [], texts: [], bytes: {} }, []);
+  }
+
+  /** How many tokens there are. */
+  get size() {
+    return this.#tokens.ids.length;
+  }
+
+  /** Whether the ids stand beside the tokens. */
+  get showIds() {
+    return this.#host.classList.contains("show-ids");
+  }
+
+  set showIds(shown) {
+    this.#host.classList.toggle("show-ids", shown);
+  }
+
+  /**
+   * Show other tokens; takes marks, shades and decorations away.
+   *
+   * @param {Tokens} tokens
+   * @param {readonly Span[]} spans
+   * @param {readonly Row[]} [rows] without them, all tokens stand in one
+   */
+  show(tokens, spans, rows = [wholeRow(tokens.ids.length)]) {
+    this.#near.disconnect();
+    this.#tokens = { ids: [], texts: [], bytes: {} };
+    this.#decoded = new Map();
+    this.#spans = [];
+    this.#rows = [];
+    this.#blocks = [];
+    this.#decorations = new Map();
+    this.#shades = null;
+    this.#marked = null;
+    this.#stop = 0;
+    this.#host.replaceChildren();
+    this.append(tokens, spans, rows);
+  }
+
+  /**
+   * Show more tokens after those that are there; `tokens.bytes` has indices of `tokens`, while
+   * spans and rows count all tokens of the view. Without rows, tokens go on in the last one.
+   *
+   * @param {Tokens} tokens
+   * @param {readonly Span[]} spans
+   * @param {readonly Row[]} [rows]
+   */
+  append(tokens, spans, rows = []) {
+    const before = this.size;
+    this.#add(tokens);
+    for (const span of spans) this.#spans.push(span);
+    const row = this.#rows.at(-1);
+    const first = rows[0];
+    if (row !== undefined) {
+      row.row = { ...row.row, end: first === undefined ? this.size : first.start };
+      this.#goOn(row, before);
+    }
+    for (const added of rows) this.#addRow(added);
+    if (this.size > 0) this.#host.setAttribute("role", "listbox");
+    else this.#host.removeAttribute("role");
+    this.#fillStop();
+  }
+
+  /**
+   * Make a token the current one, and bring it into view; null: none.
+   *
+   * @param {number | null} index
+   */
+  mark(index) {
+    const old = this.#marked === null ? null : this.#elementOf(this.#marked);
+    old?.classList.remove("marked");
+    old?.setAttribute("aria-selected", "false");
+    this.#marked = index;
+    if (index === null || index < 0 || index >= this.size) return;
+    const token = this.#bring(index);
+    token.classList.add("marked");
+    token.setAttribute("aria-selected", "true");
+    token.scrollIntoView({ block: "nearest", inline: "nearest" });
+    this.#moveStop(index);
+  }
+
+  /**
+   * Shade tokens, from 0 (not at all) to 1; null for a token that has no value, or for none at all.
+   *
+   * @param {readonly (number | null)[] | null} values by index
+   */
+  shade(values) {
+    this.#shades = values;
+    for (const block of this.#blocks) {
+      if (!block.filled) continue;
+      for (const token of tokensIn(block.node)) this.#applyShade(token, indexOf(token));
+    }
+  }
+
+  /**
+   * Give a token a class more and a note, such as on what was repaired there.
+   *
+   * @param {number} index
+   * @param {string} className
+   * @param {string} title
+   */
+  decorate(index, className, title) {
+    const all = this.#decorations.get(index) ?? [];
+    this.#decorations.set(index, [...all, { className, title }]);
+    const token = this.#elementOf(index);
+    if (token !== null) this.#applyDecorations(token, index);
+  }
+
+  /**
+   * Put the focus on a token, and bring it into view.
+   *
+   * @param {number} index
+   */
+  focus(index) {
+    this.#bring(index).focus();
+  }
+
+  /** @param {Tokens} tokens */
+  #add(tokens) {
+    const before = this.size;
+    // No `push(...all)`: 100,000 arguments are too many.
+    for (const id of tokens.ids) this.#tokens.ids.push(id);
+    for (const text of tokens.texts) this.#tokens.texts.push(text);
+    for (const [index, bytes] of Object.entries(tokens.bytes)) {
+      this.#tokens.bytes[String(before + Number(index))] = bytes;
+    }
+    decodeRuns(this.#tokens, before, this.#decoded);
+  }
+
+  /** @param {Row} row */
+  #addRow(row) {
+    const text = element("div", { class: "row-text" });
+    const heading = row.heading === undefined ? null : row.heading();
+    const empty = row.start === row.end;
+    const group = { role: empty ? "presentation" : "group", "aria-label": empty ? null : row.label };
+    const node = element("div", { class: `row ${row.className}`, ...group }, heading);
+    if (!empty || heading === null) node.append(text);
+    this.#host.append(node);
+    const shown = { row, node, text };
+    this.#rows.push(shown);
+    this.#addBlocks(shown, row.start, row.end);
+  }
+
+  /**
+   * @param {ShownRow} row
+   * @param {number} from
+   * @param {number} to
+   */
+  #addBlocks(row, from, to) {
+    if (from < to) {
+      row.node.setAttribute("role", "group");
+      row.node.setAttribute("aria-label", row.row.label);
+      if (!row.text.isConnected) row.node.append(row.text);
+    }
+    for (let start = from; start < to; ) {
+      const end = this.#cut(start, to);
+      const node = element("div", { class: "block" });
+      const block = { start, end, node, filled: false };
+      this.#blocks.push(block);
+      this.#blockOf.set(node, block);
+      this.#empty(block);
+      row.text.append(node);
+      this.#near.observe(node);
+      start = end;
+    }
+  }
+
+  /**
+   * Where a block ends that begins at `start`: after a line break, if there is one at a good place,
+   * and never within a character.
+   *
+   * @param {number} start
+   * @param {number} to
+   */
+  #cut(start, to) {
+    if (to - start <= BLOCK * 1.5) return to;
+    const { texts } = this.#tokens;
+    for (let end = start + BLOCK * 1.5; end > start + BLOCK / 2; end -= 1) {
+      if (texts[end - 1]?.endsWith("\n")) return end;
+    }
+    let end = start + BLOCK;
+    while (end < to && texts[end] === null) end += 1;
+    return end;
+  }
+
+  /**
+   * Put the tokens from `before` on into a row that is there. Its last block is made anew: it may
+   * have room, or end within a character.
+   *
+   * @param {ShownRow} row
+   * @param {number} before
+   */
+  #goOn(row, before) {
+    const last = this.#blocks.at(-1);
+    if (last?.node.parentNode !== row.text) {
+      this.#addBlocks(row, before, row.row.end);
+      return;
+    }
+    const hadFocus = last.node.contains(document.activeElement);
+    this.#blocks.pop();
+    this.#near.unobserve(last.node);
+    last.node.remove();
+    this.#addBlocks(row, last.start, row.row.end);
+    // What is in view stays filled: the observer would answer a frame later.
+    const added = this.#blockWith(last.start);
+    if (last.filled && added !== undefined) this.#fill(added);
+    if (last.filled) this.#fill(/** @type {Block} */ (this.#blocks.at(-1)));
+    if (hadFocus) this.#bring(this.#stop).focus({ preventScroll: true });
+  }
+
+  /**
+   * Make one text of a block that is far away.
+   *
+   * @param {Block} block
+   */
+  #empty(block) {
+    let text = "";
+    for (let index = block.start; index < block.end; index += 1) text += this.#textOf(index);
+    block.node.textContent = text;
+    block.filled = false;
+    block.node.style.containIntrinsicBlockSize = `auto ${this.#heightOf(text)}px`;
+  }
+
+  /** @param {string} text */
+  #heightOf(text) {
+    const columns = Math.max(20, Math.floor((this.#host.clientWidth || 600) / CHARACTER) - 4);
+    const lines = text.split("\n");
+    return LINE * lines.reduce((sum, line) => sum + Math.max(1, Math.ceil(line.length / columns)), 0);
+  }
+
+  /** @param {Block} block */
+  #fill(block) {
+    if (block.filled) return;
+    block.filled = true;
+    const made = document.createDocumentFragment();
+    let at = this.#spanAt(block.start);
+    for (let index = block.start; index < block.end; ) {
+      while (at + 1 < this.#spans.length && this.#spanOf(at).end <= index) at += 1;
+      const span = this.#spans[at];
+      const end = span === undefined ? block.end : Math.max(index + 1, Math.min(span.end, block.end));
+      const className = `segment ${span?.className ?? ""}`.trimEnd();
+      const segment = element("span", { class: className, title: span?.title });
+      for (; index < end; index += 1) segment.append(this.#makeToken(index));
+      made.append(segment);
+    }
+    block.node.replaceChildren(made);
+  }
+
+  /** @param {number} index */
+  #makeToken(index) {
+    const id = this.#tokens.ids[index] ?? -1;
+    const raw = this.#tokens.texts[index] ?? null;
+    const text = this.#textOf(index);
+    const token = element("span", {
+      class: isSpecial(id) ? "token special" : "token",
+      role: "option",
+      tabindex: index === this.#stop ? "0" : "-1",
+      "aria-selected": String(index === this.#marked),
+      "aria-label": nameOf(id, raw, this.#tokens.bytes[index]),
+      "data-index": index,
+      "data-id": id,
+    });
+    if (raw === null) {
+      token.classList.add("bytes");
+      token.dataset.bytes = this.#tokens.bytes[index] ?? "";
+    }
+    token.append(...(isSpecial(id) ? [text] : piecesOf(text)));
+    if (index === this.#marked) token.classList.add("marked");
+    this.#applyDecorations(token, index);
+    this.#applyShade(token, index);
+    return token;
+  }
+
+  /**
+   * @param {HTMLElement} token
+   * @param {number} index
+   */
+  #applyDecorations(token, index) {
+    const all = this.#decorations.get(index);
+    if (all === undefined) return;
+    for (const { className } of all) token.classList.add(...className.split(" ").filter(Boolean));
+    const note = all.map(({ title }) => title).join("; ");
+    token.dataset.note = note;
+    token.title = note;
+  }
+
+  /**
+   * @param {HTMLElement} token
+   * @param {number} index
+   */
+  #applyShade(token, index) {
+    const value = this.#shades?.[index] ?? null;
+    token.classList.toggle("shaded", value !== null);
+    if (value === null) token.style.removeProperty("--shade");
+    else token.style.setProperty("--shade", String(value));
+  }
+
+  /** @param {IntersectionObserverEntry[]} entries */
+  #seen(entries) {
+    for (const entry of entries) {
+      const block = this.#blockOf.get(entry.target);
+      if (block === undefined) continue;
+      if (entry.isIntersecting) this.#fill(block);
+      else if (block.filled && !this.#isHeld(block)) this.#empty(block);
+    }
+  }
+
+  /**
+   * Whether a block has to stay as it is: it has the tab stop, or a part of what is selected.
+   *
+   * @param {Block} block
+   */
+  #isHeld(block) {
+    if (block.start <= this.#stop && this.#stop < block.end) return true;
+    const selection = getSelection();
+    if (selection === null || selection.isCollapsed) return false;
+    return selection.containsNode(block.node, true);
+  }
+
+  /** @param {number} index */
+  #spanOf(index) {
+    return /** @type {Span} */ (this.#spans[index]);
+  }
+
+  /**
+   * The place of the span that has a token.
+   *
+   * @param {number} index
+   */
+  #spanAt(index) {
+    return lastBefore(this.#spans.length, (at) => this.#spanOf(at).start <= index);
+  }
+
+  /** @param {number} index */
+  #blockWith(index) {
+    return this.#blocks[lastBefore(this.#blocks.length, (at) => {
+      return /** @type {Block} */ (this.#blocks[at]).start <= index;
+    })];
+  }
+
+  /** @param {number} index */
+  #textOf(index) {
+    return this.#tokens.texts[index] ?? this.#decoded.get(index) ?? "";
+  }
+
+  /**
+   * The element of a token, if it has one now.
+   *
+   * @param {number} index
+   * @returns {HTMLElement | null}
+   */
+  #elementOf(index) {
+    const block = this.#blockWith(index);
+    if (!block?.filled || index >= block.end) return null;
+    return tokensIn(block.node)[index - block.start] ?? null;
+  }
+
+  /**
+   * The element of a token, made if need be.
+   *
+   * @param {number} index
+   * @returns {HTMLElement}
+   */
+  #bring(index) {
+    const block = this.#blockWith(index);
+    if (block !== undefined) this.#fill(block);
+    const token = this.#elementOf(index);
+    if (token === null) throw new RangeError(`there is no token ${index}`);
+    return token;
+  }
+
+  #fillStop() {
+    const block = this.#blockWith(this.#stop);
+    if (block !== undefined) this.#fill(block);
+  }
+
+  /** @param {number} index */
+  #moveStop(index) {
+    if (index === this.#stop) return;
+    this.#elementOf(this.#stop)?.setAttribute("tabindex", "-1");
+    this.#stop = index;
+    this.#bring(index).setAttribute("tabindex", "0");
+  }
+
+  /** @param {EventTarget | null} target */
+  #tokenAt(target) {
+    if (!(target instanceof Element) || !this.#host.contains(target)) return null;
+    const token = target.closest(".token");
+    return token instanceof HTMLElement ? token : null;
+  }
+
+  /** @param {Event} event */
+  #clicked(event) {
+    const token = this.#tokenAt(event.target);
+    // A click that ends a selection chooses nothing.
+    if (token === null || getSelection()?.isCollapsed === false) return;
+    token.focus({ preventScroll: true });
+    this.#callbacks.onChoose?.(indexOf(token));
+  }
+
+  /** @param {Event} event */
+  #focused(event) {
+    const token = this.#tokenAt(event.target);
+    if (token === null) return;
+    this.#moveStop(indexOf(token));
+    this.#pointed(token);
+  }
+
+  /** @param {EventTarget | null} target */
+  #pointed(target) {
+    const token = this.#tokenAt(target);
+    this.#callbacks.onPoint?.(token === null ? null : indexOf(token));
+  }
+
+  /** @param {KeyboardEvent} event */
+  #pressed(event) {
+    const token = this.#tokenAt(event.target);
+    if (token === null || event.altKey || event.metaKey) return;
+    const index = indexOf(token);
+    if (event.key === "Enter" || event.key === " ") {
+      event.preventDefault();
+      this.#callbacks.onChoose?.(index);
+      return;
+    }
+    const to = this.#target(event, index);
+    if (to === null) return;
+    event.preventDefault();
+    this.focus(Math.max(0, Math.min(to, this.size - 1)));
+  }
+
+  /**
+   * The token that a key leads to; null where the key leads nowhere.
+   *
+   * @param {KeyboardEvent} event
+   * @param {number} index
+   * @returns {number | null}
+   */
+  #target(event, index) {
+    const all = event.ctrlKey;
+    switch (event.key) {
+      case "ArrowLeft":
+        return index - 1;
+      case "ArrowRight":
+        return index + 1;
+      case "ArrowUp":
+        return this.#inLine(index, -1);
+      case "ArrowDown":
+        return this.#inLine(index, 1);
+      case "Home":
+        return all ? 0 : this.#rowWith(index).start;
+      case "End":
+        return (all ? this.size : this.#rowWith(index).end) - 1;
+      case "PageUp":
+        return this.#rowWith(Math.max(0, this.#rowWith(index).start - 1)).start;
+      case "PageDown":
+        return this.#rowWith(index).end;
+      default:
+        return null;
+    }
+  }
+
+  /** @param {number} index */
+  #rowWith(index) {
+    const found = this.#rows.find(({ row }) => row.start <= index && index < row.end);
+    return found?.row ?? { start: 0, end: this.size };
+  }
+
+  /**
+   * The token above or below: the nearest in the next line, as the lines are drawn.
+   *
+   * @param {number} index
+   * @param {-1 | 1} step
+   */
+  #inLine(index, step) {
+    const from = placeOf(this.#bring(index));
+    let best = index;
+    let bestDistance = Infinity;
+    let line = NaN;
+    for (let at = index + step; at >= 0 && at < this.size; at += step) {
+      const place = placeOf(this.#bring(at));
+      if (Math.abs(place.top - from.top) < from.height / 2) continue;
+      if (Number.isNaN(line)) line = place.top;
+      if (Math.abs(place.top - line) > from.height / 2) break;
+      const distance = Math.abs(place.left - from.left);
+      if (distance < bestDistance) [best, bestDistance] = [at, distance];
+    }
+    return best;
+  }
+
+  /**
+   * Copy the text of tokens alone: no heading, and no line break between blocks.
+   *
+   * @param {ClipboardEvent} event
+   */
+  #copied(event) {
+    const selection = getSelection();
+    if (selection === null || selection.rangeCount === 0 || event.clipboardData === null) return;
+    const copy = selection.getRangeAt(0).cloneContents();
+    const blocks = [...copy.querySelectorAll(".block")];
+    const text = blocks.map((block) => block.textContent).join("");
+    event.clipboardData.setData("text/plain", blocks.length > 0 ? text : (copy.textContent ?? ""));
+    event.preventDefault();
+  }
+}
+
+/** @returns {IntersectionObserverInit} what is within some screens of the window, or of its box */
+function near() {
+  const margin = "600px 0px";
+  return /** @type {IntersectionObserverInit} */ ({ rootMargin: margin, scrollMargin: margin });
+}
+
+/**
+ * @param {number} end
+ * @returns {Row}
+ */
+function wholeRow(end) {
+  return { start: 0, end, className: "", label: "tokens" };
+}
+
+/**
+ * The elements of the tokens of a block.
+ *
+ * @param {HTMLElement} block
+ * @returns {NodeListOf<HTMLElement>}
+ */
+function tokensIn(block) {
+  return block.querySelectorAll(".token");
+}
+
+/** @param {HTMLElement} token */
+function indexOf(token) {
+  return Number(token.dataset.index);
+}
+
+/** @param {HTMLElement} token */
+function placeOf(token) {
+  return token.getClientRects()[0] ?? token.getBoundingClientRect();
+}
+
+/**
+ * The last of `count` places that `holds`, where it holds up to some place; 0 where for none.
+ *
+ * @param {number} count
+ * @param {(at: number) => boolean} holds
+ */
+function lastBefore(count, holds) {
+  let low = 0;
+  let high = count;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (holds(middle)) low = middle;
+    else high = middle;
+  }
+  return low;
+}
