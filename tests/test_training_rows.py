@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openai_harmony import ConversationError, Role, load_harmony_encoding
+from openai_harmony import ConversationError, Message, Role, load_harmony_encoding
 from openai_harmony.training import training_examples
 from openai_harmony.training.rows import detect_form, read_row
 
@@ -166,6 +167,18 @@ REFUSED: list[tuple[Any, str]] = [
     (chat({**ANSWERED, "weight": "1"}), r"messages\[1\].weight: expected a number"),
     (chat({**ANSWERED, "weight": -1}), "expected a number of 0 or more"),
     ({"messages": [{"role": "user", "channel": "x", "content": 1}]}, r"messages\[0\].content"),
+    (
+        {"messages": [{**ASKED, "channel": "x"}, {"content": "hi"}]},
+        r"messages\[1\].role: the field",
+    ),
+    (
+        {"messages": [{"role": "user", "channel": "x", "content": [{"text": "x"}]}]},
+        r"Unknown content variant",
+    ),
+    (
+        {"messages": [{**ASKED, "channel": "x", "weight": []}]},
+        r"messages\[0\].weight: expected a num",
+    ),
 ]
 
 
@@ -223,6 +236,24 @@ def test_weights_of_harmony_messages() -> None:
     assert read_row(row).weights == {1: 2.0}
 
 
+# As many as are read in one go; what is odd about the last one has them read one by one.
+ODD: list[Any] = [
+    {**ANSWERED, "channel": "final"},
+    {"role": "tool", "name": "f", "recipient": "assistant", "content": [], "content_type": "x"},
+    {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+    {"role": "system", "content": [{"type": "system_content", "reasoning_effort": "High"}]},
+    {"role": "user", "content": ["as text"]},
+    {"role": "user", "content": {"type": "text", "text": "not in a list"}},
+]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_harmony_messages_are_those_that_from_dict_reads(odd: dict[str, Any]) -> None:
+    row = {"messages": [{**ASKED, "channel": None}, odd]}
+    found = read_row(row, form="harmony").conversation.messages
+    assert found == [Message.from_dict(message) for message in row["messages"]]
+
+
 # Laws
 
 NAMES = ["role", "content", "from", "value", "tool_calls", "function", "name", "arguments", "id"]
@@ -262,3 +293,17 @@ def test_any_json_is_read_or_refused(row: Any) -> None:
     with contextlib.suppress(ConversationError):  # anything else is a bug
         found = read_row(row)
         training_examples(found.conversation, weights=found.weights)
+
+
+@settings(deadline=None, max_examples=200)
+@given(messages)
+def test_harmony_is_read_as_from_dict_reads_it(raw: list[dict[str, Any]]) -> None:
+    unweighted = [{**message, "weight": None} for message in raw]
+    try:
+        expected = [Message.from_dict(message) for message in unweighted]
+    except ConversationError as error:
+        with pytest.raises(ConversationError, match=re.escape(error.problem)):
+            read_row({"messages": unweighted}, form="harmony")
+    else:
+        found = read_row({"messages": unweighted}, form="harmony")
+        assert found.conversation.messages == expected

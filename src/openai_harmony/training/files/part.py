@@ -129,10 +129,10 @@ class _Columns:
 
     def add(self, example: TrainingExample) -> None:
         """Add an example."""
-        self._ids.extend(example.input_ids)
-        self._labels.extend(example.labels)
+        self._ids.fromlist(example.input_ids)
+        self._labels.fromlist(example.labels)
         if self._settings.loss_weights:
-            self._weights.extend(example.loss_weights())
+            self._weights.fromlist(example.loss_weights())
         self._lengths.append(len(example))
 
     def table(self) -> pa.Table:

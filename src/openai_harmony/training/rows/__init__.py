@@ -3,6 +3,8 @@
 ::
 
     embedded_json   JSON that may stand as text
+    row_weight      how much a message counts
+    harmony_row     harmony's own JSON
     chat_row        what data sets leave out of Chat Completions, filled in
     sharegpt_row    ShareGPT as Chat Completions
     read_row        any of the three, detected, to a conversation and weights

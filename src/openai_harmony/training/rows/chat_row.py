@@ -13,8 +13,9 @@ from ...chat_completions import conversation_from_chat
 from ...json_field import JsonField
 from ...messages import Conversation, Role
 from .embedded_json import as_text, parsed
+from .row_weight import read_weight
 
-__all__ = ["chat_conversation", "chat_request", "read_weight"]
+__all__ = ["chat_conversation", "chat_request"]
 
 _PASSED_ON = ("reasoning_effort", "response_format")
 _REASONING = ("reasoning", "reasoning_content", "thinking")
@@ -141,12 +142,3 @@ def _parts(message: Mapping[str, Any]) -> int:
     calls = len(message.get("tool_calls") or ())
     said = bool(message.get("content") or message.get("refusal"))
     return reasons + calls + (said or not (reasons or calls))
-
-
-def read_weight(weight: JsonField) -> float:
-    """Read how much a message counts."""
-    if isinstance(weight.value, bool) or not isinstance(weight.value, (int, float)):
-        raise weight.unexpected("a number")
-    if not 0 <= weight.value < float("inf"):
-        raise weight.unexpected("a number of 0 or more")
-    return float(weight.value)

@@ -8,9 +8,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from ...chat_completions import is_chat
 from ...errors import ConversationError
 from ...json_field import JsonField
-from ...messages import Conversation, Message
-from .chat_row import chat_conversation, read_weight
+from ...messages import Conversation
+from .chat_row import chat_conversation
 from .embedded_json import parsed
+from .harmony_row import harmony_conversation
 from .sharegpt_row import sharegpt_as_chat
 
 __all__ = ["ReadRow", "RowForm", "detect_form", "read_row"]
@@ -40,7 +41,7 @@ def read_row(raw: object, *, form: RowForm | None = None, start_date: str | None
     row = JsonField({"messages": raw} if isinstance(raw, list) else raw)
     form = form or detect_form(row.object())
     if form == "harmony":
-        return ReadRow(form, *_harmony(row))
+        return ReadRow(form, *harmony_conversation(row))
     if form == "sharegpt":
         row = JsonField(sharegpt_as_chat(row))
     return ReadRow(form, *chat_conversation(row, start_date))
@@ -62,18 +63,3 @@ def detect_form(row: Mapping[str, Any]) -> RowForm:
             f"neither 'messages' nor 'conversations' among the fields {known or '(none)'}"
         )
     return "chat" if is_chat(parsed(field["messages"]).value) else "harmony"
-
-
-def _harmony(row: JsonField) -> tuple[Conversation, dict[int, float]]:
-    messages: list[Message] = []
-    weights: dict[int, float] = {}
-    for at, item in enumerate(parsed(row["messages"]).items()):
-        try:
-            messages.append(Message.from_dict(dict(item.object())))
-        except ConversationError as error:
-            place = f"{item.place}.{error.field}" if error.field else item.place
-            raise ConversationError(error.problem, field=place) from error
-        weight = item["weight"]
-        if not weight.is_null:
-            weights[at] = read_weight(weight)
-    return Conversation(messages=messages), weights
