@@ -17,8 +17,8 @@ from openai_harmony.engines import Engine
 from openai_harmony.serving import Settings, create_app
 from openai_harmony.tools.browser import Browser, LocalIndex
 from openai_harmony.tools.python_attachment import Attachment
-from openai_harmony.tools.python_tool import PythonMessage
-from openai_harmony.tools.tool import Tool, call_text, tool_message
+from openai_harmony.tools.tool import Tool, call_text
+from openai_harmony.tools.tool_message import ToolMessage, tool_message
 from scripted_engine import ScriptedEngine
 
 SEARCH = {"type": "web_search"}
@@ -84,7 +84,7 @@ class PretendedPython(Tool[_Memory]):
     def load_session(self, stored: str) -> _Memory:
         return _Memory(json.loads(stored))
 
-    async def call(self, message: Message, session: _Memory) -> AsyncIterator[Message]:
+    async def call(self, message: Message, session: _Memory) -> AsyncIterator[ToolMessage]:
         code = call_text(message)
         session.cells.append(code)
         if code == "raise":
@@ -99,8 +99,7 @@ class PretendedPython(Tool[_Memory]):
         if code.startswith("write "):
             _, name, text = code.split(" ", 2)
             files = (Attachment.of_file(name, text.encode()),)
-        said = tool_message(message, f"after {session.cells}")
-        yield PythonMessage(**dict(said), attachments=files)
+        yield tool_message(message, f"after {session.cells}", attachments=files)
 
     async def close(self) -> None:
         pass

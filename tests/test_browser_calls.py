@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from openai_harmony import Message, Role, SystemContent, TextContent, load_harmony_encoding
 from openai_harmony.tools.browser import Browser, BrowserSession, Link, Page, SearchResult
 from openai_harmony.tools.tool_error import ToolError
+from openai_harmony.tools.tool_message import ToolMessage
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 
@@ -62,11 +63,11 @@ class Dialogue:
 
     def send(
         self, text: str, recipient: str = "browser.open", channel: str = "analysis"
-    ) -> Message:
+    ) -> ToolMessage:
         call = Message.from_role_and_content(Role.ASSISTANT, text)
         call = call.with_recipient(recipient).with_channel(channel)
 
-        async def answers() -> list[Message]:
+        async def answers() -> list[ToolMessage]:
             return [message async for message in self.browser.call(call, self.session)]
 
         [answer] = asyncio.run(answers())
@@ -225,7 +226,8 @@ def test_no_call_is_an_exception(calls: list[tuple[str, str]]) -> None:
         before = len(dialogue.session.views)
         answer = dialogue.send(text, f"browser.{function}" if function else "browser")
         ENCODING.render(answer)
-        failed = said(answer).startswith("Error: ")
+        failed = answer.is_error
+        assert failed == said(answer).startswith("Error: ")
         assert len(dialogue.session.views) == before + (not failed)
         if not failed:
             assert said(answer).startswith(f"[{before}] ")

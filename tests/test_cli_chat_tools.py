@@ -16,11 +16,11 @@ import pytest
 from notebooks import needs_bubblewrap
 from openai_harmony import Message, ToolNamespaceConfig
 from openai_harmony.cli import main
-from openai_harmony.tools.mcp.mcp_tool import McpMessage
 from openai_harmony.tools.mcp.session import McpSession
 from openai_harmony.tools.python_attachment import Attachment
 from openai_harmony.tools.sandbox import SandboxError
-from openai_harmony.tools.tool import Tool, call_text, tool_message
+from openai_harmony.tools.tool import Tool, call_text
+from openai_harmony.tools.tool_message import ToolMessage, tool_message
 from scripted_engine import ScriptedEngine
 from terminals import Terminal
 
@@ -89,7 +89,7 @@ class Notebook(Tool[McpSession]):
     def load_session(self, stored: str) -> McpSession:
         return McpSession.from_json(stored)
 
-    async def call(self, message: Message, session: McpSession) -> AsyncIterator[Message]:
+    async def call(self, message: Message, session: McpSession) -> AsyncIterator[ToolMessage]:
         code = call_text(message)
         if code == "wait":
             signal.raise_signal(signal.SIGINT)
@@ -98,9 +98,8 @@ class Notebook(Tool[McpSession]):
             finally:
                 self.log.append("interrupted")
         session.attachments += 1
-        said = tool_message(message, f"{session.attachments}: {code}")
         files = (Attachment("a/plot.png", b"PNG", "image/png"),) if code == "plot" else ()
-        yield McpMessage(**dict(said), attachments=files)
+        yield tool_message(message, f"{session.attachments}: {code}", attachments=files)
 
     async def close(self) -> None:
         self.log.append("close")

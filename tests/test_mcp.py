@@ -25,12 +25,13 @@ from mcp.types import Tool as ListedTool
 
 import hostile_mcp_server as hostile
 from openai_harmony import Message, Role, SystemContent, load_harmony_encoding
-from openai_harmony.tools.mcp import McpAddress, McpMessage, McpServerError, McpSettings, McpTool
+from openai_harmony.tools.mcp import McpAddress, McpServerError, McpSettings, McpTool
 from openai_harmony.tools.mcp.listing import ListingError, list_tools, make_listing
 from openai_harmony.tools.mcp.names import harmony_name
 from openai_harmony.tools.mcp.result import McpResult
 from openai_harmony.tools.mcp.session import McpSession
 from openai_harmony.tools.tool import call_text
+from openai_harmony.tools.tool_message import ToolMessage
 
 HOSTILE = McpAddress(command=(sys.executable, str(Path(hostile.__file__))))
 
@@ -40,10 +41,10 @@ def call(recipient: str, text: str = "{}") -> Message:
     return message.with_recipient(recipient).with_channel("commentary")
 
 
-async def answer(tool: McpTool, name: str, text: str = "{}", *, prefix: str = "") -> McpMessage:
+async def answer(tool: McpTool, name: str, text: str = "{}", *, prefix: str = "") -> ToolMessage:
     recipient = f"{prefix}{tool.namespace.name}.{name}"
     (said,) = [each async for each in tool.call(call(recipient, text), tool.new_session())]
-    assert isinstance(said, McpMessage)
+    assert isinstance(said, ToolMessage)
     assert (said.author.role, said.author.name) == (Role.TOOL, recipient)
     assert (said.recipient, said.channel) == ("assistant", "commentary")
     return said
@@ -222,7 +223,9 @@ def test_a_server_that_behaves_and_one_that_does_not() -> None:
             assert [each.name for each in mixed.attachments] == ["mixed-1.png", "mixed-2.bin"]
             assert "attachments" not in mixed.model_dump()
             assert call_text(await answer(tool, "structured")) == '{"sum": 3}'
-            assert call_text(await answer(tool, "fail")) == "Error: it is broken"
+            failed = await answer(tool, "fail")
+            assert call_text(failed) == "Error: it is broken"
+            assert [said.is_error, mixed.is_error, failed.is_error] == [False, False, True]
             huge = call_text(await answer(tool, "huge"))
             assert "[2,980,000 characters are left out here]" in huge
             assert len(huge) < 21_000
@@ -240,8 +243,9 @@ def test_late_answers_cancelled_calls_and_bad_ones() -> None:
     async def flow() -> None:
         tool = await McpTool.connect(HOSTILE, settings=McpSettings(call_seconds=0.5))
         try:
-            late = call_text(await answer(tool, "slow"))
-            assert late == "Error: the tool did not answer in 0.5 seconds"
+            late = await answer(tool, "slow")
+            assert call_text(late) == "Error: the tool did not answer in 0.5 seconds"
+            assert late.is_error
             given_up = asyncio.ensure_future(answer(tool, "slow"))
             await asyncio.wait({given_up}, timeout=0.1)
             given_up.cancel()
@@ -256,8 +260,9 @@ def test_late_answers_cancelled_calls_and_bad_ones() -> None:
                 ("echo", '{"a"', "the arguments must be a JSON object: "),
                 ("echo", '{"a": ' + "[" * 100_000, "the arguments "),
             ]:
-                said = call_text(await answer(tool, name, text))
-                assert said.startswith(f"Error: {problem}")
+                said = await answer(tool, name, text)
+                assert call_text(said).startswith(f"Error: {problem}")
+                assert said.is_error
             assert call_text(await answer(tool, "echo", " ")).startswith("echo ")
         finally:
             await tool.close()

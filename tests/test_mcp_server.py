@@ -29,7 +29,6 @@ from openai_harmony.tools.browser import Browser, LocalIndex
 from openai_harmony.tools.mcp import (
     KeyGate,
     McpAddress,
-    McpMessage,
     McpTool,
     make_http_app,
     make_server,
@@ -38,7 +37,8 @@ from openai_harmony.tools.mcp.conversations import Conversations
 from openai_harmony.tools.mcp.session import McpSession
 from openai_harmony.tools.python_attachment import Attachment
 from openai_harmony.tools.sandbox.memory_watch import process_tree
-from openai_harmony.tools.tool import Tool, call_text, tool_message
+from openai_harmony.tools.tool import Tool, call_text
+from openai_harmony.tools.tool_message import ToolMessage, tool_message
 from served import PATIENCE
 from test_mcp import answer
 
@@ -62,14 +62,14 @@ class Notebook(Tool[McpSession]):
     def load_session(self, stored: str) -> McpSession:
         return McpSession.from_json(stored)
 
-    async def call(self, message: Message, session: McpSession) -> AsyncIterator[Message]:
+    async def call(self, message: Message, session: McpSession) -> AsyncIterator[ToolMessage]:
         before = session.attachments
         await asyncio.sleep(0)
         session.attachments = before + 1  # one call at a time, or one is lost
         refused = "fail" in call_text(message)
         text = f"{session.attachments}: {call_text(message)}"
-        said = tool_message(message, "[The code was not run: no room]" if refused else text)
-        yield McpMessage(**dict(said), attachments=FILES if "plot" in text else ())
+        files = FILES if "plot" in text else ()
+        yield tool_message(message, text, attachments=files, is_error=refused)
 
     async def close(self) -> None:
         pass
@@ -151,7 +151,7 @@ def test_files_are_images_and_resources() -> None:
             )
             failed = await client.call_tool("python", {"code": "fail"})
             assert failed.is_error
-            assert text_of(failed) == "[The code was not run: no room]"
+            assert text_of(failed) == '2: {"code": "fail"}'
 
     asyncio.run(flow())
 

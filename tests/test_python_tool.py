@@ -18,8 +18,10 @@ from notebooks import SETTINGS, Conversation, call, conversation, needs_bubblewr
 from openai_harmony import HarmonyEncodingName, Message, Role, load_harmony_encoding
 from openai_harmony.tools.python_notebooks import Notebooks
 from openai_harmony.tools.python_session import PythonSession
-from openai_harmony.tools.python_tool import PythonMessage, PythonTool
+from openai_harmony.tools.python_tool import PythonTool
 from openai_harmony.tools.sandbox.memory_watch import process_tree
+from openai_harmony.tools.tool import call_text
+from openai_harmony.tools.tool_message import ToolMessage
 
 pytestmark = [needs_bubblewrap, pytest.mark.usefixtures("no_hang")]
 
@@ -184,8 +186,8 @@ def test_answers_calls_as_models_write_them(
         "channel": channel,
         "recipient": "assistant",
     }
-    assert isinstance(answer, PythonMessage)
-    assert answer.attachments == ()
+    assert isinstance(answer, ToolMessage)
+    assert (answer.attachments, answer.is_error) == ((), False)
     encoding = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
     rendered = encoding.decode_utf8(encoding.render(answer))
     assert rendered == f"<|start|>{recipient} to=assistant<|channel|>{channel}<|message|>42<|end|>"
@@ -329,12 +331,13 @@ def test_all_in_use_is_told() -> None:
     with conversation(notebooks=1, wait_seconds=0) as begun:
         begun.run("1")
 
-        async def ask() -> list[str]:
+        async def ask() -> list[ToolMessage]:
             answers = begun.tool.call(call("1"), begun.tool.new_session())
-            return [answer.to_dict()["content"][0]["text"] async for answer in answers]
+            return [answer async for answer in answers]
 
-        (text,) = begun.wait(ask())
-        assert text.startswith("[The code was not run: all 1 notebooks are in use")
+        (answer,) = begun.wait(ask())
+        assert answer.is_error
+        assert call_text(answer).startswith("[The code was not run: all 1 notebooks are in use")
         assert begun.text("2") == "2"
 
 

@@ -158,7 +158,7 @@ class ChatConversation:
             for file in self._tools.saved(answer):
                 self._output.line(f"[file {file}]", "title")
         self._output.flush()
-        return answers
+        return [*answers]
 
     def _result_of(self, call: Message) -> Message:
         """Ask for the result of a call; raises `EOFError` where there is none."""

@@ -12,6 +12,7 @@ from ..messages import Message
 
 if TYPE_CHECKING:
     from ..tools.tool import Tool, ToolSession
+    from ..tools.tool_message import ToolMessage
 
 __all__ = ["ChatTools", "shortened"]
 
@@ -32,7 +33,7 @@ class ChatTools:
         """Say whether one of the tools runs calls to a recipient."""
         return any(tool.accepts(recipient) for tool in self._tools)
 
-    async def answers(self, call: Message) -> list[Message]:
+    async def answers(self, call: Message) -> list[ToolMessage]:
         """Return what the tool that is called says; cancelled, it is interrupted."""
         tool = next(tool for tool in self._tools if tool.accepts(call.recipient))
         name = tool.namespace.name
@@ -49,13 +50,13 @@ class ChatTools:
         """Forget the conversation."""
         self._sessions.clear()
 
-    def saved(self, answer: Message) -> list[Path]:
+    def saved(self, answer: ToolMessage) -> list[Path]:
         """Write the files that belong to an answer to a new folder, which stays; return them.
 
         Where a file of the conversation had the same name, it is replaced.
         """
         files = []
-        for attachment in getattr(answer, "attachments", ()):
+        for attachment in answer.attachments:
             if self._folder is None:
                 self._folder = Path(tempfile.mkdtemp(prefix="harmony-chat-"))
             file = self._folder / attachment.name

@@ -9,30 +9,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from pydantic import Field
-
 from ..messages import Message
 from ..tool_namespaces import ToolNamespaceConfig
-from .python_attachment import Attachment
 from .python_code import read_code
 from .python_notebook import NotebookOutput
 from .python_notebooks import Notebooks
 from .python_session import PythonSession
 from .python_settings import PythonSettings
 from .sandbox import SandboxError
-from .tool import Tool, call_text, tool_message
+from .tool import Tool, call_text
 from .tool_error import ToolError
+from .tool_message import ToolMessage, tool_message
 
-__all__ = ["PythonMessage", "PythonTool"]
-
-
-class PythonMessage(Message):
-    """A message of the tool, with the files that belong to it; only the message is for the model.
-
-    Attachments are not part of any JSON.
-    """
-
-    attachments: tuple[Attachment, ...] = Field(default=(), exclude=True, repr=False)
+__all__ = ["PythonTool"]
 
 
 class PythonTool(Tool[PythonSession]):
@@ -85,17 +74,17 @@ class PythonTool(Tool[PythonSession]):
         """Read the JSON of a session; raises `ValueError` where it is none."""
         return PythonSession.from_json(stored)
 
-    async def call(self, message: Message, session: PythonSession) -> AsyncIterator[Message]:
-        """Run the code of a message, and yield one `PythonMessage`.
+    async def call(self, message: Message, session: PythonSession) -> AsyncIterator[ToolMessage]:
+        """Run the code of a message, and yield one message.
 
         Where the caller goes away, the code is interrupted.
         """
         try:
             output = await self.run(read_code(call_text(message)), session)
+            answer = tool_message(message, output.text, attachments=output.attachments)
         except (ToolError, SandboxError) as error:
-            output = NotebookOutput(f"[The code was not run: {error}]")
-        said = tool_message(message, output.text)
-        yield PythonMessage(**dict(said), attachments=output.attachments)
+            answer = tool_message(message, f"[The code was not run: {error}]", is_error=True)
+        yield answer
 
     async def run(self, code: str, session: PythonSession) -> NotebookOutput:
         """Run code in the notebook of a session; calls of one session wait for each other.

@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 from typing import Generic, Protocol, TypeVar
 
 from ..content import SystemContent, TextContent
-from ..messages import Author, Message, Role
+from ..messages import Message
 from ..tool_namespaces import ToolNamespaceConfig
+from .tool_message import ToolMessage
 
-__all__ = ["Tool", "ToolSession", "call_text", "tool_message"]
+__all__ = ["Tool", "ToolSession", "call_text"]
 
 
 class ToolSession(Protocol):
@@ -44,8 +45,8 @@ class Tool(ABC, Generic[_Session]):
         """Read the JSON of a session; raises `ValueError` where it is none."""
 
     @abstractmethod
-    def call(self, message: Message, session: _Session) -> AsyncIterator[Message]:
-        """Do what a message asks for, and yield what the tool says.
+    def call(self, message: Message, session: _Session) -> AsyncIterator[ToolMessage]:
+        """Do what a message asks for, and yield what the tool says, as `ToolMessage`.
 
         `message` is one that `accepts` its recipient. Whatever the model wrote, and whatever went
         wrong with it, becomes a message to the model; an exception is a bug.
@@ -68,15 +69,3 @@ class Tool(ABC, Generic[_Session]):
 def call_text(message: Message) -> str:
     """Return the text of a call."""
     return "".join(item.text for item in message.content if isinstance(item, TextContent))
-
-
-def tool_message(call: Message, text: str) -> Message:
-    """Make a tool's answer to a call: by its recipient, to the assistant, on the same channel.
-
-    Text that cannot be encoded, which a model can write in JSON, is replaced by U+FFFD.
-    """
-    encodable = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    message = Message.from_author_and_content(
-        Author.new(Role.TOOL, call.recipient or ""), encodable
-    ).with_recipient("assistant")
-    return message if call.channel is None else message.with_channel(call.channel)

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...apis.output_items import message_text
-from ...messages import Message
 from ...tools.python_attachment import Attachment
 from ...tools.python_code import read_code
+from ...tools.tool_message import ToolMessage
 
-__all__ = ["ShownCode", "attachments_of", "outputs_of"]
+__all__ = ["ShownCode", "outputs_of"]
 
 _MOST_SHOWN = 4 << 20  # bytes of an image within a response; larger ones are files alone
 
@@ -47,19 +47,15 @@ class ShownCode:
         return "" if self._is_plain else read_code(self._held)
 
 
-def attachments_of(messages: Iterable[Message]) -> list[Attachment]:
-    """List the files that came with what the tool said."""
-    return [one for message in messages for one in getattr(message, "attachments", ())]
-
-
-def outputs_of(messages: Iterable[Message]) -> list[dict[str, Any]]:
+def outputs_of(messages: Iterable[ToolMessage]) -> list[dict[str, Any]]:
     """List what a call has put out: its texts, and its images as data URLs."""
     messages = list(messages)
     texts = filter(None, map(message_text, messages))
     logs: list[dict[str, Any]] = [{"type": "logs", "logs": text} for text in texts]
     images = [
         {"type": "image", "url": _data_url(one)}
-        for one in attachments_of(messages)
+        for message in messages
+        for one in message.attachments
         if one.mime_type.startswith("image/") and len(one.data) <= _MOST_SHOWN
     ]
     return logs + images

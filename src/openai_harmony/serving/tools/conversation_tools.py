@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ...messages import Message
 from ...tools.python_attachment import Attachment
-from ...tools.tool import Tool, ToolSession, tool_message
+from ...tools.tool import Tool, ToolSession
+from ...tools.tool_message import ToolMessage, failure_message
 from ..identifiers import new_id
 from ..store import ContainerFile, NewFile, Store, StoredSession, StoreError
 from .citations import file_citations, unnamed_files, url_citations
-from .code_interpreter import attachments_of, outputs_of
+from .code_interpreter import outputs_of
 from .web_search import done_action, found_sources, planned_action
 
 if TYPE_CHECKING:
@@ -122,18 +123,16 @@ class ConversationTools:
         """Run a call of one of the tools; where this is cancelled, so is the call."""
         name = self._name(call)
         session = self._sessions[name]
-        planned, pages = self.planned_fields(call), _pages_of(session)
-        before = 0 if pages is None else len(pages.views)
-        messages = list[Message]()
-        status = "completed"
+        planned = self.planned_fields(call)
+        messages = list[ToolMessage]()
         try:
             answers = self._tools[name].call(call, session)
             async with aclosing(cast("Any", answers)) as said:
-                messages += [message async for message in cast("AsyncIterator[Message]", said)]
+                messages += [message async for message in cast("AsyncIterator[ToolMessage]", said)]
         except Exception:  # noqa: BLE001 - a bug of a tool is no reason to lose the response
             _LOG.exception("the tool %s failed", name)
-            messages.append(tool_message(call, "Error: the tool failed; go on without it."))
-            status = "failed"
+            messages.append(failure_message(call, "the tool failed; go on without it."))
+        has_failed = any(message.is_error for message in messages)
         # Now, since nothing uses it: a call that is cancelled may go on for a while.
         data = await asyncio.to_thread(session.to_json)
         self._written[name] = StoredSession(name, self._ids[name], data)
@@ -141,14 +140,13 @@ class ConversationTools:
             await self._keep(messages)
             fields = self._outputs(messages)
         else:
-            fields = self._done(planned, before)
-            status = fields.pop("status", status)
-        return AnsweredCall(tuple(messages), status, fields)
+            fields = planned if has_failed else self._done(planned)
+        return AnsweredCall(tuple(messages), "failed" if has_failed else "completed", fields)
 
     def refused(self, call: Message, problem: str) -> AnsweredCall:
         """Answer a call that is not run."""
         fields = self.planned_fields(call)
-        return AnsweredCall((tool_message(call, f"Error: {problem}"),), "incomplete", fields)
+        return AnsweredCall((failure_message(call, problem),), "incomplete", fields)
 
     def annotations(self, text: str, *, is_answer: bool) -> list[dict[str, Any]]:
         """List what a text cites; an answer also cites the new files that no text has named."""
@@ -165,25 +163,23 @@ class ConversationTools:
     def _name(self, call: Message) -> str:
         return (call.recipient or "").partition(".")[0]
 
-    async def _keep(self, messages: Iterable[Message]) -> None:
-        attachments = attachments_of(messages)
+    async def _keep(self, messages: Iterable[ToolMessage]) -> None:
+        attachments = [one for message in messages for one in message.attachments]
         if self._keeper is None or not attachments:
             return
         kept = await self._keeper.keep(self.container_id, attachments)
         for file in kept:
             self._files[file.path] = self._uncited[file.path] = file
 
-    def _outputs(self, messages: Iterable[Message]) -> dict[str, Any]:
+    def _outputs(self, messages: Iterable[ToolMessage]) -> dict[str, Any]:
         wanted = "code_interpreter_call.outputs" in self._include
         return {"outputs": outputs_of(messages) if wanted else None}
 
-    def _done(self, planned: dict[str, Any], before: int) -> dict[str, Any]:
-        """Say what the item of a call of the browser shows after it."""
+    def _done(self, planned: dict[str, Any]) -> dict[str, Any]:
+        """Say what the item of a call of the browser shows after it succeeded."""
         pages = _pages_of(self._sessions[_BROWSER])
         if pages is None:
             return planned
-        if len(pages.views) == before:  # a call that fails shows no page
-            return {**planned, "status": "failed"}
         action = done_action(planned["action"], pages)
         if "web_search_call.action.sources" in self._include and action["type"] == "search":
             action = {**action, "sources": found_sources(action, pages)}

@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from ...messages import Message
 from ...tool_namespaces import ToolNamespaceConfig
 from ..called_function import read_call
-from ..tool import Tool, tool_message
+from ..tool import Tool
 from ..tool_error import ToolError
+from ..tool_message import ToolMessage, failure_message, tool_message
 from .find_in_page import find_in_page, line_of_passage
 from .page import Link, Page
 from .page_source import PageSource
@@ -52,22 +53,20 @@ class Browser(Tool[BrowserSession]):
         """Read the JSON of a session; raises `ValueError` where it is none."""
         return BrowserSession.from_json(stored)
 
-    async def call(self, message: Message, session: BrowserSession) -> AsyncIterator[Message]:
+    async def call(self, message: Message, session: BrowserSession) -> AsyncIterator[ToolMessage]:
         """Do what a message asks for; yield one message, which is a page or says what is wrong."""
-        yield tool_message(message, await self._answer(message, session))
+        try:
+            name, arguments = read_call(message, self.namespace, {"top_n": "topn"})
+            answer = tool_message(message, await self._functions[name](session, **arguments))
+        except ToolError as error:
+            answer = failure_message(message, error)
+        yield answer
 
     async def close(self) -> None:
         """Close the backend and the sources."""
         parts: list[SearchBackend | PageSource] = [self._backend, *self._sources.values()]
         for part in {id(part): part for part in parts}.values():  # one may be both
             await part.close()
-
-    async def _answer(self, message: Message, session: BrowserSession) -> str:
-        try:
-            name, arguments = read_call(message, self.namespace, {"top_n": "topn"})
-            return await self._functions[name](session, **arguments)
-        except ToolError as error:
-            return f"Error: {error}"
 
     async def _search(
         self, session: BrowserSession, query: str, topn: int, source: str | None = None

@@ -13,14 +13,13 @@ Needs the package `mcp`, the official SDK.
 
 from .address import McpAddress
 from .key_gate import KeyGate
-from .mcp_tool import McpMessage, McpSettings, McpTool
+from .mcp_tool import McpSettings, McpTool
 from .server_error import McpServerError
 from .tool_server import make_http_app, make_server
 
 __all__ = [
     "KeyGate",
     "McpAddress",
-    "McpMessage",
     "McpServerError",
     "McpSettings",
     "McpTool",

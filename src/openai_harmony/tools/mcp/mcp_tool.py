@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp import Client, MCPError
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from ...messages import Message
 from ...tool_namespaces import ToolNamespaceConfig
-from ..python_attachment import Attachment
-from ..tool import Tool, call_text, tool_message
+from ..tool import Tool, call_text
 from ..tool_error import ToolError
+from ..tool_message import ToolMessage, failure_message, tool_message
 from .address import McpAddress
 from .link import McpLink
 from .listing import ListingError, McpListing, list_tools, make_listing
@@ -24,7 +24,7 @@ from .result import McpResult
 from .server_error import McpServerError
 from .session import McpSession
 
-__all__ = ["McpMessage", "McpSettings", "McpTool"]
+__all__ = ["McpSettings", "McpTool"]
 
 _RESERVED = ("functions", "browser", "python")
 _LISTING_ERRORS = (ListingError, MCPError, ValidationError, asyncio.TimeoutError)
@@ -42,15 +42,6 @@ class McpSettings:
     """Of a call's text, at most; the rest is cut out of its middle."""
     attachment_bytes: int = 10 << 20
     """Of a call's files together; those beyond are left out, with a note."""
-
-
-class McpMessage(Message):
-    """A message of a tool, with the files that belong to it; only the message is for the model.
-
-    Attachments are not part of any JSON.
-    """
-
-    attachments: tuple[Attachment, ...] = Field(default=(), exclude=True, repr=False)
 
 
 class McpTool(Tool[McpSession]):
@@ -119,9 +110,8 @@ class McpTool(Tool[McpSession]):
         """Read the JSON of a session; raises `ValueError` where it is none."""
         return McpSession.from_json(stored)
 
-    async def call(self, message: Message, session: McpSession) -> AsyncIterator[Message]:
-        """Call the server's tool that a message names, and yield one `McpMessage`."""
-        attachments: tuple[Attachment, ...] = ()
+    async def call(self, message: Message, session: McpSession) -> AsyncIterator[ToolMessage]:
+        """Call the server's tool that a message names, and yield one message."""
         try:
             name, arguments = self._read(message)
             result = await self._link.call(
@@ -129,10 +119,11 @@ class McpTool(Tool[McpSession]):
             )
             read = McpResult(name, session, self._settings.attachment_bytes)
             text = read.text(result, self._settings.result_characters)
-            attachments = tuple(read.attachments)
+            files = tuple(read.attachments)
+            answer = tool_message(message, text, attachments=files, is_error=result.is_error)
         except (ToolError, McpServerError) as error:
-            text = f"Error: {error}"
-        yield McpMessage(**dict(tool_message(message, text)), attachments=attachments)
+            answer = failure_message(message, error)
+        yield answer
 
     async def close(self) -> None:
         """End the connection, and a server that was started."""

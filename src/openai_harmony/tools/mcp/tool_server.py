@@ -33,6 +33,7 @@ from ...messages import Message, Role
 from ...tool_namespaces import ToolDescription
 from ..python_attachment import Attachment
 from ..tool import Tool, call_text
+from ..tool_message import ToolMessage
 from .conversations import Conversations
 
 if TYPE_CHECKING:
@@ -48,8 +49,6 @@ _CODE = {
     "properties": {"code": {"type": "string", "description": "Python code, as for a notebook"}},
     "required": ["code"],
 }
-# How the tools begin what is no answer but an error.
-_FAILURES = {"browser": "Error: ", "python": "[The code was not run: "}
 
 _Handler = Callable[[ServerRequestContext[Any], CallToolRequestParams], Awaitable[CallToolResult]]
 
@@ -123,7 +122,7 @@ def _caller(offered: dict[str, _Offered], conversations: Conversations) -> _Hand
         ).with_recipient(wanted.recipient)
         async with conversation.lock:
             said = wanted.tool.call(call, conversation.sessions[name])
-            return _result([message async for message in said], _FAILURES.get(name))
+            return _result([message async for message in said])
 
     return call_tool
 
@@ -161,14 +160,11 @@ def _session_id(context: ServerRequestContext[Any]) -> str:
     return str(found)
 
 
-def _result(said: list[Message], failure: str | None) -> CallToolResult:
-    text = "\n".join(map(call_text, said))
-    content: list[ContentBlock] = [TextContent(text=text)]
+def _result(said: list[ToolMessage]) -> CallToolResult:
+    content: list[ContentBlock] = [TextContent(text="\n".join(map(call_text, said)))]
     for message in said:
-        content += map(_attached, getattr(message, "attachments", ()))
-    return CallToolResult(
-        content=content, is_error=failure is not None and text.startswith(failure)
-    )
+        content += map(_attached, message.attachments)
+    return CallToolResult(content=content, is_error=any(message.is_error for message in said))
 
 
 def _attached(file: Attachment) -> ContentBlock:
