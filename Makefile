@@ -14,12 +14,16 @@ GPT_OSS_VENV := .venv-gpt-oss
 XGRAMMAR_VENV := .venv-xgrammar
 FUZZ_TARGETS := parser header text schema conversation
 
-# Clients from npm that the tests run; where there is no npm, the tests go without them.
+# What the tests run from npm: clients of the server, and checks of the inspector's page. Where there
+# is no npm, they go without.
 CLIENTS := tests/clients/typescript
-CLIENTS_INSTALLED := $(if $(shell command -v npm),$(CLIENTS)/node_modules/.installed)
+PAGE := tests/page
+NPM := $(shell command -v npm)
+CLIENTS_INSTALLED := $(if $(NPM),$(CLIENTS)/node_modules/.installed)
+PAGE_INSTALLED := $(if $(NPM),$(PAGE)/node_modules/.installed)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo chat serve demo-model demo-accuracy test check format parity bench bench-serving fuzz noise xgrammar clean
+.PHONY: help demo chat serve demo-model demo-accuracy test check format parity bench bench-serving fuzz noise screenshots xgrammar clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,13 +34,14 @@ demo: $(VENV)/.installed ## Walk through a conversation with a tool call, offlin
 chat: $(VENV)/.installed-transformers ## Talk with the small demo model, on the CPU
 	@$(BIN)/harmony chat
 
-test: $(VENV)/.installed-dev $(CLIENTS_INSTALLED) ## Run every test
+test: $(VENV)/.installed-dev $(CLIENTS_INSTALLED) $(PAGE_INSTALLED) ## Run every test
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-check: $(VENV)/.installed-dev ## Run the linter, the formatter's check and the type checker
+check: $(VENV)/.installed-dev $(PAGE_INSTALLED) ## Run the linter, the formatter's check and the type checkers
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(if $(NPM),npm run --prefix $(PAGE) --silent check)
 
 format: $(VENV)/.installed-dev ## Format the code and repair what the linter can
 	$(BIN)/ruff check --fix
@@ -56,6 +61,9 @@ fuzz: $(FUZZ_VENV)/.installed ## Search for inputs that break a promise, each ta
 	$(FUZZ_VENV)/bin/python -m fuzz.run $$target -max_total_time=$(SECONDS) -timeout=20 \
 	-max_len=600 -len_control=0 -rss_limit_mb=4096 -verbosity=0 -print_final_stats=1 || exit 1; done
 
+screenshots: $(VENV)/.installed-dev ## Take the pictures of the inspector in docs/images anew
+	HARMONY_TEST_SCREENSHOTS=docs/images $(BIN)/python -m pytest -q tests/test_inspector_page_pictures.py
+
 noise: $(VENV)/.installed-dev ## Sample TURNS=N turns under grammars from a model of random weights
 	NOISE_TURNS=$(TURNS) $(BIN)/python -m pytest -n 2 -q tests/test_grammar_noise.py
 
@@ -72,7 +80,7 @@ demo-accuracy: $(VENV)/.installed-dev ## Count how often the demo model is right
 	PYTHONPATH=tools $(BIN)/python -m demo_model.evaluate
 
 clean: ## Remove the virtual environment, caches and builds
-	rm -rf $(VENV) $(FUZZ_VENV) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(CLIENTS)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(FUZZ_VENV) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(CLIENTS)/node_modules $(PAGE)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are remade when the dependencies in pyproject.toml may have changed.
@@ -103,8 +111,8 @@ $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.installed-torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@ $(VENV)/.installed
 
-$(CLIENTS)/node_modules/.installed: $(CLIENTS)/package-lock.json
-	npm ci --prefix $(CLIENTS) --loglevel=error
+$(CLIENTS)/node_modules/.installed $(PAGE)/node_modules/.installed: %/node_modules/.installed: %/package-lock.json
+	npm ci --prefix $* --loglevel=error
 	@touch $@
 
 $(VENV)/.installed-bench: pyproject.toml | $(VENV)/.created
