@@ -23,10 +23,10 @@ CLIENTS_INSTALLED := $(if $(NPM),$(CLIENTS)/node_modules/.installed)
 PAGE_INSTALLED := $(if $(NPM),$(PAGE)/node_modules/.installed)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo chat serve demo-model demo-accuracy test check format parity bench bench-serving fuzz noise screenshots xgrammar clean
+.PHONY: help demo chat serve demo-model demo-accuracy test check format parity bench bench-serving bench-training fuzz noise screenshots xgrammar clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.installed ## Walk through a conversation with a tool call, offline
 	@$(BIN)/harmony demo
@@ -55,6 +55,9 @@ bench: $(VENV)/.installed-bench ## Measure against both; BENCH=--quick takes a m
 
 bench-serving: $(VENV)/.installed-dev $(GPT_OSS_VENV)/.installed ## Measure the server beside two others
 	$(BIN)/python -m benchmarks.serving $(BENCH)
+
+bench-training: $(VENV)/.installed-dev ## Measure training data beside the reference, and on two cores
+	$(BIN)/python -m benchmarks.training $(BENCH)
 
 fuzz: $(FUZZ_VENV)/.installed ## Search for inputs that break a promise, each target for SECONDS=N
 	@for target in $(FUZZ_TARGETS); do echo "fuzzing $$target"; \

@@ -1,15 +1,19 @@
 """Training data beside the reference: tokens in a second, cores, memory.
 
-``python -m benchmarks.training`` prints the tables of docs/training.md. The reference renders the
-same conversations by `render_conversation_for_training` in a loop, which gives bare ids. Both
-libraries run in turn, in interpreters of their own, on new conversations in each round; processor
-time is what counts, so that other work on the machine does not.
+``make bench-training`` prints the tables of docs/training.md. The reference renders the same
+conversations by `render_conversation_for_training` in a loop, which gives bare ids. Both libraries
+run in turn, in interpreters of their own, on new conversations in each round, and what counts is
+the time of the processor. How much sooner several processes are done is told by the clock alone,
+which is worth something only where nothing else runs: a spinning loop beside each measurement, in
+as many processes, says what the machine had to give.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
+import multiprocessing
 import os
 import random
 import statistics
@@ -17,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -50,48 +55,52 @@ def measure(side: str, seed: int) -> dict[str, float]:
     lines = [json.dumps(row) for row in rows(seed, ROWS)]
     keep = RenderConversationConfig(auto_drop_analysis=False)
 
-    def reference(known: Any) -> int:
-        return len(encoding.render_conversation_for_training(known, keep))
-
     def read(line: str) -> Any:
         return Conversation.from_json(line)
 
-    make = reference
+    def make(known: Any) -> int:
+        return len(encoding.render_conversation_for_training(known, keep))
+
     if side == "ours":
         from openai_harmony.training import TrainingOptions, training_examples
+        from openai_harmony.training.rows import read_row
 
         # All in one sequence, as the loop has it: the same tokens are made by both.
         options = TrainingOptions(keep_past_reasoning=True)
+
+        def read(line: str) -> Any:  # as `prepare` reads it
+            return read_row(json.loads(line)).conversation
 
         def make(known: Any) -> int:
             return sum(map(len, training_examples(known, options)))
 
     for row in rows(-1, 20):  # the encoder is built when there is enough to encode
         make(read(json.dumps(row)))
-    known = list(map(read, lines))
     half = ROWS // 2
+    known = list(map(read, lines[:half]))
     return {
-        "objects": _rate(make, known[:half]),
-        "json": _rate(lambda x: make(read(x)), lines[half:]),
+        "objects": _rate(make, known),
+        "json": _rate(lambda line: make(read(line)), lines[half:]),
     }
 
 
-def _rate(make: Any, known: list[Any]) -> float:
+def _rate(make: Callable[[Any], int], known: Iterable[Any]) -> float:
+    gc.collect()  # else the one or the other has to look through what was made before
     start = time.process_time()
-    tokens: int = sum(map(make, known))
+    tokens = sum(map(make, known))
     return tokens / (time.process_time() - start)
 
 
-def prepare_file(source: str, out: str, workers: int) -> dict[str, float]:
+def prepare_file(source: str, out: str, workers: int, chunk_bytes: int) -> dict[str, float]:
     """Prepare a file; return seconds, of the clock and of processors, and the most
-    memory that a process had, in MB."""
+    memory that a process had, in MB.
+    """
     import resource
 
     from openai_harmony.training.files import prepare
-    from openai_harmony.training.files.preparation import local_runner
 
     start = time.perf_counter()
-    made = prepare(Path(source), Path(out), runner=local_runner(workers), chunk_bytes=2**21)
+    made = prepare(Path(source), Path(out), workers=workers, chunk_bytes=chunk_bytes)
     seconds = time.perf_counter() - start
     own, others = (
         resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
@@ -125,7 +134,10 @@ def _run(python: Path, *arguments: str) -> Any:
 
 
 def compare(rounds: int) -> None:
-    """Print tokens in a second of both libraries."""
+    """Print tokens in a second of one core, of both libraries.
+
+    The ratio is the median of the rounds' own, since a round disturbs both sides alike.
+    """
     from benchmarks.measure import interpreters
 
     pythons = {name: python for name, python in interpreters().items() if name != "fork"}
@@ -134,38 +146,70 @@ def compare(rounds: int) -> None:
         for name, python in pythons.items():
             for kind, rate in _run(python, "--side", name, "--seed", str(seed)).items():
                 found.setdefault((kind, name), []).append(rate)
-    print("| from | ours | reference | ratio |\n| --- | --: | --: | --: |")
-    for kind in ("objects", "json"):
-        ours, reference = (statistics.median(found[kind, name]) for name in ("ours", "reference"))
-        print(f"| {kind} | {ours:,.0f} | {reference:,.0f} | {ours / reference:.1f}× |")
+    print("| From | Ours | Reference | Ratio | Least and most |\n|---|--:|--:|--:|--:|")
+    for kind, title in (("objects", "objects"), ("json", "lines of JSON")):
+        ours, reference = found[kind, "ours"], found[kind, "reference"]
+        ratios = sorted(one / other for one, other in zip(ours, reference, strict=True))
+        cells = [f"{statistics.median(rates):,.0f}" for rates in (ours, reference)]
+        cells += [f"{statistics.median(ratios):.1f}×", f"{ratios[0]:.1f}× to {ratios[-1]:.1f}×"]
+        print(f"| {title} | {' | '.join(cells)} |")
 
 
-def scale(sizes: list[int], workers: list[int]) -> None:
-    """Print seconds and memory for files of several sizes, with several workers."""
-    print("| rows | workers | seconds | of processors | of these in the parent | MB in a process |")
-    print("| --: " * 6 + "|")
+def write_rows(path: Path, count: int) -> None:
+    """Write a file of so many rows."""
+    with path.open("w") as file:
+        for start in range(0, count, 1000):
+            for row in rows(start, min(1000, count - start)):
+                file.write(json.dumps(row) + "\n")
+
+
+def scale(sizes: list[int], workers: list[int], chunk_bytes: int) -> None:
+    """Print seconds and memory for files of several sizes, with several processes."""
+    titles = ["Rows", "Tokens", "Processes", "Seconds", "Scaling", "Machine's scaling"]
+    titles += ["Tokens/s of a process", "Seconds of processors", "Of these in the parent", "MB"]
+    print(f"| {' | '.join(titles)} |\n|{'--:|' * len(titles)}")
     with tempfile.TemporaryDirectory() as folder:
         for size in sizes:
             source = Path(folder) / f"{size}.jsonl"
-            with source.open("w") as file:
-                for start in range(0, size, 1000):
-                    for row in rows(start, min(1000, size - start)):
-                        file.write(json.dumps(row) + "\n")
+            write_rows(source, size)
+            alone = 0.0  # the seconds of the first number of processes, for one of them
             for count in workers:
                 out = str(Path(folder) / f"{size}-{count}")
-                given = ("--prepare", str(source), out, "--workers", str(count))
+                given = ["--prepare", str(source), out, "--workers", str(count)]
+                given += ["--chunk-bytes", str(chunk_bytes)]
                 one = _run(Path(sys.executable), *given)
-                cells = (one[name] for name in ("seconds", "processor", "parent", "megabytes"))
-                written = " | ".join(f"{cell:.1f}" for cell in cells)
-                print(f"| {size:,} | {count} | {written} |", flush=True)
+                seconds = one["seconds"]
+                alone = alone or seconds * count
+                cells = [f"{size:,}", f"{one['tokens']:,}", f"{count}", f"{seconds:.1f}"]
+                cells += [f"{alone / seconds / count:.0%}", f"{spin_scaling(count):.0%}"]
+                cells += [f"{one['tokens'] / seconds / count:,.0f}", f"{one['processor']:.1f}"]
+                cells += [f"{one['parent']:.1f}", f"{one['megabytes']:.0f}"]
+                print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def spin_scaling(count: int, loops: int = 20_000_000) -> float:
+    """Tell what part of a core each of so many processes gets: 1 where they do not disturb."""
+    with multiprocessing.get_context("spawn").Pool(count) as pool:
+        pool.map(_spin, [1000] * count, chunksize=1)  # until all have started
+        (alone,) = pool.map(_spin, [loops], chunksize=1)
+        together = pool.map(_spin, [loops] * count, chunksize=1)
+    return alone / max(together)
+
+
+def _spin(loops: int) -> float:
+    start = time.perf_counter()
+    for _ in range(loops):
+        pass
+    return time.perf_counter() - start
 
 
 def main() -> None:
     """Measure, or be what is measured."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--rows", type=int, nargs="+", default=[2000, 8000])
+    parser.add_argument("--rows", type=int, nargs="+", default=[5000, 20000])
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--chunk-bytes", type=int, default=2**21)
     parser.add_argument("--side", help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--prepare", nargs=2, help=argparse.SUPPRESS)
@@ -173,15 +217,13 @@ def main() -> None:
     if arguments.side:
         print(json.dumps(measure(arguments.side, arguments.seed)))
     elif arguments.prepare:
-        print(
-            json.dumps(
-                prepare_file(arguments.prepare[0], arguments.prepare[1], arguments.workers[0])
-            )
-        )
+        source, out = arguments.prepare
+        found = prepare_file(source, out, arguments.workers[0], arguments.chunk_bytes)
+        print(json.dumps(found))
     else:
         compare(arguments.rounds)
         print()
-        scale(arguments.rows, arguments.workers)
+        scale(arguments.rows, arguments.workers, arguments.chunk_bytes)
 
 
 if __name__ == "__main__":

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ..encoding import HarmonyEncoding, load_harmony_encoding
 from ..messages import Conversation, Message, Role
 from ..render import Rendered, Renderer
-from ..sampled_messages import SampledMessage
-from ..special_tokens import END, MESSAGE, RETURN, START
-from ..tokenizer import ASSISTANT
+from ..sampled_messages import OPENING, SampledMessage
+from ..special_tokens import END, MESSAGE, RETURN
 from .example import IGNORED, MessageTokens, TrainingExample
 from .options import TrainingOptions
 from .turn_plan import Plan, declares_functions, plan_sequences
 from .windows import fitting_windows
 
-__all__ = ["ReadExamples", "read_examples", "training_examples"]
-
-_OPENING = (START, ASSISTANT)  # what a prompt ends in
+__all__ = ["ReadExamples", "planned_example", "read_examples", "training_examples"]
 
 _CACHE_BYTES = 16 * 1024 * 1024
 
@@ -83,6 +80,15 @@ def read_examples(
     return ReadExamples([rendered.example(plan, weights or {}) for plan in plans], too_long)
 
 
+def planned_example(
+    conversation: Conversation, plan: Plan, options: TrainingOptions | None = None
+) -> TrainingExample:
+    """Make one sequence of a conversation, which `plan_sequences` has planned."""
+    encoding = load_harmony_encoding("HarmonyGptOss")
+    options = options or TrainingOptions()
+    return _Rendered(conversation.messages, options, encoding).example(plan, {})
+
+
 class _Rendered:
     """The messages of a conversation as tokens, from which sequences are put together."""
 
@@ -94,17 +100,17 @@ class _Rendered:
         renderer = _renderer(encoding)
         declared, late = _declaration(messages)
         rendered = renderer.messages(messages, dialect, style, lambda: declared)
-        self._pieces = list(map(_Pieces.of, messages, rendered))
+        self._pieces = list(map(_pieces, messages, rendered))
         self._early, self._late = self._pieces, late
         if late:
             # Before functions are declared, the system message does not mention them.
             rendered = renderer.messages(messages[:late], dialect, style, lambda: False)
-            self._early = list(map(_Pieces.of, messages, rendered))
+            self._early = list(map(_pieces, messages, rendered))
 
     @property
     def lengths(self) -> list[int]:
         """The tokens of each message."""
-        return [len(one.tokens) for one in self._pieces]
+        return [len(tokens) for tokens, *_ in self._pieces]
 
     def example(self, plan: Plan, weights: Mapping[int, float]) -> TrainingExample:
         """Put a sequence together."""
@@ -119,7 +125,7 @@ class _Rendered:
             tokens += own
             end = len(tokens)
             # The prompt ends in the start of the first message that is sampled in one go.
-            first = start if goes_on or not is_own else start + len(_OPENING)
+            first = start if goes_on or not is_own else start + len(OPENING)
             parts.append((at, start, first, start + headed, end, is_own))
             if learned:
                 labels += [IGNORED] * (first - start)
@@ -133,33 +139,26 @@ class _Rendered:
         return TrainingExample(tokens, labels, parts, used)
 
 
-class _Pieces(NamedTuple):
-    """A message as a prompt has it: its tokens, and how many of them are the header's.
+_Pieces: TypeAlias = tuple[list[int], int, int, bool]
+"""A message as a prompt has it: its tokens, how many of them are the header's, what the model
+samples in place of the last one, and whether the message is the assistant's."""
 
-    `stop` is what the model samples in place of the last one; `is_own` tells the assistant's.
-    """
 
-    tokens: list[int]
-    header: int
-    stop: int
-    is_own: bool
-
-    @classmethod
-    def of(cls, message: Message, rendered: Rendered) -> _Pieces:
-        """Take the tokens of a message: its own if it was sampled, else those rendered."""
-        is_own = message.author.role is Role.ASSISTANT
-        if isinstance(message, SampledMessage):
-            tokens = [*_OPENING, *message.sampled_tokens]
-            header = tokens.index(MESSAGE) + 1
-        else:
-            tokens = rendered.copy_tokens()
-            header = rendered.ends[0]
-        stop = tokens[-1]
-        if stop == RETURN:
-            tokens[-1] = END
-        elif stop == END and is_own and message.channel == "final":
-            stop = RETURN
-        return cls(tokens, header, stop, is_own)
+def _pieces(message: Message, rendered: Rendered) -> _Pieces:
+    """Take the tokens of a message: its own if it was sampled, else those rendered."""
+    is_own = message.author.role is Role.ASSISTANT
+    if isinstance(message, SampledMessage):
+        tokens = [*OPENING, *message.sampled_tokens]
+        header = tokens.index(MESSAGE) + 1
+    else:
+        tokens = rendered.copy_tokens()
+        header = rendered.ends[0]
+    stop = tokens[-1]
+    if stop == RETURN:
+        tokens[-1] = END
+    elif stop == END and is_own and message.channel == "final":
+        stop = RETURN
+    return tokens, header, stop, is_own
 
 
 @functools.lru_cache(maxsize=4)
