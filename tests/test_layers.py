@@ -18,7 +18,8 @@ BELOW: dict[str, set[str]] = {
     "apis": {"engines"},
     "tools": {"engines"},
     "training": set(),
-    "serving": {"apis", "engines", "grammar", "tools"},
+    "inspector": {"apis", "grammar", "training"},
+    "serving": {"apis", "engines", "grammar", "inspector", "tools"},
 }
 """The packages, and those that each of them may import besides the core; the command may all."""
 

@@ -7,19 +7,26 @@ engine's prefix cache holds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from .config import RenderConversationConfig
 from .encoding import HarmonyEncoding
 from .errors import TokenError
 from .messages import Conversation, Message, Role
-from .segments import SegmentKind
-from .special_tokens import CALL, END, RETURN, START
+from .segments import Segment, SegmentKind
+from .special_tokens import CALL, END, MESSAGE, RETURN, START
 from .tokenizer import ASSISTANT
 
-__all__ = ["SampledMessage", "prompt_tokens", "with_sampled_tokens"]
+__all__ = [
+    "OPENING",
+    "SampledMessage",
+    "prompt_segments",
+    "prompt_tokens",
+    "with_sampled_tokens",
+]
 
-_OPENING = (START, ASSISTANT)  # what a prompt ends in, and what a later message starts with
+OPENING = (START, ASSISTANT)
+"""What a prompt ends in, and what a later message by the assistant starts with."""
 
 
 class SampledMessage(Message):
@@ -74,24 +81,40 @@ def prompt_tokens(
     messages = conversation.messages
     if not any(isinstance(message, SampledMessage) for message in messages):
         return encoding.render_conversation_for_completion(conversation, Role.ASSISTANT, config)
-    tokens: list[int] = []
+    return [
+        t for segment in prompt_segments(encoding, conversation, config) for t in segment.tokens
+    ]
+
+
+def prompt_segments(
+    encoding: HarmonyEncoding,
+    conversation: Conversation,
+    config: RenderConversationConfig | None = None,
+) -> Iterator[Segment]:
+    """Render the prompt of `prompt_tokens` as segments, which know their message and kind."""
+    messages = conversation.messages
     for segment in encoding.segments_for_completion(conversation, Role.ASSISTANT, config):
         message = messages[segment.message] if segment.message < len(messages) else None
         if not isinstance(message, SampledMessage):
-            tokens += segment.tokens
+            yield segment
         elif segment.kind is SegmentKind.HEADER:
-            tokens += _OPENING
-            tokens += message.sampled_tokens[:-1]
-            tokens.append(
-                END if message.sampled_tokens[-1] == RETURN else message.sampled_tokens[-1]
-            )
-    return tokens
+            for kind, tokens in _cut(message):
+                yield Segment(kind, segment.message, encoding.decode(tokens), tokens)
+
+
+def _cut(message: SampledMessage) -> Iterator[tuple[SegmentKind, list[int]]]:
+    tokens = [*OPENING, *message.sampled_tokens]
+    body = tokens.index(MESSAGE) + 1
+    yield SegmentKind.HEADER, tokens[:body]
+    if tokens[body:-1]:
+        yield SegmentKind.BODY, tokens[body:-1]
+    yield SegmentKind.STOP, [END if tokens[-1] == RETURN else tokens[-1]]
 
 
 def _own_tokens(tokens: Sequence[int]) -> list[int]:
     """Cut the opening off, and close a message that the limit of tokens left open."""
     own = list(tokens)
-    if tuple(own[:2]) == _OPENING:
+    if tuple(own[:2]) == OPENING:
         del own[:2]
     if own and own[-1] not in (END, CALL, RETURN):
         own.append(END)

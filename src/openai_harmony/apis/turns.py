@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ..answer_format import AnswerFormat, read_answer_format
-from ..chat_completions import read_chat
+from ..chat_completions import ReadChat, read_chat
 from ..content import ReasoningEffort
 from ..dialogue import Dialogue, read_effort
 from ..engines.sampling import Sampling
@@ -21,7 +22,7 @@ from .responses_request import ReasoningSettings, ResponsesRequest, TextSettings
 from .tool_choice import chosen_built_in, read_tool_choice
 from .turn_request import TurnRequest
 
-__all__ = ["turn_of_chat", "turn_of_response"]
+__all__ = ["read_response", "turn_of_chat", "turn_of_response"]
 
 
 def turn_of_response(
@@ -49,11 +50,33 @@ def turn_of_response(
     >>> [message.author.role.value for message in turn.conversation.messages]
     ['system', 'developer', 'user']
     """
+    read = read_response(
+        request,
+        history,
+        date=date,
+        effort=effort,
+        unseal=unseal,
+        references=references,
+        built_in=built_in,
+    )
+    return _turn(read, dict(request), request.sampling(sampling), request.stop_texts)
+
+
+def read_response(
+    request: ResponsesRequest,
+    history: Sequence[HistoryItem] = (),
+    *,
+    date: str | None = None,
+    effort: ReasoningEffort = ReasoningEffort.MEDIUM,
+    unseal: Unseal | None = None,
+    references: Mapping[str, HistoryItem] | None = None,
+    built_in: Mapping[str, ToolNamespaceConfig] | None = None,
+) -> ReadChat:
+    """Read a request as `turn_of_response` does, with the reasoning of all turns."""
     if request.input is None and request.messages is None and not history:
         raise JsonField(None, "input").unexpected("text or a list of items")
-    body = JsonField(dict(request))
     items = list(JsonField(request.items, request.items_field).items())
-    tools = _tools(body["tools"], history, items, built_in)
+    tools = _tools(JsonField(request.tools, "tools"), history, items, built_in)
     answer_format = _answer_format(request.text)
     dialogue = Dialogue(tools)
     dialogue.add_instructions([request.instructions or ""])
@@ -64,9 +87,7 @@ def turn_of_response(
     conversation = dialogue.conversation(
         effort=_effort(request.reasoning, effort), start_date=date, answer_format=answer_format
     )
-    return _turn(
-        conversation, tools, answer_format, body, request.sampling(sampling), request.stop_texts
-    )
+    return ReadChat(conversation, tools, answer_format)
 
 
 def turn_of_chat(
@@ -84,25 +105,14 @@ def turn_of_chat(
     """
     body = dict(request)
     read = read_chat(body, conversation_start_date=date, default_effort=effort)
-    return _turn(
-        read.conversation,
-        read.tools,
-        read.answer_format,
-        JsonField(body),
-        request.sampling(sampling),
-        request.stop_texts,
-    )
+    return _turn(read, body, request.sampling(sampling), request.stop_texts)
 
 
 def _turn(
-    conversation: Conversation,
-    tools: RequestedTools,
-    answer_format: AnswerFormat | None,
-    body: JsonField,
-    sampling: Sampling,
-    stop: tuple[str, ...],
+    read: ReadChat, body: Mapping[str, Any], sampling: Sampling, stop: tuple[str, ...]
 ) -> TurnRequest:
-    choice = read_tool_choice(body["tool_choice"], tools)
+    conversation, tools, answer_format = read
+    choice = read_tool_choice(JsonField(body)["tool_choice"], tools)
     return TurnRequest(
         conversation=Conversation.from_messages(without_past_reasoning(conversation.messages)),
         sampling=sampling,

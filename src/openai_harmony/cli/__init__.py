@@ -9,8 +9,8 @@
     event_loop
     render, parse, text,      the commands, each in a module; of `chat`, the modules
     schema, grammar, demo,    that begin with its name
-    generate, chat, serve,
-    keys, mcp, prepare
+    generate, chat, inspect,
+    serve, keys, mcp, prepare
     command_line              the commands as one parser of arguments
 
 Exit codes: 0, or 1 for bad input, 2 for bad usage, 130 after Ctrl-C, 141 when the reader of the

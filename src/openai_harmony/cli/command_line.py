@@ -11,6 +11,7 @@ from .command import Command
 from .demo import DEMO
 from .generate import GENERATE
 from .grammar import CHECK, GRAMMAR
+from .inspect import INSPECT
 from .keys import KEYS
 from .mcp import MCP
 from .parse import PARSE
@@ -32,6 +33,7 @@ COMMANDS: tuple[Command, ...] = (
     CHECK,
     GENERATE,
     CHAT,
+    INSPECT,
     SERVE,
     KEYS,
     MCP,

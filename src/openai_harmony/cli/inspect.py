@@ -1,0 +1,107 @@
+"""``harmony inspect``: the page that shows what conversations become, in the browser."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import json
+import sys
+import threading
+import webbrowser
+import zlib
+from typing import TYPE_CHECKING, Any
+
+from .command import Command
+from .listener import listen
+from .source import InputError, read_json
+
+if TYPE_CHECKING:
+    import socket
+
+__all__ = ["INSPECT", "page_fragment"]
+
+_HOST = "127.0.0.1"
+
+_LONGEST_FRAGMENT = 100_000
+"""Characters; what one argument of a command may hold is not much more on Linux."""
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        nargs="?",
+        help="a model to talk with on the page, as for 'harmony serve'; nothing is stored",
+    )
+    parser.add_argument(
+        "--file", metavar="FILE", help="a conversation or a request to open, as JSON; - for stdin"
+    )
+    parser.add_argument(
+        "--port", type=int, default=0, help="the port; any that is free unless given"
+    )
+    parser.add_argument(
+        "--no-open", dest="open", action="store_false", help="print the address, open no browser"
+    )
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    fragment = "" if arguments.file is None else page_fragment(read_json(arguments.file)[0])
+    with listen(_HOST, arguments.port) as listener:
+        url = f"http://{_HOST}:{listener.getsockname()[1]}/{fragment}"
+        asyncio.run(_serve(arguments, listener, url))
+
+
+def page_fragment(source: Any) -> str:
+    """Return the end of an address with which the page opens a conversation or a request.
+
+    Raises `InputError` where it is neither, or too long for an address.
+    """
+    if isinstance(source, list):
+        source = {"messages": source}
+    if not isinstance(source, dict):
+        raise InputError("expected a conversation or a request: an object, or a list of messages")
+    text = json.dumps({"source": source}, separators=(",", ":")).encode()
+    packer = zlib.compressobj(9, wbits=-15)  # without a header, as browsers call deflate-raw
+    packed = base64.urlsafe_b64encode(packer.compress(text) + packer.flush())
+    fragment = "#c=" + packed.decode().rstrip("=")
+    if len(fragment) > _LONGEST_FRAGMENT:
+        raise InputError("this is too long for an address; run without --file and paste it")
+    return fragment
+
+
+async def _serve(arguments: argparse.Namespace, listener: socket.socket, url: str) -> None:
+    try:
+        import uvicorn
+
+        from ..inspector import create_inspector
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"the inspector needs {error.name}; pip install 'openai-harmony[inspect]'"
+        ) from error
+    config = uvicorn.Config(
+        create_inspector(), lifespan="off", log_level="warning", server_header=False
+    )
+    _announce(url, opens=arguments.open)
+    await uvicorn.Server(config).serve(sockets=[listener])
+
+
+def _announce(url: str, *, opens: bool) -> None:
+    """Say where the page is; the socket listens already, so that a browser may come now."""
+    print(f"inspect at {url}", file=sys.stderr, flush=True)
+    if opens:
+        # Not waited for: a browser in the terminal returns when the user leaves it.
+        threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+
+
+INSPECT = Command(
+    name="inspect",
+    summary="look at conversations and tokens on a page in the browser",
+    examples="""\
+  harmony inspect
+  harmony inspect --file chat.json
+  harmony inspect demo
+""",
+    add_arguments=_add_arguments,
+    run=_run,
+)

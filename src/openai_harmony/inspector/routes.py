@@ -1,0 +1,58 @@
+"""The inspector as routes: the page at ``/``, its files and its API below ``/inspector``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from .. import __version__
+from .json_endpoint import Guard, json_answer, json_endpoint
+from .page_files import page_file, start_page
+from .parse import parsing
+from .render import rendering
+from .wire import ParseBody, RenderBody
+
+__all__ = ["LiveModel", "inspector_routes"]
+
+
+class LiveModel(NamedTuple):
+    """The model that the same server samples from, and whether its API wants a key."""
+
+    name: str
+    needs_key: bool
+
+
+def inspector_routes(
+    guard: Guard | None = None, live: Callable[[Request], LiveModel] | None = None
+) -> list[BaseRoute]:
+    """Return the routes of the inspector.
+
+    `guard` is given each request to the API, and raises where the caller is unknown. `live` tells
+    of the model, where the server has the Completions API as well.
+    """
+
+    async def settings(request: Request) -> Response:
+        model = None if live is None else live(request)
+        return json_answer(
+            {
+                "version": __version__,
+                "live": model is not None,
+                "needs_key": model is not None and model.needs_key,
+                "model": None if model is None else model.name,
+            }
+        )
+
+    calls = {
+        "render": json_endpoint(RenderBody, rendering, guard),
+        "parse": json_endpoint(ParseBody, parsing, guard),
+    }
+    return [
+        Route("/", start_page),
+        Route("/inspector/api/settings", settings),
+        *(Route(f"/inspector/api/{name}", call, methods=["POST"]) for name, call in calls.items()),
+        Route("/inspector/{file}", page_file),
+    ]

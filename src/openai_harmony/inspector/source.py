@@ -1,0 +1,128 @@
+"""What the page shows: a conversation, or a request of either API, as one conversation.
+
+Unlike a server's, this one keeps the reasoning of past turns: the page shows what is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ..apis.request_body import read_body
+from ..apis.responses_request import ResponsesRequest
+from ..apis.tool_choice import read_tool_choice
+from ..apis.turns import read_response
+from ..chat_completions import ReadChat, is_chat, read_chat
+from ..encoding import load_harmony_encoding
+from ..errors import ConversationError
+from ..json_field import JsonField
+from ..messages import Conversation, Message
+from ..sampled_messages import SampledMessage, with_sampled_tokens
+from ..tool_namespaces import ToolNamespaceConfig
+from .wire import Form, SourceBody
+
+__all__ = ["InspectedSource", "conversation_json", "read_source"]
+
+_BUILT_IN = {"browser": ToolNamespaceConfig.browser(), "python": ToolNamespaceConfig.python()}
+
+_STORED = ("previous_response_id", "conversation")
+
+_SAMPLED_TOKENS = "sampled_tokens"
+"""In harmony JSON, beside the fields of a message: the ids that it was sampled as."""
+
+
+class InspectedSource(NamedTuple):
+    """A source as it was read; `tool_choice` and `response_format` as `TurnOptions` takes them."""
+
+    form: Form
+    conversation: Conversation
+    tool_choice: Any = None
+    response_format: Mapping[str, Any] | None = None
+
+
+def read_source(body: SourceBody) -> InspectedSource:
+    """Read a source; raises `ConversationError`, which names the field at fault.
+
+    A request that wants a built-in tool declares it, as at a server that has it.
+
+    >>> read_source(SourceBody(source={"input": "hi"})).form
+    'responses'
+    """
+    source = body.source
+    form = _form_of(source) if body.form == "auto" else body.form
+    if form == "harmony":
+        return _harmony(source, body.date)
+    if form == "chat":
+        fields = {"messages": source} if isinstance(source, list) else source
+        return _request(form, read_chat(fields, conversation_start_date=body.date), fields)
+    request = read_body(ResponsesRequest, source)
+    for name in _STORED:
+        if getattr(request, name) is not None:
+            problem = "nothing is stored here; send the items before it as a part of input"
+            raise ConversationError(problem, field=name)
+    return _request(form, read_response(request, date=body.date, built_in=_BUILT_IN), dict(request))
+
+
+def conversation_json(conversation: Conversation) -> dict[str, Any]:
+    """Write harmony JSON that can be read again: with the tokens of sampled messages."""
+    return {"messages": [_message_json(message) for message in conversation.messages]}
+
+
+def _message_json(message: Message) -> dict[str, Any]:
+    written = message.to_dict()
+    if isinstance(message, SampledMessage):
+        written[_SAMPLED_TOKENS] = list(message.sampled_tokens)
+    return written
+
+
+def _form_of(source: Mapping[str, Any] | list[Any]) -> Form:
+    if isinstance(source, Mapping) and "messages" not in source:
+        if "input" not in source:
+            raise ConversationError(
+                "expected messages, as in harmony and in Chat Completions, or an input, "
+                "as in Responses",
+                field="source",
+            )
+        return "responses"
+    return "chat" if is_chat(source) else "harmony"
+
+
+def _request(form: Form, read: ReadChat, fields: Mapping[str, Any]) -> InspectedSource:
+    answer_format = read.answer_format
+    return InspectedSource(
+        form,
+        read.conversation,
+        read_tool_choice(JsonField(fields)["tool_choice"], read.tools),
+        None if answer_format is None else answer_format.to_response_format(),
+    )
+
+
+def _harmony(source: Mapping[str, Any] | list[Any], date: str | None) -> InspectedSource:
+    if date is not None:
+        raise ConversationError(
+            "this is for requests; write the date into the system content of the conversation, "
+            "as conversation_start_date",
+            field="date",
+        )
+    fields = {"messages": source} if isinstance(source, list) else source
+    conversation = Conversation.from_json(json.dumps(fields))
+    for at, raw in enumerate(fields["messages"]):
+        tokens = raw.get(_SAMPLED_TOKENS)
+        if tokens is not None:
+            conversation.messages[at] = _sampled(conversation.messages[at], tokens, at)
+    response_format = fields.get("response_format")
+    if response_format is not None and not isinstance(response_format, Mapping):
+        raise ConversationError("expected an object", field="response_format")
+    return InspectedSource("harmony", conversation, fields.get("tool_choice"), response_format)
+
+
+def _sampled(message: Message, tokens: object, at: int) -> Message:
+    field = f"messages[{at}].{_SAMPLED_TOKENS}"
+    if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
+        raise ConversationError("expected a list of token ids", field=field)
+    encoding = load_harmony_encoding("HarmonyGptOss")
+    (known,) = with_sampled_tokens(encoding, [message], tokens, [len(tokens)])
+    if not isinstance(known, SampledMessage):
+        raise ConversationError("these tokens say another message; leave them out", field=field)
+    return known
