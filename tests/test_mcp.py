@@ -112,7 +112,7 @@ def test_what_is_no_address(text: str) -> None:
 def test_a_listing() -> None:
     tools = [*hostile.TOOLS, ListedTool(name="bad", input_schema=hostile.BAD, title="Bad")]
     listing = make_listing("h", "Be careful.", tools)
-    assert listing.names["get_time_2"] == "get.time"
+    assert listing.functions["get_time_2"].name == "get.time"
     assert [tool.name for tool in listing.namespace.tools][:5] == [
         "echo", "get_time", "get_time_2", "_3D_plot",
         "long_long_long_long_long_long_long_long_long_long_long__174aba72",

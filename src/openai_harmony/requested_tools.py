@@ -5,7 +5,8 @@
 ``custom``        a function of one text, ``input``; its fields flat or under ``custom``
 ``namespace``     functions in a namespace of their own
 a built-in tool   the tool that was trained, where the server has it: `BUILT_IN_TOOLS`
-anything else     nothing: the model cannot have it (``mcp``, ``image_generation``, ...)
+``mcp``           the namespace of its ``server_label``, where the server has it
+anything else     nothing: the model cannot have it (``image_generation``, ...)
 ================  ==============================================================================
 """
 
@@ -41,7 +42,7 @@ class RequestedTools:
     """What a request declares.
 
     - `namespaces`: by name, in their order.
-    - `built_in`: the built-in tools among those that the server has, by name.
+    - `built_in`: the tools that the server runs, by name.
     - `custom`: the recipients of custom tools.
     - `strict`: the recipients whose schema has to be enforced.
     - `others`: the types of tools that the model cannot have.
@@ -108,9 +109,8 @@ def read_tools(
             description = tool["description"].optional_text() or None
             for member in tool["tools"].optional_items():
                 _read_tool(member, found, _checked_name(name), description)
-        elif BUILT_IN_TOOLS.get(tool["type"].text()) in known:
-            wanted = known[BUILT_IN_TOOLS[tool["type"].text()]]
-            found.built_in[wanted.name] = wanted
+        elif (name_there := _name_at_server(tool)) in known:
+            found.built_in[name_there] = known[name_there]
         else:
             _read_tool(tool, found, _FUNCTIONS, None)
     for taken in found.built_in.keys() & found.namespaces.keys():
@@ -145,6 +145,14 @@ def _read_tool(
         found.custom.add(f"{namespace}.{custom.name}")
     else:
         found.others.add(kind)
+
+
+def _name_at_server(tool: JsonField) -> str:
+    """Return what the server calls a tool that it may have."""
+    if tool["type"].value == "mcp":
+        label = tool["server_label"].optional_text() or ""
+        return "" if label in BUILT_IN_TOOLS.values() else label
+    return BUILT_IN_TOOLS.get(tool["type"].text(), "")
 
 
 def _recipients(namespace: ToolNamespaceConfig) -> list[str]:

@@ -23,6 +23,7 @@ class ItemKind(str, Enum):
     CUSTOM_TOOL_CALL = "custom_tool_call"
     WEB_SEARCH_CALL = "web_search_call"
     CODE_INTERPRETER_CALL = "code_interpreter_call"
+    MCP_CALL = "mcp_call"
 
     @property
     def is_message(self) -> bool:
@@ -37,7 +38,7 @@ class ItemKind(str, Enum):
     @property
     def is_built_in(self) -> bool:
         """Whether it calls a tool of the server."""
-        return self in _OF_BUILT_IN.values()
+        return self is ItemKind.MCP_CALL or self in _OF_BUILT_IN.values()
 
 
 _OF_BUILT_IN = {
@@ -55,7 +56,8 @@ def what_kind(
 ) -> ItemKind:
     """Tell what a message of the model is.
 
-    `custom_tools` are recipients; `built_in_tools` are the names of the server's own tools.
+    `custom_tools` are recipients; `built_in_tools` are the names of the server's own tools: but
+    for the two that models were trained with, they are those of MCP servers.
 
     Whatever has a recipient is a call, on any channel. A call of a tool that nobody declared is
     the call of a function for the client, who can say that there is none.
@@ -71,5 +73,5 @@ def what_kind(
         return ItemKind.CUSTOM_TOOL_CALL
     tool = recipient.partition(".")[0]
     if tool in built_in_tools:
-        return _OF_BUILT_IN[tool]
+        return _OF_BUILT_IN.get(tool, ItemKind.MCP_CALL)
     return ItemKind.FUNCTION_CALL

@@ -42,6 +42,7 @@ ID_PREFIXES: Mapping[ItemKind, str] = {
     ItemKind.CUSTOM_TOOL_CALL: "ctc",
     ItemKind.WEB_SEARCH_CALL: "ws",
     ItemKind.CODE_INTERPRETER_CALL: "ci",
+    ItemKind.MCP_CALL: "mcp",
 }
 """How the ids of items begin; those by which calls are answered begin with ``call``."""
 

@@ -15,7 +15,7 @@ from .command import Command
 from .listener import listen
 from .request import iso_date
 from .source import InputError
-from .tool_options import add_built_in_tools, open_tools
+from .tool_options import add_built_in_tools, add_mcp, open_tools
 
 if TYPE_CHECKING:
     from ..serving import Settings
@@ -90,6 +90,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="requests that wait for a place, before others are refused (%(default)s)",
     )
     add_built_in_tools(parser)
+    add_mcp(parser)
     parser.add_argument(
         "--max-tool-calls",
         type=int,

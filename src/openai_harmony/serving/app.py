@@ -43,7 +43,8 @@ def create_app(
 ) -> FastAPI:
     """Make the application; engine and tools stay the caller's, to be closed after it.
 
-    Of the tools, `browser` and `python` are run for the requests that want them.
+    Of the tools, `browser`, `python` and those of MCP servers are run for the requests that want
+    them.
     """
     settings = settings or Settings()
     own = {tool.namespace.name: tool for tool in tools}

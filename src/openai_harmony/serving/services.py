@@ -12,6 +12,7 @@ from fastapi import Request
 
 from ..engines.engine import Engine
 from ..tool_namespaces import ToolNamespaceConfig
+from ..tools.server_tool import ServerTool
 from ..tools.tool import Tool
 from .admission import Admission, shutting_down
 from .api_error import ApiError
@@ -55,8 +56,12 @@ class Services:
 
     @property
     def built_in(self) -> dict[str, ToolNamespaceConfig]:
-        """The declarations of the tools."""
-        return {name: tool.namespace for name, tool in self.tools.items()}
+        """The declarations of the tools that models were trained with."""
+        return {
+            name: tool.namespace
+            for name, tool in self.tools.items()
+            if not isinstance(tool, ServerTool)
+        }
 
     @property
     def model_names(self) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ _SHAPES = {
     ItemKind.CUSTOM_TOOL_CALL: ItemShape(None, "input", "custom_tool_call_input"),
     ItemKind.WEB_SEARCH_CALL: ItemShape(None, "", ""),
     ItemKind.CODE_INTERPRETER_CALL: ItemShape(None, "code", "code_interpreter_call_code"),
+    ItemKind.MCP_CALL: ItemShape(None, "arguments", "mcp_call_arguments"),
 }
 _LEAST = -9999.0  # what the API writes for an impossible token: JSON has no infinity
 
@@ -91,7 +92,7 @@ class OpenItem:
     def rest(self, *, is_complete: bool) -> str:
         """Return what the text for clients grows by at the end."""
         rest = "" if self._reader is None else self._reader.rest()
-        if self.shape is FUNCTION and is_complete and not self.text.strip():
+        if self.shape.field == "arguments" and is_complete and not self.text.strip():
             rest = "{}"  # what clients parse is JSON
         self._shown.append(rest)
         return rest

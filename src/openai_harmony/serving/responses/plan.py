@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from ..identifiers import new_id
 from ..keys.caller import Caller
 from ..services import Services
 from ..tools.conversation_tools import ConversationTools, FileKeeper
+from ..tools.mcp_servers import WantedServers, wanted_servers
 from ..turns.preparation import RENDERING, prepare_turn
 from ..turns.sampled_turn import PreparedTurn
 from .past import Past, past_of, sessions_of, with_stored_items
@@ -43,7 +44,8 @@ class ResponsePlan:
 
     - `response`: the resource as it begins; `turn`, `prepared`: what the engine gets.
     - `past`: what comes before it; `input`: the items of the request, whole.
-    - `tools`: the server's own that it may use.
+    - `tools`: the server's own that it may use; `listings` are what its MCP servers have, where
+      the conversation does not say it yet.
     - `is_generated`: False where the state is prepared alone, for a later request.
     """
 
@@ -55,6 +57,7 @@ class ResponsePlan:
     past: Past
     input: Sequence[HistoryItem]
     tools: ConversationTools
+    listings: Sequence[Mapping[str, Any]] = ()
     is_generated: bool = True
 
     @property
@@ -95,19 +98,23 @@ def plan_response(
     owner = caller.owner
     begun = past or past_of(services, owner, request)
     whole, references = with_stored_items(services, owner, request)
-    turn, prepared = _prepare(services, owner, whole, begun, references)
+    servers = wanted_servers(request, services.tools)
+    turn = _turn(services, owner, whole, begun, references, servers)
+    turn, prepared = prepare_plan_turn(services, request, turn)
+    sent = input_items_of(whole, new_id, references)
     response = response_of(request, id=new_id("resp"), created_at=int(time.time()), model=model)
     if request.background:
         response = response.model_copy(update={"status": "queued"})
     return ResponsePlan(
-        tools=_tools(services, owner, request, turn, begun, response.id),
+        tools=_tools(services, owner, request, turn, begun, servers, response.id),
+        listings=servers.new_listings(begun.items, sent),
         caller=caller,
         request=request,
         response=response.to_dict(),
         turn=turn,
         prepared=prepared,
         past=begun,
-        input=input_items_of(whole, new_id, references),
+        input=sent,
         is_generated=is_generated,
     )
 
@@ -121,7 +128,8 @@ def planned_turn(services: Services, owner: str, request: ResponsesRequest) -> T
     """Read a request and what it goes on from; it blocks."""
     past = past_of(services, owner, request)
     whole, references = with_stored_items(services, owner, request)
-    return _turn(services, owner, whole, past, references)
+    servers = wanted_servers(request, services.tools)
+    return _turn(services, owner, whole, past, references, servers)
 
 
 def _turn(
@@ -130,14 +138,15 @@ def _turn(
     request: ResponsesRequest,
     past: Past,
     references: dict[str, HistoryItem],
+    servers: WantedServers,
 ) -> TurnRequest:
     return turn_of_response(
-        request,
+        servers.with_choice(request),
         past.items,
         date=past.date,
         unseal=OwnedSeal(services.seal, owner).open,
         references=references,
-        built_in=services.built_in,
+        built_in={**services.built_in, **servers.namespaces},
     )
 
 
@@ -147,6 +156,7 @@ def _tools(
     request: ResponsesRequest,
     turn: TurnRequest,
     past: Past,
+    servers: WantedServers,
     id: str,
 ) -> ConversationTools:
     """Open the tools that the request may use, as the conversation has left them."""
@@ -154,24 +164,15 @@ def _tools(
     if not tools:
         return ConversationTools({})
     sessions = sessions_of(services, owner, request, past)
-    containers = [session.id for session in sessions if session.tool == "python"]
+    containers = [session.id for session in sessions if session.tool != "browser"]
     return ConversationTools(
         tools,
         sessions,
         files=[file for one in containers for file in services.store.files.list(one, owner)],
         keeper=FileKeeper(services.store, id) if request.is_stored else None,
         include=request.include or (),
+        functions=servers.functions,
     )
-
-
-def _prepare(
-    services: Services,
-    owner: str,
-    request: ResponsesRequest,
-    past: Past,
-    references: dict[str, HistoryItem],
-) -> tuple[TurnRequest, PreparedTurn]:
-    return prepare_plan_turn(services, request, _turn(services, owner, request, past, references))
 
 
 def prepare_plan_turn(

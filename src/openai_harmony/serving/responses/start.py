@@ -65,5 +65,7 @@ def _stream(services: Services, plan: ResponsePlan) -> ResponseStream:
         namespaces={tool.partition(".")[0] for tool in plan.turn.tools},
         built_in_tools=plan.tools.names,
         container_id=plan.tools.container_id,
+        listings=plan.listings,
+        mcp_names=plan.tools.mcp_names,
         event_names=services.settings.event_names,
     )

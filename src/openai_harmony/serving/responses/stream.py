@@ -6,8 +6,9 @@
 
 Calls have no parts. A call of a tool of the server stays open until `end_call`::
 
-    item added, in_progress, (code deltas, code done), searching | interpreting, completed,
-    item done
+    item added, in_progress, (deltas, done), searching | interpreting, completed, item done
+
+What MCP servers have is told before the first item, once in a conversation.
 
 Pure: no clock, and identifiers are made by the caller's function.
 """
@@ -33,6 +34,10 @@ __all__ = ["EventNames", "ResponseStream"]
 EventNames: TypeAlias = Literal["openai", "open-responses"]
 
 
+_DOING = {
+    ItemKind.WEB_SEARCH_CALL: "searching",
+    ItemKind.CODE_INTERPRETER_CALL: "interpreting",
+}
 _OTHER_NAMES = {"reasoning_text": "reasoning"}  # of events, in Open Responses
 
 
@@ -43,6 +48,8 @@ class ResponseStream:
     - `new_id`: makes an id from a prefix.
     - `custom_tools`, `namespaces`: the recipients of custom tools, and the namespaces of tools.
     - `built_in_tools`: the names of the tools of the server; `container_id` is where code runs.
+    - `listings`: what MCP servers have, as items without ids; `mcp_names` are the names of their
+      tools there, by their recipients.
     """
 
     def __init__(
@@ -54,6 +61,8 @@ class ResponseStream:
         namespaces: Collection[str] = (),
         built_in_tools: Collection[str] = (),
         container_id: str = "",
+        listings: Sequence[Mapping[str, Any]] = (),
+        mcp_names: Mapping[str, str] | None = None,
         event_names: EventNames = "openai",
     ) -> None:
         self.response = {**response, "output": []}
@@ -63,6 +72,8 @@ class ResponseStream:
         self._namespaces = namespaces
         self._built_in_tools = built_in_tools
         self._container_id = container_id
+        self._listings = listings
+        self._mcp_names = mcp_names or {}
         self._other_names = _OTHER_NAMES if event_names == "open-responses" else {}
         self._open: OpenItem | None = None
         self._events = 0
@@ -73,10 +84,13 @@ class ResponseStream:
         yield self._of_response(self.response["status"])
 
     def go_on(self) -> Iterator[WireEvent]:
-        """Tell that a response that waited is under way."""
+        """Tell that a response that waited is under way, and what MCP servers have."""
         if self.response["status"] == "queued":
             self.response["status"] = "in_progress"
             yield self._of_response("in_progress")
+        listings, self._listings = self._listings, ()
+        for listing in listings:
+            yield from self._list(listing)
 
     def take(
         self,
@@ -109,21 +123,21 @@ class ResponseStream:
     def run_call(self) -> Iterator[WireEvent]:
         """Tell that the call that waits is being answered."""
         item = self._open
-        if item is not None and item.call is not None:
-            doing = "searching" if item.kind is ItemKind.WEB_SEARCH_CALL else "interpreting"
-            yield self._of_item(f"response.{item.kind.value}.{doing}", item)
+        if item is not None and item.call is not None and item.kind in _DOING:
+            yield self._of_item(f"response.{item.kind.value}.{_DOING[item.kind]}", item)
 
     def end_call(self, answered: AnsweredCall) -> Iterator[WireEvent]:
         """Tell that the call that waited has been answered."""
         item = self._open
         if item is None or item.call is None:
             raise ValueError("no call waits for an answer")
-        if answered.status == "completed":
-            yield self._of_item(f"response.{item.kind.value}.completed", item)
+        is_told = answered.status == "failed" and item.kind is ItemKind.MCP_CALL
+        if answered.status == "completed" or is_told:
+            yield self._of_item(f"response.{item.kind.value}.{answered.status}", item)
         made = self._built_in_item(item, answered.status, answered.fields)
         tokens = item.call.sampled_tokens if isinstance(item.call, SampledMessage) else None
         messages = [one.to_dict() for one in (item.call, *answered.messages)]
-        yield self._done(item, HistoryItem(made, tokens, messages))
+        yield self._done(item.index, HistoryItem(made, tokens, messages))
 
     def break_off(self) -> Iterator[WireEvent]:
         """Close the item that is open, as incomplete."""
@@ -150,6 +164,19 @@ class ResponseStream:
         what = "incomplete" if status == "cancelled" else status
         return self._event(f"response.{what}", response=ended)
 
+    def _list(self, listing: Mapping[str, Any]) -> Iterator[WireEvent]:
+        """Tell what an MCP server has, or why that is not known."""
+        made = {"id": self._new_id("mcpl"), **listing}
+        place = {"item_id": made["id"], "output_index": len(self.items)}
+        outcome = "failed" if made["error"] else "completed"
+        begun = {**made, "tools": [], "error": None}
+        yield self._event(
+            "response.output_item.added", output_index=place["output_index"], item=begun
+        )
+        yield self._event("response.mcp_list_tools.in_progress", **place)
+        yield self._event(f"response.mcp_list_tools.{outcome}", **place)
+        yield self._done(place["output_index"], HistoryItem(made))
+
     def _begin_item(self, channel: str | None, recipient: str | None) -> Iterator[WireEvent]:
         kind = what_kind(
             channel,
@@ -166,7 +193,7 @@ class ResponseStream:
         )
         self._open = item
         if kind.is_built_in:
-            if kind is ItemKind.CODE_INTERPRETER_CALL:  # what is searched for is not known yet
+            if kind is not ItemKind.WEB_SEARCH_CALL:  # what is searched for is not known yet
                 yield from self._begin_call(item, {})
             return
         begun = new_item(
@@ -200,28 +227,34 @@ class ResponseStream:
             return
         if rest:
             yield self._delta(item, rest, [])
-        yield self._of_item(self._text_event(item, "done"), item, code=item.text)
+        done = {item.shape.field: item.text}
+        yield self._of_item(self._text_event(item, "done"), item, **done)
 
     def _give_up_call(self) -> Iterator[WireEvent]:
         """Close a call that nobody will answer; the model is not shown it again."""
         item = self._open
         if item is not None and item.call is not None:
             made = self._built_in_item(item, "incomplete", item.planned)
-            yield self._done(item, HistoryItem(made))
+            yield self._done(item.index, HistoryItem(made))
 
     def _built_in_item(
         self, item: OpenItem, status: str, fields: Mapping[str, Any]
     ) -> dict[str, Any]:
         if item.kind is ItemKind.CODE_INTERPRETER_CALL:
             fields = {"code": item.text, "container_id": self._container_id, **fields}
+        elif item.kind is ItemKind.MCP_CALL:
+            label, _, name = (item.recipient or "").partition(".")
+            name = self._mcp_names.get(item.recipient or "", name)
+            known = {"server_label": label, "name": name, "arguments": item.text}
+            fields = {**known, **fields}
         return built_in_item(item.kind, id=item.id, status=status, **fields)
 
-    def _done(self, item: OpenItem, finished: HistoryItem) -> WireEvent:
+    def _done(self, index: int, finished: HistoryItem) -> WireEvent:
         """Tell of an item that has ended."""
         self.items.append(finished)
         self.response["output"].append(finished.item)
         self._open = None
-        return self._event("response.output_item.done", output_index=item.index, item=finished.item)
+        return self._event("response.output_item.done", output_index=index, item=finished.item)
 
     def _end_item(
         self,
@@ -250,7 +283,7 @@ class ResponseStream:
         yield self._of_item(self._text_event(item, "done"), item, **done)
         if item.shape.part is not None:
             yield self._of_item("response.content_part.done", item, part=item.part())
-        yield self._done(item, self._finished(item, message, is_complete, encrypted))
+        yield self._done(item.index, self._finished(item, message, is_complete, encrypted))
 
     def _finished(
         self, item: OpenItem, message: Message, is_complete: bool, encrypted: str | None

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ...messages import Message
 from ...tools.python_attachment import Attachment
+from ...tools.server_tool import ServerFunction
 from ...tools.tool import Tool, ToolSession
 from ...tools.tool_message import ToolMessage, failure_message
 from ..identifiers import new_id
 from ..store import ContainerFile, NewFile, Store, StoredSession, StoreError
 from .citations import file_citations, unnamed_files, url_citations
 from .code_interpreter import outputs_of
+from .mcp_call import mcp_outcome
 from .web_search import done_action, found_sources, planned_action
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 
 _BROWSER = "browser"
 _PYTHON = "python"
-_PREFIXES = {_PYTHON: "cntr"}  # of the ids of sessions
+_CONTAINER = "cntr"
 _MOST_KEPT = 64 << 20  # bytes of the files of one response
 
 
@@ -69,8 +71,9 @@ class FileKeeper:
 class ConversationTools:
     """The tools that a response may use, each with its session.
 
-    - `tools`: by name. `stored`: the sessions that the conversation has; making this from them may
-      take a while.
+    - `tools`: by name. `functions`: of MCP servers among them, all that may be called, by the
+      names in harmony.
+    - `stored`: the sessions that the conversation has; making this from them may take a while.
     - `files`: what code has written before, the oldest first. `keeper`: None keeps no new ones.
     """
 
@@ -81,18 +84,19 @@ class ConversationTools:
         files: Iterable[ContainerFile] = (),
         keeper: FileKeeper | None = None,
         include: Collection[str] = (),
+        functions: Mapping[str, Mapping[str, ServerFunction]] | None = None,
     ) -> None:
         known = {session.tool: session for session in stored}
         self._tools = tools
         self._ids = {
-            name: known[name].id if name in known else new_id(_PREFIXES.get(name, "session"))
-            for name in tools
+            name: known[name].id if name in known else new_id(_id_prefix(name)) for name in tools
         }
         self._sessions = {name: _session(tool, known.get(name)) for name, tool in tools.items()}
         self._files = {file.path: file for file in files}
         self._uncited: dict[str, ContainerFile] = {}
         self._keeper = keeper
         self._include = include
+        self._functions = functions or {}
         self._written: dict[str, StoredSession] = {}
 
     @property
@@ -104,6 +108,15 @@ class ConversationTools:
     def container_id(self) -> str:
         """The id of what code runs in; empty where none can be run."""
         return self._ids.get(_PYTHON, "")
+
+    @property
+    def mcp_names(self) -> dict[str, str]:
+        """What the tools of MCP servers are called there, by their recipients."""
+        return {
+            f"{label}.{name}": function.name
+            for label, functions in self._functions.items()
+            for name, function in functions.items()
+        }
 
     def sessions(self) -> list[StoredSession]:
         """Return the sessions of the tools that were used, as the last answer has left them."""
@@ -125,6 +138,9 @@ class ConversationTools:
         session = self._sessions[name]
         planned = self.planned_fields(call)
         messages = list[ToolMessage]()
+        unknown = self._unknown_function(call)
+        if unknown is not None:
+            return AnsweredCall((unknown,), "failed", mcp_outcome([unknown]))
         try:
             answers = self._tools[name].call(call, session)
             async with aclosing(cast("Any", answers)) as said:
@@ -136,11 +152,11 @@ class ConversationTools:
         # Now, since nothing uses it: a call that is cancelled may go on for a while.
         data = await asyncio.to_thread(session.to_json)
         self._written[name] = StoredSession(name, self._ids[name], data)
-        if name == _PYTHON:
-            await self._keep(messages)
-            fields = self._outputs(messages)
-        else:
+        await self._keep(self._ids[name], messages)
+        if name == _BROWSER:
             fields = planned if has_failed else self._done(planned)
+        else:
+            fields = self._outputs(messages) if name == _PYTHON else mcp_outcome(messages)
         return AnsweredCall(tuple(messages), "failed" if has_failed else "completed", fields)
 
     def refused(self, call: Message, problem: str) -> AnsweredCall:
@@ -163,11 +179,20 @@ class ConversationTools:
     def _name(self, call: Message) -> str:
         return (call.recipient or "").partition(".")[0]
 
-    async def _keep(self, messages: Iterable[ToolMessage]) -> None:
+    def _unknown_function(self, call: Message) -> ToolMessage | None:
+        """Answer a call of an MCP server's tool that the request does not allow."""
+        name, _, function = (call.recipient or "").partition(".")
+        allowed = self._functions.get(name)
+        if allowed is None or function in allowed:
+            return None
+        known = ", ".join(f"`{name}.{one}`" for one in allowed)
+        return failure_message(call, f"there is no function `{function:.100}`; there are {known}")
+
+    async def _keep(self, container_id: str, messages: Iterable[ToolMessage]) -> None:
         attachments = [one for message in messages for one in message.attachments]
         if self._keeper is None or not attachments:
             return
-        kept = await self._keeper.keep(self.container_id, attachments)
+        kept = await self._keeper.keep(container_id, attachments)
         for file in kept:
             self._files[file.path] = self._uncited[file.path] = file
 
@@ -184,6 +209,11 @@ class ConversationTools:
         if "web_search_call.action.sources" in self._include and action["type"] == "search":
             action = {**action, "sources": found_sources(action, pages)}
         return {"action": action}
+
+
+def _id_prefix(tool: str) -> str:
+    """Return how the id of a session begins: by that of a container, files can be had."""
+    return "session" if tool == _BROWSER else _CONTAINER
 
 
 def _session(tool: Tool[Any], stored: StoredSession | None) -> ToolSession:

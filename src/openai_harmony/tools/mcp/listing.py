@@ -11,6 +11,7 @@ from mcp.types import Tool as ListedTool
 from ...errors import HarmonyError
 from ...prompt import tool_declaration
 from ...tool_namespaces import ToolDescription, ToolNamespaceConfig
+from ..server_tool import ServerFunction
 from .names import harmony_name
 
 __all__ = ["ListingError", "McpListing", "list_tools", "make_listing"]
@@ -25,10 +26,10 @@ class ListingError(ValueError):
 
 @dataclass(frozen=True)
 class McpListing:
-    """A namespace, and what its tools are called by the server, by their names in harmony."""
+    """A namespace, and what the server lists, by the names in it."""
 
     namespace: ToolNamespaceConfig
-    names: Mapping[str, str]
+    functions: Mapping[str, ServerFunction]
     notes: tuple[str, ...] = ()
     """What is not as the server lists it, in words for the one who runs it."""
 
@@ -54,23 +55,35 @@ def make_listing(name: str, description: str | None, tools: Iterable[ListedTool]
     Raises `ListingError` where there is no tool: harmony would read the namespace as one.
     """
     described: list[ToolDescription] = []
-    names: dict[str, str] = {}
+    functions: dict[str, ServerFunction] = {}
+    known: set[str] = set()
     notes: list[str] = []
     for tool in tools:
-        if tool.name in names.values():
+        if tool.name in known:
             notes.append(f"{tool.name!r:.100} is listed twice; the second is left out")
             continue
-        clean = harmony_name(tool.name, names)
+        known.add(tool.name)
+        clean = harmony_name(tool.name, functions)
         if clean != tool.name:
             notes.append(f"{tool.name!r:.100} is called {name}.{clean}")
-        names[clean] = tool.name
+        functions[clean] = _function(tool)
         described.append(_described(clean, tool, notes))
     if not described:
         raise ListingError("the server lists no tools")
     return McpListing(
         ToolNamespaceConfig(name=name, description=description, tools=described),
-        names,
+        functions,
         tuple(notes),
+    )
+
+
+def _function(tool: ListedTool) -> ServerFunction:
+    said = tool.annotations
+    return ServerFunction(
+        name=tool.name,
+        description=tool.description,
+        input_schema=tool.input_schema,
+        annotations=None if said is None else said.model_dump(by_alias=True, exclude_none=True),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,8 @@ from pydantic import ValidationError
 
 from ...messages import Message
 from ...tool_namespaces import ToolNamespaceConfig
-from ..tool import Tool, call_text
+from ..server_tool import ServerFunction, ServerTool
+from ..tool import call_text
 from ..tool_error import ToolError
 from ..tool_message import ToolMessage, failure_message, tool_message
 from .address import McpAddress
@@ -44,7 +45,7 @@ class McpSettings:
     """Of a call's files together; those beyond are left out, with a note."""
 
 
-class McpTool(Tool[McpSession]):
+class McpTool(ServerTool[McpSession]):
     """A server's tools as they were listed when it was connected; `close` it.
 
     All conversations share the connection, and with it what the server remembers.
@@ -98,6 +99,11 @@ class McpTool(Tool[McpSession]):
         return self._listing.namespace
 
     @property
+    def functions(self) -> Mapping[str, ServerFunction]:
+        """What the server listed, by the names in the namespace."""
+        return self._listing.functions
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What is not as the server lists it, in words for the one who runs it."""
         return self._listing.notes
@@ -115,7 +121,7 @@ class McpTool(Tool[McpSession]):
         try:
             name, arguments = self._read(message)
             result = await self._link.call(
-                self._listing.names[name], arguments, self._settings.call_seconds
+                self._listing.functions[name].name, arguments, self._settings.call_seconds
             )
             read = McpResult(name, session, self._settings.attachment_bytes)
             text = read.text(result, self._settings.result_characters)
@@ -132,8 +138,8 @@ class McpTool(Tool[McpSession]):
     def _read(self, message: Message) -> tuple[str, dict[str, Any]]:
         bare = (message.recipient or "").removeprefix("functions.")
         name = bare.removeprefix(f"{self.namespace.name}.")
-        if name not in self._listing.names:
-            known = ", ".join(f"`{self.namespace.name}.{tool}`" for tool in self._listing.names)
+        if name not in self.functions:
+            known = ", ".join(f"`{self.namespace.name}.{tool}`" for tool in self.functions)
             raise ToolError(f"there is no function `{bare[:100]}`; there are {known}")
         return name, _arguments(call_text(message))
 
