@@ -132,12 +132,13 @@ export class StepControls {
   }
 
   /**
-   * Let keys that are pressed in `region` move, too.
+   * Let keys that are pressed in `region` move, too: before anything in it gets them, as a token
+   * view would go its own way.
    *
    * @param {HTMLElement} region
    */
   listen(region) {
-    region.addEventListener("keydown", (event) => this.#onKey(event));
+    region.addEventListener("keydown", (event) => this.#onKey(event), { capture: true });
   }
 
   /** Stop where it is. */
@@ -170,14 +171,14 @@ export class StepControls {
       if (owed < 1) return;
       this.move(this.#place + Math.floor(owed));
       owed %= 1;
-      if (this.#place === this.#count) this.pause();
+      if (this.#place === this.#count || !this.#play.checkVisibility()) this.pause();
     };
     this.#playing = requestAnimationFrame(frame);
   }
 
   /** @param {KeyboardEvent} event */
   #onKey(event) {
-    if (event.defaultPrevented || event.altKey || event.ctrlKey || event.metaKey) return;
+    if (event.altKey || event.ctrlKey || event.metaKey) return;
     const { target } = event;
     if (isWrittenIn(target)) return;
     if (event.key === " ") {
@@ -189,6 +190,7 @@ export class StepControls {
       this.#stopAt(place);
     }
     event.preventDefault();
+    event.stopPropagation();
   }
 
   /**

@@ -1,0 +1,84 @@
+/** What the grammar allows at a place: how many tokens, and the first of them to choose from. */
+
+import { button, element, fill } from "./element.js";
+import { isSpecial, visible } from "./token-text.js";
+
+/** @import { AllowedStep, Tokens } from "./wire.js" */
+
+export class AllowedTokens {
+  #onChoose;
+  #count;
+  #list;
+
+  /**
+   * @param {HTMLElement} host
+   * @param {(id: number) => void} onChoose a token is wanted at this place
+   */
+  constructor(host, onChoose) {
+    this.#onChoose = onChoose;
+    this.#count = element("h3", { class: "allowed-count" });
+    this.#list = element("ul", { class: "allowed-list", "aria-label": "The first allowed tokens" });
+    host.append(this.#count, this.#list);
+  }
+
+  /**
+   * Show words in the place of tokens.
+   *
+   * @param {string} words
+   */
+  say(words) {
+    this.#count.textContent = words;
+    this.#list.hidden = true;
+  }
+
+  /**
+   * Show what is allowed at a place.
+   *
+   * @param {AllowedStep} step
+   * @param {number | undefined} chosen the token that the completion has there
+   */
+  show({ count, first }, chosen) {
+    this.#count.textContent = inWords(count, first.ids.length);
+    this.#list.hidden = count === 0;
+    fill(
+      this.#list,
+      ...first.ids.map((id, at) => {
+        const isChosen = id === chosen;
+        const words = wordsOf(first, at);
+        return element(
+          "li",
+          {},
+          button("", () => this.#onChoose(id), {
+            class: isSpecial(id) ? "allowed special" : "allowed",
+            "aria-label": `Go on with ${words}, token ${id}`,
+            "aria-current": isChosen ? "true" : null,
+          }),
+        );
+      }),
+    );
+    for (const [at, item] of [...this.#list.children].entries()) {
+      const words = element("code", {}, wordsOf(first, at));
+      item.firstElementChild?.append(words, element("small", {}, first.ids[at]));
+    }
+  }
+}
+
+/**
+ * @param {number} count
+ * @param {number} listed
+ */
+function inWords(count, listed) {
+  if (count === 0) return "No token is allowed here: the turn is over";
+  if (count === 1) return "One token is allowed here";
+  const more = count > listed ? `, the first ${listed} of them` : "";
+  return `${count.toLocaleString("en")} tokens are allowed here${more}`;
+}
+
+/**
+ * @param {Tokens} tokens
+ * @param {number} at
+ */
+function wordsOf({ texts, bytes }, at) {
+  const text = texts[at];
+  return text === null ? `bytes ${bytes[at]}` : visible(text).replaceAll(" ", "␣");
+}

@@ -1,0 +1,338 @@
+/**
+ * The grammar of the assistant's next turn in the conversation: what may stand at each place of a
+ * completion, and where the completion leaves it.
+ */
+
+import { AllowedSteps } from "./allowed-steps.js";
+import { AllowedTokens } from "./allowed-tokens.js";
+import { call, wasAborted } from "./api.js";
+import { declaredTools } from "./declared-tools.js";
+import { button, element, fill, labelled } from "./element.js";
+import { LatestCall } from "./latest-call.js";
+import { layoutOf } from "./reading-layout.js";
+import { SteppedView } from "./stepped-view.js";
+import { TokenInput } from "./token-input.js";
+
+/** @import { State } from "./state.js" */
+/** @import { Allowed, Json } from "./wire.js" */
+
+const PLACEHOLDER = `What the model says after <|start|>assistant, such as
+<|channel|>final<|message|>2 + 2 = 4.<|return|>
+Leave it empty, and write the turn below, token by token.`;
+
+const KEYS =
+  "← and → go by a token, Page Up and Page Down to where more than one is allowed, Home and End to " +
+  "the ends; the space bar plays.";
+
+const MODES = /** @type {const} */ ([
+  ["auto", "auto"],
+  ["none", "none: no calls"],
+  ["required", "required: some call"],
+]);
+
+/** The number of all tokens: where so many are allowed, nothing is forced. */
+const VOCABULARY = 201_089;
+
+export class GrammarTab {
+  #state;
+  #host;
+  #calls = new LatestCall(250);
+  #isStale = true;
+  /** @type {AllowedSteps | null} */
+  #steps = null;
+  /** @type {Allowed | null} */
+  #allowed = null;
+  /** @type {(number | null)[]} */
+  #shades = [];
+  /** @type {number | null} the place to go to when what was chosen there is known */
+  #wanted = null;
+  #input;
+  #choice;
+  #reasoning;
+  #problem;
+  #verdict;
+  #results;
+  #stepped;
+  #tokens;
+  #departure;
+  #grammar;
+  #grammarSize;
+
+  /**
+   * @param {HTMLElement} host
+   * @param {State} state
+   */
+  constructor(host, state) {
+    this.#state = state;
+    this.#host = host;
+    host.classList.add("grammar");
+    const form = element("section", { class: "panel", "aria-label": "Completion to follow" });
+    this.#input = new TokenInput(
+      form,
+      {
+        label: "Completion",
+        placeholder: PLACEHOLDER,
+        onInput: (text) => this.#state.set({ completion: text }),
+        onError: (message) => this.#tell(message),
+      },
+      button("Clear", () => this.#state.set({ completion: "" })),
+    );
+    this.#choice = element("select", { onchange: () => this.#changed() });
+    this.#offer([]);
+    this.#reasoning = element("input", {
+      type: "checkbox",
+      checked: true,
+      onchange: () => this.#changed(),
+    });
+    this.#problem = element("p", { class: "error", role: "alert", hidden: true });
+    this.#verdict = element("p", { class: "verdict", role: "status" });
+    form.append(
+      element(
+        "div",
+        { class: "fields" },
+        labelled("Tool choice", this.#choice, "Tools are those of the conversation."),
+        labelled("Reasoning allowed", this.#reasoning),
+      ),
+      this.#problem,
+      this.#verdict,
+    );
+
+    this.#results = element("section", {
+      class: "panel",
+      "aria-label": "What the grammar allows",
+      hidden: true,
+    });
+    this.#stepped = new SteppedView(this.#results, {
+      label: "Tokens of the completion",
+      keys: KEYS,
+      onPlace: (place) => this.#show(place),
+      mark: (place, forward) => this.#freePlace(place, forward),
+    });
+    this.#departure = element("p", { class: "error departure", hidden: true });
+    const allowed = element("section", { class: "allowed-tokens", "aria-label": "Allowed tokens" });
+    this.#tokens = new AllowedTokens(allowed, (id) => this.#goOnWith(id));
+    this.#grammarSize = element("summary");
+    this.#grammar = element("pre", { tabindex: "0", "aria-label": "Grammar in Lark's form" });
+    this.#results.append(
+      this.#departure,
+      allowed,
+      element("details", { class: "lark" }, this.#grammarSize, this.#grammar),
+    );
+    host.append(form, this.#results);
+    state.subscribe((_, changed) => {
+      const matters = ["source", "form", "options", "completion"];
+      if (matters.some((name) => changed.has(/** @type {any} */ (name)))) this.#changed();
+    });
+  }
+
+  /** The tab has come into view: follow what has changed meanwhile. */
+  show() {
+    if (this.#isStale) this.#calls.now((signal) => this.#update(signal));
+  }
+
+  #changed() {
+    this.#isStale = true;
+    if (this.#host.checkVisibility()) this.#calls.wish((signal) => this.#update(signal));
+  }
+
+  /** @param {AbortSignal} signal */
+  async #update(signal) {
+    this.#tell("");
+    this.#host.setAttribute("aria-busy", "true");
+    try {
+      await this.#read(signal);
+    } catch (error) {
+      if (!signal.aborted) this.#tell(error);
+    }
+    if (!signal.aborted) this.#host.removeAttribute("aria-busy");
+  }
+
+  /** @param {unknown} problem an error, or words; "" for none */
+  #tell(problem) {
+    this.#problem.hidden = problem === "";
+    this.#problem.textContent = problem instanceof Error ? problem.message : String(problem);
+  }
+
+  /**
+   * Offer the choices that there are with these tools; what was chosen stays, if it can.
+   *
+   * @param {string[]} recipients
+   */
+  #offer(recipients) {
+    const chosen = this.#choice.value;
+    const tools = recipients.map((name) => /** @type {const} */ ([`tool ${name}`, `call ${name}`]));
+    fill(
+      this.#choice,
+      ...[...MODES, ...tools].map(([value, words]) => element("option", { value }, words)),
+    );
+    this.#choice.value = chosen;
+    if (this.#choice.selectedIndex < 0) this.#choice.value = "auto";
+  }
+
+  /** @returns {Json} */
+  #toolChoice() {
+    const { value } = this.#choice;
+    if (value.startsWith("tool ")) return { type: "function", name: value.slice("tool ".length) };
+    return value === "auto" ? null : value;
+  }
+
+  /** @param {AbortSignal} signal */
+  async #read(signal) {
+    const { source, form, options, completion } = this.#state.get();
+    this.#input.text = completion;
+    const { conversation } = await call("render", { source, form, ...options }, signal);
+    const tools = declaredTools(conversation);
+    this.#offer(tools);
+    const steps = new AllowedSteps(
+      {
+        source,
+        form,
+        date: options.date ?? null,
+        completion,
+        tool_choice: this.#toolChoice(),
+        reasoning: this.#reasoning.checked,
+      },
+      signal,
+    );
+    const allowed = await steps.fetch(0);
+    const { ids } = allowed.tokens;
+    const input = ids.join(" ");
+    const layout =
+      ids.length === 0
+        ? { spans: [], rows: [] }
+        : layoutOf(
+            (await call("parse", { input, role: "assistant", tools }, signal)).lenient,
+            ids.length,
+          );
+    this.#isStale = false;
+    this.#steps = steps;
+    this.#take(allowed, layout);
+  }
+
+  /**
+   * @param {Allowed} allowed
+   * @param {ReturnType<typeof layoutOf>} layout
+   */
+  #take(allowed, { spans, rows }) {
+    const { tokens, departure, grammar } = allowed;
+    const count = tokens.ids.length;
+    this.#allowed = allowed;
+    this.#results.hidden = false;
+    this.#verdict.textContent = verdictOn(allowed);
+    this.#verdict.classList.toggle("bad", departure !== null && departure.position < count);
+    const place = Math.min(this.#wanted ?? departure?.position ?? count, count);
+    this.#wanted = null;
+    this.#shades = Array.from({ length: count }, () => null);
+    this.#stepped.show(tokens, spans, rows, place);
+    this.#stepped.view.shade(this.#shades);
+    if (departure !== null && departure.position < count) {
+      this.#stepped.view.decorate(departure.position, "refused", departure.explanation);
+    }
+    this.#departure.hidden = departure === null;
+    this.#departure.textContent = departure?.explanation ?? "";
+    this.#grammar.textContent = grammar;
+    const size = grammar.length.toLocaleString("en");
+    this.#grammarSize.textContent = `The grammar, ${size} characters`;
+    this.#show(place);
+  }
+
+  /** @param {number} place */
+  async #show(place) {
+    const steps = this.#steps;
+    if (steps === null || this.#allowed === null) return;
+    if (steps.known(place) === undefined && !this.#hasLeft(place)) {
+      this.#tokens.say("Asking the grammar …");
+      try {
+        await steps.fetch(place);
+      } catch (error) {
+        if (!wasAborted(error)) this.#tell(error);
+        return;
+      }
+      if (steps !== this.#steps || place !== this.#stepped.place) return;
+    }
+    this.#shade(place);
+    this.#describe(place);
+  }
+
+  /** @param {number} place */
+  #hasLeft(place) {
+    const { departure = null } = this.#allowed ?? {};
+    return departure !== null && place > departure.position;
+  }
+
+  /** @param {number} place */
+  #describe(place) {
+    const step = this.#steps?.known(place);
+    if (step !== undefined) {
+      this.#tokens.show(step, this.#allowed?.tokens.ids[place]);
+      this.#stepped.describe(`${step.count} allowed next`);
+    } else if (this.#hasLeft(place)) {
+      this.#tokens.say(`The completion has left the grammar at token ${this.#departurePosition}`);
+      this.#stepped.describe("outside the grammar");
+    } else {
+      this.#tokens.say("No token is allowed here: the turn is over");
+    }
+  }
+
+  get #departurePosition() {
+    return this.#allowed?.departure?.position ?? 0;
+  }
+
+  /**
+   * Shade the tokens of a page: the fewer were allowed, the darker.
+   *
+   * @param {number} place
+   */
+  #shade(place) {
+    const steps = /** @type {AllowedSteps} */ (this.#steps);
+    if (this.#shades[place] !== null) return;
+    this.#shades = this.#shades.map((shade, at) => {
+      const count = steps.known(at)?.count;
+      if (count === undefined || count === 0) return shade;
+      return 1 - Math.log(count) / Math.log(VOCABULARY);
+    });
+    this.#stepped.view.shade(this.#shades);
+  }
+
+  /**
+   * The next place where the model has a choice, as far as the pages are known.
+   *
+   * @param {number} place
+   * @param {boolean} forward
+   */
+  #freePlace(place, forward) {
+    const count = this.#allowed?.tokens.ids.length ?? 0;
+    const step = forward ? 1 : -1;
+    let at = place + step;
+    while (at > 0 && at < count && this.#steps?.known(at)?.count === 1) at += step;
+    return at;
+  }
+
+  /**
+   * Put a token at the place of the cursor, and go on behind it.
+   *
+   * @param {number} id
+   */
+  #goOnWith(id) {
+    const { place } = this.#stepped;
+    const ids = this.#allowed?.tokens.ids.slice(0, place) ?? [];
+    this.#wanted = place + 1;
+    this.#state.set({ completion: [...ids, id].join(" ") });
+  }
+}
+
+/**
+ * How a completion fares, in a sentence.
+ *
+ * @param {Allowed} allowed
+ */
+function verdictOn({ tokens, departure, finished }) {
+  const count = tokens.ids.length;
+  if (finished) return `A whole turn of ${count.toLocaleString("en")} tokens.`;
+  if (departure === null || departure.position >= count) {
+    return count === 0
+      ? "Nothing is written yet."
+      : `${count.toLocaleString("en")} tokens, all allowed; the turn is not over.`;
+  }
+  return `The completion leaves the grammar at token ${departure.position}.`;
+}

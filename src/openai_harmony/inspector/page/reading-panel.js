@@ -1,0 +1,184 @@
+/**
+ * What one parser, strict or lenient, knows at a place: its state, and the messages up to there.
+ */
+
+import { element, fill } from "./element.js";
+import { messageCard, openCard } from "./message-card.js";
+import { ReadingIndex } from "./reading.js";
+
+/** @import { Reading, StateChange } from "./wire.js" */
+
+/** Complete messages that are shown at once, the last ones. */
+const SHOWN = 12;
+
+const FIELDS = /** @type {const} */ ([
+  ["state", "State"],
+  ["role", "Role"],
+  ["channel", "Channel"],
+  ["recipient", "Recipient"],
+  ["content_type", "Content type"],
+  ["delta", "Last delta"],
+]);
+
+/** @typedef {Record<typeof FIELDS[number][0], string | null>} Knowledge */
+
+/** What each state is called in words. */
+const STATES = /** @type {Record<string, string>} */ ({
+  ExpectStart: "Between messages",
+  Header: "In a header",
+  Content: "In a message",
+});
+
+export class ReadingPanel {
+  /** @type {Reading | null} */
+  #reading = null;
+  #index = new ReadingIndex(NOTHING, 0);
+  #count = 0;
+  #shown = { complete: -1, total: -1 };
+  #values;
+  #end;
+  #heading;
+  #messages;
+  #open;
+
+  /**
+   * @param {HTMLElement} host
+   * @param {string} title
+   */
+  constructor(host, title) {
+    this.#values = new Map(FIELDS.map(([name]) => [name, element("dd")]));
+    this.#end = element("p", { class: "reading-end", hidden: true });
+    this.#heading = element("h4");
+    this.#messages = element("div", { class: "cards" });
+    this.#open = element("div", { class: "cards" });
+    host.append(
+      element(
+        "section",
+        { class: "reading", "aria-label": `${title} parser` },
+        element("h3", {}, title),
+        element(
+          "dl",
+          { class: "knowledge" },
+          ...FIELDS.map(([name, words]) =>
+            element("div", {}, element("dt", {}, words), this.#values.get(name)),
+          ),
+        ),
+        this.#end,
+        this.#heading,
+        this.#messages,
+        this.#open,
+      ),
+    );
+  }
+
+  get index() {
+    return this.#index;
+  }
+
+  /**
+   * Take another reading of `count` tokens; `move` shows it.
+   *
+   * @param {Reading} reading
+   * @param {number} count
+   */
+  take(reading, count) {
+    this.#reading = reading;
+    this.#index = new ReadingIndex(reading, count);
+    this.#count = count;
+    this.#shown = { complete: -1, total: -1 };
+  }
+
+  /**
+   * What is known at a place.
+   *
+   * @param {number} place
+   * @returns {Knowledge}
+   */
+  knowledgeAt(place) {
+    const { state, ...known } = this.#index.stateAt(place);
+    const delta = this.#index.deltaAt(place);
+    return {
+      ...known,
+      state: STATES[state] ?? state,
+      delta: delta === null ? null : JSON.stringify(delta),
+    };
+  }
+
+  /**
+   * Show a place.
+   *
+   * @param {number} place
+   * @param {Knowledge} [other] what the other parser knows, to mark what differs
+   */
+  move(place, other) {
+    if (this.#reading === null) return;
+    const known = this.knowledgeAt(place);
+    for (const [name] of FIELDS) {
+      const value = /** @type {HTMLElement} */ (this.#values.get(name));
+      value.textContent = known[name] ?? "none";
+      value.classList.toggle("none", known[name] === null);
+      const differs = other !== undefined && other[name] !== known[name];
+      value.classList.toggle("differs", differs);
+      value.title = differs ? `The other parser: ${other[name] ?? "none"}` : "";
+    }
+    this.#showEnd(this.#reading, place);
+    this.#showMessages(this.#reading, place);
+  }
+
+  /**
+   * @param {Reading} reading
+   * @param {number} place
+   */
+  #showEnd({ error, incomplete }, place) {
+    const failed = error !== null && (place > error.position || place === this.#count);
+    const broken = incomplete && place === this.#count;
+    this.#end.hidden = !failed && !broken;
+    this.#end.classList.toggle("error", failed);
+    if (failed) {
+      const where = error.position < this.#count ? `Token ${error.position}` : "The end";
+      fill(this.#end, element("strong", {}, `${where} does not fit: `), error.message);
+    } else if (broken) {
+      fill(this.#end, "The tokens end inside a message.");
+    }
+  }
+
+  /**
+   * @param {Reading} reading
+   * @param {number} place
+   */
+  #showMessages({ messages, message_ends: ends }, place) {
+    const complete = this.#index.completeAt(place);
+    const first = Math.max(complete - SHOWN, 0);
+    if (complete !== this.#shown.complete) {
+      this.#shown.complete = complete;
+      const left = first === 0 ? "" : `, of which the last ${SHOWN}`;
+      this.#heading.textContent = `Messages complete: ${complete} of ${ends.length}${left}`;
+      fill(this.#messages, ...messages.slice(first, complete).map(messageCard));
+    }
+    const state = this.#index.stateAt(place);
+    const text = this.#index.openTextAt(place);
+    const isOpen = state.state === "Content" || text !== "";
+    fill(this.#open, isOpen && openCard(state, text));
+  }
+}
+
+/** @type {StateChange} */
+const START = {
+  at: -1,
+  state: "Header",
+  role: null,
+  channel: null,
+  recipient: null,
+  content_type: null,
+};
+
+/** @type {Reading} */
+const NOTHING = {
+  changes: [START],
+  deltas: [],
+  message_ends: [],
+  messages: [],
+  recoveries: [],
+  error: null,
+  incomplete: false,
+};

@@ -1,0 +1,271 @@
+/**
+ * Tokens to messages: the parser's way through a stream, token by token, strict and lenient side
+ * by side.
+ */
+
+import { call } from "./api.js";
+import { declaredTools } from "./declared-tools.js";
+import { button, element, fill, labelled, select } from "./element.js";
+import { LatestCall } from "./latest-call.js";
+import { layoutOf } from "./reading-layout.js";
+import { ReadingPanel } from "./reading-panel.js";
+import { SteppedView } from "./stepped-view.js";
+import { TokenInput } from "./token-input.js";
+
+/** @import { State } from "./state.js" */
+/** @import { Parsing, Recovery, Role } from "./wire.js" */
+
+const ROLES = /** @type {const} */ ([
+  ["assistant", "assistant (a completion)"],
+  ["", "none (the tokens say)"],
+  ["user", "user"],
+  ["system", "system"],
+  ["developer", "developer"],
+  ["tool", "tool"],
+]);
+
+const PLACEHOLDER = `Marked-up text, such as
+<|channel|>final<|message|>2 + 2 = 4.<|return|>
+or token ids: 200005, 17196, 200008`;
+
+/** What a model with too little practice may sample: three things here are to be repaired. */
+const BROKEN = `<|channel|>analysis<|message|>The user asks for the weather.<|end|>\
+<|start|>assistant<|channel|>commentary<|constrain|>functions.get_weather<|message|>\
+{"city": "Tokyo"}<|call|><|start|>assistant<|channel|>final It is sunny in Tokyo. 🌞<|return|>`;
+
+const KEYS =
+  "← and → go by a token, Page Up and Page Down to where the state changes, Home and End to the " +
+  "ends; the space bar plays.";
+
+/** Recoveries that are listed; all of them are marked at their tokens. */
+const LISTED = 200;
+
+export class StepperTab {
+  #state;
+  #host;
+  #role = "assistant";
+  /** @type {Parsing | null} */
+  #parsing = null;
+  #calls = new LatestCall(250);
+  #isStale = true;
+  #input;
+  #tools;
+  #problem;
+  #status;
+  #stepped;
+  #strict;
+  #lenient;
+  #recoveries;
+  #results;
+
+  /**
+   * @param {HTMLElement} host
+   * @param {State} state
+   */
+  constructor(host, state) {
+    this.#state = state;
+    this.#host = host;
+    host.classList.add("stepper");
+    const form = element("section", { class: "panel", "aria-label": "Tokens to read" });
+    this.#input = new TokenInput(
+      form,
+      {
+        label: "Token ids or marked-up text",
+        placeholder: PLACEHOLDER,
+        onInput: (text) => this.#state.set({ input: text }),
+        onError: (message) => this.#tell(message),
+      },
+      button("Prompt of the conversation", () => this.#takePrompt()),
+      button("A broken example", () => this.#takeExample()),
+    );
+    this.#tools = element("input", {
+      type: "text",
+      placeholder: "functions.get_weather, python",
+      spellcheck: "false",
+      autocapitalize: "off",
+      oninput: () => this.#changed(),
+    });
+    this.#problem = element("p", { class: "error", role: "alert", hidden: true });
+    this.#status = element("p", { class: "status", role: "status" });
+    form.append(
+      element(
+        "div",
+        { class: "fields" },
+        labelled(
+          "First role",
+          select(ROLES, this.#role, (value) => {
+            this.#role = value;
+            this.#changed();
+          }),
+          "Who speaks where the input does not say, as the prompt did.",
+        ),
+        labelled("Declared tools", this.#tools, "Recipients that a damaged header may mean."),
+      ),
+      this.#problem,
+      this.#status,
+    );
+
+    this.#results = element("section", {
+      class: "panel",
+      "aria-label": "What the parser reads",
+      hidden: true,
+    });
+    this.#stepped = new SteppedView(this.#results, {
+      label: "Tokens read by the parser",
+      keys: KEYS,
+      onPlace: (place) => this.#show(place),
+      mark: (place, forward) => this.#changeFrom(place, forward),
+    });
+    this.#recoveries = element("section", { class: "recoveries", "aria-label": "Recoveries" });
+    const readings = element("div", { class: "readings" });
+    this.#strict = new ReadingPanel(readings, "Strict");
+    this.#lenient = new ReadingPanel(readings, "Lenient");
+    this.#results.append(this.#recoveries, readings);
+    host.append(form, this.#results);
+    state.subscribe((_, changed) => {
+      if (changed.has("input")) this.#changed();
+    });
+  }
+
+  /** The tab has come into view: read what has changed meanwhile. */
+  show() {
+    if (this.#isStale) this.#calls.now((signal) => this.#update(signal));
+  }
+
+  #changed() {
+    this.#isStale = true;
+    if (this.#host.checkVisibility()) this.#calls.wish((signal) => this.#update(signal));
+  }
+
+  /** @param {AbortSignal} signal */
+  async #update(signal) {
+    this.#tell("");
+    this.#host.setAttribute("aria-busy", "true");
+    try {
+      await this.#parse(signal);
+    } catch (error) {
+      if (!signal.aborted) this.#tell(error);
+    }
+    if (!signal.aborted) this.#host.removeAttribute("aria-busy");
+  }
+
+  /** @param {unknown} problem an error, or words; "" for none */
+  #tell(problem) {
+    this.#problem.hidden = problem === "";
+    this.#problem.textContent = problem instanceof Error ? problem.message : String(problem);
+  }
+
+  #takeExample() {
+    this.#tools.value = "functions.get_weather";
+    this.#state.set({ input: BROKEN });
+  }
+
+  async #takePrompt() {
+    const { source, form, options } = this.#state.get();
+    try {
+      const { tokens, conversation } = await call("render", { source, form, ...options });
+      this.#tools.value = declaredTools(conversation).join(", ");
+      this.#state.set({ input: tokens.ids.join(" ") });
+    } catch (error) {
+      this.#tell(error);
+    }
+  }
+
+  /** @param {AbortSignal} signal */
+  async #parse(signal) {
+    const { input } = this.#state.get();
+    this.#input.text = input;
+    if (input.trim() === "") {
+      this.#isStale = false;
+      this.#results.hidden = true;
+      this.#status.textContent = "";
+      return;
+    }
+    const role = this.#role === "" ? null : /** @type {Role} */ (this.#role);
+    const tools = this.#tools.value.split(/[\s,]+/).filter(Boolean);
+    this.#take(await call("parse", { input, role, tools }, signal));
+    this.#isStale = false;
+  }
+
+  /** @param {Parsing} parsing */
+  #take(parsing) {
+    const { tokens, strict, lenient } = parsing;
+    const count = tokens.ids.length;
+    this.#parsing = parsing;
+    this.#results.hidden = false;
+    this.#strict.take(strict, count);
+    this.#lenient.take(lenient, count);
+    const { spans, rows } = layoutOf(lenient, count);
+    // Until somebody steps, the whole is of interest.
+    this.#stepped.show(tokens, spans, rows, count);
+    for (const { kind, position, text } of lenient.recoveries) {
+      if (position < count) this.#stepped.view.decorate(position, "recovery", inWords(kind, text));
+    }
+    const { error } = strict;
+    if (error !== null && error.position < count) {
+      this.#stepped.view.decorate(error.position, "refused", `strict: ${error.message}`);
+    }
+    this.#listRecoveries(lenient.recoveries);
+    const fate = error === null ? "reads them all" : "fails";
+    this.#status.textContent =
+      `${count.toLocaleString("en")} tokens, ${lenient.messages.length} messages, ` +
+      `${lenient.recoveries.length} recoveries; the strict parser ${fate}.`;
+    this.#show(count);
+  }
+
+  /** @param {Recovery[]} recoveries */
+  #listRecoveries(recoveries) {
+    const left = recoveries.length - LISTED;
+    const { error } = /** @type {Parsing} */ (this.#parsing).strict;
+    this.#recoveries.hidden = recoveries.length === 0 && error === null;
+    fill(
+      this.#recoveries,
+      element("h3", {}, "Where it is broken"),
+      element(
+        "ul",
+        {},
+        error !== null && this.#jump(error.position, "refused", `strict: ${error.message}`),
+        ...recoveries
+          .slice(0, LISTED)
+          .map(({ kind, position, text }) => this.#jump(position, "recovery", inWords(kind, text))),
+      ),
+      left > 0 && element("p", { class: "hint" }, `and ${left.toLocaleString("en")} more`),
+    );
+  }
+
+  /**
+   * @param {number} position
+   * @param {string} className
+   * @param {string} words
+   */
+  #jump(position, className, words) {
+    const go = button(`Token ${position}`, () => this.#stepped.move(position + 1));
+    return element("li", { class: className }, go, " ", words);
+  }
+
+  /**
+   * @param {number} place
+   * @param {boolean} forward
+   */
+  #changeFrom(place, forward) {
+    const { index } = this.#lenient;
+    return forward ? index.changeAfter(place) : index.changeBefore(place);
+  }
+
+  /** @param {number} place */
+  #show(place) {
+    const strict = this.#strict.knowledgeAt(place);
+    const lenient = this.#lenient.knowledgeAt(place);
+    this.#strict.move(place, lenient);
+    this.#lenient.move(place, strict);
+    this.#stepped.describe([lenient.state, lenient.channel].filter(Boolean).join(", "));
+  }
+}
+
+/**
+ * @param {string} kind
+ * @param {string} text
+ */
+function inWords(kind, text) {
+  return text === "" ? kind : `${kind} ${JSON.stringify(text)}`;
+}
