@@ -23,7 +23,7 @@ CLIENTS_INSTALLED := $(if $(NPM),$(CLIENTS)/node_modules/.installed)
 PAGE_INSTALLED := $(if $(NPM),$(PAGE)/node_modules/.installed)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo chat serve demo-model demo-accuracy test check format parity bench bench-serving bench-training fuzz noise screenshots xgrammar clean
+.PHONY: help demo chat inspect serve demo-model demo-accuracy test check format parity bench bench-serving bench-training fuzz noise screenshots xgrammar clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ noise: $(VENV)/.installed-dev ## Sample TURNS=N turns under grammars from a mode
 
 xgrammar: $(XGRAMMAR_VENV)/.installed ## Run the structural tag through xgrammar, beside the grammar
 	$(XGRAMMAR_VENV)/bin/python tools/structural_tag/check.py $(XGRAMMAR)
+
+inspect: $(VENV)/.installed-serve ## Look at conversations and tokens in the browser, with the demo model
+	@$(BIN)/harmony inspect demo
 
 serve: $(VENV)/.installed-serve ## Serve the demo model by the APIs, at http://127.0.0.1:8000/v1
 	@$(BIN)/harmony serve demo

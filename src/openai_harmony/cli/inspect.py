@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import base64
 import json
+import signal
 import sys
 import threading
 import webbrowser
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .command import Command
 from .listener import listen
+from .loading import open_watched
 from .source import InputError, read_json
 
 if TYPE_CHECKING:
@@ -49,7 +51,8 @@ def _run(arguments: argparse.Namespace) -> None:
     fragment = "" if arguments.file is None else page_fragment(read_json(arguments.file)[0])
     with listen(_HOST, arguments.port) as listener:
         url = f"http://{_HOST}:{listener.getsockname()[1]}/{fragment}"
-        asyncio.run(_serve(arguments, listener, url))
+        serve = _serve_page if arguments.model is None else _serve_model
+        asyncio.run(serve(arguments, listener, url))
 
 
 def page_fragment(source: Any) -> str:
@@ -70,20 +73,42 @@ def page_fragment(source: Any) -> str:
     return fragment
 
 
-async def _serve(arguments: argparse.Namespace, listener: socket.socket, url: str) -> None:
+async def _serve_page(arguments: argparse.Namespace, listener: socket.socket, url: str) -> None:
     try:
         import uvicorn
 
         from ..inspector import create_inspector
     except ModuleNotFoundError as error:
-        raise InputError(
-            f"the inspector needs {error.name}; pip install 'openai-harmony[inspect]'"
-        ) from error
+        raise _missing(error, "inspect") from error
     config = uvicorn.Config(
         create_inspector(), lifespan="off", log_level="warning", server_header=False
     )
     _announce(url, opens=arguments.open)
     await uvicorn.Server(config).serve(sockets=[listener])
+
+
+async def _serve_model(arguments: argparse.Namespace, listener: socket.socket, url: str) -> None:
+    """Serve what 'harmony serve' does, to this machine alone; nothing is kept on disk."""
+    try:
+        from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+        from ..inspector import LOOPBACK_NAMES
+        from ..serving import Settings, create_app, run_server
+    except ModuleNotFoundError as error:
+        raise _missing(error, "serve") from error
+    # The server raises the signal that ended it again: time to close the engine is needed then.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    engine = await open_watched(arguments.model)
+    async with engine:
+        settings = Settings()
+        app = create_app(engine, settings)
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=LOOPBACK_NAMES, www_redirect=False)
+        _announce(url, opens=arguments.open)
+        await run_server(app, settings, listener)
+
+
+def _missing(error: ModuleNotFoundError, extra: str) -> InputError:
+    return InputError(f"this needs {error.name}; pip install 'openai-harmony[{extra}]'")
 
 
 def _announce(url: str, *, opens: bool) -> None:

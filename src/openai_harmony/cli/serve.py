@@ -57,6 +57,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="let the model write calls and JSON answers freely, and hope",
     )
     parser.add_argument(
+        "--no-inspector",
+        dest="inspector",
+        action="store_false",
+        help="leave out the page at /, which shows what conversations become",
+    )
+    parser.add_argument(
         "--date",
         type=lambda text: text if text in ("today", "none") else iso_date(text),
         metavar="YYYY-MM-DD",
@@ -136,6 +142,7 @@ def _run(arguments: argparse.Namespace) -> None:
         key_file=str(_state_folder() / "reasoning.key"),
         api_keys=tuple(arguments.api_key),
         grammar=arguments.grammar,
+        inspector=arguments.inspector,
         current_date=None if date == "none" else date,
         event_names=arguments.event_names,
         context_length=arguments.context_length,

@@ -14,7 +14,7 @@
                                   all of it on a server of its own, or as a part of another
 """
 
-from .application import create_inspector
+from .application import LOOPBACK_NAMES, create_inspector
 from .routes import LiveModel, inspector_routes
 
-__all__ = ["LiveModel", "create_inspector", "inspector_routes"]
+__all__ = ["LOOPBACK_NAMES", "LiveModel", "create_inspector", "inspector_routes"]

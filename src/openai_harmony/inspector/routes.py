@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import Scope
 
 from .. import __version__
 from .json_endpoint import Guard, json_answer, json_endpoint
@@ -26,17 +28,26 @@ class LiveModel(NamedTuple):
     needs_key: bool
 
 
+class _Route(Route):
+    """A route that says that it was taken: FastAPI's router says so only of its own."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Match as every route does, and leave itself in the scope."""
+        match, found = super().matches(scope)
+        return match, {**found, "route": self}
+
+
 def inspector_routes(
     guard: Guard | None = None, live: Callable[[Request], LiveModel] | None = None
 ) -> list[BaseRoute]:
     """Return the routes of the inspector.
 
     `guard` is given each request to the API, and raises where the caller is unknown. `live` tells
-    of the model, where the server has the Completions API as well.
+    of the model where the server has the Completions API, too; it is called in a thread.
     """
 
     async def settings(request: Request) -> Response:
-        model = None if live is None else live(request)
+        model = None if live is None else await asyncio.to_thread(live, request)
         return json_answer(
             {
                 "version": __version__,
@@ -51,8 +62,8 @@ def inspector_routes(
         "parse": json_endpoint(ParseBody, parsing, guard),
     }
     return [
-        Route("/", start_page),
-        Route("/inspector/api/settings", settings),
-        *(Route(f"/inspector/api/{name}", call, methods=["POST"]) for name, call in calls.items()),
-        Route("/inspector/{file}", page_file),
+        _Route("/", start_page),
+        _Route("/inspector/api/settings", settings),
+        *(_Route(f"/inspector/api/{name}", call, methods=["POST"]) for name, call in calls.items()),
+        _Route("/inspector/{file}", page_file),
     ]

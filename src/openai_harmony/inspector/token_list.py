@@ -26,8 +26,8 @@ class TokenList(TypedDict):
 def token_list(tokens: Sequence[int]) -> TokenList:
     """List tokens.
 
-    >>> token_list([3686, 167, 200008])["texts"], token_list([167])["bytes"]
-    (['hi', None, '<|message|>'], {'0': 'e2'})
+    >>> token_list([3686, 162, 200008])["texts"], token_list([162])["bytes"]
+    (['hi', None, '<|message|>'], {'0': 'e6'})
     """
     known = {token: _bytes(token) for token in set(tokens)}
     found = {token: _text(piece) for token, piece in known.items()}

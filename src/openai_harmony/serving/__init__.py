@@ -10,6 +10,7 @@
     tools/                                  the tools that the server runs itself
     responses/, conversations/, containers/, chat/, completions/, tokens/
     models_routes, health_routes            the routes
+    inspector_page                          the page at /
     app → run_server                        the application, and the socket
 """
 

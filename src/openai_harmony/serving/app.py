@@ -20,6 +20,7 @@ from .completions.routes import router as completions_router
 from .containers.routes import router as containers_router
 from .conversations.routes import router as conversations_router
 from .health_routes import router as health_router
+from .inspector_page import inspector_page
 from .models_routes import router as models_router
 from .request_counter import RequestCounter
 from .request_size import RequestSizeLimit
@@ -72,6 +73,8 @@ def create_app(
     app.include_router(websocket_router)
     app.include_router(conversations_router)
     app.include_router(containers_router)
+    if settings.inspector:
+        app.router.routes.extend(inspector_page())
     return app
 
 

@@ -21,6 +21,7 @@ class Settings:
     - `api_keys`: keys that are accepted beside those in the store.
     - `grammar`: whether turns with tools or a response format are sampled under the grammar.
     - `current_date`: what the model reads: ``today`` (UTC), a date as ``YYYY-MM-DD``, or None.
+    - `inspector`: whether the inspector's page is at ``/``.
     - `event_names`: reasoning events as OpenAI's SDKs read them, or as Open Responses names them.
     - `context_length`: tokens of prompt and answer together, at most; None is what the engine has.
     - `max_running`, `max_waiting`: requests at the engine, and in the queue before it.
@@ -36,6 +37,7 @@ class Settings:
     api_keys: tuple[str, ...] = ()
     grammar: bool = True
     current_date: str | None = "today"
+    inspector: bool = True
     event_names: Literal["openai", "open-responses"] = "openai"
     context_length: int | None = None
     max_running: int = 16

@@ -88,26 +88,28 @@ class ApiKeys:
         """Revoke a key of the store for good. Raises `NotFoundError`."""
         return self._kept().revoke(id, int(self._clock()))
 
+    @property
+    def are_needed(self) -> bool:
+        """Whether requests need a key: once there was one, even when all were revoked."""
+        return bool(self._given) or (self._stored is not None and self._stored.exist())
+
     def check(self, key: str | None) -> KeyRecord | None:
         """Return what is kept of the key of a request; None on a server that has no keys.
 
         A server that has had a key asks for one, even when all were revoked. Raises `ApiKeyError`.
         """
         if key is None:
-            if self._exist():
+            if self.are_needed:
                 raise ApiKeyError("an API key is needed: send it as 'Authorization: Bearer KEY'")
             return None
         record = self._find(hash_key(key))
-        if record is None and not self._exist():
+        if record is None and not self.are_needed:
             return None  # many clients send some key always
         if record is None:
             raise ApiKeyError("the API key is unknown to this server")
         if record.revoked_at is not None:
             raise ApiKeyError("the API key was revoked")
         return record
-
-    def _exist(self) -> bool:
-        return bool(self._given) or (self._stored is not None and self._stored.exist())
 
     def _find(self, hash: str) -> KeyRecord | None:
         # The time that it takes may tell of hashes, and a hash tells nothing of a key; where all
