@@ -24,6 +24,7 @@ from mcp.types import (
     TextContent,
     TextResourceContents,
     Tool,
+    ToolAnnotations,
 )
 
 WORDS: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}}
@@ -36,6 +37,7 @@ NAMES = (
     "structured", "fail", "<|call|>",
 )  # fmt: skip
 TOOLS = [Tool(name=name, description=f"Does {name}.", input_schema=WORDS) for name in NAMES]
+TOOLS[1] = TOOLS[1].model_copy(update={"annotations": ToolAnnotations(read_only_hint=True)})
 PIXEL = base64.b64encode(b"\x89PNG...").decode()
 cancelled: list[str] = []  # calls that the client gave up
 MIXED: list[ContentBlock] = [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import hostile_mcp_server
+from gated_engine import PATIENCE
 from notebooks import SETTINGS, needs_bubblewrap
-from openai_harmony import ToolNamespaceConfig
+from openai_harmony import ToolDescription, ToolNamespaceConfig
 from openai_harmony.apis import ResponsesRequest, response_of, turn_of_response
 from openai_harmony.engines import Engine, FinishReason, SampledToken
 from openai_harmony.serving import Settings
@@ -155,9 +159,23 @@ def test_the_command_serves_with_a_browser(tmp_path: Path, cache: Path) -> None:
     assert counts[0] == counts[1] < counts[2] - 300
 
 
+def test_the_command_serves_with_an_mcp_server(tmp_path: Path, cache: Path) -> None:
+    server_there = shlex.join(["host=" + sys.executable, hostile_mcp_server.__file__])
+    options = ("demo", "--port", "0", "--mcp", server_there)
+    with server_process(tmp_path, cache, *options) as server:
+        body: dict[str, Any] = {"input": "What is 2 + 3?", "tools": [SERVER], "temperature": 0}
+        response = httpx2.post(f"{server.url}/responses", json=body, timeout=PATIENCE).json()
+        listing, *_, message = response["output"]
+    assert (listing["type"], listing["error"]) == ("mcp_list_tools", None)
+    assert "get-time" in [tool["name"] for tool in listing["tools"]]
+    assert "5" in message["content"][0]["text"]
+    assert any("'get-time' is called host.get_time" in line for line in server.log)
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
+        (("--mcp", "/nowhere"), "harmony: error: cannot use the MCP server /nowhere: "),
         (("--browser", "/nowhere"), "harmony: error: --browser '/nowhere' is no folder"),
         (("--browser", "brave"), "harmony: error: --browser brave needs a key"),
     ],
@@ -173,8 +191,18 @@ def test_a_tool_that_cannot_be_had_is_one_clear_line(
 
 # Events, whatever a model says
 
-REQUEST = ResponsesRequest(input="hi", tools=[SEARCH, COMPUTE])
-BUILT_IN = {one.name: one for one in (ToolNamespaceConfig.browser(), ToolNamespaceConfig.python())}
+SERVER = {"type": "mcp", "server_label": "host"}
+REQUEST = ResponsesRequest(input="hi", tools=[SEARCH, COMPUTE, SERVER])
+HOST = ToolNamespaceConfig(name="host", tools=[ToolDescription.new("get_time", "Tells it.")])
+BUILT_IN = {
+    one.name: one for one in (ToolNamespaceConfig.browser(), ToolNamespaceConfig.python(), HOST)
+}
+LISTING: dict[str, Any] = {
+    "type": "mcp_list_tools",
+    "server_label": "host",
+    "tools": [],
+    "error": None,
+}
 TURN = turn_of_response(REQUEST, built_in=BUILT_IN)
 PIECES = [
     "<|start|>",
@@ -190,6 +218,8 @@ PIECES = [
     " to=python",
     " to=browser.open",
     " to=functions.browser.find",
+    "<|start|>assistant<|channel|>commentary to=host.get_time json<|message|>",
+    " to=host.get_time",
     '{"query": "a"}',
     '{"code": "a"}',
     "```\n1\n```",
@@ -208,11 +238,13 @@ def told(
     stream = ResponseStream(
         response_of(REQUEST, id="resp_1", created_at=0, model="script").to_dict(),
         new_id=lambda prefix: f"{prefix}_{next(numbers)}",
-        built_in_tools=["browser", "python"],
+        built_in_tools=list(BUILT_IN),
         container_id="cntr_1",
+        listings=[LISTING],
+        mcp_names={"host.get_time": "get-time"},
     )
     reader = TurnReader(TURN, 0)
-    events = list(stream.begin())
+    events = [*stream.begin(), *stream.go_on()]
     for at, token in enumerate(tokens[:limit]):
         reason = FinishReason.STOP if at == len(tokens) - 1 else None
         for event in reader.take(SampledToken(token, finish_reason=reason)):
