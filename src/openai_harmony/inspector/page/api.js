@@ -6,6 +6,8 @@
 
 /** @import { Calls, Settings } from "./wire.js" */
 
+import { readJson } from "./json.js";
+
 const HERE = new URL("api/", import.meta.url);
 const KEY = "harmony-inspector-key";
 
@@ -73,7 +75,7 @@ export async function call(name, body, signal) {
     body: JSON.stringify(body),
     signal,
   });
-  return response.json();
+  return /** @type {any} */ (readJson(await response.text()));
 }
 
 /**

@@ -10,6 +10,19 @@ import { element } from "./element.js";
 
 const FIRST_SPECIAL = 199998;
 
+/** Those special tokens that have a name, by their ids. */
+export const SPECIAL_NAMES = new Map([
+  [199998, "<|startoftext|>"],
+  [199999, "<|endoftext|>"],
+  [200002, "<|return|>"],
+  [200003, "<|constrain|>"],
+  [200005, "<|channel|>"],
+  [200006, "<|start|>"],
+  [200007, "<|end|>"],
+  [200008, "<|message|>"],
+  [200012, "<|call|>"],
+]);
+
 // Spaces at the end or more than one, tabs, line breaks, and what has no picture of its own.
 const MARKED =
   /(\n|\r|\t| {2,}| +$|[\p{Cc}\u00a0\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e0fff}])/u;

@@ -12,6 +12,8 @@ export type Reasoning = "by-turn" | "reference" | "keep";
 export interface Source {
   source: JsonObject;
   form: Form;
+  /** The current date as the model shall read it; for requests. */
+  date?: string | null;
 }
 
 /** How a source is rendered; the server has the defaults. */
@@ -20,6 +22,7 @@ export interface Options {
   header_style?: HeaderStyle;
   schema_dialect?: SchemaDialect;
   reasoning?: Reasoning;
+  /** The current date as the model shall read it, as YYYY-MM-DD; for requests. */
   date?: string | null;
   /** Which of the training examples, from 0. */
   example?: number;

@@ -1,0 +1,65 @@
+/** Copying and saving texts, and saying that it was done. */
+
+import { element } from "./element.js";
+
+/**
+ * Copy a text, and say so.
+ *
+ * @param {string} text
+ * @param {string} what was copied, such as "Link"
+ */
+export async function copyText(text, what) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    // Without HTTPS, and where it is not allowed: the older way.
+    if (!copyBySelection(text)) {
+      announce(`${what} could not be copied: the browser does not allow it`);
+      return;
+    }
+  }
+  announce(`${what} copied`);
+}
+
+/**
+ * Save a text as a file.
+ *
+ * @param {string} name
+ * @param {string} text
+ */
+export function saveText(name, text) {
+  const url = URL.createObjectURL(new Blob([text], { type: "text/plain;charset=utf-8" }));
+  element("a", { href: url, download: name }).click();
+  // The download has read the address by the time that the page is idle again.
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+  announce(`${name} saved`);
+}
+
+let timer = 0;
+
+/**
+ * Say something in passing, for eyes and for screen readers.
+ *
+ * @param {string} message
+ */
+export function announce(message) {
+  const place = document.getElementById("notice");
+  if (place === null) return;
+  place.textContent = message;
+  place.classList.add("shown");
+  clearTimeout(timer);
+  timer = window.setTimeout(() => place.classList.remove("shown"), 2500);
+}
+
+/** @param {string} text */
+function copyBySelection(text) {
+  const host = document.querySelector("dialog[open]") ?? document.body;
+  const carrier = element("textarea", { class: "offscreen", value: text });
+  const focused = document.activeElement;
+  host.append(carrier);
+  carrier.select();
+  const done = document.execCommand("copy");
+  carrier.remove();
+  if (focused instanceof HTMLElement) focused.focus();
+  return done;
+}

@@ -1,0 +1,107 @@
+/** The tab "Compare": header styles and schema dialects side by side, differences marked. */
+
+import { call, ApiError } from "./api.js";
+import { element, fill } from "./element.js";
+import { LatestCall } from "./latest-call.js";
+
+/** @import { State } from "./state.js" */
+/** @import { ComparedPart, ComparedTable, Comparison } from "./wire.js" */
+
+export class CompareTab {
+  #host;
+  #state;
+  #latest = new LatestCall();
+  #isCurrent = false;
+  #problem = element("p", { class: "problem", role: "alert", hidden: true });
+  #tables = element("div", { class: "comparison" });
+
+  /**
+   * @param {HTMLElement} host
+   * @param {State} state
+   */
+  constructor(host, state) {
+    this.#host = host;
+    this.#state = state;
+    const about = "What each choice makes of this conversation. Parts that differ from the first column are marked.";
+    fill(host, element("p", { class: "about" }, about), this.#problem, this.#tables);
+    state.subscribe((_document, changed) => {
+      const matters = changed.has("source") || changed.has("form") || changed.has("options");
+      if (!matters) return;
+      this.#isCurrent = false;
+      if (!host.hidden) this.#latest.wish((signal) => this.#compare(signal));
+    });
+  }
+
+  /** The tab comes into view. */
+  show() {
+    if (!this.#isCurrent) this.#latest.now((signal) => this.#compare(signal));
+  }
+
+  /** @param {AbortSignal} signal */
+  async #compare(signal) {
+    const { source, form, options } = this.#state.get();
+    this.#host.setAttribute("aria-busy", "true");
+    try {
+      this.#show(await call("compare", { source, form, ...options }, signal));
+      this.#isCurrent = true;
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      this.#problem.textContent = error.param === null ? error.message : `${error.param}: ${error.message}`;
+      this.#problem.hidden = false;
+    }
+    this.#host.removeAttribute("aria-busy");
+  }
+
+  /** @param {Comparison} comparison */
+  #show({ header_styles: styles, schema_dialects: dialects }) {
+    this.#problem.hidden = true;
+    fill(this.#tables, tableOf("Header styles", styles), tableOf("Schema dialects", dialects));
+  }
+}
+
+/**
+ * @param {string} title
+ * @param {ComparedTable} table
+ */
+function tableOf(title, { columns, totals, rows }) {
+  const id = `compare-${title.toLowerCase().replaceAll(" ", "-")}`;
+  const heads = columns.map((column, at) => {
+    const total = totals[at] ?? 0;
+    const small = element("small", {}, `${total.toLocaleString("en")} tokens${sign(total - (totals[0] ?? 0))}`);
+    return element("th", { scope: "col" }, column, " ", small);
+  });
+  const body = rows.map(({ message, cells }) =>
+    element(
+      "tr",
+      {},
+      element("th", { scope: "row" }, message),
+      ...cells.map((parts, at) => element("td", { "data-column": columns[at] }, ...partsOf(parts))),
+    ),
+  );
+  const table = element(
+    "table",
+    { "aria-labelledby": id },
+    element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "Message"), ...heads)),
+    element("tbody", {}, ...body),
+  );
+  const same = element("p", { class: "same" }, "Every message is the same in all of them.");
+  const box = { class: "scroll", role: "region", tabindex: 0, "aria-labelledby": id };
+  return element(
+    "section",
+    {},
+    element("h2", { id }, title),
+    element("div", box, table),
+    rows.length === 0 ? same : null,
+  );
+}
+
+/** @param {ComparedPart[]} parts */
+function partsOf(parts) {
+  return parts.map(({ text, differs }) => (differs ? element("mark", {}, text) : text));
+}
+
+/** @param {number} difference */
+function sign(difference) {
+  if (difference === 0) return "";
+  return difference > 0 ? `, +${difference}` : `, −${-difference}`;
+}

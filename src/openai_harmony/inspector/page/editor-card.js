@@ -1,0 +1,196 @@
+/** One message in the form: who speaks, to whom, and what. */
+
+import { contentFields } from "./content-fields.js";
+import { button, element, fill, labelled, select } from "./element.js";
+import { colourOf } from "./rendering-view.js";
+
+/** @import { ContentItem, HarmonyMessage, Role } from "./wire.js" */
+
+/**
+ * @typedef {object} Actions
+ * @property {(change: (message: HarmonyMessage) => HarmonyMessage) => void} edit
+ * @property {(by: -1 | 1) => void} move
+ * @property {() => void} remove
+ */
+
+/** @typedef {"name" | "channel" | "recipient" | "content_type"} HeaderField */
+
+const ROLES = /** @type {const} */ (["system", "developer", "user", "assistant", "tool"]);
+const CHANNELS = ["analysis", "commentary", "final"];
+
+/** @type {Record<HeaderField, string>} */
+const TITLES = {
+  name: "Name",
+  channel: "Channel",
+  recipient: "Recipient",
+  content_type: "Content type",
+};
+
+/** @type {Record<Role, HeaderField[]>} what a message of the role usually has */
+const USUAL = {
+  system: [],
+  developer: [],
+  user: [],
+  assistant: ["channel", "recipient", "content_type"],
+  tool: ["name", "channel", "recipient"],
+};
+
+/**
+ * Make the card of a message.
+ *
+ * @param {HarmonyMessage} message
+ * @param {number} index
+ * @param {boolean} isLast
+ * @param {Actions} actions
+ */
+export function messageCard(message, index, isLast, actions) {
+  const card = element("fieldset", { "data-message": index });
+  const colour = () => (card.className = `message-card ${colourOf(message)}`);
+  const edit = (/** @type {(message: HarmonyMessage) => HarmonyMessage} */ change) => {
+    message = change(message);
+    colour();
+    actions.edit(change);
+  };
+  const head = element("div", { class: "card-head" });
+  const draw = (/** @type {boolean} */ all) => {
+    const fields = headerFields(message, index, edit, all);
+    const more = button("more", () => draw(true), {
+      class: "quiet",
+      "aria-label": `More fields of message ${index}`,
+    });
+    const hidden = Object.keys(TITLES).length - fields.length;
+    fill(head, roleField(message, index, edit, () => draw(all)), ...fields, hidden > 0 && more, tools(index, isLast, actions));
+  };
+  colour();
+  draw(false);
+  const legend = element("legend", {}, `Message ${index}`);
+  fill(card, legend, head, ...contents(message, index, edit));
+  return card;
+}
+
+/**
+ * @param {HarmonyMessage} message
+ * @param {number} index
+ * @param {Actions["edit"]} edit
+ * @param {() => void} redraw
+ */
+function roleField(message, index, edit, redraw) {
+  const roles = ROLES.map((role) => /** @type {const} */ ([role, role]));
+  const choose = (/** @type {string} */ role) => {
+    edit((old) => ({ ...old, role: /** @type {Role} */ (role) }));
+    redraw();
+  };
+  const label = `Role of message ${index}`;
+  const list = select(roles, message.role, choose, {
+    "aria-label": label,
+    "data-param": `messages[${index}].role`,
+  });
+  return element("div", { class: "role-field" }, element("span", { class: "number" }, index), list);
+}
+
+/**
+ * @param {HarmonyMessage} message
+ * @param {number} index
+ * @param {Actions["edit"]} edit
+ * @param {boolean} all whether fields that are empty and unusual are shown, too
+ */
+function headerFields(message, index, edit, all) {
+  const names = /** @type {HeaderField[]} */ (Object.keys(TITLES));
+  const shown = names.filter((name) => {
+    return all || USUAL[message.role]?.includes(name) || Boolean(message[name]);
+  });
+  return shown.map((name) => {
+    const change = (/** @type {string} */ value) => edit((old) => withField(old, name, value));
+    const param = `messages[${index}].${name}`;
+    const field = labelled(TITLES[name], headerControl(name, message[name] ?? "", param, change));
+    field.classList.add(name);
+    return field;
+  });
+}
+
+/**
+ * @param {HeaderField} name
+ * @param {string} value
+ * @param {string} param
+ * @param {(value: string) => void} change
+ */
+function headerControl(name, value, param, change) {
+  if (name === "channel") {
+    const known = value === "" || CHANNELS.includes(value) ? CHANNELS : [...CHANNELS, value];
+    /** @type {[string, string][]} */
+    const choices = [["", "none"], ...known.map((one) => /** @type {[string, string]} */ ([one, one]))];
+    return select(choices, value, change, { "data-param": param });
+  }
+  const list = { recipient: "recipients", name: "recipients", content_type: "content-types" }[name];
+  return element("input", {
+    value,
+    list,
+    spellcheck: "false",
+    autocapitalize: "off",
+    "data-param": param,
+    oninput: (/** @type {Event} */ event) => {
+      change(/** @type {HTMLInputElement} */ (event.target).value);
+    },
+  });
+}
+
+/**
+ * @param {number} index
+ * @param {boolean} isLast
+ * @param {Actions} actions
+ */
+function tools(index, isLast, actions) {
+  const name = (/** @type {string} */ verb) => ({
+    class: "icon",
+    "aria-label": `${verb} message ${index}`,
+    title: verb,
+  });
+  return element(
+    "div",
+    { class: "card-tools" },
+    button("↑", () => actions.move(-1), { ...name("Move up"), disabled: index === 0 }),
+    button("↓", () => actions.move(1), { ...name("Move down"), disabled: isLast }),
+    button("✕", () => actions.remove(), name("Remove")),
+  );
+}
+
+/**
+ * @param {HarmonyMessage} message
+ * @param {number} index
+ * @param {Actions["edit"]} edit
+ */
+function contents(message, index, edit) {
+  const { content } = message;
+  const items = Array.isArray(content) ? content : [content];
+  return items.map((item, at) =>
+    contentFields(item, {
+      name: items.length === 1 ? `message ${index}` : `message ${index}, part ${at}`,
+      param: Array.isArray(content) ? `messages[${index}].content[${at}]` : `messages[${index}].content`,
+      edit: (change) => edit((old) => withItem(old, at, change)),
+    }),
+  );
+}
+
+/**
+ * @param {HarmonyMessage} message
+ * @param {HeaderField} name
+ * @param {string} value "" leaves the field out
+ * @returns {HarmonyMessage}
+ */
+function withField(message, name, value) {
+  const { [name]: _, ...others } = message;
+  return value === "" ? others : { ...message, [name]: value };
+}
+
+/**
+ * @param {HarmonyMessage} message
+ * @param {number} at
+ * @param {(item: any) => any} change
+ * @returns {HarmonyMessage}
+ */
+function withItem(message, at, change) {
+  const { content } = message;
+  if (!Array.isArray(content)) return { ...message, content: change(content) };
+  const items = content.map((item, place) => (place === at ? change(item) : item));
+  return { ...message, content: /** @type {(ContentItem | string)[]} */ (items) };
+}

@@ -1,0 +1,98 @@
+/** The JSON view: any of the three forms, as it was written. */
+
+import { button, element, labelled, select } from "./element.js";
+import { readJson, writeJson } from "./json.js";
+import { isObject } from "./state.js";
+
+/** @import { State } from "./state.js" */
+/** @import { Form, JsonObject } from "./wire.js" */
+
+const FORMS = /** @type {const} */ ([
+  ["auto", "detect"],
+  ["harmony", "harmony"],
+  ["chat", "Chat Completions"],
+  ["responses", "Responses"],
+]);
+
+export class EditorJson {
+  #state;
+  #text;
+  #problem = element("p", { class: "problem", id: "json-problem", role: "alert", hidden: true });
+  #form;
+  /** @type {unknown} the source that the text stands for */
+  #shown = null;
+  /** What to put into the page. */
+  node;
+
+  /** @param {State} state */
+  constructor(state) {
+    this.#state = state;
+    this.#text = element("textarea", {
+      class: "code",
+      spellcheck: "false",
+      autocapitalize: "off",
+      "aria-describedby": "json-problem",
+      oninput: () => this.#read(),
+    });
+    this.#form = select(FORMS, "auto", (form) => state.set({ form: /** @type {Form} */ (form) }), {
+      "data-param": "form",
+    });
+    const tidy = button("Tidy", () => this.#tidy(), { title: "Indent the JSON" });
+    const head = element("div", { class: "json-head" }, labelled("Form", this.#form), tidy);
+    const field = labelled("Conversation as JSON", this.#text);
+    field.classList.add("json-field");
+    this.node = element("div", { class: "editor-json" }, head, field, this.#problem);
+    state.subscribe(() => {
+      if (this.node.isConnected) this.show();
+    });
+  }
+
+  /** Show the document, unless the text stands for it already. */
+  show() {
+    const { source, form } = this.#state.get();
+    this.#form.value = form;
+    if (source === this.#shown) return;
+    this.#shown = source;
+    this.#text.value = writeJson(source);
+    this.#say("");
+  }
+
+  /**
+   * @param {string | null} param
+   * @param {string} message "" where all is well
+   */
+  showProblem(param, message) {
+    this.#say(param === null || message === "" ? message : `${param}: ${message}`);
+  }
+
+  #read() {
+    try {
+      const read = readJson(this.#text.value);
+      // A list alone is the messages of a conversation.
+      const source = Array.isArray(read) ? { messages: read } : read;
+      if (!isObject(source)) throw new SyntaxError("expected an object, or a list of messages");
+      this.#say("");
+      this.#shown = source;
+      this.#state.set({ source: /** @type {JsonObject} */ (source) });
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
+      this.#say(`Not valid JSON: ${error.message}`);
+    }
+  }
+
+  #tidy() {
+    try {
+      this.#text.value = writeJson(readJson(this.#text.value));
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
+      this.#say(`Not valid JSON: ${error.message}`);
+    }
+  }
+
+  /** @param {string} problem */
+  #say(problem) {
+    this.#problem.textContent = problem;
+    this.#problem.hidden = problem === "";
+    this.#text.setAttribute("aria-invalid", String(problem !== ""));
+  }
+}

@@ -1,0 +1,165 @@
+/** The editor: a form and JSON for the same conversation. */
+
+import { EditorForm } from "./editor-form.js";
+import { EditorJson } from "./editor-json.js";
+import { button, element, fill } from "./element.js";
+import { fieldsLeftOut } from "./request-fields.js";
+
+/** @import { State } from "./state.js" */
+/** @import { Form, HarmonyConversation, JsonObject, Rendering } from "./wire.js" */
+
+const FORM_NAMES = { chat: "Chat Completions", responses: "Responses", harmony: "harmony", auto: "" };
+
+export class Editor {
+  #state;
+  #host = element("div", { class: "editor-body" });
+  #formHost = element("div", { class: "editor-form" });
+  #json;
+  #form;
+  /** @type {"form" | "json"} */
+  #mode = "form";
+  /** @type {Rendering | null} the last that succeeded */
+  #rendering = null;
+  /** @type {unknown} the source that the form has, as it wrote it itself */
+  #own = null;
+  #buttons;
+
+  /**
+   * @param {HTMLElement} host
+   * @param {State} state
+   */
+  constructor(host, state) {
+    this.#state = state;
+    this.#form = new EditorForm(this.#formHost, (conversation) => this.#edited(conversation));
+    this.#json = new EditorJson(state);
+    this.#buttons = {
+      form: button("Form", () => this.#switch("form"), { "aria-pressed": "true" }),
+      json: button("JSON", () => this.#switch("json"), { "aria-pressed": "false" }),
+    };
+    const modes = { class: "segmented", role: "group", "aria-label": "View of the conversation" };
+    const choose = element("div", modes, this.#buttons.form, this.#buttons.json);
+    fill(host, element("div", { class: "pane-head" }, choose), this.#host);
+    this.#draw();
+    state.subscribe((document, changed) => {
+      if (!changed.has("source") && !changed.has("form")) return;
+      if (document.source === this.#own) return;
+      this.#rendering = null;
+      this.#draw();
+    });
+  }
+
+  /**
+   * Follow a rendering, which knows the form of the source and the conversation in it.
+   *
+   * @param {Rendering} rendering
+   */
+  follow(rendering) {
+    const before = this.#formNow();
+    const first = this.#rendering === null;
+    this.#rendering = rendering;
+    this.#form.showProblem(null, "");
+    this.#json.showProblem(null, "");
+    const redraw = first && (before !== this.#formNow() || this.#formNow() !== "harmony");
+    if (redraw && this.#mode === "form") this.#draw();
+  }
+
+  /**
+   * Show an error beside its field.
+   *
+   * @param {string | null} param
+   * @param {string} message
+   */
+  showProblem(param, message) {
+    if (this.#mode === "form") this.#form.showProblem(param, message);
+    else this.#json.showProblem(param, message);
+  }
+
+  /**
+   * Bring a message of the conversation into view.
+   *
+   * @param {number} index
+   */
+  reveal(index) {
+    if (this.#mode === "form") this.#form.reveal(index);
+  }
+
+  /** @returns {Form} as far as it is known */
+  #formNow() {
+    const { form, source } = this.#state.get();
+    if (form !== "auto") return form;
+    return this.#rendering?.form ?? (isBlank(source) ? "harmony" : "auto");
+  }
+
+  /** @param {"form" | "json"} mode */
+  #switch(mode) {
+    this.#mode = mode;
+    this.#buttons.form.setAttribute("aria-pressed", String(mode === "form"));
+    this.#buttons.json.setAttribute("aria-pressed", String(mode === "json"));
+    this.#draw();
+  }
+
+  #draw() {
+    if (this.#mode === "json") {
+      this.#json.show();
+      fill(this.#host, this.#json.node);
+      return;
+    }
+    const form = this.#formNow();
+    if (form === "harmony") {
+      this.#own = this.#state.get().source;
+      this.#form.show(/** @type {any} */ (this.#own));
+      fill(this.#host, this.#formHost);
+    } else {
+      fill(this.#host, form === "auto" ? null : this.#requestNotice(form));
+    }
+  }
+
+  /**
+   * What stands in the place of the form for a request of another form.
+   *
+   * @param {"chat" | "responses"} form
+   */
+  #requestNotice(form) {
+    const lost = fieldsLeftOut(this.#state.get().source, form);
+    const words = lost.length === 0 ? null : element("p", {}, "Left behind, as they are no part of the prompt: ", ...codes(lost), ".");
+    const conversation = this.#rendering?.conversation;
+    const edit = button("Edit as harmony", () => this.#toHarmony(), {
+      class: "primary",
+      disabled: conversation === undefined,
+    });
+    return element(
+      "div",
+      { class: "notice-card" },
+      element("p", {}, `This is a ${FORM_NAMES[form]} request; the form edits harmony.`),
+      element("p", {}, "Change the request in the JSON view, or go on with the conversation that it becomes."),
+      words,
+      edit,
+    );
+  }
+
+  #toHarmony() {
+    const conversation = this.#rendering?.conversation;
+    if (conversation === undefined) return;
+    // The browser's Back leads to the request again.
+    history.pushState(null, "");
+    const { date: _, ...options } = this.#state.get().options;
+    this.#state.set({ source: /** @type {any} */ (conversation), form: "harmony", options });
+  }
+
+  /** @param {HarmonyConversation} conversation */
+  #edited(conversation) {
+    const source = /** @type {JsonObject} */ (/** @type {unknown} */ (conversation));
+    this.#own = source;
+    this.#state.set({ source, form: "harmony" });
+  }
+}
+
+/** @param {JsonObject} source */
+function isBlank(source) {
+  return Array.isArray(source.messages) && source.messages.length === 0;
+}
+
+/** @param {string[]} names */
+function codes(names) {
+  return names.flatMap((name, at) => [at === 0 ? "" : ", ", element("code", {}, name)]);
+}

@@ -1,0 +1,194 @@
+/** The page: its head, its tabs, and the document in the fragment of the URL. */
+
+import { ApiError, apiKey, settings } from "./api.js";
+import { announce } from "./clipboard.js";
+import { CompareTab } from "./compare.js";
+import { ConversationTab } from "./conversation.js";
+import { button, element, fill, labelled } from "./element.js";
+import { EXAMPLES } from "./examples.js";
+import { LONGEST, pack, readFragment, unpack, urlWith } from "./fragment.js";
+import { openFile } from "./open-file.js";
+import { ShareDialog } from "./share.js";
+import { State } from "./state.js";
+import { TabList } from "./tab-list.js";
+import { themeSwitch } from "./theme-switch.js";
+
+/** @import { Document } from "./state.js" */
+
+const state = new State();
+const list = element("div", { class: "tabs", "aria-label": "Views" });
+const version = element("span", { class: "version" });
+const keyBar = element("div", { class: "key-bar", hidden: true });
+
+const tabs = new TabList(
+  list,
+  byId("tabs"),
+  [
+    { name: "conversation", title: "Conversation", make: (host) => new ConversationTab(host, state) },
+    { name: "compare", title: "Compare", make: (host) => new CompareTab(host, state) },
+  ],
+  () => writeFragment(),
+);
+const share = new ShareDialog(state, () => tabs.chosen);
+
+/**
+ * Begin with another document; the browser's Back leads to the one before.
+ *
+ * @param {Partial<Document>} document
+ * @param {string} tab
+ */
+function begin(document, tab) {
+  history.pushState(null, "");
+  state.set({ ...state.get(), ...document });
+  tabs.choose(tab);
+}
+
+let timer = 0;
+let packed = "";
+
+/** Put the document into the URL; soon, as it may change with each key. */
+function writeFragment() {
+  clearTimeout(timer);
+  timer = window.setTimeout(async () => {
+    const json = state.toJSON();
+    const text = Object.keys(json).length === 0 ? "" : await pack(json);
+    packed = text.length <= LONGEST ? text : "";
+    history.replaceState(null, "", urlWith(packed, tabs.chosen));
+  }, 300);
+}
+
+/** Take the document and the tab from the URL. */
+async function readLocation() {
+  const { c, tab } = readFragment();
+  if (c !== null && c !== packed) {
+    try {
+      state.restore(await unpack(c));
+      packed = c;
+    } catch {
+      announce("The link holds no conversation: it may have been cut short");
+    }
+  }
+  tabs.choose(tab ?? "conversation");
+}
+
+/** @param {File | undefined} file */
+async function open(file) {
+  if (file === undefined) return;
+  try {
+    const { tab, document } = await openFile(file);
+    begin(document, tab);
+    announce(`${file.name} opened`);
+  } catch (error) {
+    announce(`${file.name}: ${/** @type {Error} */ (error).message}`);
+  }
+}
+
+function exampleMenu() {
+  const menu = element("details", { class: "menu" });
+  const items = EXAMPLES.map(({ name, about, document }) => {
+    const choose = () => {
+      menu.open = false;
+      menu.querySelector("summary")?.focus();
+      begin(document, "conversation");
+    };
+    const made = button(name, choose);
+    made.append(element("small", {}, about));
+    return element("li", {}, made);
+  });
+  menu.append(element("summary", {}, "Examples"), element("ul", {}, ...items));
+  menu.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    menu.open = false;
+    menu.querySelector("summary")?.focus();
+  });
+  document.addEventListener("click", (event) => {
+    if (!menu.contains(/** @type {Node} */ (event.target))) menu.open = false;
+  });
+  return menu;
+}
+
+function openButton() {
+  const input = element("input", {
+    type: "file",
+    class: "offscreen",
+    tabindex: -1,
+    "aria-label": "File to open",
+    onchange: () => {
+      open(input.files?.[0]);
+      input.value = "";
+    },
+  });
+  const made = button("Open", () => input.click(), {
+    title: "A conversation or request as JSON, a test vector, token ids or marked-up text",
+  });
+  return element("span", {}, made, input);
+}
+
+function fillKeyBar() {
+  const input = element("input", { type: "password", autocomplete: "off", value: apiKey.get() });
+  const use = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    keyBar.hidden = true;
+    apiKey.set(input.value);
+  };
+  const words = "This server wants an API key. It is kept for this tab of the browser alone.";
+  const form = element(
+    "form",
+    { onsubmit: use },
+    element("span", {}, words),
+    labelled("API key", input),
+    element("button", { type: "submit", class: "primary" }, "Use"),
+  );
+  fill(keyBar, form);
+  apiKey.addEventListener("refused", () => {
+    keyBar.hidden = false;
+  });
+}
+
+async function readSettings() {
+  try {
+    const { version: number, needs_key: needsKey, model } = await settings();
+    version.textContent = model === null ? number : `${number} · ${model}`;
+    keyBar.hidden = !needsKey || apiKey.get() !== "";
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    announce(error.message);
+  }
+}
+
+function acceptDrops() {
+  document.addEventListener("dragover", (event) => {
+    if (!event.dataTransfer?.types.includes("Files")) return;
+    event.preventDefault();
+    document.body.classList.add("dropping");
+  });
+  document.addEventListener("dragleave", (event) => {
+    if (event.relatedTarget === null) document.body.classList.remove("dropping");
+  });
+  document.addEventListener("drop", (event) => {
+    document.body.classList.remove("dropping");
+    if (!event.dataTransfer?.types.includes("Files")) return;
+    event.preventDefault();
+    open(event.dataTransfer.files[0]);
+  });
+}
+
+/** @param {string} id */
+function byId(id) {
+  return /** @type {HTMLElement} */ (document.getElementById(id));
+}
+
+const name = element("h1", {}, "harmony ", element("span", {}, "inspect"));
+const actions = [exampleMenu(), openButton(), button("Share", () => share.open()), themeSwitch()];
+fill(
+  byId("top"),
+  element("div", { class: "bar" }, name, version, list, element("div", { class: "actions" }, ...actions)),
+  keyBar,
+);
+fillKeyBar();
+acceptDrops();
+state.subscribe(() => writeFragment());
+window.addEventListener("popstate", () => readLocation());
+readSettings();
+await readLocation();
+if (Object.keys(state.toJSON()).length === 0) state.set(EXAMPLES[0]?.document ?? {});

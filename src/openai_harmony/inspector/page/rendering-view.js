@@ -1,0 +1,167 @@
+/** A rendering: messages as rows of tokens, with what was left out in its place. */
+
+import { element } from "./element.js";
+import { SPECIAL_NAMES } from "./token-text.js";
+import { TokenView } from "./token-view.js";
+
+/** @import { Row, Span } from "./token-view.js" */
+/** @import { HarmonyMessage, RenderedMessage, RenderedSpan, Rendering } from "./wire.js" */
+
+const SHOWN_OF_DROPPED = 240; // characters
+
+export class RenderingView {
+  #view;
+  #host;
+
+  /**
+   * @param {HTMLElement} host an empty element
+   * @param {(index: number) => void} onChoose
+   * @param {(index: number | null) => void} onPoint
+   */
+  constructor(host, onChoose, onPoint) {
+    this.#host = host;
+    this.#view = new TokenView(host, { label: "Tokens of the prompt", onChoose, onPoint });
+  }
+
+  /** @param {Rendering} rendering */
+  show(rendering) {
+    const ids = this.#view.showIds;
+    this.#view.show(rendering.tokens, rendering.spans.map(toSpan), rowsOf(rendering));
+    this.#view.showIds = ids;
+    for (const [index, label] of Object.entries(rendering.labels)) {
+      const note = `learned as ${SPECIAL_NAMES.get(label) ?? label}`;
+      this.#view.decorate(Number(index), "relabelled", note);
+    }
+  }
+
+  /** @param {number} index */
+  mark(index) {
+    this.#view.mark(index);
+  }
+
+  /** @param {boolean} shown whether ids stand beside the tokens */
+  set ids(shown) {
+    this.#view.showIds = shown;
+  }
+
+  /** @param {boolean} shown whether the training mask lies over the tokens */
+  set mask(shown) {
+    this.#host.classList.toggle("show-mask", shown);
+  }
+}
+
+/**
+ * The classes that colour a message: its role, and the channel where it has one.
+ *
+ * @param {{ role: string, channel?: string | null }} message
+ */
+export function colourOf({ role, channel }) {
+  const known = ["analysis", "commentary", "final"].includes(channel ?? "");
+  return known ? `role-${role} channel-${channel}` : `role-${role}`;
+}
+
+/**
+ * @param {RenderedSpan} span
+ * @returns {Span}
+ */
+function toSpan({ start, end, kind, sampled, learned }) {
+  const className = [kind, sampled && "sampled", learned && "learned"].filter(Boolean).join(" ");
+  return { start, end, className };
+}
+
+/**
+ * One row for each message, and one for the header that opens the next turn.
+ *
+ * @param {Rendering} rendering
+ * @returns {Row[]}
+ */
+function rowsOf({ messages, spans, conversation }) {
+  /** @type {Row[]} */
+  const rows = [];
+  let at = 0;
+  let end = 0;
+  const takeSpans = (/** @type {number} */ message) => {
+    const start = end;
+    for (let span = spans[at]; span !== undefined && span.message <= message; span = spans[at]) {
+      end = span.end;
+      at += 1;
+    }
+    return { start, end };
+  };
+  for (const message of messages) {
+    const range = takeSpans(message.index);
+    const original = conversation.messages[message.index];
+    const dropped = message.dropped === null ? "" : " dropped";
+    rows.push({
+      ...range,
+      className: `message ${colourOf(message)}${dropped}`,
+      label: `message ${message.index}, ${headWords(message)}`,
+      heading: () => headingOf(message, original),
+    });
+  }
+  const next = takeSpans(Infinity);
+  if (next.start < next.end) rows.push(nextTurn(next.start, next.end));
+  return rows;
+}
+
+/**
+ * @param {number} start
+ * @param {number} end
+ * @returns {Row}
+ */
+function nextTurn(start, end) {
+  const words = element("span", {}, "the next turn begins");
+  return {
+    start,
+    end,
+    className: "message next role-assistant",
+    label: "next turn",
+    heading: () => element("div", { class: "heading" }, words, countOf(end - start)),
+  };
+}
+
+/**
+ * @param {RenderedMessage} message
+ * @param {HarmonyMessage | undefined} original
+ */
+function headingOf(message, original) {
+  const { index, role, name, channel, recipient, content_type: type, dropped, tokens } = message;
+  const heading = element(
+    "div",
+    { class: "heading" },
+    element("span", { class: "number" }, index),
+    element("strong", {}, role),
+    name === null ? null : element("span", { class: "author" }, name),
+    channel === null ? null : element("span", { class: "channel" }, channel),
+    recipient === null ? null : element("span", { class: "recipient" }, `→ ${recipient}`),
+    type === null ? null : element("span", { class: "type" }, type),
+    dropped === null ? countOf(tokens) : element("span", { class: "why" }, `left out: ${dropped}`),
+  );
+  if (dropped === null) return heading;
+  return element("div", {}, heading, element("s", { class: "lost" }, textOf(original)));
+}
+
+/** @param {number} count */
+function countOf(count) {
+  const words = `${count.toLocaleString("en")} ${count === 1 ? "token" : "tokens"}`;
+  return element("span", { class: "count" }, words);
+}
+
+/** @param {RenderedMessage} message */
+function headWords({ role, name, channel, dropped }) {
+  return [role, name, channel, dropped && "left out"].filter(Boolean).join(" ");
+}
+
+/**
+ * The beginning of what a message says.
+ *
+ * @param {HarmonyMessage | undefined} message
+ */
+function textOf(message) {
+  const content = message?.content ?? "";
+  const items = typeof content === "string" ? [content] : content;
+  const text = items
+    .map((item) => (typeof item === "string" ? item : item.type === "text" ? item.text : "…"))
+    .join("\n");
+  return text.length > SHOWN_OF_DROPPED ? `${text.slice(0, SHOWN_OF_DROPPED)}…` : text;
+}

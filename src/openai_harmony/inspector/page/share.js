@@ -1,0 +1,102 @@
+/** Sharing: a link with the conversation in it, and exports to copy or to save. */
+
+import { ApiError, call } from "./api.js";
+import { copyText, saveText } from "./clipboard.js";
+import { button, element, fill, labelled, select } from "./element.js";
+import { LONGEST, pack, urlWith } from "./fragment.js";
+import { LatestCall } from "./latest-call.js";
+
+/** @import { State } from "./state.js" */
+/** @import { Exported, ExportRequest } from "./wire.js" */
+
+const FORMATS = /** @type {const} */ ([
+  ["json", "Harmony JSON"],
+  ["python", "Python program"],
+  ["vector", "Test vector"],
+]);
+
+export class ShareDialog {
+  #state;
+  #tab;
+  #latest = new LatestCall();
+  /** @type {Exported} */
+  #exported = { name: "", text: "" };
+  #link = element("input", { readonly: true, class: "code" });
+  #linkNote = element("p", { class: "hint" });
+  #copyLink = button("Copy link", () => copyText(this.#link.value, "Link"), { class: "primary" });
+  #text = element("textarea", { readonly: true, class: "code", rows: 14 });
+  #problem = element("p", { class: "problem", role: "alert", hidden: true });
+  #format;
+  #dialog;
+
+  /**
+   * @param {State} state
+   * @param {() => string} tab the name of the tab that the link shall open
+   */
+  constructor(state, tab) {
+    this.#state = state;
+    this.#tab = tab;
+    this.#format = select(FORMATS, "json", () => this.#export());
+    this.#dialog = element("dialog", { class: "share", "aria-labelledby": "share-title" }, ...this.#parts());
+    document.body.append(this.#dialog);
+  }
+
+  /** Open the dialog for the document as it is now. */
+  open() {
+    this.#dialog.showModal();
+    this.#makeLink();
+    this.#export();
+  }
+
+  #parts() {
+    const close = button("✕", () => this.#dialog.close(), { class: "icon", "aria-label": "Close" });
+    const title = element("h2", { id: "share-title" }, "Share");
+    return [
+      element("div", { class: "dialog-head" }, title, close),
+      labelled("Link", this.#link),
+      this.#linkNote,
+      element("div", { class: "row-of-buttons" }, this.#copyLink),
+      element("hr"),
+      labelled("Export", this.#format),
+      labelled("Content of the file", this.#text),
+      this.#problem,
+      element(
+        "div",
+        { class: "row-of-buttons" },
+        button("Copy", () => copyText(this.#exported.text, this.#exported.name)),
+        button("Download", () => saveText(this.#exported.name, this.#exported.text)),
+      ),
+    ];
+  }
+
+  async #makeLink() {
+    const packed = await pack(this.#state.toJSON());
+    const fits = packed.length <= LONGEST;
+    this.#link.value = fits ? urlWith(packed, this.#tab()) : "";
+    this.#copyLink.disabled = !fits;
+    const count = packed.length.toLocaleString("en");
+    this.#linkNote.textContent = fits
+      ? `The conversation is in the link itself (${count} characters after #), and on no server.`
+      : `The conversation is too long for a link (${count} characters); export it instead.`;
+  }
+
+  #export() {
+    const { source, form, options } = this.#state.get();
+    const format = /** @type {ExportRequest["format"]} */ (this.#format.value);
+    return this.#latest.now(async (signal) => {
+      try {
+        this.#exported = await call("export", { source, form, ...options, format }, signal);
+        this.#problem.hidden = true;
+      } catch (error) {
+        if (!(error instanceof ApiError)) throw error;
+        this.#exported = { name: "", text: "" };
+        this.#problem.textContent = error.param === null ? error.message : `${error.param}: ${error.message}`;
+        this.#problem.hidden = false;
+      }
+      this.#text.value = this.#exported.text;
+      const buttons = this.#dialog.querySelectorAll(".row-of-buttons:last-child button");
+      for (const one of buttons) fill(one, one.textContent);
+      for (const one of buttons) one.toggleAttribute("disabled", this.#exported.name === "");
+    });
+  }
+}

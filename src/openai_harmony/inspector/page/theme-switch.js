@@ -1,0 +1,32 @@
+/** Light, dark, or as the system has it; `theme.js` applies what was chosen before. */
+
+import { button } from "./element.js";
+
+const KEY = "harmony-inspector-theme";
+const CHOICES = /** @type {const} */ (["auto", "light", "dark"]);
+
+/** @returns {HTMLButtonElement} a button that goes from one choice to the next */
+export function themeSwitch() {
+  const made = button(words(), () => {
+    const next = CHOICES[(CHOICES.indexOf(chosen()) + 1) % CHOICES.length] ?? "auto";
+    if (next === "auto") {
+      localStorage.removeItem(KEY);
+      delete document.documentElement.dataset.theme;
+    } else {
+      localStorage.setItem(KEY, next);
+      document.documentElement.dataset.theme = next;
+    }
+    made.textContent = words();
+  });
+  return made;
+}
+
+/** @returns {(typeof CHOICES)[number]} */
+function chosen() {
+  const theme = document.documentElement.dataset.theme;
+  return theme === "light" || theme === "dark" ? theme : "auto";
+}
+
+function words() {
+  return `Theme: ${chosen()}`;
+}
