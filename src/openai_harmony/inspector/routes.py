@@ -12,11 +12,13 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
 from .. import __version__
+from .allowed import allowed
+from .compare import comparison
 from .json_endpoint import Guard, json_answer, json_endpoint
 from .page_files import page_file, start_page
 from .parse import parsing
 from .render import rendering
-from .wire import ParseBody, RenderBody
+from .wire import AllowedBody, ParseBody, RenderBody
 
 __all__ = ["LiveModel", "inspector_routes"]
 
@@ -59,7 +61,9 @@ def inspector_routes(
 
     calls = {
         "render": json_endpoint(RenderBody, rendering, guard),
+        "compare": json_endpoint(RenderBody, comparison, guard),
         "parse": json_endpoint(ParseBody, parsing, guard),
+        "allowed": json_endpoint(AllowedBody, allowed, guard),
     }
     return [
         _Route("/", start_page),
