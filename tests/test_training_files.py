@@ -17,7 +17,7 @@ from training_conversations import conversation
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
-from openai_harmony.training.files import PrepareSettings, find_chunks, prepare  # noqa: E402
+from openai_harmony.training.files import PrepareSettings, find_chunks, find_files, prepare  # noqa: E402
 from openai_harmony.training.files.sources import SourceError, read_chunk  # noqa: E402
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
@@ -39,6 +39,12 @@ def digests(out: Path) -> dict[str, str]:
         for path in sorted(out.rglob("*"))
         if path.is_file() and path.name != "manifest.json"
     }
+
+
+def examples_and_report(out: Path) -> dict[str, str]:
+    """All files of an output in which no name of the source stands."""
+    found = digests(out)
+    return {name: found[name] for name in found if name.startswith(("data", "report", "README"))}
 
 
 def table(out: Path) -> Any:
@@ -70,14 +76,14 @@ def test_rows_become_examples_in_their_order(tmp_path: Path) -> None:
 def test_chunks_hold_each_row_once(tmp_path: Path, chunk_bytes: int) -> None:
     rows = [{"n": at, "text": "é" * (at % 5)} for at in range(30)]
     source = write_jsonl(tmp_path / "rows.jsonl", rows)
-    chunks = find_chunks(source, chunk_bytes)
+    chunks = find_chunks(find_files(source), chunk_bytes)
     assert [row.raw for chunk in chunks for row in read_chunk(chunk)] == rows
 
 
 def test_lines_without_an_end_and_with_a_mark_at_the_start(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"n": 1}\r\n\n{"n": 2}')
-    (chunk,) = find_chunks(path)
+    (chunk,) = find_chunks(find_files(path))
     assert [(row.number, row.raw) for row in read_chunk(chunk)] == [
         (0, {"n": 1}),
         (1, None),
@@ -201,9 +207,9 @@ def test_nothing_at_all(tmp_path: Path) -> None:
 def test_sources_that_are_none(tmp_path: Path) -> None:
     for name, problem in [("x.csv", "not a file of rows"), ("x.jsonl", "no such file")]:
         with pytest.raises(SourceError, match=problem):
-            find_chunks(tmp_path / name)
+            find_files(tmp_path / name)
     with pytest.raises(SourceError, match=r"no \.jsonl"):
-        find_chunks(tmp_path)
+        find_files(tmp_path)
 
 
 CHAT = [
@@ -255,6 +261,82 @@ def test_every_kind_of_file_gives_the_same(tmp_path: Path) -> None:
     assert '{"city": "Rom"}' in ENCODING.decode(rows[0][0]["input_ids"])
 
 
+def packed(path: Path, suffix: str, *texts: bytes) -> Path:
+    """Compress texts, each by itself, into one file, as tools that append do."""
+    codec = pa.Codec({".gz": "gzip", ".zst": "zstd"}[suffix])
+    target = path.with_name(path.name + suffix)
+    target.write_bytes(b"".join(codec.compress(text, asbytes=True) for text in texts))
+    return target
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_compressed_lines_give_the_same(tmp_path: Path, suffix: str) -> None:
+    plain = write_jsonl(tmp_path / "rows.jsonl", [*ROWS, "{"])
+    text = plain.read_bytes()
+    source = packed(plain, suffix, text[:5000], text[5000:])
+    prepare(plain, tmp_path / "plain", workers=1, chunk_bytes=4000)
+    seen: list[tuple[int, int]] = []
+
+    def stop(done: int, whole: int) -> None:
+        seen.append((done, whole))
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        prepare(source, out, workers=1, chunk_bytes=4000, watch=stop)
+    assert seen == [(4000 * count, len(text)) for count in (1, 2, 3)]
+    copies = out / ".harmony" / "unpacked"
+    (copy,) = copies.glob("*.jsonl")
+    before = {path: path.stat().st_mtime_ns for path in (copy, *(out / "data").iterdir())}
+
+    def look(done: int, whole: int) -> None:
+        seen.append((done, whole))
+        assert {path: path.stat().st_mtime_ns for path in before} == before
+
+    made = prepare(source, out, workers=1, chunk_bytes=4000, watch=look)
+    assert (len(before), seen[-1]) == (4, (len(text), len(text)))
+    assert list(copies.glob("*.jsonl")) == []
+    assert made.report.rows == len(ROWS) + 1
+    assert [entry["file"] for entry in rejected(out)] == [str(source)]
+    expected = examples_and_report(tmp_path / "plain")
+    assert examples_and_report(out) == expected
+    # What is complete is known to be, without a copy; what got lost is made of a new one.
+    prepare(source, out, workers=1, chunk_bytes=4000, watch=lambda *_: pytest.fail("made again"))
+    (out / ".harmony" / "00002.json").unlink()
+    prepare(source, out, workers=1, chunk_bytes=4000)
+    assert examples_and_report(out) == expected
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_a_compressed_file_that_is_broken_says_so(tmp_path: Path, suffix: str) -> None:
+    source = packed(write_jsonl(tmp_path / "rows.jsonl"), suffix, json.dumps(ROWS[0]).encode())
+    whole = source.read_bytes()
+    for number, text in enumerate((whole[:-9], b"{}")):
+        source.write_bytes(text)
+        with pytest.raises(SourceError, match=rf"rows.jsonl{suffix} cannot be unpacked"):
+            prepare(source, tmp_path / f"{number}", workers=1)
+        assert list((tmp_path / f"{number}" / ".harmony" / "unpacked").iterdir()) == []
+
+
+def test_a_folder_may_have_compressed_files_beside_others(tmp_path: Path) -> None:
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    text = json.dumps(ROWS[0]).encode()
+    packed(folder / "a.jsonl", ".gz", text)
+    write_jsonl(folder / "b.jsonl", ROWS[:2])
+    packed(folder / "c.ndjson", ".zst", text)
+    (folder / "d.gz").write_bytes(b"")
+    assert [file.path.name for file in find_files(folder)] == [
+        "a.jsonl.gz",
+        "b.jsonl",
+        "c.ndjson.zst",
+    ]
+    assert prepare(folder, tmp_path / "out", workers=1).report.rows == 4
+    with pytest.raises(SourceError, match="is compressed; say where"):
+        find_chunks(find_files(folder))
+
+
 def test_datasets_reads_what_was_made(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     source = write_jsonl(tmp_path / "rows.jsonl", [*ROWS, "{"])
@@ -299,4 +381,4 @@ def test_folders_that_need_a_choice(tmp_path: Path) -> None:
         prepare(tmp_path, tmp_path / "out", workers=1)
     (tmp_path / "dataset_dict.json").write_text("{}")
     with pytest.raises(SourceError, match="several splits"):
-        find_chunks(source.parent)
+        find_files(source.parent)

@@ -26,7 +26,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file",
         metavar="IN",
-        help="a .jsonl or .parquet file, or a folder of them or of a saved Hugging Face data set",
+        help=(
+            "a .jsonl (also .jsonl.gz, .jsonl.zst) or .parquet file, "
+            "or a folder of them or of a saved Hugging Face data set"
+        ),
     )
     parser.add_argument(
         "--out", required=True, metavar="OUT", help="the folder to make, or to go on with"
@@ -180,6 +183,7 @@ PREPARE = Command(
     summary="turn conversations into training data: token ids, and which of them are learned",
     examples="""\
   harmony prepare chats.jsonl --out data
+  harmony prepare chats.jsonl.gz --out data --turns last
   harmony prepare chats.parquet --out data --context-length 8192 --pack
   harmony prepare dataset_folder --out data --from sharegpt --channels final
 """,

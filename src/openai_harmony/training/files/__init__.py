@@ -3,6 +3,8 @@
 ::
 
     settings             what is made of the rows
+    whole_file           files that are there wholly or not at all
+    unpacked             compressed files, unpacked to be read in parts
     sources              files and folders as chunks of rows
     token_report         what the tokens are, counted
     part                 a chunk to a part: Parquet, rejected rows, counts
@@ -14,7 +16,7 @@
 from .part import Part, prepare_part
 from .preparation import Preparation, prepare
 from .settings import PrepareSettings
-from .sources import Chunk, find_chunks
+from .sources import Chunk, find_chunks, find_files
 from .token_report import TokenReport
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "PrepareSettings",
     "TokenReport",
     "find_chunks",
+    "find_files",
     "prepare",
     "prepare_part",
 ]

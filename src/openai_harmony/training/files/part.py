@@ -5,11 +5,9 @@ Equal chunks and settings give equal bytes, whichever process or machine makes t
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,7 @@ from ..rows import read_row
 from .settings import PrepareSettings
 from .sources import Chunk, SourceRow, read_chunk
 from .token_report import TokenReport
+from .whole_file import whole_file
 
 __all__ = ["Part", "prepare_part", "read_part"]
 
@@ -51,7 +50,10 @@ def prepare_part(
     report = TokenReport()
     lines = 0
     name = f"{number:05}"
-    with _whole(state / f"{name}.rejected.jsonl") as path, open(path, "w", encoding="utf-8") as bad:
+    with (
+        whole_file(state / f"{name}.rejected.jsonl") as path,
+        open(path, "w", encoding="utf-8") as bad,
+    ):
         for row in read_chunk(chunk):
             lines = row.number + 1
             if row.raw is None:
@@ -64,9 +66,9 @@ def prepare_part(
     table = columns.table()
     report.sequences = table.num_rows
     if table.num_rows:  # not every reader takes a file without rows
-        with _whole(data / f"train-{name}.parquet") as path:
+        with whole_file(data / f"train-{name}.parquet") as path:
             pq.write_table(table, path, compression="zstd")
-    with _whole(state / f"{name}.json") as path:
+    with whole_file(state / f"{name}.json") as path:
         path.write_text(json.dumps({"lines": lines, "report": report.as_json()}))
     return Part(number, lines, report)
 
@@ -107,14 +109,6 @@ def _add(
 def _rejected(chunk: Chunk, row: SourceRow, problem: str) -> str:
     entry = {"file": chunk.path, "line": row.number, "reason": problem, "row": row.raw}
     return json.dumps(entry, default=str) + "\n"
-
-
-@contextlib.contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """Write a file under another name first, so that it is never there in part."""
-    under_way = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    yield under_way
-    os.replace(under_way, path)
 
 
 class _Columns:

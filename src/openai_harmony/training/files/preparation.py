@@ -17,7 +17,7 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -25,8 +25,9 @@ from ... import __version__
 from .part import Part, prepare_part, read_part
 from .report_plot import write_plot
 from .settings import PrepareSettings
-from .sources import CHUNK_BYTES, Chunk, SourceError, find_chunks
+from .sources import CHUNK_BYTES, Chunk, SourceError, SourceFile, find_chunks, find_files
 from .token_report import TokenReport
+from .unpacked import UnpackedFiles
 
 __all__ = ["Preparation", "Runner", "prepare"]
 
@@ -78,12 +79,18 @@ def prepare(
     settings = settings or PrepareSettings()
     if out.resolve().is_relative_to(source.resolve()):
         raise SourceError(f"{out} is inside of {source}; give a folder elsewhere for the output")
-    chunks = find_chunks(source, chunk_bytes)
-    _begin(out, _manifest(chunks, settings))
+    files = find_files(source)
+    _begin(out, _manifest(files, settings, chunk_bytes))
+    unpacked = UnpackedFiles(_state(out) / "unpacked")
+    chunks = find_chunks(files, chunk_bytes, unpacked)
     jobs = [PartJob(number, chunk, settings, out) for number, chunk in enumerate(chunks)]
     known = (read_part(job.number, _state(out)) for job in jobs)
     parts = {part.number: part for part in known if part is not None}
     missing = [job for job in jobs if job.number not in parts]
+    needed = {job.chunk.path for job in missing if job.chunk.copy}
+    for file in files:
+        if str(file.path) in needed:
+            unpacked.unpack(file.number, file.path)
     whole = sum(chunk.size for chunk in chunks)
     done = sum(chunks[number].size for number in parts)
     for part in (runner or local_runner(workers))(missing):
@@ -91,7 +98,9 @@ def prepare(
         done += chunks[part.number].size
         if watch is not None:
             watch(done, whole)
-    return _finish(out, chunks, [parts[job.number] for job in jobs])
+    made = _finish(out, chunks, [parts[job.number] for job in jobs])
+    unpacked.remove()
+    return made
 
 
 def local_runner(workers: int | None = None) -> Runner:
@@ -129,14 +138,16 @@ def _state(out: Path) -> Path:
     return out / ".harmony"
 
 
-def _manifest(chunks: Sequence[Chunk], settings: PrepareSettings) -> dict[str, Any]:
+def _manifest(
+    files: Sequence[SourceFile], settings: PrepareSettings, chunk_bytes: int
+) -> dict[str, Any]:
     """All that decides what the parts are."""
-    files = {chunk.path: os.stat(chunk.path) for chunk in chunks}
+    stats = {str(file.path): file.path.stat() for file in files}
     return {
         "version": __version__,
         "settings": settings.as_json(),
-        "files": {path: [stat.st_size, stat.st_mtime_ns] for path, stat in files.items()},
-        "chunks": [asdict(chunk) for chunk in chunks],
+        "files": {path: [stat.st_size, stat.st_mtime_ns] for path, stat in stats.items()},
+        "chunk_bytes": chunk_bytes,
     }
 
 

@@ -2,6 +2,8 @@
 
 ======================  =======================================================================
 ``*.jsonl``             a row in each line; chunks are ranges of bytes, moved to the next line
+``*.jsonl.gz``,         the same, unpacked before
+``*.jsonl.zst``
 ``*.parquet``           chunks are row groups
 a folder                its ``*.parquet`` or ``*.jsonl``, or the Arrow files that `save_to_disk`
                         of Hugging Face's datasets wrote; chunks are ranges of batches
@@ -20,8 +22,18 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from ..rows.embedded_json import without_nulls
+from .unpacked import PACKED_SUFFIXES, UnpackedFiles
 
-__all__ = ["CHUNK_BYTES", "Chunk", "SourceError", "SourceRow", "find_chunks", "read_chunk"]
+__all__ = [
+    "CHUNK_BYTES",
+    "Chunk",
+    "SourceError",
+    "SourceFile",
+    "SourceRow",
+    "find_chunks",
+    "find_files",
+    "read_chunk",
+]
 
 CHUNK_BYTES = 16 * 1024 * 1024
 """Bytes of a chunk of JSONL, about; a worker's memory grows with it, and not with the file."""
@@ -35,6 +47,19 @@ class SourceError(ValueError):
     """The input is nothing that rows are read from."""
 
 
+class SourceFile(NamedTuple):
+    """A file of rows; `number` is its place among those of the source."""
+
+    number: int
+    path: Path
+    kind: FileKind
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether it has to be unpacked to be read."""
+        return self.path.suffix in PACKED_SUFFIXES
+
+
 @dataclass(frozen=True)
 class Chunk:
     """Some rows of a file: from `start` to `end`, in bytes, row groups or batches."""
@@ -45,6 +70,8 @@ class Chunk:
     end: int
     size: int
     """Bytes, about."""
+    copy: str | None = None
+    """Where the rows are read, if the file itself is compressed."""
 
 
 class SourceRow(NamedTuple):
@@ -55,13 +82,24 @@ class SourceRow(NamedTuple):
     problem: str | None = None
 
 
-def find_chunks(source: Path, chunk_bytes: int = CHUNK_BYTES) -> list[Chunk]:
-    """Cut a file, or the files of a folder in the order of their names, into chunks.
+def find_files(source: Path) -> list[SourceFile]:
+    """Find the files of rows: one, or those of a folder in the order of their names.
 
     Raises `SourceError` where there are none.
     """
-    files = _files(source)
-    return [chunk for path, kind in files for chunk in _CHUNKS[kind](path, chunk_bytes)]
+    return [SourceFile(number, *found) for number, found in enumerate(_files(source))]
+
+
+def find_chunks(
+    files: Iterable[SourceFile],
+    chunk_bytes: int = CHUNK_BYTES,
+    unpacked: UnpackedFiles | None = None,
+) -> list[Chunk]:
+    """Cut files into chunks; those that are compressed need `unpacked` for their copies.
+
+    Raises `SourceError` where a compressed file cannot be read.
+    """
+    return [chunk for file in files for chunk in _chunks(file, chunk_bytes, unpacked)]
 
 
 def read_chunk(chunk: Chunk) -> Iterator[SourceRow]:
@@ -69,12 +107,32 @@ def read_chunk(chunk: Chunk) -> Iterator[SourceRow]:
     return _READERS[chunk.kind](chunk)
 
 
+def _chunks(file: SourceFile, chunk_bytes: int, unpacked: UnpackedFiles | None) -> Iterable[Chunk]:
+    if not file.is_packed:
+        return _CHUNKS[file.kind](file.path, chunk_bytes)
+    if unpacked is None:
+        raise SourceError(f"{file.path} is compressed; say where it shall be unpacked")
+    try:
+        size = unpacked.size(file.number, file.path)
+    except OSError as error:
+        raise SourceError(f"{file.path} cannot be unpacked: {error}") from error
+    copy = str(unpacked.place(file.number))
+    return _byte_ranges(str(file.path), size, chunk_bytes, copy)
+
+
 _SUFFIXES: dict[str, FileKind] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".parquet": "parquet",
     ".arrow": "arrow",
+    **{f".jsonl{packed}": "jsonl" for packed in PACKED_SUFFIXES},
+    **{f".ndjson{packed}": "jsonl" for packed in PACKED_SUFFIXES},
 }
+
+
+def _kind(path: Path) -> FileKind | None:
+    last = path.suffixes[-2:] if path.suffix in PACKED_SUFFIXES else path.suffixes[-1:]
+    return _SUFFIXES.get("".join(last))
 
 
 def _files(source: Path) -> list[tuple[Path, FileKind]]:
@@ -84,17 +142,19 @@ def _files(source: Path) -> list[tuple[Path, FileKind]]:
                 "a data set of several splits; name the folder of one of them, such as train"
             )
         inside = (path for path in sorted(source.rglob("*")) if not _hidden(path, source))
-        found = [(path, _SUFFIXES[path.suffix]) for path in inside if path.suffix in _SUFFIXES]
+        found = [(path, kind) for path in inside if (kind := _kind(path))]
         if not found:
-            raise SourceError("no .jsonl, .parquet or .arrow file in the folder")
+            raise SourceError("no .jsonl (or .jsonl.gz, .jsonl.zst), .parquet or .arrow file in it")
         return found
-    if source.suffix not in _SUFFIXES:
+    kind = _kind(source)
+    if kind is None:
         raise SourceError(
-            "not a file of rows; give JSON lines as .jsonl, .parquet, or the folder of a data set"
+            "not a file of rows; give JSON lines as .jsonl (or .jsonl.gz, .jsonl.zst), .parquet, "
+            "or the folder of a data set"
         )
     if not source.exists():
         raise SourceError("no such file")
-    return [(source, _SUFFIXES[source.suffix])]
+    return [(source, kind)]
 
 
 def _hidden(path: Path, source: Path) -> bool:
@@ -107,15 +167,20 @@ def _hidden(path: Path, source: Path) -> bool:
 
 
 def _jsonl_chunks(path: Path, chunk_bytes: int) -> Iterator[Chunk]:
-    size = path.stat().st_size
+    return _byte_ranges(str(path), path.stat().st_size, chunk_bytes)
+
+
+def _byte_ranges(
+    path: str, size: int, chunk_bytes: int, copy: str | None = None
+) -> Iterator[Chunk]:
     for start in range(0, size, chunk_bytes):
         end = min(size, start + chunk_bytes)
-        yield Chunk(str(path), "jsonl", start, end, end - start)
+        yield Chunk(path, "jsonl", start, end, end - start, copy)
 
 
 def _jsonl_rows(chunk: Chunk) -> Iterator[SourceRow]:
     """Read the lines that begin in the chunk; their numbers count empty lines, too."""
-    with open(chunk.path, "rb") as file:
+    with open(chunk.copy or chunk.path, "rb") as file:
         if chunk.start:
             file.seek(chunk.start - 1)
             file.readline()  # the end of the line before
