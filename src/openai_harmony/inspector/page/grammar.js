@@ -66,7 +66,7 @@ export class GrammarTab {
     this.#state = state;
     this.#host = host;
     host.classList.add("grammar");
-    const form = element("section", { class: "panel", "aria-label": "Completion to follow" });
+    const form = element("section", { class: "pane", "aria-label": "Completion to follow" });
     this.#input = new TokenInput(
       form,
       {
@@ -84,7 +84,7 @@ export class GrammarTab {
       checked: true,
       onchange: () => this.#changed(),
     });
-    this.#problem = element("p", { class: "error", role: "alert", hidden: true });
+    this.#problem = element("p", { class: "problem", role: "alert", hidden: true });
     this.#verdict = element("p", { class: "verdict", role: "status" });
     form.append(
       element(
@@ -98,7 +98,7 @@ export class GrammarTab {
     );
 
     this.#results = element("section", {
-      class: "panel",
+      class: "pane",
       "aria-label": "What the grammar allows",
       hidden: true,
     });
@@ -108,7 +108,7 @@ export class GrammarTab {
       onPlace: (place) => this.#show(place),
       mark: (place, forward) => this.#freePlace(place, forward),
     });
-    this.#departure = element("p", { class: "error departure", hidden: true });
+    this.#departure = element("p", { class: "problem departure", hidden: true });
     const allowed = element("section", { class: "allowed-tokens", "aria-label": "Allowed tokens" });
     this.#tokens = new AllowedTokens(allowed, (id) => this.#goOnWith(id));
     this.#grammarSize = element("summary");

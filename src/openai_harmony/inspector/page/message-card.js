@@ -1,9 +1,9 @@
 /** A message as people read it: who speaks to whom, and what is said. */
 
 import { button, element, fill } from "./element.js";
-import { classesOf, wordsOf } from "./reading-layout.js";
+import { classesOf, headingOf } from "./speaker.js";
 
-/** @import { Speaker } from "./reading-layout.js" */
+/** @import { Speaker } from "./speaker.js" */
 /** @import { HarmonyMessage } from "./wire.js" */
 
 /** Characters of a text that are shown at first: a page with very long texts is slow. */
@@ -23,6 +23,21 @@ export function messageCard(message) {
     more.remove();
   });
   return card(message, body, text.length > SHOWN ? more : null);
+}
+
+/**
+ * Make the card of a message that sets the conversation up, closed.
+ *
+ * @param {HarmonyMessage} message
+ * @returns {HTMLElement}
+ */
+export function settingsCard(message) {
+  return element(
+    "details",
+    { class: `message card ${classesOf(message)}` },
+    element("summary", {}, headingOf(message)),
+    element("div", { class: "card-text" }, messageText(message)),
+  );
 }
 
 /**

@@ -4,20 +4,11 @@
  */
 
 import { element } from "./element.js";
+import { classesOf, headingOf, wordsOf } from "./speaker.js";
 
 /** @import { Row, Span } from "./token-view.js" */
-/** @import { HarmonyMessage, Reading, StateChange } from "./wire.js" */
-
-/**
- * Who speaks, where and to whom: of a message, or of the parser's state in one.
- *
- * @typedef {object} Speaker
- * @property {string | null} role
- * @property {string | null} [name]
- * @property {string | null} [channel]
- * @property {string | null} [recipient]
- * @property {string | null} [content_type]
- */
+/** @import { Speaker } from "./speaker.js" */
+/** @import { Reading } from "./wire.js" */
 
 /**
  * Lay out the first `count` tokens.
@@ -31,26 +22,6 @@ export function layoutOf(reading, count) {
 }
 
 /**
- * The classes that colour what a speaker says.
- *
- * @param {Speaker} speaker
- */
-export function classesOf({ role, channel }) {
-  const classes = [role && `role-${role}`, channel && `channel-${wordOf(channel)}`];
-  return classes.filter(Boolean).join(" ");
-}
-
-/**
- * A speaker in words.
- *
- * @param {Speaker} speaker
- */
-export function wordsOf({ role, name, channel, recipient, content_type: type }) {
-  const who = [role, name].filter(Boolean).join(" ");
-  return [who, channel, recipient && `to ${recipient}`, type].filter(Boolean).join(" · ");
-}
-
-/**
  * @param {Reading} reading
  * @param {number} count
  * @returns {Span[]}
@@ -60,20 +31,9 @@ function spansOf({ changes }, count) {
     // What the parser knew is what the tokens were read in, and the last of them changed that.
     const start = at === 0 ? 0 : change.at + 1;
     const end = at + 1 < changes.length ? changes[at + 1].at + 1 : count;
-    return start < end ? [{ start, end, ...appearanceOf(change, changes[at + 1]) }] : [];
+    const className = change.state === "Content" ? "body" : "header";
+    return start < end ? [{ start, end, className }] : [];
   });
-}
-
-/**
- * @param {StateChange} change
- * @param {StateChange | undefined} next which says what a header has led to
- */
-function appearanceOf(change, next) {
-  if (change.state === "Content") {
-    return { className: `body ${classesOf(change)}`, title: wordsOf(change) };
-  }
-  const speaker = change.state === "Header" && next?.state === "Content" ? next : change;
-  return { className: `header ${classesOf(speaker)}`.trimEnd(), title: "header" };
 }
 
 /**
@@ -81,41 +41,40 @@ function appearanceOf(change, next) {
  * @param {number} count
  * @returns {Row[]}
  */
-function rowsOf({ changes, messages, message_ends: ends }, count) {
+function rowsOf({ changes, messages, message_ends: ends, incomplete }, count) {
   let start = 0;
   const rows = ends.map((last, index) => {
-    const row = rowOf(start, last + 1, messages[index], `message ${index}`);
+    const isWhole = !incomplete || index < ends.length - 1;
+    const label = isWhole ? `message ${index}` : `message ${index}, not complete`;
+    const row = rowOf(start, last + 1, messages[index], label, isWhole);
     start = last + 1;
     return row;
   });
   const open = changes[changes.length - 1];
-  if (start < count) rows.push(rowOf(start, count, open, `message ${ends.length}, not complete`));
+  if (start < count) rows.push(rowOf(start, count, open, "not a message", false));
   return rows;
 }
 
 /**
  * @param {number} start
  * @param {number} end
- * @param {HarmonyMessage | StateChange} speaker
+ * @param {Speaker} speaker
  * @param {string} label
+ * @param {boolean} isWhole
  * @returns {Row}
  */
-function rowOf(start, end, speaker, label) {
+function rowOf(start, end, speaker, label, isWhole) {
   const words = wordsOf(speaker);
   return {
     start,
     end,
     className: `message ${classesOf(speaker)}`.trimEnd(),
-    label: words === "" ? label : `${label}: ${words}`,
-    heading: () => element("div", { class: "row-heading" }, words || "between messages"),
+    label: words === "" ? label : `${label}, ${words}`,
+    heading: () => headingOf(speaker, isWhole ? countOf(end - start) : "not complete"),
   };
 }
 
-/**
- * A channel as a part of a class: a model may write anything there.
- *
- * @param {string} channel
- */
-function wordOf(channel) {
-  return /^\w+$/.test(channel) ? channel : "other";
+/** @param {number} count */
+function countOf(count) {
+  return `${count.toLocaleString("en")} ${count === 1 ? "token" : "tokens"}`;
 }

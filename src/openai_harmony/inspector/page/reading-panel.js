@@ -133,7 +133,7 @@ export class ReadingPanel {
     const failed = error !== null && (place > error.position || place === this.#count);
     const broken = incomplete && place === this.#count;
     this.#end.hidden = !failed && !broken;
-    this.#end.classList.toggle("error", failed);
+    this.#end.classList.toggle("problem", failed);
     if (failed) {
       const where = error.position < this.#count ? `Token ${error.position}` : "The end";
       fill(this.#end, element("strong", {}, `${where} does not fit: `), error.message);

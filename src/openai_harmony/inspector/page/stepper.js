@@ -66,7 +66,7 @@ export class StepperTab {
     this.#state = state;
     this.#host = host;
     host.classList.add("stepper");
-    const form = element("section", { class: "panel", "aria-label": "Tokens to read" });
+    const form = element("section", { class: "pane", "aria-label": "Tokens to read" });
     this.#input = new TokenInput(
       form,
       {
@@ -85,7 +85,7 @@ export class StepperTab {
       autocapitalize: "off",
       oninput: () => this.#changed(),
     });
-    this.#problem = element("p", { class: "error", role: "alert", hidden: true });
+    this.#problem = element("p", { class: "problem", role: "alert", hidden: true });
     this.#status = element("p", { class: "status", role: "status" });
     form.append(
       element(
@@ -106,7 +106,7 @@ export class StepperTab {
     );
 
     this.#results = element("section", {
-      class: "panel",
+      class: "pane",
       "aria-label": "What the parser reads",
       hidden: true,
     });

@@ -68,6 +68,8 @@ export class TokenInput {
   #dragged(event, field) {
     if (!event.dataTransfer?.types.includes("Files")) return;
     event.preventDefault();
+    event.stopPropagation(); // or the page would say that it takes the file
+    document.body.classList.remove("dropping");
     field.classList.add("dropping");
   }
 
@@ -80,6 +82,7 @@ export class TokenInput {
     const file = event.dataTransfer?.files[0];
     if (file === undefined) return;
     event.preventDefault();
+    event.stopPropagation();
     this.#take(file);
   }
 

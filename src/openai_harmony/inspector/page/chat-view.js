@@ -1,0 +1,94 @@
+/** The conversation so far as people read it, and where a tool's result is written. */
+
+import { element, fill, labelled } from "./element.js";
+import { messageCard, settingsCard } from "./message-card.js";
+
+/** @import { HarmonyMessage, RenderedMessage } from "./wire.js" */
+
+/** Messages that are shown, the last ones. */
+const SHOWN = 50;
+
+export class ChatView {
+  #messages = element("div", { class: "cards" });
+  #growing = element("div", { class: "cards growing" });
+  #call = element("form", { class: "tool-result", hidden: true });
+  #scroll;
+  #onResult;
+
+  /**
+   * @param {HTMLElement} host
+   * @param {(call: HarmonyMessage, text: string) => void} onResult a call has its result
+   */
+  constructor(host, onResult) {
+    this.#onResult = onResult;
+    const log = { role: "log", "aria-live": "off", "aria-label": "Conversation" };
+    this.#scroll = element(
+      "div",
+      { class: "chat", tabindex: "0", ...log },
+      this.#messages,
+      this.#growing,
+    );
+    host.append(this.#scroll, this.#call);
+  }
+
+  /** Where messages are shown while they are sampled. */
+  get growing() {
+    return this.#growing;
+  }
+
+  /**
+   * Show the messages; those that the prompt leaves out are marked.
+   *
+   * @param {HarmonyMessage[]} messages
+   * @param {RenderedMessage[]} rendered the same, as the prompt has them
+   */
+  show(messages, rendered) {
+    const left = Math.max(messages.length - SHOWN, 0);
+    fill(
+      this.#messages,
+      left > 0 && element("p", { class: "hint" }, `${left} earlier messages`),
+      ...messages.slice(left).map((message, at) => {
+        const card = isSettings(message) ? settingsCard(message) : messageCard(message);
+        card.classList.toggle("dropped", Boolean(rendered[left + at]?.dropped));
+        return card;
+      }),
+    );
+    fill(this.#growing);
+    this.toEnd();
+  }
+
+  /** Scroll to what was said last. */
+  toEnd() {
+    this.#scroll.scrollTop = this.#scroll.scrollHeight;
+  }
+
+  /**
+   * Ask for the result of a call; null: of none.
+   *
+   * @param {HarmonyMessage | null} call
+   */
+  ask(call) {
+    this.#call.hidden = call === null;
+    if (call === null) return;
+    const result = element("textarea", {
+      rows: 3,
+      spellcheck: "false",
+      placeholder: '{"temperature": 20, "sunny": true}',
+    });
+    this.#call.onsubmit = (event) => {
+      event.preventDefault();
+      this.#onResult(call, result.value);
+    };
+    fill(
+      this.#call,
+      labelled(`Result of ${call.recipient}`, result, "What the tool answers to the call above."),
+      element("div", { class: "actions" }, element("button", { class: "primary" }, "Continue")),
+    );
+  }
+}
+
+/** @param {HarmonyMessage} message */
+function isSettings({ role }) {
+  return role === "system" || role === "developer";
+}
+

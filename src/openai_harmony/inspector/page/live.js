@@ -1,0 +1,307 @@
+/**
+ * Live: the conversation goes on with the server's model, and each turn is seen as it is sampled.
+ */
+
+import { apiKey, call, settings } from "./api.js";
+import { ChatView } from "./chat-view.js";
+import { CompletionReader } from "./completion-reader.js";
+import { streamCompletion } from "./completion-stream.js";
+import { declaredTools } from "./declared-tools.js";
+import { button, element, fill, labelled } from "./element.js";
+import { LatestCall } from "./latest-call.js";
+import * as conversation from "./live-conversation.js";
+import { SamplingForm } from "./sampling-form.js";
+import { TurnView } from "./turn-view.js";
+
+/** @import { KnownMessage } from "./live-conversation.js" */
+/** @import { State } from "./state.js" */
+/** @import { HarmonyMessage, Parsing, Rendering } from "./wire.js" */
+
+const NO_MODEL =
+  "This page has no model to talk with. Run harmony inspect demo for a small one that comes with " +
+  "the library, harmony inspect MODEL for another, or open / of harmony serve MODEL.";
+
+/** @typedef {"stop" | "length" | null} Finish null: somebody stopped it */
+
+export class LiveTab {
+  #state;
+  #host;
+  #reading = new LatestCall();
+  #isLive = false;
+  #isStale = true;
+  /** @type {HarmonyMessage[]} the conversation as it was read last */
+  #messages = [];
+  /** @type {AbortController | null} of the turn that is sampled now */
+  #sampling = null;
+  #chat;
+  #turn;
+  #form;
+  #line;
+  #send;
+  #stop;
+  #after = element("div", { class: "actions", hidden: true });
+  #problem = element("p", { class: "problem", role: "alert", hidden: true });
+  #status = element("p", { class: "summary", role: "status" });
+  #body;
+  #notice = element("p", { class: "pane notice", hidden: true }, NO_MODEL);
+
+  /**
+   * @param {HTMLElement} host
+   * @param {State} state
+   */
+  constructor(host, state) {
+    this.#state = state;
+    this.#host = host;
+    const talk = element("section", { class: "pane talk", "aria-label": "Chat" });
+    const seen = element("section", { class: "pane seen", "aria-label": "Turn" });
+    this.#chat = new ChatView(talk, (call, text) => this.#answerCall(call, text));
+    this.#line = element("textarea", {
+      rows: 2,
+      placeholder: "Say something; left empty, the model goes on with what there is.",
+      onkeydown: (/** @type {KeyboardEvent} */ event) => this.#pressed(event),
+    });
+    this.#send = element("button", { type: "submit", class: "primary" }, "Send");
+    this.#stop = button("Stop", () => this.#sampling?.abort(), { disabled: true });
+    const settingsHost = element("div", { class: "sampling" });
+    this.#form = new SamplingForm(settingsHost);
+    const submit = (/** @type {SubmitEvent} */ event) => {
+      event.preventDefault();
+      this.#say();
+    };
+    talk.append(
+      element(
+        "form",
+        { class: "say", onsubmit: submit },
+        labelled("You", this.#line, "Enter sends, Shift and Enter begin a new line."),
+        element(
+          "div",
+          { class: "actions" },
+          this.#send,
+          this.#stop,
+          button("New conversation", () => this.#beginAnew()),
+        ),
+        this.#problem,
+        this.#status,
+        this.#after,
+        settingsHost,
+      ),
+    );
+    this.#turn = new TurnView(this.#chat.growing, seen);
+    this.#body = element("div", { class: "panes", hidden: true }, talk, seen);
+    fill(host, this.#notice, this.#body);
+    state.subscribe((_, changed) => {
+      if (["source", "form", "options"].some((name) => changed.has(/** @type {any} */ (name)))) {
+        this.#changed();
+      }
+    });
+    apiKey.addEventListener("change", () => this.#changed());
+  }
+
+  /** The tab has come into view. */
+  async show() {
+    if (!this.#isLive) await this.#findModel();
+    if (this.#isLive && this.#isStale) this.#reading.now((signal) => this.#read(signal));
+  }
+
+  async #findModel() {
+    try {
+      this.#isLive = (await settings()).live;
+    } catch (error) {
+      this.#tell(error);
+    }
+    this.#notice.hidden = this.#isLive;
+    this.#body.hidden = !this.#isLive;
+  }
+
+  #changed() {
+    this.#isStale = true;
+    const isSeen = this.#isLive && this.#host.checkVisibility();
+    if (isSeen && this.#sampling === null) this.#reading.wish((signal) => this.#read(signal));
+  }
+
+  /**
+   * Read the conversation, and show it.
+   *
+   * @param {AbortSignal} [signal]
+   */
+  async #read(signal) {
+    try {
+      this.#show(await conversation.renderPrompt(this.#state, signal));
+      this.#tell("");
+    } catch (error) {
+      if (!signal?.aborted) this.#tell(error);
+    }
+  }
+
+  /** @param {Rendering} rendering */
+  #show({ conversation: { messages }, messages: rendered }) {
+    this.#isStale = false;
+    this.#messages = messages;
+    this.#chat.show(messages, rendered);
+    this.#chat.ask(conversation.openCall(messages));
+  }
+
+  /** @param {unknown} problem an error, or words; "" for none */
+  #tell(problem) {
+    this.#problem.hidden = problem === "";
+    this.#problem.textContent = problem instanceof Error ? problem.message : String(problem);
+  }
+
+  /** @param {KeyboardEvent} event */
+  #pressed(event) {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    this.#say();
+  }
+
+  #beginAnew() {
+    this.#sampling?.abort();
+    const settings = this.#messages.filter(({ role }) => role === "system" || role === "developer");
+    conversation.setMessages(this.#state, settings);
+    this.#turn.begin(0);
+    this.#status.textContent = "";
+    this.#after.hidden = true;
+    this.#line.focus();
+  }
+
+  /** The user's line, if there is one, and then the model. */
+  async #say() {
+    const text = this.#line.value.trim() === "" ? null : this.#line.value;
+    await this.#goOn(text === null ? [] : [conversation.userMessage(text)]);
+  }
+
+  /**
+   * @param {HarmonyMessage} call
+   * @param {string} text
+   */
+  async #answerCall(call, text) {
+    await this.#goOn([conversation.toolMessage(call, text)]);
+  }
+
+  /**
+   * Add messages, and let the model speak.
+   *
+   * @param {HarmonyMessage[]} added
+   */
+  async #goOn(added) {
+    if (this.#sampling !== null || !this.#form.check()) return;
+    const running = new AbortController();
+    this.#setSampling(running);
+    this.#tell("");
+    this.#after.hidden = true;
+    try {
+      const before = await conversation.renderPrompt(this.#state, running.signal);
+      const messages = [...before.conversation.messages, ...added];
+      const last = messages[messages.length - 1];
+      if (last === undefined || last.role === "system" || last.role === "developer") {
+        throw new Error("Nobody has said anything yet: write a line first.");
+      }
+      conversation.setMessages(this.#state, conversation.withEffort(messages, this.#form.effort));
+      await this.#sample(running.signal);
+    } catch (error) {
+      if (!running.signal.aborted) this.#tell(error);
+    }
+    this.#setSampling(null);
+  }
+
+  /** @param {AbortController | null} running */
+  #setSampling(running) {
+    this.#sampling = running;
+    this.#send.disabled = running !== null;
+    this.#stop.disabled = running === null;
+    this.#host.toggleAttribute("aria-busy", running !== null);
+  }
+
+  /**
+   * Sample a turn of the conversation as it is now, and show it while it comes.
+   *
+   * @param {AbortSignal} signal
+   */
+  async #sample(signal) {
+    const prompt = await conversation.renderPrompt(this.#state, signal);
+    this.#show(prompt);
+    this.#line.value = "";
+    const tools = declaredTools(prompt.conversation);
+    const grammar = this.#form.underGrammar ? await this.#grammar(signal) : null;
+    const reader = new CompletionReader(tools, (parsing) => this.#follow(parsing), signal);
+    const { ids } = prompt.tokens;
+    /** @type {number[]} */
+    const sampled = [];
+    /** @type {Finish} */
+    let finish = null;
+    this.#status.textContent = "Sampling …";
+    this.#turn.begin(ids.length);
+    try {
+      for await (const piece of streamCompletion(ids, { ...this.#form.values, grammar }, signal)) {
+        this.#turn.add(piece.tokens);
+        for (const { id } of piece.tokens) sampled.push(id);
+        reader.grow(sampled);
+        finish ??= piece.finish;
+      }
+    } catch (error) {
+      if (!signal.aborted) this.#tell(error);
+    }
+    await this.#end(sampled, finish, await reader.finish(sampled), prompt.conversation.messages);
+  }
+
+  /** @param {AbortSignal} signal */
+  async #grammar(signal) {
+    const { source, form } = this.#state.get();
+    const request = { source, form, completion: "", tool_choice: null, reasoning: true, from: 0 };
+    return (await call("allowed", request, signal)).grammar;
+  }
+
+  /** @param {Parsing} parsing */
+  #follow(parsing) {
+    this.#turn.read(parsing);
+    this.#chat.toEnd();
+  }
+
+  /**
+   * The turn is over: it becomes a part of the conversation, unless it was cut short.
+   *
+   * @param {number[]} sampled
+   * @param {Finish} finish
+   * @param {Parsing} parsing
+   * @param {KnownMessage[]} messages those before
+   */
+  async #end(sampled, finish, parsing, messages) {
+    const { lenient } = parsing;
+    this.#turn.read(parsing);
+    this.#turn.end(finish ?? "stopped");
+    const add = () => {
+      const all = [...messages, ...conversation.sampledMessages(parsing)];
+      conversation.setMessages(this.#state, all);
+    };
+    const repairs = lenient.recoveries.length;
+    const count = `${sampled.length} ${sampled.length === 1 ? "token" : "tokens"}`;
+    const isWhole = finish === "stop" && lenient.messages.length > 0;
+    if (isWhole) {
+      add();
+      await this.#read();
+    }
+    const fate = isWhole ? "" : "; it is not a part of the conversation";
+    const repaired = repairs === 0 ? "" : `; ${repairs} recoveries`;
+    this.#status.textContent = `${endInWords(finish)} after ${count}${repaired}${fate}.`;
+    fill(
+      this.#after,
+      sampled.length > 0 &&
+        button("Step through these tokens", () => {
+          this.#state.set({ input: sampled.join(" ") });
+          location.hash = "#tab=tokens";
+        }),
+      !isWhole && lenient.messages.length > 0 && button("Add it all the same", add),
+      button("Sample again", () => {
+        conversation.setMessages(this.#state, messages);
+        this.#goOn([]);
+      }),
+    );
+    this.#after.hidden = false;
+  }
+}
+
+/** @param {Finish} finish */
+function endInWords(finish) {
+  if (finish === "stop") return "The turn has ended";
+  return finish === "length" ? "The limit was reached" : "Stopped";
+}

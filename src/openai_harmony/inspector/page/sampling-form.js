@@ -1,0 +1,71 @@
+/** How a turn is sampled: a few fields; what is left empty is as the server has it. */
+
+import { element, labelled, select } from "./element.js";
+
+/** @import { Effort } from "./live-conversation.js" */
+
+const EFFORTS = /** @type {const} */ ([
+  ["", "as in the conversation"],
+  ["Low", "low"],
+  ["Medium", "medium"],
+  ["High", "high"],
+]);
+
+const MAX_TOKENS = 1024;
+
+export class SamplingForm {
+  /** @type {Effort} */
+  effort = "";
+  #maxTokens = numberField({ min: 1, step: 1, value: MAX_TOKENS, required: true });
+  #temperature = numberField({ min: 0, max: 2, step: "any" });
+  #seed = numberField({ step: 1 });
+  #grammar = element("input", { type: "checkbox" });
+
+  /** @param {HTMLElement} host */
+  constructor(host) {
+    const efforts = select(EFFORTS, this.effort, (value) => {
+      this.effort = /** @type {Effort} */ (value);
+    });
+    host.append(
+      element(
+        "div",
+        { class: "fields" },
+        labelled("Reasoning effort", efforts),
+        labelled("Most tokens", this.#maxTokens),
+        labelled("Temperature", this.#temperature),
+        labelled("Seed", this.#seed),
+        labelled("Sample under the grammar", this.#grammar),
+      ),
+    );
+  }
+
+  /** Whether the completion has to follow the grammar of its turn. */
+  get underGrammar() {
+    return this.#grammar.checked;
+  }
+
+  /** What the fields say; null where one is empty. */
+  get values() {
+    return {
+      maxTokens: valueOf(this.#maxTokens),
+      temperature: valueOf(this.#temperature),
+      seed: valueOf(this.#seed),
+    };
+  }
+
+  /** Whether all fields can be used; tells the user which cannot. */
+  check() {
+    const fields = [this.#maxTokens, this.#temperature, this.#seed];
+    return fields.every((field) => field.reportValidity());
+  }
+}
+
+/** @param {import("./element.js").Attributes} attributes */
+function numberField(attributes) {
+  return element("input", { type: "number", placeholder: "the server's", ...attributes });
+}
+
+/** @param {HTMLInputElement} field */
+function valueOf(field) {
+  return Number.isNaN(field.valueAsNumber) ? null : field.valueAsNumber;
+}

@@ -1,0 +1,250 @@
+/**
+ * A turn of the model while it is sampled: its tokens, coloured by channel as far as they are
+ * parsed and shaded by their probabilities, and what was measured.
+ */
+
+import { element, fill, labelled } from "./element.js";
+import { messageCard, messageText, openCard } from "./message-card.js";
+import { layoutOf } from "./reading-layout.js";
+import { visible } from "./token-text.js";
+import { TokenView } from "./token-view.js";
+import { TurnFigures } from "./turn-figures.js";
+
+/** @import { SampledToken } from "./completion-stream.js" */
+/** @import { Row, Span } from "./token-view.js" */
+/** @import { Parsing, Tokens } from "./wire.js" */
+
+/** @typedef {{ spans: Span[], rows: Row[], count: number }} Layout */
+
+/** Pixels: who has scrolled so near to the end wants to see what comes. */
+const NEAR_END = 40;
+
+export class TurnView {
+  /** @type {SampledToken[]} */
+  #sampled = [];
+  /** @type {(number | null)[]} one for each sampled token */
+  #shades = [];
+  /** @type {Layout} */
+  #shown = { spans: [], rows: [], count: 0 };
+  /** @type {TurnFigures | null} */
+  #figures = null;
+  /** @type {number | null} the token whose details stay */
+  #chosen = null;
+  #numbers = element("dl", { class: "figures" });
+  #cards;
+  #box;
+  #view;
+  #shading;
+  #detail = element("div", { class: "detail" });
+
+  /**
+   * @param {HTMLElement} cards where messages are shown while they grow
+   * @param {HTMLElement} host for all the rest
+   */
+  constructor(cards, host) {
+    this.#cards = cards;
+    const view = element("div");
+    this.#view = new TokenView(view, {
+      label: "Tokens of the turn",
+      onChoose: (index) => this.#choose(index),
+      onPoint: (index) => this.#describe(index ?? this.#chosen),
+    });
+    this.#box = element("div", { class: "token-box" }, view);
+    this.#shading = element("input", {
+      type: "checkbox",
+      checked: true,
+      onchange: () => this.#shade(),
+    });
+    const ids = element("input", {
+      type: "checkbox",
+      onchange: () => {
+        this.#view.showIds = ids.checked;
+      },
+    });
+    const legend = element(
+      "span",
+      { class: "shade-legend" },
+      ...["100 %", "10 %", "1 %"].map((words, at) =>
+        element("span", { class: "token shaded", style: `--shade: ${at / 2}` }, words),
+      ),
+      " or less likely",
+    );
+    host.append(
+      this.#numbers,
+      element(
+        "div",
+        { class: "switches" },
+        labelled("Shade by probability", this.#shading),
+        legend,
+        labelled("Token ids", ids),
+      ),
+      this.#box,
+      this.#detail,
+    );
+    this.#describe(null);
+  }
+
+  /** Tokens that were sampled, in their order. */
+  get sampled() {
+    return this.#sampled;
+  }
+
+  /** @param {number} promptTokens */
+  begin(promptTokens) {
+    this.#sampled = [];
+    this.#shades = [];
+    this.#chosen = null;
+    this.#shown = { spans: [], rows: [], count: 0 };
+    this.#figures = new TurnFigures(this.#numbers, promptTokens);
+    this.#view.show({ ids: [], texts: [], bytes: {} }, []);
+    this.#shade();
+    this.#describe(null);
+    fill(this.#cards);
+  }
+
+  /** @param {SampledToken[]} tokens that have just arrived; they are shown when they are parsed */
+  add(tokens) {
+    this.#figures?.add(tokens.length);
+    for (const token of tokens) {
+      this.#sampled.push(token);
+      this.#shades.push(shadeOf(token.logprob));
+    }
+  }
+
+  /** @param {string} how the turn has ended */
+  end(how) {
+    this.#figures?.end(how);
+  }
+
+  /** @param {Parsing} parsing of the tokens so far */
+  read({ tokens, lenient }) {
+    const { messages, incomplete } = lenient;
+    this.#draw(tokens, layoutOf(lenient, tokens.ids.length));
+    fill(
+      this.#cards,
+      ...messages.map((message, at) =>
+        incomplete && at === messages.length - 1
+          ? openCard(message, messageText(message))
+          : messageCard(message),
+      ),
+    );
+  }
+
+  /** Take the messages away: they are shown elsewhere now. */
+  clearCards() {
+    fill(this.#cards);
+  }
+
+  /**
+   * Append what is new; where that shows the tokens before in another light, show all again.
+   *
+   * @param {Tokens} tokens
+   * @param {{ spans: Span[], rows: Row[] }} layout
+   */
+  #draw(tokens, { spans, rows }) {
+    const before = this.#shown;
+    this.#shown = { spans, rows, count: tokens.ids.length };
+    const { scrollTop, scrollHeight, clientHeight } = this.#box;
+    const isAtEnd = scrollHeight - scrollTop - clientHeight < NEAR_END;
+    if (rows.length === before.rows.length && goesOn(before, this.#shown)) {
+      const added = spans
+        .filter(({ end }) => end > before.count)
+        .map((span) => ({ ...span, start: Math.max(span.start, before.count) }));
+      this.#view.append(tail(tokens, before.count), added);
+    } else {
+      this.#view.show(tokens, spans, rows);
+      this.#shade();
+    }
+    this.#box.scrollTop = isAtEnd ? this.#box.scrollHeight : scrollTop;
+  }
+
+  #shade() {
+    this.#view.shade(this.#shading.checked ? this.#shades : null);
+  }
+
+  /** @param {number} index */
+  #choose(index) {
+    this.#chosen = index;
+    this.#view.mark(index);
+    this.#describe(index);
+  }
+
+  /** @param {number | null} index */
+  #describe(index) {
+    const token = index === null ? undefined : this.#sampled[index];
+    if (index === null || token === undefined) {
+      const hint = "Point at a token, or tab to one, for its probability and what else was likely.";
+      fill(this.#detail, element("span", { class: "hint" }, hint));
+      return;
+    }
+    const pairs = /** @type {const} */ ([
+      ["token", String(index)],
+      ["id", String(token.id)],
+      ["text", token.text === null ? `bytes ${token.bytes}` : visible(token.text)],
+      ["probability", percent(token.logprob)],
+      ["likeliest", likeliestOf(token)],
+    ]);
+    fill(
+      this.#detail,
+      element(
+        "dl",
+        {},
+        ...pairs.map(([name, value]) =>
+          element("div", {}, element("dt", {}, name), element("dd", { class: name }, value)),
+        ),
+      ),
+    );
+  }
+}
+
+/**
+ * Whether all that was shown looks the same now; only the last row and span may be longer.
+ *
+ * @param {Layout} before
+ * @param {Layout} now
+ */
+function goesOn(before, now) {
+  return (
+    before.rows.every((row, at) => row.label === now.rows[at].label) &&
+    before.spans.every(
+      ({ start, end, className }, at) =>
+        start === now.spans[at]?.start &&
+        className === now.spans[at].className &&
+        (end === now.spans[at].end || at === before.spans.length - 1),
+    )
+  );
+}
+
+/**
+ * @param {Tokens} tokens
+ * @param {number} from
+ * @returns {Tokens}
+ */
+function tail({ ids, texts, bytes }, from) {
+  const later = Object.entries(bytes).filter(([at]) => Number(at) >= from);
+  return {
+    ids: ids.slice(from),
+    texts: texts.slice(from),
+    bytes: Object.fromEntries(later.map(([at, hex]) => [String(Number(at) - from), hex])),
+  };
+}
+
+/**
+ * How a probability is shaded: not at all where it is 1, wholly from one in a hundred on.
+ *
+ * @param {number} logprob
+ */
+function shadeOf(logprob) {
+  return Math.min(1, -logprob / Math.log(100));
+}
+
+/** @param {number} logprob */
+function percent(logprob) {
+  const value = Math.exp(logprob) * 100;
+  return `${value.toPrecision(value >= 99.95 ? 4 : 3)} %`;
+}
+
+/** @param {SampledToken} token */
+function likeliestOf({ likeliest }) {
+  return likeliest.map(({ text, logprob }) => `${visible(text)} ${percent(logprob)}`).join(", ");
+}
