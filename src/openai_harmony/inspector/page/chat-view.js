@@ -82,7 +82,11 @@ export class ChatView {
     fill(
       this.#call,
       labelled(`Result of ${call.recipient}`, result, "What the tool answers to the call above."),
-      element("div", { class: "actions" }, element("button", { class: "primary" }, "Continue")),
+      element(
+        "div",
+        { class: "row-of-buttons" },
+        element("button", { class: "primary" }, "Continue"),
+      ),
     );
   }
 }

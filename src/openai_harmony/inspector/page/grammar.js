@@ -65,8 +65,7 @@ export class GrammarTab {
   constructor(host, state) {
     this.#state = state;
     this.#host = host;
-    host.classList.add("grammar");
-    const form = element("section", { class: "pane", "aria-label": "Completion to follow" });
+    const form = element("section", { class: "pane given", "aria-label": "Completion to follow" });
     this.#input = new TokenInput(
       form,
       {
@@ -85,7 +84,7 @@ export class GrammarTab {
       onchange: () => this.#changed(),
     });
     this.#problem = element("p", { class: "problem", role: "alert", hidden: true });
-    this.#verdict = element("p", { class: "verdict", role: "status" });
+    this.#verdict = element("p", { class: "summary verdict", role: "status" });
     form.append(
       element(
         "div",
@@ -98,7 +97,7 @@ export class GrammarTab {
     );
 
     this.#results = element("section", {
-      class: "pane",
+      class: "pane stepped",
       "aria-label": "What the grammar allows",
       hidden: true,
     });
@@ -113,12 +112,10 @@ export class GrammarTab {
     this.#tokens = new AllowedTokens(allowed, (id) => this.#goOnWith(id));
     this.#grammarSize = element("summary");
     this.#grammar = element("pre", { tabindex: "0", "aria-label": "Grammar in Lark's form" });
-    this.#results.append(
-      this.#departure,
-      allowed,
-      element("details", { class: "lark" }, this.#grammarSize, this.#grammar),
-    );
-    host.append(form, this.#results);
+    const lark = element("details", { class: "lark" }, this.#grammarSize, this.#grammar);
+    form.append(this.#departure, lark);
+    this.#results.append(allowed);
+    host.append(element("div", { class: "panes" }, form, this.#results));
     state.subscribe((_, changed) => {
       const matters = ["source", "form", "options", "completion"];
       if (matters.some((name) => changed.has(/** @type {any} */ (name)))) this.#changed();

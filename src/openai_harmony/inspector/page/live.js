@@ -39,7 +39,7 @@ export class LiveTab {
   #line;
   #send;
   #stop;
-  #after = element("div", { class: "actions", hidden: true });
+  #after = element("div", { class: "row-of-buttons", hidden: true });
   #problem = element("p", { class: "problem", role: "alert", hidden: true });
   #status = element("p", { class: "summary", role: "status" });
   #body;
@@ -75,7 +75,7 @@ export class LiveTab {
         labelled("You", this.#line, "Enter sends, Shift and Enter begin a new line."),
         element(
           "div",
-          { class: "actions" },
+          { class: "row-of-buttons" },
           this.#send,
           this.#stop,
           button("New conversation", () => this.#beginAnew()),

@@ -34,7 +34,7 @@ export function messageCard(message) {
 export function settingsCard(message) {
   return element(
     "details",
-    { class: `message card ${classesOf(message)}` },
+    { class: `card ${classesOf(message)}` },
     element("summary", {}, headingOf(message)),
     element("div", { class: "card-text" }, messageText(message)),
   );
@@ -80,8 +80,8 @@ export function messageText({ content }) {
 function card(speaker, ...children) {
   return element(
     "article",
-    { class: `card ${classesOf(speaker)}` },
-    element("h4", { class: "card-title" }, wordsOf(speaker) || "no header yet"),
+    { class: `card ${classesOf(speaker)}`.trimEnd() },
+    headingOf(speaker),
     ...children,
   );
 }

@@ -3,7 +3,6 @@
  * the header and the body.
  */
 
-import { element } from "./element.js";
 import { classesOf, headingOf, wordsOf } from "./speaker.js";
 
 /** @import { Row, Span } from "./token-view.js" */

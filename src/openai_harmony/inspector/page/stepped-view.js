@@ -26,21 +26,18 @@ export class SteppedView {
    */
   constructor(host, { label, keys, onPlace, mark }) {
     this.#onPlace = onPlace;
-    const bar = element("div", { class: "step-bar" });
+    const bar = element("div", { class: "pane-head step-bar" });
     this.#controls = new StepControls(bar, { onMove: (place) => this.#moved(place), mark });
     this.#controls.listen(host);
-    this.#viewHost = element("div");
+    this.#viewHost = element("div", { class: "tokens" });
     /** To decorate and shade; what it shows is shown with `show` here. */
     this.view = new TokenView(this.#viewHost, {
       label,
       onChoose: (index) => this.move(index + 1),
     });
     this.#viewHost.addEventListener("focusin", (event) => this.#follow(event.target));
-    host.append(
-      bar,
-      element("p", { class: "hint keys" }, keys),
-      element("div", { class: "token-box" }, this.#viewHost),
-    );
+    bar.append(element("p", { class: "hint" }, keys));
+    host.append(bar, element("div", { class: "token-box" }, this.#viewHost));
   }
 
   /** How many tokens are behind the cursor. */

@@ -65,8 +65,7 @@ export class StepperTab {
   constructor(host, state) {
     this.#state = state;
     this.#host = host;
-    host.classList.add("stepper");
-    const form = element("section", { class: "pane", "aria-label": "Tokens to read" });
+    const form = element("section", { class: "pane given", "aria-label": "Tokens to read" });
     this.#input = new TokenInput(
       form,
       {
@@ -86,7 +85,7 @@ export class StepperTab {
       oninput: () => this.#changed(),
     });
     this.#problem = element("p", { class: "problem", role: "alert", hidden: true });
-    this.#status = element("p", { class: "status", role: "status" });
+    this.#status = element("p", { class: "summary", role: "status" });
     form.append(
       element(
         "div",
@@ -106,7 +105,7 @@ export class StepperTab {
     );
 
     this.#results = element("section", {
-      class: "pane",
+      class: "pane stepped",
       "aria-label": "What the parser reads",
       hidden: true,
     });
@@ -120,8 +119,9 @@ export class StepperTab {
     const readings = element("div", { class: "readings" });
     this.#strict = new ReadingPanel(readings, "Strict");
     this.#lenient = new ReadingPanel(readings, "Lenient");
-    this.#results.append(this.#recoveries, readings);
-    host.append(form, this.#results);
+    this.#results.append(readings);
+    form.append(this.#recoveries);
+    host.append(element("div", { class: "panes" }, form, this.#results));
     state.subscribe((_, changed) => {
       if (changed.has("input")) this.#changed();
     });

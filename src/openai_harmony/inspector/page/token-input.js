@@ -44,7 +44,7 @@ export class TokenInput {
       "div",
       { class: "token-input" },
       labelled(options.label, this.#area),
-      element("div", { class: "actions" }, button("Open a file", () => file.click()), ...buttons),
+      element("div", { class: "row-of-buttons" }, button("Open a file", () => file.click()), ...buttons),
       file,
     );
     field.addEventListener("dragover", (event) => this.#dragged(event, field));

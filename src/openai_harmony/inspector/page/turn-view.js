@@ -43,7 +43,7 @@ export class TurnView {
    */
   constructor(cards, host) {
     this.#cards = cards;
-    const view = element("div");
+    const view = element("div", { class: "tokens" });
     this.#view = new TokenView(view, {
       label: "Tokens of the turn",
       onChoose: (index) => this.#choose(index),
@@ -69,15 +69,11 @@ export class TurnView {
       ),
       " or less likely",
     );
+    const shading = labelled("Shade by probability", this.#shading);
+    const showIds = labelled("Token ids", ids);
+    const switches = element("div", { class: "switches" }, shading, legend, showIds);
     host.append(
-      this.#numbers,
-      element(
-        "div",
-        { class: "switches" },
-        labelled("Shade by probability", this.#shading),
-        legend,
-        labelled("Token ids", ids),
-      ),
+      element("div", { class: "pane-head" }, this.#numbers, switches),
       this.#box,
       this.#detail,
     );
