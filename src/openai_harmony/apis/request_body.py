@@ -9,7 +9,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from ..errors import ConversationError
 
-__all__ = ["Metadata", "RequestBody", "field_path", "read_body", "validation_problem"]
+__all__ = [
+    "Metadata",
+    "RequestBody",
+    "field_path",
+    "is_deeper",
+    "read_body",
+    "validation_problem",
+]
 
 _Body = TypeVar("_Body", bound="RequestBody")
 
@@ -33,7 +40,7 @@ class RequestBody(BaseModel):
     @classmethod
     def _can_be_written_again(cls, data: Any) -> Any:
         for name, value in data.items() if isinstance(data, dict) else ():
-            if _is_deeper(value, NESTING_LIMIT):
+            if is_deeper(value, NESTING_LIMIT):
                 raise ValueError(f"{name} is nested deeper than {NESTING_LIMIT} levels; flatten it")
         return data
 
@@ -76,7 +83,7 @@ def field_path(location: Sequence[str | int]) -> str:
     return path
 
 
-def _is_deeper(value: object, limit: int) -> bool:
+def is_deeper(value: object, limit: int) -> bool:
     """Whether lists and objects stand in each other more often than that."""
     level = [value]
     for _ in range(limit + 1):

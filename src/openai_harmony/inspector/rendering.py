@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..config import RenderConversationConfig
 from ..encoding import load_harmony_encoding
 from ..messages import Conversation, Message, Role
 from ..render import past_reasoning
@@ -18,7 +19,7 @@ from ..training.turn_plan import Plan, is_answer, kept_in_prompt, plan_sequences
 from .errors import InspectorError
 from .wire import RenderBody
 
-__all__ = ["RenderedConversation", "kept_messages", "rendered_conversation", "training_options"]
+__all__ = ["RenderedConversation", "kept_messages", "rendered_conversation"]
 
 _BY_TURN = (
     "the reasoning of an earlier turn, with what built-in tools did in it: prompts leave it out "
@@ -55,7 +56,10 @@ def rendered_conversation(conversation: Conversation, body: RenderBody) -> Rende
     reason = _REFERENCE if body.reasoning == "reference" else _BY_TURN
     left_out = sorted({*range(len(conversation.messages))} - {*kept})
     dropped = dict.fromkeys(left_out, reason)
-    chosen = Conversation(messages=[conversation.messages[at] for at in kept])
+    if body.ending == "training" or body.reasoning == "by-turn":
+        chosen = Conversation(messages=[conversation.messages[at] for at in kept])
+    else:
+        chosen, kept = conversation, list(range(len(conversation.messages)))
     if body.ending == "training":
         return _example(chosen, kept, dropped, body)
     return _prompt(chosen, kept, dropped, body)
@@ -72,24 +76,20 @@ def kept_messages(messages: Sequence[Message], body: RenderBody) -> list[int]:
     return kept_in_prompt(messages, everything, TrainingOptions())
 
 
-def training_options(body: RenderBody) -> TrainingOptions:
-    """Return what examples of the messages that were kept are made with."""
-    return TrainingOptions(
-        keep_past_reasoning=body.reasoning != "by-turn",
-        header_style=body.header_style,
-        schema_dialect=body.schema_dialect,
-    )
-
-
 def _prompt(
     chosen: Conversation, kept: Sequence[int], dropped: dict[int, str], body: RenderBody
 ) -> RenderedConversation:
     encoding = load_harmony_encoding("HarmonyGptOss")
+    config = RenderConversationConfig(
+        auto_drop_analysis=body.reasoning == "reference",
+        header_style=body.header_style,
+        schema_dialect=body.schema_dialect,
+    )
     tokens: list[int] = []
     parts: list[MessageTokens] = []
     goes_on = False  # the model goes on sampling after the message before
     start = behind_header = 0
-    for kind, at, _, own in prompt_segments(encoding, chosen, training_options(body).rendering()):
+    for kind, at, _, own in prompt_segments(encoding, chosen, config):
         if kind is SegmentKind.HEADER:
             start, behind_header = len(tokens), len(tokens) + len(own)
         tokens += own
@@ -112,7 +112,11 @@ def _ends_turn(message: Message) -> bool:
 def _example(
     chosen: Conversation, kept: Sequence[int], dropped: dict[int, str], body: RenderBody
 ) -> RenderedConversation:
-    options = training_options(body)
+    options = TrainingOptions(
+        keep_past_reasoning=body.reasoning != "by-turn",
+        header_style=body.header_style,
+        schema_dialect=body.schema_dialect,
+    )
     plans = plan_sequences(chosen.messages, options)
     if body.example and body.example >= len(plans):
         problem = f"there is no example {body.example}; the conversation makes {len(plans)}"

@@ -14,11 +14,12 @@ from starlette.types import Scope
 from .. import __version__
 from .allowed import allowed
 from .compare import comparison
+from .export import exported
 from .json_endpoint import Guard, json_answer, json_endpoint
 from .page_files import page_file, start_page
 from .parse import parsing
 from .render import rendering
-from .wire import AllowedBody, ParseBody, RenderBody
+from .wire import AllowedBody, ExportBody, ParseBody, RenderBody
 
 __all__ = ["LiveModel", "inspector_routes"]
 
@@ -64,6 +65,7 @@ def inspector_routes(
         "compare": json_endpoint(RenderBody, comparison, guard),
         "parse": json_endpoint(ParseBody, parsing, guard),
         "allowed": json_endpoint(AllowedBody, allowed, guard),
+        "export": json_endpoint(ExportBody, exported, guard),
     }
     return [
         _Route("/", start_page),
