@@ -17,7 +17,7 @@ export class AllowedTokens {
   constructor(host, onChoose) {
     this.#onChoose = onChoose;
     this.#count = element("h3", { class: "allowed-count" });
-    this.#list = element("ul", { class: "allowed-list", "aria-label": "The first allowed tokens" });
+    this.#list = element("ul", { class: "allowed-list", "aria-label": "Allowed" });
     host.append(this.#count, this.#list);
   }
 
@@ -39,7 +39,7 @@ export class AllowedTokens {
    */
   show({ count, first }, chosen) {
     this.#count.textContent = inWords(count, first.ids.length);
-    this.#list.hidden = count === 0;
+    this.#list.hidden = false;
     fill(
       this.#list,
       ...first.ids.map((id, at) => {
@@ -68,10 +68,9 @@ export class AllowedTokens {
  * @param {number} listed
  */
 function inWords(count, listed) {
-  if (count === 0) return "No token is allowed here: the turn is over";
-  if (count === 1) return "One token is allowed here";
-  const more = count > listed ? `, the first ${listed} of them` : "";
-  return `${count.toLocaleString("en")} tokens are allowed here${more}`;
+  if (count === 1) return "1 token allowed";
+  const more = count > listed ? `; the first ${listed}:` : "";
+  return `${count.toLocaleString("en")} tokens allowed${more}`;
 }
 
 /**

@@ -21,7 +21,7 @@ export class ChatView {
    */
   constructor(host, onResult) {
     this.#onResult = onResult;
-    const log = { role: "log", "aria-live": "off", "aria-label": "Conversation" };
+    const log = { role: "log", "aria-live": "off", "aria-label": "Chat" };
     this.#scroll = element(
       "div",
       { class: "chat", tabindex: "0", ...log },
@@ -81,11 +81,11 @@ export class ChatView {
     };
     fill(
       this.#call,
-      labelled(`Result of ${call.recipient}`, result, "What the tool answers to the call above."),
+      labelled(`Result of ${call.recipient}`, result),
       element(
         "div",
         { class: "row-of-buttons" },
-        element("button", { class: "primary" }, "Continue"),
+        element("button", { class: "primary" }, "Go on"),
       ),
     );
   }

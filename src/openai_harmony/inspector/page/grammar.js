@@ -21,8 +21,7 @@ const PLACEHOLDER = `What the model says after <|start|>assistant, such as
 Leave it empty, and write the turn below, token by token.`;
 
 const KEYS =
-  "← and → go by a token, Page Up and Page Down to where more than one is allowed, Home and End to " +
-  "the ends; the space bar plays.";
+  "← → by token, Page Up and Page Down to the next choice, Home and End to the ends, Space to play";
 
 const MODES = /** @type {const} */ ([
   ["auto", "auto"],
@@ -101,8 +100,8 @@ export class GrammarTab {
       "aria-label": "What the grammar allows",
       hidden: true,
     });
-    this.#stepped = new SteppedView(this.#results, {
-      label: "Tokens of the completion",
+    this.#stepped = new SteppedView(this.#results, host, {
+      label: "Completion tokens",
       keys: KEYS,
       onPlace: (place) => this.#show(place),
       mark: (place, forward) => this.#freePlace(place, forward),
@@ -267,7 +266,7 @@ export class GrammarTab {
       this.#tokens.say(`The completion has left the grammar at token ${this.#departurePosition}`);
       this.#stepped.describe("outside the grammar");
     } else {
-      this.#tokens.say("No token is allowed here: the turn is over");
+      this.#tokens.say("No token allowed: the turn is over");
     }
   }
 

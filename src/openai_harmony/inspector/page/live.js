@@ -52,7 +52,7 @@ export class LiveTab {
   constructor(host, state) {
     this.#state = state;
     this.#host = host;
-    const talk = element("section", { class: "pane talk", "aria-label": "Chat" });
+    const talk = element("section", { class: "pane talk", "aria-label": "Talk" });
     const seen = element("section", { class: "pane seen", "aria-label": "Turn" });
     this.#chat = new ChatView(talk, (call, text) => this.#answerCall(call, text));
     this.#line = element("textarea", {
@@ -72,7 +72,7 @@ export class LiveTab {
       element(
         "form",
         { class: "say", onsubmit: submit },
-        labelled("You", this.#line, "Enter sends, Shift and Enter begin a new line."),
+        labelled("Message", this.#line, "Enter sends, Shift and Enter begin a new line."),
         element(
           "div",
           { class: "row-of-buttons" },

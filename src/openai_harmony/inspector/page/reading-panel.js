@@ -54,7 +54,7 @@ export class ReadingPanel {
     host.append(
       element(
         "section",
-        { class: "reading", "aria-label": `${title} parser` },
+        { class: "reading", "aria-label": title },
         element("h3", {}, title),
         element(
           "dl",

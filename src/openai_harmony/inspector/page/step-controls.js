@@ -37,7 +37,7 @@ export class StepControls {
     this.#onMove = onMove;
     this.#mark = mark;
     this.#first = button("First", () => this.#stopAt(0), { title: "Home" });
-    this.#previous = button("Previous", () => this.#stopAt(this.#place - 1), { title: "Left" });
+    this.#previous = button("Back", () => this.#stopAt(this.#place - 1), { title: "Left" });
     this.#play = button("Play", () => this.#toggle(), { title: "Space", class: "play" });
     this.#next = button("Next", () => this.#stopAt(this.#place + 1), { title: "Right" });
     this.#last = button("Last", () => this.#stopAt(this.#count), { title: "End" });

@@ -21,14 +21,15 @@ export class SteppedView {
   #controls;
 
   /**
-   * @param {HTMLElement} host keys that are pressed anywhere in it move the cursor
+   * @param {HTMLElement} host
+   * @param {HTMLElement} region keys that are pressed anywhere in it move the cursor
    * @param {SteppedOptions} options
    */
-  constructor(host, { label, keys, onPlace, mark }) {
+  constructor(host, region, { label, keys, onPlace, mark }) {
     this.#onPlace = onPlace;
     const bar = element("div", { class: "pane-head step-bar" });
     this.#controls = new StepControls(bar, { onMove: (place) => this.#moved(place), mark });
-    this.#controls.listen(host);
+    this.#controls.listen(region);
     this.#viewHost = element("div", { class: "tokens" });
     /** To decorate and shade; what it shows is shown with `show` here. */
     this.view = new TokenView(this.#viewHost, {

@@ -9,11 +9,12 @@ import { button, element, fill, labelled, select } from "./element.js";
 import { LatestCall } from "./latest-call.js";
 import { layoutOf } from "./reading-layout.js";
 import { ReadingPanel } from "./reading-panel.js";
+import { RECOVERY_WORDS } from "./recovery-words.js";
 import { SteppedView } from "./stepped-view.js";
 import { TokenInput } from "./token-input.js";
 
 /** @import { State } from "./state.js" */
-/** @import { Parsing, Recovery, Role } from "./wire.js" */
+/** @import { Parsing, Reading, Recovery, Role } from "./wire.js" */
 
 const ROLES = /** @type {const} */ ([
   ["assistant", "assistant (a completion)"],
@@ -24,18 +25,17 @@ const ROLES = /** @type {const} */ ([
   ["tool", "tool"],
 ]);
 
-const PLACEHOLDER = `Marked-up text, such as
+const PLACEHOLDER = `Marked-up text, as
 <|channel|>final<|message|>2 + 2 = 4.<|return|>
 or token ids: 200005, 17196, 200008`;
 
-/** What a model with too little practice may sample: three things here are to be repaired. */
+/** What a model may sample that has not seen enough harmony. */
 const BROKEN = `<|channel|>analysis<|message|>The user asks for the weather.<|end|>\
 <|start|>assistant<|channel|>commentary<|constrain|>functions.get_weather<|message|>\
 {"city": "Tokyo"}<|call|><|start|>assistant<|channel|>final It is sunny in Tokyo. 🌞<|return|>`;
 
 const KEYS =
-  "← and → go by a token, Page Up and Page Down to where the state changes, Home and End to the " +
-  "ends; the space bar plays.";
+  "← → by token, Page Up and Page Down by change of state, Home and End to the ends, Space to play";
 
 /** Recoveries that are listed; all of them are marked at their tokens. */
 const LISTED = 200;
@@ -44,8 +44,6 @@ export class StepperTab {
   #state;
   #host;
   #role = "assistant";
-  /** @type {Parsing | null} */
-  #parsing = null;
   #calls = new LatestCall(250);
   #isStale = true;
   #input;
@@ -69,7 +67,7 @@ export class StepperTab {
     this.#input = new TokenInput(
       form,
       {
-        label: "Token ids or marked-up text",
+        label: "Tokens or text",
         placeholder: PLACEHOLDER,
         onInput: (text) => this.#state.set({ input: text }),
         onError: (message) => this.#tell(message),
@@ -91,14 +89,14 @@ export class StepperTab {
         "div",
         { class: "fields" },
         labelled(
-          "First role",
+          "Role",
           select(ROLES, this.#role, (value) => {
             this.#role = value;
             this.#changed();
           }),
           "Who speaks where the input does not say, as the prompt did.",
         ),
-        labelled("Declared tools", this.#tools, "Recipients that a damaged header may mean."),
+        labelled("Tools", this.#tools, "Declared ones, which a damaged header may mean."),
       ),
       this.#problem,
       this.#status,
@@ -109,8 +107,8 @@ export class StepperTab {
       "aria-label": "What the parser reads",
       hidden: true,
     });
-    this.#stepped = new SteppedView(this.#results, {
-      label: "Tokens read by the parser",
+    this.#stepped = new SteppedView(this.#results, host, {
+      label: "Stream",
       keys: KEYS,
       onPlace: (place) => this.#show(place),
       mark: (place, forward) => this.#changeFrom(place, forward),
@@ -188,10 +186,8 @@ export class StepperTab {
   }
 
   /** @param {Parsing} parsing */
-  #take(parsing) {
-    const { tokens, strict, lenient } = parsing;
+  #take({ tokens, strict, lenient }) {
     const count = tokens.ids.length;
-    this.#parsing = parsing;
     this.#results.hidden = false;
     this.#strict.take(strict, count);
     this.#lenient.take(lenient, count);
@@ -205,7 +201,7 @@ export class StepperTab {
     if (error !== null && error.position < count) {
       this.#stepped.view.decorate(error.position, "refused", `strict: ${error.message}`);
     }
-    this.#listRecoveries(lenient.recoveries);
+    this.#listProblems(lenient.recoveries, error);
     const fate = error === null ? "reads them all" : "fails";
     this.#status.textContent =
       `${count.toLocaleString("en")} tokens, ${lenient.messages.length} messages, ` +
@@ -213,22 +209,25 @@ export class StepperTab {
     this.#show(count);
   }
 
-  /** @param {Recovery[]} recoveries */
-  #listRecoveries(recoveries) {
+  /**
+   * @param {Recovery[]} recoveries
+   * @param {Reading["error"]} error where the strict parser fails
+   */
+  #listProblems(recoveries, error) {
     const left = recoveries.length - LISTED;
-    const { error } = /** @type {Parsing} */ (this.#parsing).strict;
-    this.#recoveries.hidden = recoveries.length === 0 && error === null;
+    const items = recoveries
+      .slice(0, LISTED)
+      .map(({ kind, position, text }) =>
+        this.#problemItem(position, "recovery", kind, RECOVERY_WORDS[kind] ?? "", text),
+      );
+    if (error !== null) {
+      items.unshift(this.#problemItem(error.position, "refused", "strict", error.message));
+    }
+    this.#recoveries.hidden = items.length === 0;
     fill(
       this.#recoveries,
-      element("h3", {}, "Where it is broken"),
-      element(
-        "ul",
-        {},
-        error !== null && this.#jump(error.position, "refused", `strict: ${error.message}`),
-        ...recoveries
-          .slice(0, LISTED)
-          .map(({ kind, position, text }) => this.#jump(position, "recovery", inWords(kind, text))),
-      ),
+      element("h3", {}, "What is wrong"),
+      element("ul", {}, ...items),
       left > 0 && element("p", { class: "hint" }, `and ${left.toLocaleString("en")} more`),
     );
   }
@@ -236,11 +235,23 @@ export class StepperTab {
   /**
    * @param {number} position
    * @param {string} className
+   * @param {string} kind
    * @param {string} words
+   * @param {string} [text] that is concerned
    */
-  #jump(position, className, words) {
-    const go = button(`Token ${position}`, () => this.#stepped.move(position + 1));
-    return element("li", { class: className }, go, " ", words);
+  #problemItem(position, className, kind, words, text = "") {
+    return element(
+      "li",
+      { class: className },
+      button(`Token ${position}`, () => this.#stepped.move(position + 1)),
+      element(
+        "div",
+        {},
+        element("strong", {}, kind),
+        ` ${words}`,
+        text !== "" && element("code", {}, ` ${JSON.stringify(text)}`),
+      ),
+    );
   }
 
   /**

@@ -33,12 +33,13 @@ export class TokenInput {
     });
     const file = element("input", {
       type: "file",
-      hidden: true,
+      class: "offscreen",
+      tabindex: -1,
       onchange: () => {
         if (file.files?.[0]) this.#take(file.files[0]);
         file.value = "";
       },
-      "aria-label": "File with tokens",
+      "aria-label": "File",
     });
     const field = element(
       "div",

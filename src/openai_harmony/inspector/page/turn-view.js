@@ -45,7 +45,7 @@ export class TurnView {
     this.#cards = cards;
     const view = element("div", { class: "tokens" });
     this.#view = new TokenView(view, {
-      label: "Tokens of the turn",
+      label: "Answer",
       onChoose: (index) => this.#choose(index),
       onPoint: (index) => this.#describe(index ?? this.#chosen),
     });
