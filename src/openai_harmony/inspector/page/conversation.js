@@ -1,7 +1,7 @@
 /** The tab "Conversation": on the left what is said, on the right what the model reads. */
 
 import { call, ApiError, apiKey } from "./api.js";
-import { announce, copyText } from "./clipboard.js";
+import { copyText } from "./clipboard.js";
 import { Editor } from "./editor.js";
 import { button, element, fill, labelled } from "./element.js";
 import { LatestCall } from "./latest-call.js";
@@ -23,6 +23,7 @@ export class ConversationTab {
   #problem = element("p", { class: "problem", role: "alert", hidden: true });
   #detail = element("div", { class: "detail", "data-testid": "token-detail" });
   #tokens = element("div", { class: "tokens" });
+  #spoken = element("p", { class: "offscreen", role: "status" });
   #legend = element("p", { class: "legend", hidden: true });
   #result = element("section", { class: "pane result", "aria-label": "Rendering" });
   #editor;
@@ -46,12 +47,14 @@ export class ConversationTab {
     );
     fillLegend(this.#legend);
     const head = element("div", { class: "pane-head" }, options, this.#switches(), this.#summary);
-    fill(this.#result, head, this.#problem, this.#legend, this.#tokens, this.#detail);
+    fill(this.#result, head, this.#problem, this.#legend, this.#tokens, this.#detail, this.#spoken);
     fill(host, element("div", { class: "panes" }, editor, this.#result));
     showDetails(this.#detail, null, null);
     state.subscribe((_document, changed) => {
       const matters = changed.has("source") || changed.has("form") || changed.has("options");
-      if (matters) this.#latest.wish((signal) => this.#render(signal));
+      if (!matters) return;
+      this.#result.setAttribute("aria-busy", "true");
+      this.#latest.wish((signal) => this.#render(signal));
     });
     apiKey.addEventListener("change", () => this.#latest.now((signal) => this.#render(signal)));
   }
@@ -127,7 +130,8 @@ export class ConversationTab {
     this.#chosen = index;
     this.#view.mark(index);
     showDetails(this.#detail, this.#rendering, index);
-    announce(detailsOf(this.#rendering, index).map((pair) => pair.join(" ")).join(", "));
+    const details = detailsOf(this.#rendering, index);
+    this.#spoken.textContent = details.map((pair) => pair.join(" ")).join(", ");
     const span = this.#rendering.spans.find(({ end }) => index < end);
     if (span !== undefined) this.#editor.reveal(span.message);
   }

@@ -26,14 +26,6 @@ const TITLES = {
   content_type: "Content type",
 };
 
-/** @type {Record<Role, HeaderField[]>} what a message of the role usually has */
-const USUAL = {
-  system: [],
-  developer: [],
-  user: [],
-  assistant: ["channel", "recipient", "content_type"],
-  tool: ["name", "channel", "recipient"],
-};
 
 /**
  * Make the card of a message.
@@ -53,13 +45,18 @@ export function messageCard(message, index, isLast, actions) {
   };
   const head = element("div", { class: "card-head" });
   const draw = (/** @type {boolean} */ all) => {
-    const fields = headerFields(message, index, edit, all);
+    const focused = card.querySelector(":focus")?.getAttribute("data-param");
+    const redraw = () => draw(all);
+    const fields = headerFields(message, index, edit, all, redraw);
     const more = button("more", () => draw(true), {
       class: "quiet",
       "aria-label": `More fields of message ${index}`,
     });
-    const hidden = Object.keys(TITLES).length - fields.length;
-    fill(head, roleField(message, index, edit, () => draw(all)), ...fields, hidden > 0 && more, tools(index, isLast, actions));
+    const isMore = fields.length < Object.keys(TITLES).length;
+    const role = roleField(message, index, edit, redraw);
+    fill(head, role, ...fields, isMore && more, tools(index, isLast, actions));
+    const again = focused ? head.querySelector(`[data-param="${focused}"]`) : null;
+    if (again instanceof HTMLElement) again.focus();
   };
   colour();
   draw(false);
@@ -93,19 +90,35 @@ function roleField(message, index, edit, redraw) {
  * @param {number} index
  * @param {Actions["edit"]} edit
  * @param {boolean} all whether fields that are empty and unusual are shown, too
+ * @param {() => void} redraw
  */
-function headerFields(message, index, edit, all) {
+function headerFields(message, index, edit, all, redraw) {
   const names = /** @type {HeaderField[]} */ (Object.keys(TITLES));
-  const shown = names.filter((name) => {
-    return all || USUAL[message.role]?.includes(name) || Boolean(message[name]);
-  });
+  const usual = usualFields(message);
+  const shown = names.filter((name) => all || usual.includes(name) || Boolean(message[name]));
   return shown.map((name) => {
-    const change = (/** @type {string} */ value) => edit((old) => withField(old, name, value));
+    const change = (/** @type {string} */ value) => {
+      edit((old) => withField(old, name, value));
+      if (name === "channel") redraw();
+    };
     const param = `messages[${index}].${name}`;
     const field = labelled(TITLES[name], headerControl(name, message[name] ?? "", param, change));
     field.classList.add(name);
     return field;
   });
+}
+
+/**
+ * What messages of the kind usually have.
+ *
+ * @param {HarmonyMessage} message
+ * @returns {HeaderField[]}
+ */
+function usualFields({ role, channel, recipient }) {
+  if (role === "tool") return ["name", "channel", "recipient"];
+  if (role !== "assistant") return [];
+  if (recipient) return ["channel", "recipient", "content_type"];
+  return channel === "final" ? ["channel"] : ["channel", "recipient"];
 }
 
 /**

@@ -33,6 +33,7 @@ export class EditorJson {
       autocapitalize: "off",
       "aria-describedby": "json-problem",
       oninput: () => this.#read(),
+      onpaste: () => this.#detect(),
     });
     this.#form = select(FORMS, "auto", (form) => state.set({ form: /** @type {Form} */ (form) }), {
       "data-param": "form",
@@ -63,6 +64,12 @@ export class EditorJson {
    */
   showProblem(param, message) {
     this.#say(param === null || message === "" ? message : `${param}: ${message}`);
+  }
+
+  /** Another conversation, pasted over all of this one, may have another form. */
+  #detect() {
+    const { selectionStart: start, selectionEnd: end, value } = this.#text;
+    if (end - start === value.length) this.#state.set({ form: "auto" });
   }
 
   #read() {

@@ -148,7 +148,7 @@ export const EXAMPLES = [
   {
     name: "Tools and a response format",
     about: "a Chat Completions request",
-    document: { source: CHAT, form: "chat", options: {} },
+    document: { source: CHAT, form: "auto", options: {} },
   },
   {
     name: "Hostile text",
@@ -171,5 +171,5 @@ function text(role, words) {
  * @returns {Partial<Document>}
  */
 function harmony(messages) {
-  return { source: /** @type {any} */ ({ messages }), form: "harmony", options: {} };
+  return { source: /** @type {any} */ ({ messages }), form: "auto", options: {} };
 }

@@ -7,9 +7,12 @@ import { ConversationTab } from "./conversation.js";
 import { button, element, fill, labelled } from "./element.js";
 import { EXAMPLES } from "./examples.js";
 import { LONGEST, pack, readFragment, unpack, urlWith } from "./fragment.js";
+import { GrammarTab } from "./grammar.js";
+import { LiveTab } from "./live.js";
 import { openFile } from "./open-file.js";
 import { ShareDialog } from "./share.js";
 import { State } from "./state.js";
+import { StepperTab } from "./stepper.js";
 import { TabList } from "./tab-list.js";
 import { themeSwitch } from "./theme-switch.js";
 
@@ -26,6 +29,9 @@ const tabs = new TabList(
   [
     { name: "conversation", title: "Conversation", make: (host) => new ConversationTab(host, state) },
     { name: "compare", title: "Compare", make: (host) => new CompareTab(host, state) },
+    { name: "tokens", title: "Tokens", make: (host) => new StepperTab(host, state) },
+    { name: "grammar", title: "Grammar", make: (host) => new GrammarTab(host, state) },
+    { name: "live", title: "Live", make: (host) => new LiveTab(host, state) },
   ],
   () => writeFragment(),
 );

@@ -49,7 +49,7 @@ export function showDetails(host, rendering, index) {
     return;
   }
   const pairs = detailsOf(rendering, index).map(([name, value]) =>
-    element("div", {}, element("dt", {}, name), element("dd", { class: name }, value)),
+    element("div", {}, element("dt", {}, name), element("dd", { "data-detail": name }, value)),
   );
   fill(host, element("dl", {}, ...pairs));
 }

@@ -47,7 +47,8 @@ import { decodeRuns, isSpecial, nameOf, piecesOf } from "./token-text.js";
 /** @typedef {{ row: Row, node: HTMLElement, text: HTMLElement }} ShownRow */
 
 const BLOCK = 200;
-const LINE = 24; // pixels, for blocks that nobody has seen yet
+const AT_ONCE = 1000; // tokens that are drawn without waiting for the observer
+const LINE = 22; // pixels, for blocks that nobody has seen yet
 const CHARACTER = 7.8;
 
 export class TokenView {
@@ -70,6 +71,7 @@ export class TokenView {
   /** @type {number | null} */
   #marked = null;
   #stop = 0; // the token that Tab goes to
+  #columns = 80; // about as many characters as a line has
   #host;
   #callbacks;
   #near;
@@ -115,6 +117,9 @@ export class TokenView {
    * @param {readonly Row[]} [rows] without them, all tokens stand in one
    */
   show(tokens, spans, rows = [wholeRow(tokens.ids.length)]) {
+    // Measured before anything changes: in an empty view, the page would lose its place.
+    this.#columns = Math.max(20, Math.floor((this.#host.clientWidth || 600) / CHARACTER) - 4);
+    const filled = this.#blocks.filter((block) => block.filled).map((block) => block.start);
     this.#near.disconnect();
     this.#tokens = { ids: [], texts: [], bytes: {} };
     this.#decoded = new Map();
@@ -127,6 +132,7 @@ export class TokenView {
     this.#stop = 0;
     this.#host.replaceChildren();
     this.append(tokens, spans, rows);
+    this.#fillAtOnce(filled);
   }
 
   /**
@@ -315,9 +321,25 @@ export class TokenView {
 
   /** @param {string} text */
   #heightOf(text) {
-    const columns = Math.max(20, Math.floor((this.#host.clientWidth || 600) / CHARACTER) - 4);
-    const lines = text.split("\n");
-    return LINE * lines.reduce((sum, line) => sum + Math.max(1, Math.ceil(line.length / columns)), 0);
+    const rows = (/** @type {string} */ line) => Math.max(1, Math.ceil(line.length / this.#columns));
+    return LINE * text.split("\n").reduce((sum, line) => sum + rows(line), 0);
+  }
+
+  /**
+   * Fill the first blocks, and those where others were filled before, so that nothing flickers
+   * when a text changes while it is looked at.
+   *
+   * @param {number[]} places tokens
+   */
+  #fillAtOnce(places) {
+    for (const block of this.#blocks) {
+      if (block.end > AT_ONCE) break;
+      this.#fill(block);
+    }
+    for (const place of places) {
+      const block = this.#blockWith(place);
+      if (block !== undefined) this.#fill(block);
+    }
   }
 
   /** @param {Block} block */
