@@ -15,6 +15,7 @@ from openai_harmony.training import IGNORED, TrainingOptions, training_examples
 from training_conversations import conversation
 
 pa = pytest.importorskip("pyarrow")
+pc = pytest.importorskip("pyarrow.compute")
 pq = pytest.importorskip("pyarrow.parquet")
 
 from openai_harmony.training.files import PrepareSettings, find_chunks, find_files, prepare  # noqa: E402
@@ -364,15 +365,39 @@ def test_ray_makes_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     pytest.importorskip("ray.data", reason="ray is installed without its data library")
     from openai_harmony.training.files.ray_parts import ray_runner
 
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     source = write_jsonl(tmp_path / "rows.jsonl", [*ROWS, "{"])
     prepare(source, tmp_path / "local", workers=1, chunk_bytes=20_000)
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:
         prepare(source, tmp_path / "ray", runner=ray_runner(), chunk_bytes=20_000)
+        for pack in (False, True):
+            check_rows_that_are_in_ray(tmp_path / f"{pack}", pack)
     finally:
         ray.shutdown()
     assert digests(tmp_path / "ray") == digests(tmp_path / "local")
+
+
+def check_rows_that_are_in_ray(folder: Path, pack: bool) -> None:
+    """Compare the examples of a Ray data set, as a file, with what `prepare` wrote."""
+    import ray.data
+
+    from openai_harmony.training.files.ray_rows import ray_examples
+
+    settings = PrepareSettings(TrainingOptions(context_length=400), pack=pack, loss_weights=True)
+    bad = {"messages": [{"role": "user", "content": "hi"}], "tools": None}
+    rows = [*CHAT, bad]
+    folder.mkdir()
+    prepare(write_jsonl(folder / "rows.jsonl", rows), folder / "out", settings, workers=1)
+    (local,) = (folder / "out" / "data").iterdir()
+    made = ray_examples(ray.data.from_items(rows, override_num_blocks=1), settings)
+    whole = pa.concat_tables(ray.get(made.to_arrow_refs()))
+    is_example = pc.is_null(whole["rejected"])
+    examples = whole.filter(is_example).drop_columns("rejected").replace_schema_metadata()
+    pq.write_table(examples.combine_chunks(), folder / "ray.parquet", compression="zstd")
+    assert (folder / "ray.parquet").read_bytes() == local.read_bytes()
+    (entry,) = map(json.loads, whole.filter(pc.invert(is_example))["rejected"].to_pylist())
+    assert entry == {"reason": "nothing to learn", "row": {"messages": bad["messages"]}}
 
 
 def test_folders_that_need_a_choice(tmp_path: Path) -> None:

@@ -7,9 +7,11 @@
     unpacked             compressed files, unpacked to be read in parts
     sources              files and folders as chunks of rows
     token_report         what the tokens are, counted
+    columns              rows to the columns that trainers read
     part                 a chunk to a part: Parquet, rejected rows, counts
     preparation          all parts: resume, processes, what stands beside them
     ray_parts            the same on a Ray cluster
+    ray_rows             rows that are in Ray already
     report_plot          the report as a picture
 """
 
