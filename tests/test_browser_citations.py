@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openai_harmony.tools.browser import (
     BrowserSession,
+    CitedText,
     Link,
     Page,
     SearchResult,
@@ -128,6 +131,39 @@ def test_indices_point_at_the_marks(answer: str) -> None:
     assert [citation.url for citation in rewritten] == [citation.url for citation in citations]
     for citation in rewritten:
         assert text[citation.start_index : citation.end_index] == f"<{citation.cursor}>"
+
+
+@settings(deadline=None)
+@given(ANSWERS, st.lists(st.integers(1, 5), min_size=1))
+def test_an_answer_in_pieces_becomes_the_same(answer: str, sizes: list[int]) -> None:
+    session = a_session()
+    shown, at = CitedText(session), 0
+    pieces: list[str] = []
+    for size in itertools.cycle(sizes):
+        if at >= len(answer):
+            break
+        pieces.append(shown.feed(answer[at : at + size]))
+        at += size
+    pieces.append(shown.rest())
+    text, citations = rewrite_citations(answer, session)
+    assert "".join(pieces) == text
+    assert shown.citations == citations
+
+
+def test_only_what_may_be_a_mark_is_held_back() -> None:
+    shown = CitedText(a_session())
+    pieces = ["See ", "【", "1†L3", "-L4】", " and 【x", " 【1†", "L" * 300, "】 ", "【9†L1】", "."]
+    link = " ([a.example](https://a.example/one))"
+    assert [shown.feed(piece) for piece in pieces] == [
+        *("See", "", "", link, " and 【x", "", f" 【1†{'L' * 300}", "】", "", "."),
+    ]
+
+
+def test_links_hold_whatever_address_there_is() -> None:
+    session = BrowserSession()
+    session.show(Page(url="https://a.example/(b c)\n<d>", title="A", text="One"))
+    text, _ = rewrite_citations("【0†L0】", session)
+    assert text == "([a.example](https://a.example/%28b%20c%29%0A%3Cd%3E))"
 
 
 def test_a_forgotten_page_is_cited_without_its_lines() -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ...apis.custom_input import CustomToolInput
 from ...apis.item_kind import ItemKind
 from ...messages import Message
+from ..tools.citations import CitedAnswer
 from ..tools.code_interpreter import ShownCode
 from ..turns.events import TokenLogprob
 
@@ -47,6 +48,8 @@ class OpenItem:
     index: int
     id: str
     call_id: str | None
+    cited: CitedAnswer | None = None
+    """What clients see of a text for the user."""
     logprobs: list[dict[str, Any]] = field(default_factory=list)
     _said: list[str] = field(default_factory=list)
     _shown: list[str] = field(default_factory=list)
@@ -55,9 +58,11 @@ class OpenItem:
     """The call of a built-in tool, once it is whole and waits for its answer."""
     planned: Mapping[str, Any] = field(default_factory=dict)
     """What the item of that call shows already."""
-    _reader: CustomToolInput | ShownCode | None = None
+    _reader: CustomToolInput | ShownCode | CitedAnswer | None = None
+    _untold: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self._reader = self.cited
         if self.kind is ItemKind.CUSTOM_TOOL_CALL:
             self._reader = CustomToolInput()
         elif self.kind is ItemKind.CODE_INTERPRETER_CALL:
@@ -87,7 +92,13 @@ class OpenItem:
         self._shown.append(shown)
         known = [logprob_json(logprob) for logprob in logprobs]
         self.logprobs += known
-        return shown, known
+        self._untold += known
+        return shown, self.untold_logprobs() if shown else []
+
+    def untold_logprobs(self) -> list[dict[str, Any]]:
+        """Return those of the tokens whose text was held back until now."""
+        untold, self._untold = self._untold, []
+        return untold
 
     def rest(self, *, is_complete: bool) -> str:
         """Return what the text for clients grows by at the end."""

@@ -10,7 +10,6 @@ from contextlib import aclosing
 from typing import Any, NamedTuple
 
 from ...apis.item_kind import ItemKind, what_kind
-from ...apis.output_items import message_text
 from ...apis.response import ResponseUsage
 from ...errors import HarmonyError
 from ...messages import Message
@@ -149,9 +148,6 @@ class ResponseRun:
         """Find what an item shows besides what its message says."""
         tools = self.plan.tools
         kind = what_kind(message.channel, message.recipient, built_in_tools=tools.names)
-        if kind.is_message:
-            is_answer = kind is ItemKind.FINAL_ANSWER
-            return {"annotations": tools.annotations(message_text(message), is_answer=is_answer)}
         if kind.is_built_in:
             return {"planned": tools.planned_fields(message)}
         if kind is ItemKind.REASONING and self.plan.request.seals_reasoning:

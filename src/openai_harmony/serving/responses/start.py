@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from ...apis.responses_request import ResponsesRequest
 from ..identifiers import new_id
@@ -67,5 +68,8 @@ def _stream(services: Services, plan: ResponsePlan) -> ResponseStream:
         container_id=plan.tools.container_id,
         listings=plan.listings,
         mcp_names=plan.tools.mcp_names,
+        cited_answer=partial(
+            plan.tools.cited_answer, keeps_marks=plan.turn.response_format is not None
+        ),
         event_names=services.settings.event_names,
     )

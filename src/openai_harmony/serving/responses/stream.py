@@ -15,7 +15,7 @@ Pure: no clock, and identifiers are made by the caller's function.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from ...apis.built_in_items import built_in_item
@@ -24,6 +24,7 @@ from ...apis.item_kind import ItemKind, what_kind
 from ...apis.output_items import ID_PREFIXES, item_of_message, new_item
 from ...messages import Message, Role
 from ...sampled_messages import SampledMessage
+from ..tools.citations import CitedAnswer
 from ..tools.conversation_tools import AnsweredCall
 from ..turns.events import MessageBegun, MessageEnded, TextAdded, TokenLogprob
 from .log import WireEvent
@@ -50,6 +51,7 @@ class ResponseStream:
     - `built_in_tools`: the names of the tools of the server; `container_id` is where code runs.
     - `listings`: what MCP servers have, as items without ids; `mcp_names` are the names of their
       tools there, by their recipients.
+    - `cited_answer`: begins a text for the user, whose marks become links.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class ResponseStream:
         container_id: str = "",
         listings: Sequence[Mapping[str, Any]] = (),
         mcp_names: Mapping[str, str] | None = None,
+        cited_answer: Callable[[], CitedAnswer] | None = None,
         event_names: EventNames = "openai",
     ) -> None:
         self.response = {**response, "output": []}
@@ -74,6 +77,7 @@ class ResponseStream:
         self._container_id = container_id
         self._listings = listings
         self._mcp_names = mcp_names or {}
+        self._cited_answer = cited_answer
         self._other_names = _OTHER_NAMES if event_names == "open-responses" else {}
         self._open: OpenItem | None = None
         self._events = 0
@@ -97,13 +101,12 @@ class ResponseStream:
         event: MessageBegun | TextAdded | MessageEnded,
         *,
         encrypted: str | None = None,
-        annotations: Sequence[Mapping[str, Any]] = (),
         planned: Mapping[str, Any] | None = None,
     ) -> Iterator[WireEvent]:
         """Write what happens to a message.
 
-        Of a message that ends: `encrypted` is reasoning, sealed; `annotations` are those of a text;
-        `planned` is what the item of a call of the server's tool shows.
+        Of a message that ends: `encrypted` is reasoning, sealed; `planned` is what the item of a
+        call of the server's tool shows.
         """
         if isinstance(event, MessageBegun):
             yield from self._give_up_call()
@@ -117,7 +120,6 @@ class ResponseStream:
             if not event.is_complete:
                 yield from self._give_up_call()
         else:
-            self._open.annotations += map(dict, annotations)
             yield from self._end_item(self._open, event.message, event.is_complete, encrypted)
 
     def run_call(self) -> Iterator[WireEvent]:
@@ -190,6 +192,7 @@ class ResponseStream:
             index=len(self.items),
             id=self._new_id(ID_PREFIXES[kind]),
             call_id=self._new_id("call") if kind.is_call and not kind.is_built_in else None,
+            cited=self._cited_answer() if self._cited_answer and kind.is_message else None,
         )
         self._open = item
         if kind.is_built_in:
@@ -265,7 +268,10 @@ class ResponseStream:
     ) -> Iterator[WireEvent]:
         rest = item.rest(is_complete=is_complete)
         if rest:
-            yield self._delta(item, rest, [])
+            yield self._delta(item, rest, item.untold_logprobs())
+        if item.cited is not None:
+            is_answer = item.kind is ItemKind.FINAL_ANSWER
+            item.annotations += item.cited.annotations(is_answer=is_answer)
         for at, annotation in enumerate(item.annotations):
             yield self._of_item(
                 "response.output_text.annotation.added",
@@ -299,7 +305,7 @@ class ResponseStream:
         )
         if item.shape is FUNCTION:
             made["arguments"] = item.text
-        if item.annotations:
+        if item.cited is not None:
             made["content"] = [item.part()]
         if encrypted is not None:
             made["encrypted_content"] = encrypted

@@ -4,26 +4,72 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ...tools.tool import ToolSession
 from ..store import ContainerFile
 
-__all__ = ["file_citations", "unnamed_files", "url_citations"]
+if TYPE_CHECKING:  # it needs the extra `tools`; whoever has such a session has it
+    from ...tools.browser import BrowserSession
+
+__all__ = ["CitedAnswer", "FileCiter", "file_citations", "unnamed_files"]
 
 _FILE = re.compile(r"(?:sandbox:)?/mnt/data/([^\s()<>\"'`\]]+)")
 _POINTS = ".,;:!?*"  # at the end of a path they are rather the sentence's
 
 
-def url_citations(text: str, session: ToolSession | None) -> list[dict[str, Any]]:
-    """List the pages that the marks of a text cite; a mark that means no page is none."""
-    if session is None or "【" not in text:
-        return []
-    from ...tools.browser import BrowserSession, find_citations  # there is one, and so its extra
+class FileCiter(Protocol):
+    """Lists what a text cites of files; an answer also cites the new ones that none has named."""
 
-    if not isinstance(session, BrowserSession):
-        return []
-    return [citation.to_annotation() for citation in find_citations(text, session)]
+    def __call__(self, text: str, *, is_answer: bool) -> list[dict[str, Any]]:
+        """Return the annotations of a whole text."""
+        ...
+
+
+class CitedAnswer:
+    """A text of the model as clients see it: marks of pages become links, which are annotated.
+
+    - `pages`: the session of the browser, if there is one. `cite_files`: see `FileCiter`.
+    - `keeps_marks`: JSON is what a schema says, so its marks stay and are annotated as they are.
+    """
+
+    def __init__(
+        self, pages: BrowserSession | None, cite_files: FileCiter, *, keeps_marks: bool = False
+    ) -> None:
+        self._pages = pages
+        self._cite_files = cite_files
+        self._shown: list[str] = []
+        self._links = None
+        if pages is not None and not keeps_marks:
+            from ...tools.browser import CitedText
+
+            self._links = CitedText(pages)
+
+    def feed(self, text: str) -> str:
+        """Take text; return what the shown text grows by."""
+        return self._show(text if self._links is None else self._links.feed(text))
+
+    def rest(self) -> str:
+        """Return what the shown text grows by at the end."""
+        return self._show("" if self._links is None else self._links.rest())
+
+    def annotations(self, *, is_answer: bool) -> list[dict[str, Any]]:
+        """List what the text cites, once it has ended, in its order."""
+        text = "".join(self._shown)
+        found = self._page_citations(text) + self._cite_files(text, is_answer=is_answer)
+        return sorted(found, key=lambda one: int(one["start_index"]))
+
+    def _show(self, text: str) -> str:
+        self._shown.append(text)
+        return text
+
+    def _page_citations(self, text: str) -> list[dict[str, Any]]:
+        if self._links is not None:
+            return [citation.to_annotation() for citation in self._links.citations]
+        if self._pages is None or "【" not in text:
+            return []
+        from ...tools.browser import find_citations
+
+        return [citation.to_annotation() for citation in find_citations(text, self._pages)]
 
 
 def file_citations(text: str, files: Mapping[str, ContainerFile]) -> Iterator[dict[str, Any]]:

@@ -16,7 +16,7 @@ from ...tools.tool import Tool, ToolSession
 from ...tools.tool_message import ToolMessage, failure_message
 from ..identifiers import new_id
 from ..store import ContainerFile, NewFile, Store, StoredSession, StoreError
-from .citations import file_citations, unnamed_files, url_citations
+from .citations import CitedAnswer, file_citations, unnamed_files
 from .code_interpreter import outputs_of
 from .mcp_call import mcp_outcome
 from .web_search import done_action, found_sources, planned_action
@@ -164,13 +164,16 @@ class ConversationTools:
         fields = self.planned_fields(call)
         return AnsweredCall((failure_message(call, problem),), "incomplete", fields)
 
-    def annotations(self, text: str, *, is_answer: bool) -> list[dict[str, Any]]:
-        """List what a text cites; an answer also cites the new files that no text has named."""
-        found = url_citations(text, self._sessions.get(_BROWSER))
-        named = list(file_citations(text, self._files))
-        for citation in named:
+    def cited_answer(self, *, keeps_marks: bool = False) -> CitedAnswer:
+        """Begin a text of the model, as clients see it; the arguments are those of the class."""
+        session = self._sessions.get(_BROWSER)
+        pages = None if session is None else _pages_of(session)
+        return CitedAnswer(pages, self._cite_files, keeps_marks=keeps_marks)
+
+    def _cite_files(self, text: str, *, is_answer: bool) -> list[dict[str, Any]]:
+        found = list(file_citations(text, self._files))
+        for citation in found:
             self._uncited.pop(citation["filename"], None)
-        found = sorted(found + named, key=lambda one: int(one["start_index"]))
         if is_answer:
             found += unnamed_files(text, self._uncited.values())
             self._uncited.clear()

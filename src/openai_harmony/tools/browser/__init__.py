@@ -5,6 +5,7 @@
     page_reading/                        documents to text, in a process of its own
     line_wrapping, plain_text → page     a page: text, links, lines
     page → session → citations           what was shown, and what an answer cites of it
+    citations → cited_text               an answer with links, while it is written
     page → view, find_in_page            what the model sees
     addresses → pinned_network, content_coding → web_fetch → robots → web_pages
     page → search_backend → search_service → searxng, brave, exa, you_com
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from .citations import find_citations as find_citations
     from .citations import markdown_link as markdown_link
     from .citations import rewrite_citations as rewrite_citations
+    from .cited_text import CitedText as CitedText
     from .exa import Exa as Exa
     from .local_index import IndexChange as IndexChange
     from .local_index import LocalIndex as LocalIndex
@@ -45,6 +47,7 @@ _PLACES = {
     "Browser": "browser",
     "BrowserSession": "session",
     "Citation": "citations",
+    "CitedText": "cited_text",
     "Exa": "exa",
     "IndexChange": "local_index",
     "Link": "page",

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import quote
 
 from .page import Page
 from .page_reading.link_list import domain_of
@@ -13,7 +14,8 @@ from .session import BrowserSession
 
 __all__ = ["Citation", "find_citations", "markdown_link", "rewrite_citations"]
 
-_MARK = re.compile(r"【(\d{1,9})(?:†([^【】]*))?】")
+_MARK = re.compile(r"【(\d{1,9})(?:†([^【】]{0,200}))?】")
+_NOT_IN_ADDRESS = re.compile(r"[()<>\s]")  # what would end it in Markdown
 _LINES = re.compile(r"L(\d{1,9})(?:\s*[-–—]\s*L?(\d{1,9}))?")
 
 
@@ -66,7 +68,7 @@ def find_citations(text: str, session: BrowserSession) -> list[Citation]:
 
 def markdown_link(citation: Citation) -> str:
     """Write a citation as a link in Markdown, in parentheses, named by its domain."""
-    address = citation.url.replace("(", "%28").replace(")", "%29").replace(" ", "%20")
+    address = _NOT_IN_ADDRESS.sub(lambda found: quote(found[0], safe=""), citation.url)
     return f"([{domain_of(citation.url) or citation.title}]({address}))"
 
 
