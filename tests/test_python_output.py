@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from openai_harmony import ToolNamespaceConfig
 from openai_harmony.tools.python_attachment import Attachment, is_plain_path
 from openai_harmony.tools.python_code import read_code
 from openai_harmony.tools.python_output import clean_text, joined_output
@@ -31,6 +34,12 @@ CLEANED = {
     "lone surrogates": ("\ud800a\udfff", "\ufffda\ufffd"),
     "emoji stay": ("\N{GRINNING FACE}", "\N{GRINNING FACE}"),
 }
+
+
+def test_a_call_may_take_as_long_as_the_prompt_says() -> None:
+    told = re.search(r"out after ([\d.]+) seconds", ToolNamespaceConfig.python().description or "")
+    assert told is not None
+    assert PythonSettings().seconds == float(told[1])
 
 
 @pytest.mark.parametrize(("text", "clean"), CLEANED.values(), ids=CLEANED)

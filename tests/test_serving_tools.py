@@ -11,7 +11,18 @@ from typing import Any
 import pytest
 
 from gated_engine import PATIENCE
+from openai_harmony import Message, Role
+from openai_harmony.apis import ResponsesRequest, response_of
 from openai_harmony.serving.admission import Admission
+from openai_harmony.serving.responses.stream import ResponseStream
+from openai_harmony.serving.tools.citations import CitedAnswer
+from openai_harmony.serving.turns.events import (
+    MessageBegun,
+    MessageEnded,
+    TextAdded,
+    TokenLogprob,
+)
+from openai_harmony.tools.browser import BrowserSession, Page
 from responses_server import NOW, create, replay, stream, types
 from scripted_engine import ENCODING
 from server_tools import (
@@ -108,9 +119,13 @@ def test_search_open_find_answer_with_citations(tmp_path: Path) -> None:
         for one in part["annotations"]
     ]
     assert cited == [
-        ("doc://guide/animals.md", "【1†L4】"),
-        ("doc://guide/places.md", "【2†L0-L4】"),
+        ("doc://guide/animals.md", "([guide](doc://guide/animals.md))"),
+        ("doc://guide/places.md", "([guide](doc://guide/places.md))"),
     ]
+    assert part["text"].endswith("places.md)). Not.")
+    deltas = [one["delta"] for one in events if one["type"] == "response.output_text.delta"]
+    assert "".join(deltas) == part["text"]
+    assert all("【" not in delta for delta in deltas)
     told = [name for name, _ in groupby(types(events))]
     at = told.index(WEB[1]) - 1
     assert told[at : at + 10] == [*WEB, *WEB]
@@ -131,6 +146,59 @@ def test_prompts_of_a_response_repeat_its_tokens(tmp_path: Path) -> None:
     assert response["usage"]["input_tokens"] == sum(lengths)
     assert response["usage"]["output_tokens"] == sum(sampled)
     assert "# Tools\n\n## browser" in engine.prompts[0]
+
+
+def test_the_next_prompt_has_the_marks_that_the_model_wrote(tmp_path: Path) -> None:
+    engine = RoomyEngine(*RESEARCH, answer("Again."), answer("Again."))
+    with serving_tools(engine, folder=tmp_path) as client:
+        first = create(client, input="Where?", tools=[SEARCH])
+        create(client, input="What?", tools=[SEARCH], previous_response_id=first["id"])
+        question = {"role": "user", "content": "Where?"}
+        sent = [question, *first["output"], {"role": "user", "content": "What?"}]
+        create(client, input=sent, tools=[SEARCH])
+    assert f"<|channel|>final<|message|>{CITED}<|end|>" in engine.prompts[-2]
+    assert engine.prompts[-1] == engine.prompts[-2]
+
+
+def test_marks_in_json_stay_where_they_are_cited(tmp_path: Path) -> None:
+    said = '{"place": "America【0†L4】"}'
+    engine = RoomyEngine(browse("search", query="armadillos"), answer(said))
+    form = {"type": "json_schema", "name": "a", "schema": {"type": "object"}}
+    with serving_tools(engine, folder=tmp_path) as client:
+        response = create(client, input="Where?", tools=[SEARCH], text={"format": form})
+    (part,) = response["output"][-1]["content"]
+    (cited,) = part["annotations"]
+    assert part["text"] == said
+    assert said[cited["start_index"] : cited["end_index"]] == "【0†L4】"
+
+
+def test_logprobs_wait_with_the_text_that_is_held_back() -> None:
+    session = BrowserSession()
+    session.show(Page(url="https://a.example/", title="A", text="One"))
+    stream = ResponseStream(
+        response_of(ResponsesRequest(input="?"), id="r", created_at=0, model="m").to_dict(),
+        new_id=lambda prefix: prefix,
+        cited_answer=lambda: CitedAnswer(session, lambda text, *, is_answer: []),
+    )
+    events = list(stream.take(MessageBegun(0, "final", None)))
+    pieces = ["There", "【0", "†L0", "】", ".", " 【9", "†L1】"]
+    for piece in pieces:
+        known = TokenLogprob(piece.encode(), -0.5, ())
+        events += stream.take(TextAdded(0, piece, (known,)))
+    message = Message.from_role_and_content(Role.ASSISTANT, "".join(pieces)).with_channel("final")
+    events += stream.take(MessageEnded(0, message, is_complete=True))
+    deltas = [one for one in events if one["type"] == "response.output_text.delta"]
+    told = [
+        ["".join(one["token"] for one in delta["logprobs"]), delta["delta"]] for delta in deltas
+    ]
+    assert told == [
+        ["There", "There"],
+        ["【0†L0】", "([a.example](https://a.example/))"],
+        [".", "."],
+    ]
+    (part,) = stream.items[0].item["content"]
+    assert part["text"] == "There([a.example](https://a.example/))."
+    assert "".join(one["token"] for one in part["logprobs"]) == "".join(pieces)
 
 
 def test_a_second_turn_continues_with_the_pages_that_are_open(tmp_path: Path) -> None:
@@ -167,6 +235,20 @@ def test_a_call_that_cannot_be_done_is_told_to_the_model(tmp_path: Path) -> None
     assert "web_search_call.completed" not in types(events)
 
 
+@pytest.mark.parametrize("header", ["commentary", "analysis"])
+@pytest.mark.parametrize("name", ["browser.search", "functions.browser.search"])
+def test_calls_are_answered_as_models_write_them(header: str, name: str, tmp_path: Path) -> None:
+    call = f'<|channel|>{header} to={name} code<|message|>{{"query": "armadillos"}}<|call|>'
+    engine = RoomyEngine(call, answer("There【0†L4】."))
+    with serving_tools(engine, folder=tmp_path, grammar=False) as client:
+        response = create(client, input="Where?", tools=[SEARCH])
+    called, message = response["output"]
+    assert (called["type"], called["status"]) == ("web_search_call", "completed")
+    assert called["action"]["query"] == "armadillos"
+    assert message["content"][0]["annotations"][0]["url"] == "doc://guide/animals.md"
+    assert f"to=assistant<|channel|>{header}<|message|>[0] armadillos" in engine.prompts[-1]
+
+
 # python
 
 
@@ -195,8 +277,8 @@ def test_compute_write_a_file_answer_with_it() -> None:
     assert container.startswith("cntr_")
     assert part["text"][plot["start_index"] : plot["end_index"]] == "sandbox:/mnt/data/a/plot.png"
     assert (other["filename"], other["start_index"]) == ("b.txt", len(text))
-    assert [one["id"] for one in listed["data"]] == [plot["file_id"], other["file_id"]]
-    assert about == listed["data"][0]
+    assert [one["id"] for one in listed["data"]] == [other["file_id"], plot["file_id"]]
+    assert about == listed["data"][1]
     assert (about["path"], about["bytes"]) == ("/mnt/data/a/plot.png", 3)
     assert got.content == b"PNG"
     assert got.headers["content-disposition"] == "attachment; filename*=UTF-8''plot.png"

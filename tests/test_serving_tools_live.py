@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import shlex
 import sys
@@ -42,10 +43,20 @@ from server_tools import (
 from test_serving_websocket import PATH
 from test_serving_websocket import answer as answered
 
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
 
 @needs_bubblewrap
 def test_code_runs_in_the_sandbox_and_goes_on_in_the_next_turn() -> None:
-    plot = "n = 6 * 7\nopen('/mnt/data/n.txt', 'w').write(str(n))\nprint(n)"
+    plot = f"""
+from IPython.display import Image, display
+n = 6 * 7
+open('/mnt/data/n.txt', 'w').write(str(n))
+display(Image(data={PNG!r}))
+print(n)
+"""
     engine = RoomyEngine(
         compute(plot),
         answer("It is in /mnt/data/n.txt."),
@@ -62,13 +73,18 @@ def test_code_runs_in_the_sandbox_and_goes_on_in_the_next_turn() -> None:
             include=include,
             previous_response_id=first["id"],
         )
-        files = [one["output"][-1]["content"][0]["annotations"][0] for one in (first, second)]
-        (file, again) = files
-        place = f"/v1/containers/{file['container_id']}/files/{file['file_id']}/content"
-        content = client.get(place).content
-    assert "42" in first["output"][0]["outputs"][0]["logs"]
+        file, plotted = first["output"][-1]["content"][0]["annotations"]
+        (again,) = second["output"][-1]["content"][0]["annotations"]
+        place = f"/v1/containers/{file['container_id']}/files"
+        contents = [
+            client.get(f"{place}/{one['file_id']}/content").content for one in (file, plotted)
+        ]
+    logs, image = first["output"][0]["outputs"]
+    assert "42" in logs["logs"]
+    assert image["url"] == f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
     assert "43 42" in second["output"][0]["outputs"][0]["logs"]
-    assert content == b"42"
+    assert contents == [b"42", PNG]
+    assert plotted["start_index"] == len(first["output"][-1]["content"][0]["text"])
     assert again["file_id"] == file["file_id"]
 
 
@@ -100,7 +116,9 @@ def test_sessions_live_with_a_connection_that_stores_nothing() -> None:
 
 def test_the_sdk_reads_what_is_called_cited_and_written() -> None:
     engine = RoomyEngine(
-        compute("write plot.png PNG"), answer("See sandbox:/mnt/data/plot.png, and 🏰.")
+        *(compute(f"write {name} 1") for name in "abc"),
+        compute("write plot.png PNG"),
+        answer("See sandbox:/mnt/data/plot.png, and 🏰."),
     )
     with (
         serving(engine, Settings(), [PretendedPython()]) as url,
@@ -114,7 +132,7 @@ def test_the_sdk_reads_what_is_called_cited_and_written() -> None:
     ):
         told = [event.type for event in stream]
         response = stream.get_final_response()
-        call, message = response.output
+        *_, call, message = response.output
         assert call.type == "code_interpreter_call"
         assert call.code == "write plot.png PNG"
         assert call.outputs is not None
@@ -122,12 +140,17 @@ def test_the_sdk_reads_what_is_called_cited_and_written() -> None:
         assert message.type == "message"
         (part,) = message.content
         assert part.type == "output_text"
-        (cited,) = part.annotations
+        cited, *_ = part.annotations
         assert cited.type == "container_file_citation"
         files = client.containers.files
         content = files.content.retrieve(cited.file_id, container_id=cited.container_id)
         assert content.read() == b"PNG"
-        (listed,) = files.list(cited.container_id)
+        pages = files.list(cited.container_id, limit=2, order="asc")
+        assert len(pages.data) == 2
+        *others, listed = pages
+        assert [one.path for one in others] == ["/mnt/data/a", "/mnt/data/b", "/mnt/data/c"]
+        with pytest.raises(openai.NotFoundError, match="cfile_0"):
+            files.list(cited.container_id, after="cfile_0")
         about = files.retrieve(cited.file_id, container_id=cited.container_id)
         assert listed.to_dict() == about.to_dict()
         with pytest.raises(openai.NotFoundError):

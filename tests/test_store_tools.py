@@ -15,6 +15,7 @@ from openai_harmony.serving.store import (
     NewItem,
     NewResponse,
     NotFoundError,
+    Order,
     Store,
     StoredSession,
 )
@@ -116,6 +117,38 @@ def test_files_are_seen_by_their_owner_until_the_response_goes(store: Store, clo
     assert store.files.list("cntr_1", OWNER) == []
     with pytest.raises(NotFoundError):
         store.files.add("a", [replace(FILE, id="cfile_3")])
+
+
+def test_files_are_listed_page_by_page(store: Store) -> None:
+    for response, made_at in (("b", 5), ("a", 5), ("c", 4)):
+        store.responses.begin(NewResponse(response, OWNER, made_at, {}))
+        files = [replace(FILE, id=f"cfile_{response}{n}") for n in range(2)]
+        store.files.add(response, [*files, replace(FILE, id=response, container_id="cntr_2")])
+    oldest_first = [f"cfile_{name}" for name in ("c0", "c1", "a0", "a1", "b0", "b1")]
+    assert [file.id for file in store.files.list("cntr_1", OWNER)] == oldest_first
+    orders: list[tuple[Order, list[str]]] = [
+        ("asc", oldest_first),
+        ("desc", oldest_first[::-1]),
+    ]
+    for order, expected in orders:
+        for limit in range(1, 8):
+            found: list[str] = []
+            after, more = None, True
+            while more:
+                page = store.files.page("cntr_1", OWNER, after=after, limit=limit, order=order)
+                found += [file.id for file in page.files]
+                after, more = found[-1], page.has_more
+                assert len(page.files) == limit or not more
+            assert found == expected
+        last = store.files.page("cntr_1", OWNER, after=expected[-1], limit=1, order=order)
+        assert (last.files, last.has_more) == ((), False)
+    for container, owner, after in [
+        ("cntr_1", OWNER, "cfile_9"),
+        ("cntr_1", OWNER, "a"),
+        ("cntr_1", "key_2", "cfile_a0"),
+    ]:
+        with pytest.raises(NotFoundError):
+            store.files.page(container, owner, after=after, limit=1, order="asc")
 
 
 def test_a_database_of_the_version_before_is_brought_up_to_date(tmp_path: Path) -> None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
 
 from ..keys.caller import KnownCaller
 from ..services import services_of
-from ..store import ContainerFile
+from ..store import ContainerFile, Order
 
 __all__ = ["router"]
 
@@ -40,27 +40,36 @@ class File(TypedDict):
 
 
 class FileList(TypedDict):
-    """Files, the oldest first."""
+    """A page of files; `first_id` and `last_id` are those of `data`."""
 
     object: Literal["list"]
     data: list[File]
     first_id: str | None
     last_id: str | None
-    has_more: Literal[False]
+    has_more: bool
 
 
 @router.get("/{container_id}/files")
-async def list_files(container_id: str, request: Request, caller: KnownCaller) -> FileList:
+async def list_files(
+    container_id: str,
+    request: Request,
+    caller: KnownCaller,
+    after: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    order: Order = "desc",
+) -> FileList:
     """List the files that code has written; those of deleted responses are gone."""
-    store = services_of(request).store
-    files = await asyncio.to_thread(store.files.list, container_id, caller.owner)
-    data = [_file_json(file) for file in files]
+    files = services_of(request).store.files
+    page = await asyncio.to_thread(
+        files.page, container_id, caller.owner, after=after, limit=limit, order=order
+    )
+    data = [_file_json(file) for file in page.files]
     return {
         "object": "list",
         "data": data,
         "first_id": data[0]["id"] if data else None,
         "last_id": data[-1]["id"] if data else None,
-        "has_more": False,
+        "has_more": page.has_more,
     }
 
 

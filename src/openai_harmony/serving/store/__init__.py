@@ -13,7 +13,7 @@ Everything is synchronous and may be called from any thread. What a method retur
 belongs to another owner is not found.
 """
 
-from .container_files import ContainerFile, ContainerFiles, NewFile
+from .container_files import ContainerFile, ContainerFiles, FilePage, NewFile
 from .conversations import Conversation, Conversations
 from .errors import (
     ItemIdError,
@@ -33,6 +33,7 @@ __all__ = [
     "ContainerFiles",
     "Conversation",
     "Conversations",
+    "FilePage",
     "ItemIdError",
     "KeyLimits",
     "KeyRecord",

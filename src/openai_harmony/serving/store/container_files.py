@@ -7,15 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Row, Select, func, insert, select
+from sqlalchemy import Row, Select, func, insert, literal, select, tuple_
 
 from .database import Database
 from .errors import NotFoundError
+from .items import Order
 from .response_chains import visible
 from .server_clock import ServerClock
 from .tables import container_files, responses
 
-__all__ = ["ContainerFile", "ContainerFiles", "NewFile"]
+__all__ = ["ContainerFile", "ContainerFiles", "FilePage", "NewFile"]
+
+_AGE = (responses.c.created_at, responses.c.id, container_files.c.position)
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,14 @@ class ContainerFile:
     mime_type: str
     size: int
     created_at: int
+
+
+@dataclass(frozen=True)
+class FilePage:
+    """A part of a list of files, and whether more follow."""
+
+    files: tuple[ContainerFile, ...]
+    has_more: bool
 
 
 class ContainerFiles:
@@ -85,10 +96,31 @@ class ContainerFiles:
 
     def list(self, container_id: str, owner: str) -> builtins.list[ContainerFile]:
         """Read what there is in a container, the oldest first; nothing where there is none."""
-        order = (responses.c.created_at, responses.c.id, container_files.c.position)
         with self._database.reading() as connection:
-            rows = connection.execute(self._visible(container_id, owner).order_by(*order))
+            rows = connection.execute(self._visible(container_id, owner).order_by(*_AGE))
             return [_file(row) for row in rows]
+
+    def page(
+        self, container_id: str, owner: str, *, after: str | None, limit: int, order: Order
+    ) -> FilePage:
+        """Read the files that follow the one with the id `after`, `limit` at most.
+
+        Raises `NotFoundError` where there is no such file.
+        """
+        wanted = self._visible(container_id, owner)
+        with self._database.reading() as connection:
+            if after is not None:
+                named = wanted.where(container_files.c.id == after).with_only_columns(*_AGE)
+                start = connection.execute(named).first()
+                if start is None:
+                    raise NotFoundError("file", after)
+                ages = zip(start, _AGE, strict=True)
+                known = tuple_(*(literal(value, column.type) for value, column in ages))
+                place = tuple_(*_AGE)
+                wanted = wanted.where(place > known if order == "asc" else place < known)
+            ordered = (column.asc() if order == "asc" else column.desc() for column in _AGE)
+            rows = connection.execute(wanted.order_by(*ordered).limit(limit + 1)).all()
+        return FilePage(tuple(map(_file, rows[:limit])), has_more=len(rows) > limit)
 
     def get(self, container_id: str, id: str, owner: str) -> ContainerFile:
         """Read about a file. Raises `NotFoundError`."""
