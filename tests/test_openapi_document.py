@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, settings
 from schemathesis import checks
 
 from openai_harmony.serving import Settings, create_app
-from served import serving
+from served import PATIENCE, serving
 from talking_engine import TalkingEngine
 
 EXAMPLES = 12
@@ -45,7 +45,7 @@ CHECKED = [
 )
 def test_no_request_breaks_the_server(case: Any, url: str) -> None:
     steer(case, url)
-    response = case.call(base_url=url.removesuffix("/v1"))
+    response = case.call(base_url=url.removesuffix("/v1"), timeout=PATIENCE)
     case.validate_response(response, checks=CHECKED)
     if response.status_code >= 400 and case.operation.path != "/ready":
         error = response.json()["error"]
@@ -71,7 +71,7 @@ def steer(case: Any, url: str) -> None:
 def made(url: str, names: Iterable[str]) -> dict[str, str]:
     """Make what parameters name, and return the ids."""
     ids = {"name": "script"}
-    with httpx2.Client(base_url=url) as client:
+    with httpx2.Client(base_url=url, timeout=PATIENCE) as client:
         if "response_id" in names:
             asked = {"model": "script", "input": "Hi!"}
             ids["response_id"] = client.post("/responses", json=asked).json()["id"]
