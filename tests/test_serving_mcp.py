@@ -133,7 +133,9 @@ def test_nothing_that_a_request_names_is_connected_to() -> None:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
         other = {"type": "mcp", "server_label": "other", "server_url": url}
         events = stream(client, input="!", tools=[other])
-        create(client, input="!", tools=[{**SERVER, "server_url": url, "headers": {"A": "b"}}])
+        secrets = {"headers": {"Authorization": "secret"}, "authorization": "secret"}
+        other = {**SERVER, "server_url": url}
+        response = create(client, input="!", tools=[{**other, **secrets}])
         with pytest.raises(BlockingIOError):
             listener.accept()
     listing, message = events[-1]["response"]["output"]
@@ -143,6 +145,7 @@ def test_nothing_that_a_request_names_is_connected_to() -> None:
     assert "mcp_list_tools.failed" in types(events)
     assert "mcp_list_tools.completed" not in types(events)
     assert "# Tools" not in engine.prompts[0]
+    assert response["tools"] == [other]
 
 
 ALLOWED: list[tuple[Any, list[str]]] = [

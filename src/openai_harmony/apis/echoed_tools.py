@@ -1,4 +1,7 @@
-"""Tools and choices of tools as a response repeats them: flat, with every nullable field."""
+"""Tools and choices of tools as a response repeats them: flat, with every nullable field.
+
+What opens an MCP server is left out, so that no response holds a key.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 __all__ = ["echoed_tool_choice", "echoed_tools"]
 
 _NESTED = ("function", "custom")
+_SECRETS = ("authorization", "headers")
 
 
 def echoed_tools(tools: Iterable[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
@@ -50,6 +54,8 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     if flat["type"] == "namespace":
         members = echoed_tools(flat.get("tools"))
         return {**flat, "description": flat.get("description") or "", "tools": members}
+    if flat["type"] == "mcp":
+        return {name: value for name, value in flat.items() if name not in _SECRETS}
     return flat
 
 
