@@ -49,6 +49,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
     fragment = "" if arguments.file is None else page_fragment(read_json(arguments.file)[0])
+    # The server raises the signal that ended it again: time to close an engine is needed then.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with listen(_HOST, arguments.port) as listener:
         url = f"http://{_HOST}:{listener.getsockname()[1]}/{fragment}"
         serve = _serve_page if arguments.model is None else _serve_model
@@ -96,8 +98,6 @@ async def _serve_model(arguments: argparse.Namespace, listener: socket.socket, u
         from ..serving import Settings, create_app, run_server
     except ModuleNotFoundError as error:
         raise _missing(error, "serve") from error
-    # The server raises the signal that ended it again: time to close the engine is needed then.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     engine = await open_watched(arguments.model)
     async with engine:
         settings = Settings()

@@ -1,6 +1,6 @@
 r"""Python expressions laid out on lines, as formatters do it.
 
->>> print(laid_out(Call("f", [(None, [1, "a"]), ("name", {"b": None})]), width=20))
+>>> print(laid_out(Call("f", [(None, [1, "a"]), ("name", {"b": None})]), width=24))
 f(
     [1, "a"],
     name={"b": None},

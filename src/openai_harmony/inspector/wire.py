@@ -37,6 +37,13 @@ class SourceBody(_Body):
     form: FormName = "auto"
     date: str | None = None
 
+    @field_validator("source", mode="before")
+    @classmethod
+    def _can_hold_messages(cls, value: object) -> object:
+        if isinstance(value, (dict, list)):
+            return value
+        raise ValueError("expected an object with messages or an input, or a list of messages")
+
     @field_validator("date")
     @classmethod
     def _is_a_date(cls, value: str | None) -> str | None:
