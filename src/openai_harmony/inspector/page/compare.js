@@ -65,6 +65,7 @@ export class CompareTab {
  */
 function tableOf(title, { columns, totals, rows }) {
   const id = `compare-${title.toLowerCase().replaceAll(" ", "-")}`;
+  if (rows.length === 0) return same(id, title, totals[0] ?? 0);
   const heads = columns.map((column, at) => {
     const total = totals[at] ?? 0;
     const small = element("small", {}, `${total.toLocaleString("en")} tokens${sign(total - (totals[0] ?? 0))}`);
@@ -84,15 +85,25 @@ function tableOf(title, { columns, totals, rows }) {
     element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "Message"), ...heads)),
     element("tbody", {}, ...body),
   );
-  const same = element("p", { class: "same" }, "Every message is the same in all of them.");
   const box = { class: "scroll", role: "region", tabindex: 0, "aria-labelledby": id };
   return element(
     "section",
     {},
     element("h2", { id }, title),
     element("div", box, table),
-    rows.length === 0 ? same : null,
   );
+}
+
+/**
+ * What stands in the place of a table without rows.
+ *
+ * @param {string} id
+ * @param {string} title
+ * @param {number} total
+ */
+function same(id, title, total) {
+  const words = `All of them give the same ${total.toLocaleString("en")} tokens.`;
+  return element("section", {}, element("h2", { id }, title), element("p", { class: "same" }, words));
 }
 
 /** @param {ComparedPart[]} parts */

@@ -48,13 +48,10 @@ export function messageCard(message, index, isLast, actions) {
     const focused = card.querySelector(":focus")?.getAttribute("data-param");
     const redraw = () => draw(all);
     const fields = headerFields(message, index, edit, all, redraw);
-    const more = button("more", () => draw(true), {
-      class: "quiet",
-      "aria-label": `More fields of message ${index}`,
-    });
     const isMore = fields.length < Object.keys(TITLES).length;
+    const more = isMore ? () => draw(true) : null;
     const role = roleField(message, index, edit, redraw);
-    fill(head, role, ...fields, isMore && more, tools(index, isLast, actions));
+    fill(head, role, ...fields, tools(index, isLast, actions, more));
     const again = focused ? head.querySelector(`[data-param="${focused}"]`) : null;
     if (again instanceof HTMLElement) again.focus();
   };
@@ -151,16 +148,19 @@ function headerControl(name, value, param, change) {
  * @param {number} index
  * @param {boolean} isLast
  * @param {Actions} actions
+ * @param {(() => void) | null} more shows all fields of the header
  */
-function tools(index, isLast, actions) {
+function tools(index, isLast, actions, more) {
   const name = (/** @type {string} */ verb) => ({
     class: "icon",
     "aria-label": `${verb} message ${index}`,
     title: verb,
   });
+  const fields = { class: "icon", "aria-label": `More fields of message ${index}`, title: "More fields" };
   return element(
     "div",
     { class: "card-tools" },
+    more && button("⋯", more, fields),
     button("↑", () => actions.move(-1), { ...name("Move up"), disabled: index === 0 }),
     button("↓", () => actions.move(1), { ...name("Move down"), disabled: isLast }),
     button("✕", () => actions.remove(), name("Remove")),

@@ -166,10 +166,12 @@ export class EditorForm {
     messages.splice(index + by, 0, moved);
     this.#set(messages);
     this.#draw();
-    const [up, down] = this.#cardAt(index + by)?.querySelectorAll(".card-tools button") ?? [];
-    const wanted = /** @type {HTMLButtonElement} */ (by < 0 ? up : down);
-    const other = /** @type {HTMLButtonElement} */ (by < 0 ? down : up);
-    (wanted.disabled ? other : wanted).focus();
+    const card = this.#cardAt(index + by);
+    const names = by < 0 ? ["Move up", "Move down"] : ["Move down", "Move up"];
+    const [wanted] = names
+      .map((name) => card?.querySelector(`button[title="${name}"]:enabled`))
+      .filter((found) => found instanceof HTMLElement);
+    wanted?.focus();
   }
 
   /** @param {number} index */

@@ -3,12 +3,13 @@
 import { EditorForm } from "./editor-form.js";
 import { EditorJson } from "./editor-json.js";
 import { button, element, fill } from "./element.js";
+import { guessForm } from "./form-guess.js";
 import { fieldsLeftOut } from "./request-fields.js";
 
 /** @import { State } from "./state.js" */
 /** @import { Form, HarmonyConversation, JsonObject, Rendering } from "./wire.js" */
 
-const FORM_NAMES = { chat: "Chat Completions", responses: "Responses", harmony: "harmony", auto: "" };
+const FORM_NAMES = { chat: "Chat Completions", responses: "Responses", harmony: "harmony" };
 
 export class Editor {
   #state;
@@ -83,11 +84,11 @@ export class Editor {
     if (this.#mode === "form") this.#form.reveal(index);
   }
 
-  /** @returns {Form} as far as it is known */
+  /** @returns {Exclude<Form, "auto">} */
   #formNow() {
     const { form, source } = this.#state.get();
     if (form !== "auto") return form;
-    return this.#rendering?.form ?? (isBlank(source) ? "harmony" : "auto");
+    return this.#rendering?.form ?? guessForm(source);
   }
 
   /** @param {"form" | "json"} mode */
@@ -110,7 +111,7 @@ export class Editor {
       this.#form.show(/** @type {any} */ (this.#own));
       fill(this.#host, this.#formHost);
     } else {
-      fill(this.#host, form === "auto" ? null : this.#requestNotice(form));
+      fill(this.#host, this.#requestNotice(form));
     }
   }
 
@@ -152,11 +153,6 @@ export class Editor {
     this.#own = source;
     this.#state.set({ source, form: "harmony" });
   }
-}
-
-/** @param {JsonObject} source */
-function isBlank(source) {
-  return Array.isArray(source.messages) && source.messages.length === 0;
 }
 
 /** @param {string[]} names */

@@ -88,7 +88,7 @@ export function nameOf(id, text, bytes) {
   if (isSpecial(id)) return `special token ${text ?? id}`;
   if (text === null) return `bytes ${bytes ?? ""}`;
   if (text.trim() !== "" && !MARKED.test(text)) return null;
-  return `text ${visible(text).replaceAll(" ", "space ").trimEnd()}`;
+  return text.split(MARKED).filter(Boolean).map(wordFor).join(" ");
 }
 
 /**
@@ -115,6 +115,24 @@ export function decodeRuns(tokens, from, decoded) {
 }
 
 /**
+ * A piece of a token as a screen reader can say it.
+ *
+ * @param {string} piece
+ */
+function wordFor(piece) {
+  if (piece === "\n") return "line break";
+  if (piece === "\t") return "tab character";
+  if (/^ +$/.test(piece)) return piece.length === 1 ? "space" : `${piece.length} spaces`;
+  return MARKED.test(piece) ? codePointOf(piece) : piece.trim();
+}
+
+/** @param {string} character */
+function codePointOf(character) {
+  if (character === "\r") return "CR";
+  return `U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`;
+}
+
+/**
  * @param {string} piece
  * @returns {Node}
  */
@@ -123,8 +141,7 @@ function markOf(piece) {
   if (piece === "\t") return element("span", { class: "tab" }, piece);
   if (/^ +$/.test(piece)) return element("span", { class: "space" }, piece);
   if (!MARKED.test(piece)) return new Text(piece);
-  const name = `U+${(piece.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`;
-  return element("span", { class: "invisible", "data-name": piece === "\r" ? "CR" : name }, piece);
+  return element("span", { class: "invisible", "data-name": codePointOf(piece) }, piece);
 }
 
 /** @param {number} byte */

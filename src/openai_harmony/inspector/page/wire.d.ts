@@ -116,7 +116,7 @@ export interface RenderedSpan {
 }
 
 export interface Rendering {
-  form: Form;
+  form: Exclude<Form, "auto">;
   conversation: HarmonyConversation;
   messages: RenderedMessage[];
   spans: RenderedSpan[];
