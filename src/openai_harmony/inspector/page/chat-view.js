@@ -48,8 +48,11 @@ export class ChatView {
       this.#messages,
       left > 0 && element("p", { class: "hint" }, `${left} earlier messages`),
       ...messages.slice(left).map((message, at) => {
-        const card = isSettings(message) ? settingsCard(message) : messageCard(message);
-        card.classList.toggle("dropped", Boolean(rendered[left + at]?.dropped));
+        if (isSettings(message)) return settingsCard(message);
+        const why = rendered[left + at]?.dropped ?? null;
+        const card = messageCard(message, why === null ? "" : "left out of the prompt");
+        card.classList.toggle("dropped", why !== null);
+        card.title = why ?? "";
         return card;
       }),
     );
@@ -62,6 +65,11 @@ export class ChatView {
     this.#scroll.scrollTop = this.#scroll.scrollHeight;
   }
 
+  /** Let the user write the result that is asked for, if one is. */
+  focus() {
+    this.#call.querySelector("textarea")?.focus();
+  }
+
   /**
    * Ask for the result of a call; null: of none.
    *
@@ -69,7 +77,10 @@ export class ChatView {
    */
   ask(call) {
     this.#call.hidden = call === null;
-    if (call === null) return;
+    if (call === null) {
+      fill(this.#call);
+      return;
+    }
     const result = element("textarea", {
       rows: 3,
       spellcheck: "false",

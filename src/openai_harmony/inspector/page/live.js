@@ -279,6 +279,9 @@ export class LiveTab {
     if (isWhole) {
       add();
       await this.#read();
+      // Who has just asked answers the call next.
+      const at = document.activeElement;
+      if (at === this.#line || at === document.body) this.#chat.focus();
     }
     const fate = isWhole ? "" : "; it is not a part of the conversation";
     const repaired = repairs === 0 ? "" : `; ${repairs} recoveries`;

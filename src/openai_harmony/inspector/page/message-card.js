@@ -13,16 +13,17 @@ const SHOWN = 4000;
  * Make the card of a whole message; of a long text the beginning, until more is asked for.
  *
  * @param {HarmonyMessage} message
+ * @param {string} [note]
  * @returns {HTMLElement}
  */
-export function messageCard(message) {
+export function messageCard(message, note) {
   const text = messageText(message);
   const body = element("div", { class: "card-text" }, text.slice(0, SHOWN));
   const more = button(`Show all ${text.length.toLocaleString("en")} characters`, () => {
     fill(body, text);
     more.remove();
   });
-  return card(message, body, text.length > SHOWN ? more : null);
+  return card(message, note, body, text.length > SHOWN ? more : null);
 }
 
 /**
@@ -50,7 +51,7 @@ export function settingsCard(message) {
 export function openCard(speaker, text) {
   const left = Math.max(text.length - SHOWN, 0);
   const before = left === 0 ? "" : `… ${left.toLocaleString("en")} characters before …\n`;
-  const made = card(speaker, element("div", { class: "card-text" }, before + text.slice(left)));
+  const made = card(speaker, "", element("div", { class: "card-text" }, before + text.slice(left)));
   made.classList.add("open");
   return made;
 }
@@ -75,13 +76,14 @@ export function messageText({ content }) {
 
 /**
  * @param {Speaker} speaker
+ * @param {string | undefined} note
  * @param {...(HTMLElement | null)} children
  */
-function card(speaker, ...children) {
+function card(speaker, note, ...children) {
   return element(
     "article",
     { class: `card ${classesOf(speaker)}`.trimEnd() },
-    headingOf(speaker),
+    headingOf(speaker, note),
     ...children,
   );
 }

@@ -3,6 +3,7 @@
  * the header and the body.
  */
 
+import { cutMessage } from "./reading.js";
 import { classesOf, headingOf, wordsOf } from "./speaker.js";
 
 /** @import { Row, Span } from "./token-view.js" */
@@ -40,10 +41,12 @@ function spansOf({ changes }, count) {
  * @param {number} count
  * @returns {Row[]}
  */
-function rowsOf({ changes, messages, message_ends: ends, incomplete }, count) {
+function rowsOf(reading, count) {
+  const { changes, messages, message_ends: ends } = reading;
+  const cut = cutMessage(reading);
   let start = 0;
   const rows = ends.map((last, index) => {
-    const isWhole = !incomplete || index < ends.length - 1;
+    const isWhole = index !== cut;
     const label = isWhole ? `message ${index}` : `message ${index}, not complete`;
     const row = rowOf(start, last + 1, messages[index], label, isWhole);
     start = last + 1;

@@ -98,6 +98,18 @@ export class ReadingIndex {
 }
 
 /**
+ * The index of the message that the end of the tokens has cut off; null where there is none.
+ *
+ * @param {Reading} reading
+ * @returns {number | null}
+ */
+export function cutMessage({ changes, messages, incomplete }) {
+  // The tokens may end within a header as well, which makes no message.
+  const isOpen = incomplete && changes[changes.length - 1].state === "Content";
+  return isOpen ? messages.length - 1 : null;
+}
+
+/**
  * Count the numbers of an ascending list that are at most `limit`.
  *
  * @param {number[]} ascending

@@ -5,7 +5,7 @@ import { element, labelled, select } from "./element.js";
 /** @import { Effort } from "./live-conversation.js" */
 
 const EFFORTS = /** @type {const} */ ([
-  ["", "as in the conversation"],
+  ["", "as it is"],
   ["Low", "low"],
   ["Medium", "medium"],
   ["High", "high"],

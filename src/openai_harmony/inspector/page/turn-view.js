@@ -5,6 +5,7 @@
 
 import { element, fill, labelled } from "./element.js";
 import { messageCard, messageText, openCard } from "./message-card.js";
+import { cutMessage } from "./reading.js";
 import { layoutOf } from "./reading-layout.js";
 import { visible } from "./token-text.js";
 import { TokenView } from "./token-view.js";
@@ -65,7 +66,7 @@ export class TurnView {
       "span",
       { class: "shade-legend" },
       ...["100 %", "10 %", "1 %"].map((words, at) =>
-        element("span", { class: "token shaded", style: `--shade: ${at / 2}` }, words),
+        element("span", { class: "swatch", style: `--shade: ${at / 2}` }, words),
       ),
       " or less likely",
     );
@@ -92,7 +93,7 @@ export class TurnView {
     this.#chosen = null;
     this.#shown = { spans: [], rows: [], count: 0 };
     this.#figures = new TurnFigures(this.#numbers, promptTokens);
-    this.#view.show({ ids: [], texts: [], bytes: {} }, []);
+    this.#view.show({ ids: [], texts: [], bytes: {} }, [], []);
     this.#shade();
     this.#describe(null);
     fill(this.#cards);
@@ -114,21 +115,14 @@ export class TurnView {
 
   /** @param {Parsing} parsing of the tokens so far */
   read({ tokens, lenient }) {
-    const { messages, incomplete } = lenient;
+    const cut = cutMessage(lenient);
     this.#draw(tokens, layoutOf(lenient, tokens.ids.length));
     fill(
       this.#cards,
-      ...messages.map((message, at) =>
-        incomplete && at === messages.length - 1
-          ? openCard(message, messageText(message))
-          : messageCard(message),
+      ...lenient.messages.map((message, at) =>
+        at === cut ? openCard(message, messageText(message)) : messageCard(message),
       ),
     );
-  }
-
-  /** Take the messages away: they are shown elsewhere now. */
-  clearCards() {
-    fill(this.#cards);
   }
 
   /**
@@ -186,7 +180,7 @@ export class TurnView {
         "dl",
         {},
         ...pairs.map(([name, value]) =>
-          element("div", {}, element("dt", {}, name), element("dd", { class: name }, value)),
+          element("div", {}, element("dt", {}, name), element("dd", {}, value)),
         ),
       ),
     );
