@@ -80,12 +80,14 @@ def test_marks_cite(
     assert citation.lines == lines
     if text is not None:
         assert citation.text == text
+    exact = {"lines": [[*span] for span in lines], "cited_text": citation.text} if lines else {}
     assert citation.to_annotation() == {
         "type": "url_citation",
         "start_index": 9,
         "end_index": 9 + len(mark),
         "url": cited[0],
         "title": cited[1],
+        **exact,
     }
 
 
@@ -164,6 +166,15 @@ def test_links_hold_whatever_address_there_is() -> None:
     session.show(Page(url="https://a.example/(b c)\n<d>", title="A", text="One"))
     text, _ = rewrite_citations("【0†L0】", session)
     assert text == "([a.example](https://a.example/%28b%20c%29%0A%3Cd%3E))"
+
+
+def test_an_annotation_holds_no_whole_page() -> None:
+    session = BrowserSession()
+    session.show(Page(url="https://a.example/", title="A", text="word " * 2000))
+    [citation] = find_citations("【0†L0-L999】", session)
+    cited = citation.to_annotation()["cited_text"]
+    assert len(citation.text) > 9000
+    assert cited == f"{citation.text[:2000]}…"
 
 
 def test_a_forgotten_page_is_cited_without_its_lines() -> None:

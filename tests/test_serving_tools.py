@@ -123,6 +123,8 @@ def test_search_open_find_answer_with_citations(tmp_path: Path) -> None:
         ("doc://guide/places.md", "([guide](doc://guide/places.md))"),
     ]
     assert part["text"].endswith("places.md)). Not.")
+    assert part["annotations"][0]["lines"] == [[4, 4]]
+    assert part["annotations"][0]["cited_text"] == "Armadillos live in the Americas."
     deltas = [one["delta"] for one in events if one["type"] == "response.output_text.delta"]
     assert "".join(deltas) == part["text"]
     assert all("【" not in delta for delta in deltas)

@@ -15,6 +15,7 @@ from .session import BrowserSession
 __all__ = ["Citation", "find_citations", "markdown_link", "rewrite_citations"]
 
 _MARK = re.compile(r"【(\d{1,9})(?:†([^【】]{0,200}))?】")
+_MOST_CITED = 2000  # characters of a page in an annotation, which is kept with each response
 _NOT_IN_ADDRESS = re.compile(r"[()<>\s]")  # what would end it in Markdown
 _LINES = re.compile(r"L(\d{1,9})(?:\s*[-–—]\s*L?(\d{1,9}))?")
 
@@ -39,14 +40,23 @@ class Citation:
     """Those lines, without the marks of links; ranges are apart by a line of ``…``."""
 
     def to_annotation(self) -> dict[str, Any]:
-        """Return the annotation of the Responses API."""
-        return {
+        """Return the annotation of the Responses API.
+
+        Where lines are cited, it has two more fields: ``lines``, the first and the last of each
+        range, and ``cited_text``, the beginning of what they say.
+        """
+        annotation: dict[str, Any] = {
             "type": "url_citation",
             "start_index": self.start_index,
             "end_index": self.end_index,
             "url": self.url,
             "title": self.title,
         }
+        if self.lines:
+            cut = len(self.text) > _MOST_CITED
+            annotation["lines"] = [list(span) for span in self.lines]
+            annotation["cited_text"] = self.text[:_MOST_CITED] + ("…" if cut else "")
+        return annotation
 
 
 def find_citations(text: str, session: BrowserSession) -> list[Citation]:
