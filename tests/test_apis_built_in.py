@@ -11,10 +11,12 @@ from openai_harmony import (
     RenderConversationConfig,
     Role,
     SystemContent,
+    ToolDescription,
     ToolNamespaceConfig,
     load_harmony_encoding,
 )
 from openai_harmony.apis import HistoryItem, ResponsesRequest, TurnRequest, turn_of_response
+from openai_harmony.apis.item_kind import ItemKind, what_kind
 from openai_harmony.apis.tool_choice import choice_after_call, choice_without
 from openai_harmony.grammar import TurnOptions, turn_grammar
 from openai_harmony.sampled_messages import prompt_tokens
@@ -61,6 +63,25 @@ def test_what_is_asked_for_is_declared(tools: list[dict[str, Any]], names: list[
     assert list(system_of(made).tools or {}) == names
     assert made.built_in_tools == set(names)
     assert all(made.tools.issuperset(BROWSER if name == "browser" else [name]) for name in names)
+
+
+LABELS: list[tuple[dict[str, Any], set[str]]] = [
+    ({"server_label": "time"}, {"time"}),
+    ({"server_label": "other"}, set()),
+    ({"server_label": "browser"}, set()),
+    ({}, set()),
+]
+
+
+@pytest.mark.parametrize(("fields", "names"), LABELS)
+def test_the_server_of_a_label_is_declared(fields: dict[str, Any], names: set[str]) -> None:
+    time = ToolNamespaceConfig(name="time", tools=[ToolDescription.new("now", "Tells it.")])
+    request = ResponsesRequest(input="hi", tools=[NOW, {"type": "mcp", **fields}])
+    made = turn_of_response(request, built_in={**BUILT_IN, "time": time})
+    assert made.built_in_tools == names
+    assert set(system_of(made).tools or {}) == names
+    kind = what_kind("commentary", "time.now", built_in_tools=made.built_in_tools)
+    assert (kind is ItemKind.MCP_CALL) == bool(names)
 
 
 def test_nothing_is_declared_that_the_server_does_not_have() -> None:
