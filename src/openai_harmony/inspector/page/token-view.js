@@ -10,8 +10,12 @@
  */
 
 import { element } from "./element.js";
-import { decodeRuns, isSpecial, nameOf, piecesOf } from "./token-text.js";
+import { copyTokens } from "./token-copy.js";
+import { indexOf, setMarked, setNotes, setShade, tokenElement, tokensIn } from "./token-element.js";
+import { keyTarget } from "./token-keys.js";
+import { decodeRuns } from "./token-text.js";
 
+/** @import { Note } from "./token-element.js" */
 /** @import { Tokens } from "./wire.js" */
 
 /**
@@ -64,7 +68,7 @@ export class TokenView {
   #blocks = [];
   /** @type {WeakMap<Element, Block>} */
   #blockOf = new WeakMap();
-  /** @type {Map<number, { className: string, title: string }[]>} */
+  /** @type {Map<number, Note[]>} */
   #decorations = new Map();
   /** @type {readonly (number | null)[] | null} */
   #shades = null;
@@ -91,7 +95,7 @@ export class TokenView {
     host.addEventListener("focusin", (event) => this.#focused(event));
     host.addEventListener("pointerover", (event) => this.#pointed(event.target));
     host.addEventListener("pointerleave", () => this.#pointed(document.activeElement));
-    host.addEventListener("copy", (event) => this.#copied(event));
+    host.addEventListener("copy", copyTokens);
     this.show({ ids: [], texts: [], bytes: {} }, []);
   }
 
@@ -155,7 +159,7 @@ export class TokenView {
     }
     for (const added of rows) this.#addRow(added);
     if (this.size > 0) this.#host.setAttribute("role", "listbox");
-    else this.#host.removeAttribute("role");
+    else this.#host.setAttribute("role", "group");
     this.#fillStop();
   }
 
@@ -166,13 +170,11 @@ export class TokenView {
    */
   mark(index) {
     const old = this.#marked === null ? null : this.#elementOf(this.#marked);
-    old?.classList.remove("marked");
-    old?.setAttribute("aria-selected", "false");
+    if (old !== null) setMarked(old, false);
     this.#marked = index;
     if (index === null || index < 0 || index >= this.size) return;
     const token = this.#bring(index);
-    token.classList.add("marked");
-    token.setAttribute("aria-selected", "true");
+    setMarked(token, true);
     token.scrollIntoView({ block: "nearest", inline: "nearest" });
     this.#moveStop(index);
   }
@@ -186,7 +188,7 @@ export class TokenView {
     this.#shades = values;
     for (const block of this.#blocks) {
       if (!block.filled) continue;
-      for (const token of tokensIn(block.node)) this.#applyShade(token, indexOf(token));
+      for (const token of tokensIn(block.node)) setShade(token, values?.[indexOf(token)] ?? null);
     }
   }
 
@@ -198,10 +200,10 @@ export class TokenView {
    * @param {string} title
    */
   decorate(index, className, title) {
-    const all = this.#decorations.get(index) ?? [];
-    this.#decorations.set(index, [...all, { className, title }]);
+    const notes = [...(this.#decorations.get(index) ?? []), { className, title }];
+    this.#decorations.set(index, notes);
     const token = this.#elementOf(index);
-    if (token !== null) this.#applyDecorations(token, index);
+    if (token !== null) setNotes(token, notes);
   }
 
   /**
@@ -294,6 +296,12 @@ export class TokenView {
       this.#addBlocks(row, before, row.row.end);
       return;
     }
+    const room = last.start + BLOCK * 1.5;
+    if (last.filled && row.row.end <= room && this.#tokens.texts[before - 1] !== null) {
+      last.end = row.row.end;
+      last.node.append(this.#segments(before, last.end));
+      return;
+    }
     const hadFocus = last.node.contains(document.activeElement);
     this.#blocks.pop();
     this.#near.unobserve(last.node);
@@ -346,67 +354,40 @@ export class TokenView {
   #fill(block) {
     if (block.filled) return;
     block.filled = true;
+    block.node.replaceChildren(this.#segments(block.start, block.end));
+  }
+
+  /**
+   * Make the elements of tokens, each span in one of its own.
+   *
+   * @param {number} start
+   * @param {number} end
+   */
+  #segments(start, end) {
     const made = document.createDocumentFragment();
-    let at = this.#spanAt(block.start);
-    for (let index = block.start; index < block.end; ) {
+    let at = this.#spanAt(start);
+    for (let index = start; index < end; ) {
       while (at + 1 < this.#spans.length && this.#spanOf(at).end <= index) at += 1;
       const span = this.#spans[at];
-      const end = span === undefined ? block.end : Math.max(index + 1, Math.min(span.end, block.end));
+      const last = span === undefined ? end : Math.max(index + 1, Math.min(span.end, end));
       const className = `segment ${span?.className ?? ""}`.trimEnd();
       const segment = element("span", { class: className, title: span?.title });
-      for (; index < end; index += 1) segment.append(this.#makeToken(index));
+      for (; index < last; index += 1) segment.append(this.#makeToken(index));
       made.append(segment);
     }
-    block.node.replaceChildren(made);
+    return made;
   }
 
   /** @param {number} index */
   #makeToken(index) {
     const id = this.#tokens.ids[index] ?? -1;
     const raw = this.#tokens.texts[index] ?? null;
-    const text = this.#textOf(index);
-    const token = element("span", {
-      class: isSpecial(id) ? "token special" : "token",
-      role: "option",
-      tabindex: index === this.#stop ? "0" : "-1",
-      "aria-selected": String(index === this.#marked),
-      "aria-label": nameOf(id, raw, this.#tokens.bytes[index]),
-      "data-index": index,
-      "data-id": id,
-    });
-    if (raw === null) {
-      token.classList.add("bytes");
-      token.dataset.bytes = this.#tokens.bytes[index] ?? "";
-    }
-    token.append(...(isSpecial(id) ? [text] : piecesOf(text)));
-    if (index === this.#marked) token.classList.add("marked");
-    this.#applyDecorations(token, index);
-    this.#applyShade(token, index);
+    const token = tokenElement(index, id, raw, this.#textOf(index), this.#tokens.bytes[index]);
+    token.tabIndex = index === this.#stop ? 0 : -1;
+    if (index === this.#marked) setMarked(token, true);
+    setNotes(token, this.#decorations.get(index) ?? []);
+    if (this.#shades !== null) setShade(token, this.#shades[index] ?? null);
     return token;
-  }
-
-  /**
-   * @param {HTMLElement} token
-   * @param {number} index
-   */
-  #applyDecorations(token, index) {
-    const all = this.#decorations.get(index);
-    if (all === undefined) return;
-    for (const { className } of all) token.classList.add(...className.split(" ").filter(Boolean));
-    const note = all.map(({ title }) => title).join("; ");
-    token.dataset.note = note;
-    token.title = note;
-  }
-
-  /**
-   * @param {HTMLElement} token
-   * @param {number} index
-   */
-  #applyShade(token, index) {
-    const value = this.#shades?.[index] ?? null;
-    token.classList.toggle("shaded", value !== null);
-    if (value === null) token.style.removeProperty("--shade");
-    else token.style.setProperty("--shade", String(value));
   }
 
   /** @param {IntersectionObserverEntry[]} entries */
@@ -536,41 +517,14 @@ export class TokenView {
       this.#callbacks.onChoose?.(index);
       return;
     }
-    const to = this.#target(event, index);
+    const to = keyTarget(event, index, {
+      size: this.size,
+      rowWith: (at) => this.#rowWith(at),
+      elementOf: (at) => this.#bring(at),
+    });
     if (to === null) return;
     event.preventDefault();
     this.focus(Math.max(0, Math.min(to, this.size - 1)));
-  }
-
-  /**
-   * The token that a key leads to; null where the key leads nowhere.
-   *
-   * @param {KeyboardEvent} event
-   * @param {number} index
-   * @returns {number | null}
-   */
-  #target(event, index) {
-    const all = event.ctrlKey;
-    switch (event.key) {
-      case "ArrowLeft":
-        return index - 1;
-      case "ArrowRight":
-        return index + 1;
-      case "ArrowUp":
-        return this.#inLine(index, -1);
-      case "ArrowDown":
-        return this.#inLine(index, 1);
-      case "Home":
-        return all ? 0 : this.#rowWith(index).start;
-      case "End":
-        return (all ? this.size : this.#rowWith(index).end) - 1;
-      case "PageUp":
-        return this.#rowWith(Math.max(0, this.#rowWith(index).start - 1)).start;
-      case "PageDown":
-        return this.#rowWith(index).end;
-      default:
-        return null;
-    }
   }
 
   /** @param {number} index */
@@ -579,42 +533,6 @@ export class TokenView {
     return found?.row ?? { start: 0, end: this.size };
   }
 
-  /**
-   * The token above or below: the nearest in the next line, as the lines are drawn.
-   *
-   * @param {number} index
-   * @param {-1 | 1} step
-   */
-  #inLine(index, step) {
-    const from = placeOf(this.#bring(index));
-    let best = index;
-    let bestDistance = Infinity;
-    let line = NaN;
-    for (let at = index + step; at >= 0 && at < this.size; at += step) {
-      const place = placeOf(this.#bring(at));
-      if (Math.abs(place.top - from.top) < from.height / 2) continue;
-      if (Number.isNaN(line)) line = place.top;
-      if (Math.abs(place.top - line) > from.height / 2) break;
-      const distance = Math.abs(place.left - from.left);
-      if (distance < bestDistance) [best, bestDistance] = [at, distance];
-    }
-    return best;
-  }
-
-  /**
-   * Copy the text of tokens alone: no heading, and no line break between blocks.
-   *
-   * @param {ClipboardEvent} event
-   */
-  #copied(event) {
-    const selection = getSelection();
-    if (selection === null || selection.rangeCount === 0 || event.clipboardData === null) return;
-    const copy = selection.getRangeAt(0).cloneContents();
-    const blocks = [...copy.querySelectorAll(".block")];
-    const text = blocks.map((block) => block.textContent).join("");
-    event.clipboardData.setData("text/plain", blocks.length > 0 ? text : (copy.textContent ?? ""));
-    event.preventDefault();
-  }
 }
 
 /** @returns {IntersectionObserverInit} what is within some screens of the window, or of its box */
@@ -629,26 +547,6 @@ function near() {
  */
 function wholeRow(end) {
   return { start: 0, end, className: "", label: "tokens" };
-}
-
-/**
- * The elements of the tokens of a block.
- *
- * @param {HTMLElement} block
- * @returns {NodeListOf<HTMLElement>}
- */
-function tokensIn(block) {
-  return block.querySelectorAll(".token");
-}
-
-/** @param {HTMLElement} token */
-function indexOf(token) {
-  return Number(token.dataset.index);
-}
-
-/** @param {HTMLElement} token */
-function placeOf(token) {
-  return token.getClientRects()[0] ?? token.getBoundingClientRect();
 }
 
 /**

@@ -1,0 +1,72 @@
+/** Where keys lead from token to token. */
+
+/**
+ * What has to be known of a view.
+ *
+ * @typedef {object} Layout
+ * @property {number} size how many tokens there are
+ * @property {(index: number) => { start: number, end: number }} rowWith the row that has a token
+ * @property {(index: number) => HTMLElement} elementOf makes it where it is missing
+ */
+
+/**
+ * The token that a key leads to, which may be one before the first or behind the last; null where
+ * the key leads nowhere.
+ *
+ * @param {KeyboardEvent} event
+ * @param {number} index the token that has the focus
+ * @param {Layout} layout
+ * @returns {number | null}
+ */
+export function keyTarget(event, index, layout) {
+  const { size, rowWith } = layout;
+  const all = event.ctrlKey;
+  switch (event.key) {
+    case "ArrowLeft":
+      return index - 1;
+    case "ArrowRight":
+      return index + 1;
+    case "ArrowUp":
+      return inNextLine(index, -1, layout);
+    case "ArrowDown":
+      return inNextLine(index, 1, layout);
+    case "Home":
+      return all ? 0 : rowWith(index).start;
+    case "End":
+      return (all ? size : rowWith(index).end) - 1;
+    case "PageUp":
+      return rowWith(Math.max(0, rowWith(index).start - 1)).start;
+    case "PageDown":
+      return rowWith(index).end;
+    default:
+      return null;
+  }
+}
+
+/**
+ * The token above or below: the nearest in the next line, as the lines are drawn.
+ *
+ * @param {number} index
+ * @param {-1 | 1} step
+ * @param {Layout} layout
+ */
+function inNextLine(index, step, { size, elementOf }) {
+  const from = placeOf(elementOf(index));
+  let best = index;
+  let bestDistance = Infinity;
+  let line = NaN;
+  for (let at = index + step; at >= 0 && at < size; at += step) {
+    const place = placeOf(elementOf(at));
+    if (Math.abs(place.top - from.top) < from.height / 2) continue;
+    if (Number.isNaN(line)) line = place.top;
+    if (Math.abs(place.top - line) > from.height / 2) break;
+    const distance = Math.abs(place.left - from.left);
+    if (distance < bestDistance) [best, bestDistance] = [at, distance];
+  }
+  return best;
+}
+
+/** @param {HTMLElement} token */
+function placeOf(token) {
+  return token.getClientRects()[0] ?? token.getBoundingClientRect();
+}
