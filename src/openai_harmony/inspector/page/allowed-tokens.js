@@ -1,5 +1,6 @@
 /** What the grammar allows at a place: how many tokens, and the first of them to choose from. */
 
+import { counted } from "./counted.js";
 import { button, element, fill } from "./element.js";
 import { isSpecial, visible } from "./token-text.js";
 
@@ -68,9 +69,8 @@ export class AllowedTokens {
  * @param {number} listed
  */
 function inWords(count, listed) {
-  if (count === 1) return "1 token allowed";
   const more = count > listed ? `; the first ${listed}:` : "";
-  return `${count.toLocaleString("en")} tokens allowed${more}`;
+  return `${counted(count, "token")} allowed${more}`;
 }
 
 /**

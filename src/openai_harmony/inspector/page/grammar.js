@@ -6,6 +6,7 @@
 import { AllowedSteps } from "./allowed-steps.js";
 import { AllowedTokens } from "./allowed-tokens.js";
 import { call, wasAborted } from "./api.js";
+import { counted } from "./counted.js";
 import { declaredTools } from "./declared-tools.js";
 import { button, element, fill, labelled } from "./element.js";
 import { LatestCall } from "./latest-call.js";
@@ -215,13 +216,13 @@ export class GrammarTab {
     this.#allowed = allowed;
     this.#results.hidden = false;
     this.#verdict.textContent = verdictOn(allowed);
-    this.#verdict.classList.toggle("bad", departure !== null && departure.position < count);
+    this.#verdict.classList.toggle("bad", departure !== null);
     const place = Math.min(this.#wanted ?? departure?.position ?? count, count);
     this.#wanted = null;
     this.#shades = Array.from({ length: count }, () => null);
     this.#stepped.show(tokens, spans, rows, place);
     this.#stepped.view.shade(this.#shades);
-    if (departure !== null && departure.position < count) {
+    if (departure !== null) {
       this.#stepped.view.decorate(departure.position, "refused", departure.explanation);
     }
     this.#departure.hidden = departure === null;
@@ -323,12 +324,8 @@ export class GrammarTab {
  * @param {Allowed} allowed
  */
 function verdictOn({ tokens, departure, finished }) {
-  const count = tokens.ids.length;
-  if (finished) return `A whole turn of ${count.toLocaleString("en")} tokens.`;
-  if (departure === null || departure.position >= count) {
-    return count === 0
-      ? "Nothing is written yet."
-      : `${count.toLocaleString("en")} tokens, all allowed; the turn is not over.`;
-  }
-  return `The completion leaves the grammar at token ${departure.position}.`;
+  const count = counted(tokens.ids.length, "token");
+  if (departure !== null) return `It leaves the grammar at token ${departure.position}.`;
+  if (finished) return `A whole turn of ${count}.`;
+  return `${count}, all allowed; the turn is not over.`;
 }

@@ -6,6 +6,7 @@ import { apiKey, call, settings } from "./api.js";
 import { ChatView } from "./chat-view.js";
 import { CompletionReader } from "./completion-reader.js";
 import { streamCompletion } from "./completion-stream.js";
+import { counted } from "./counted.js";
 import { declaredTools } from "./declared-tools.js";
 import { button, element, fill, labelled } from "./element.js";
 import { LatestCall } from "./latest-call.js";
@@ -15,13 +16,29 @@ import { TurnView } from "./turn-view.js";
 
 /** @import { KnownMessage } from "./live-conversation.js" */
 /** @import { State } from "./state.js" */
-/** @import { HarmonyMessage, Parsing, Rendering } from "./wire.js" */
+/** @import { HarmonyMessage, JsonObject, Parsing, Rendering } from "./wire.js" */
 
 const NO_MODEL =
   "This page has no model to talk with. Run harmony inspect demo for a small one that comes with " +
   "the library, harmony inspect MODEL for another, or open / of harmony serve MODEL.";
 
-/** @typedef {"stop" | "length" | null} Finish null: somebody stopped it */
+/**
+ * A turn as it is sampled. `source` is the conversation in the shared document, `before` its
+ * messages.
+ *
+ * @typedef {object} Turn
+ * @property {JsonObject} source
+ * @property {KnownMessage[]} before
+ * @property {number[]} sampled
+ * @property {keyof typeof ENDINGS} ending
+ */
+
+const ENDINGS = {
+  stop: "The turn has ended",
+  length: "The limit was reached",
+  stopped: "Stopped",
+  "broken off": "Broken off",
+};
 
 export class LiveTab {
   #state;
@@ -29,6 +46,7 @@ export class LiveTab {
   #reading = new LatestCall();
   #isLive = false;
   #isStale = true;
+  #isOwnChange = false;
   /** @type {HarmonyMessage[]} the conversation as it was read last */
   #messages = [];
   /** @type {AbortController | null} of the turn that is sampled now */
@@ -115,6 +133,8 @@ export class LiveTab {
 
   #changed() {
     this.#isStale = true;
+    // What can be done with the last turn would undo what somebody has written since.
+    if (!this.#isOwnChange) this.#after.hidden = true;
     const isSeen = this.#isLive && this.#host.checkVisibility();
     if (isSeen && this.#sampling === null) this.#reading.wish((signal) => this.#read(signal));
   }
@@ -157,7 +177,7 @@ export class LiveTab {
   #beginAnew() {
     this.#sampling?.abort();
     const settings = this.#messages.filter(({ role }) => role === "system" || role === "developer");
-    conversation.setMessages(this.#state, settings);
+    this.#setMessages(settings);
     this.#turn.begin(0);
     this.#status.textContent = "";
     this.#after.hidden = true;
@@ -196,9 +216,10 @@ export class LiveTab {
       if (last === undefined || last.role === "system" || last.role === "developer") {
         throw new Error("Nobody has said anything yet: write a line first.");
       }
-      conversation.setMessages(this.#state, conversation.withEffort(messages, this.#form.effort));
+      this.#setMessages(conversation.withEffort(messages, this.#form.effort));
       await this.#sample(running.signal);
     } catch (error) {
+      this.#status.textContent = "";
       if (!running.signal.aborted) this.#tell(error);
     }
     this.#setSampling(null);
@@ -224,24 +245,31 @@ export class LiveTab {
     const tools = declaredTools(prompt.conversation);
     const grammar = this.#form.underGrammar ? await this.#grammar(signal) : null;
     const reader = new CompletionReader(tools, (parsing) => this.#follow(parsing), signal);
-    const { ids } = prompt.tokens;
-    /** @type {number[]} */
-    const sampled = [];
-    /** @type {Finish} */
-    let finish = null;
+    /** @type {Turn} */
+    const turn = {
+      source: this.#state.get().source,
+      before: prompt.conversation.messages,
+      sampled: [],
+      ending: "stopped",
+    };
     this.#status.textContent = "Sampling …";
-    this.#turn.begin(ids.length);
+    this.#turn.begin(prompt.tokens.ids.length);
+    const sampling = { ...this.#form.values, grammar };
     try {
-      for await (const piece of streamCompletion(ids, { ...this.#form.values, grammar }, signal)) {
+      for await (const piece of streamCompletion(prompt.tokens.ids, sampling, signal)) {
         this.#turn.add(piece.tokens);
-        for (const { id } of piece.tokens) sampled.push(id);
-        reader.grow(sampled);
-        finish ??= piece.finish;
+        for (const { id } of piece.tokens) turn.sampled.push(id);
+        reader.grow(turn.sampled);
+        turn.ending = piece.finish ?? turn.ending;
       }
     } catch (error) {
-      if (!signal.aborted) this.#tell(error);
+      if (!signal.aborted) {
+        turn.ending = "broken off";
+        this.#tell(error);
+      }
     }
-    await this.#end(sampled, finish, await reader.finish(sampled), prompt.conversation.messages);
+    if (turn.sampled.length === 0) this.#status.textContent = "Nothing was sampled.";
+    else await this.#end(turn, await reader.finish(turn.sampled));
   }
 
   /** @param {AbortSignal} signal */
@@ -260,51 +288,56 @@ export class LiveTab {
   /**
    * The turn is over: it becomes a part of the conversation, unless it was cut short.
    *
-   * @param {number[]} sampled
-   * @param {Finish} finish
+   * @param {Turn} turn
    * @param {Parsing} parsing
-   * @param {KnownMessage[]} messages those before
    */
-  async #end(sampled, finish, parsing, messages) {
-    const { lenient } = parsing;
-    this.#turn.read(parsing);
-    this.#turn.end(finish ?? "stopped");
-    const add = () => {
-      const all = [...messages, ...conversation.sampledMessages(parsing)];
-      conversation.setMessages(this.#state, all);
-    };
-    const repairs = lenient.recoveries.length;
-    const count = `${sampled.length} ${sampled.length === 1 ? "token" : "tokens"}`;
-    const isWhole = finish === "stop" && lenient.messages.length > 0;
-    if (isWhole) {
+  async #end(turn, parsing) {
+    const messages = conversation.sampledMessages(parsing);
+    const hasChanged = this.#state.get().source !== turn.source;
+    const isAdded = turn.ending === "stop" && messages.length > 0 && !hasChanged;
+    const add = () => this.#setMessages([...turn.before, ...messages]);
+    this.#turn.end(turn.ending, parsing);
+    if (isAdded) {
       add();
       await this.#read();
       // Who has just asked answers the call next.
       const at = document.activeElement;
       if (at === this.#line || at === document.body) this.#chat.focus();
     }
-    const fate = isWhole ? "" : "; it is not a part of the conversation";
-    const repaired = repairs === 0 ? "" : `; ${repairs} recoveries`;
-    this.#status.textContent = `${endInWords(finish)} after ${count}${repaired}${fate}.`;
+    const repairs = parsing.lenient.recoveries.length;
+    const words = [
+      `${ENDINGS[turn.ending]} after ${counted(turn.sampled.length, "token")}`,
+      repairs > 0 && counted(repairs, "recovery", "recoveries"),
+      hasChanged && "the conversation has changed meanwhile",
+      !isAdded && "this is not a part of it",
+    ];
+    this.#status.textContent = `${words.filter(Boolean).join("; ")}.`;
     fill(
       this.#after,
-      sampled.length > 0 &&
-        button("Step through these tokens", () => {
-          this.#state.set({ input: sampled.join(" ") });
-          location.hash = "#tab=tokens";
-        }),
-      !isWhole && lenient.messages.length > 0 && button("Add it all the same", add),
-      button("Sample again", () => {
-        conversation.setMessages(this.#state, messages);
-        this.#goOn([]);
-      }),
+      button("Step through these tokens", () => this.#stepThrough(turn.sampled)),
+      !isAdded && !hasChanged && messages.length > 0 && button("Add it all the same", add),
+      !hasChanged && button("Sample again", () => this.#sampleAgain(turn)),
     );
     this.#after.hidden = false;
+    this.#chat.toEnd();
   }
-}
 
-/** @param {Finish} finish */
-function endInWords(finish) {
-  if (finish === "stop") return "The turn has ended";
-  return finish === "length" ? "The limit was reached" : "Stopped";
+  /** @param {number[]} tokens */
+  #stepThrough(tokens) {
+    this.#state.set({ input: tokens.join(" ") });
+    location.hash = "#tab=tokens";
+  }
+
+  /** @param {Turn} turn */
+  async #sampleAgain({ before }) {
+    this.#setMessages(before);
+    await this.#goOn([]);
+  }
+
+  /** @param {KnownMessage[]} messages */
+  #setMessages(messages) {
+    this.#isOwnChange = true;
+    conversation.setMessages(this.#state, messages);
+    this.#isOwnChange = false;
+  }
 }

@@ -3,6 +3,7 @@
  * the header and the body.
  */
 
+import { counted } from "./counted.js";
 import { cutMessage } from "./reading.js";
 import { classesOf, headingOf, wordsOf } from "./speaker.js";
 
@@ -72,11 +73,6 @@ function rowOf(start, end, speaker, label, isWhole) {
     end,
     className: `message ${classesOf(speaker)}`.trimEnd(),
     label: words === "" ? label : `${label}, ${words}`,
-    heading: () => headingOf(speaker, isWhole ? countOf(end - start) : "not complete"),
+    heading: () => headingOf(speaker, isWhole ? counted(end - start, "token") : "not complete"),
   };
-}
-
-/** @param {number} count */
-function countOf(count) {
-  return `${count.toLocaleString("en")} ${count === 1 ? "token" : "tokens"}`;
 }

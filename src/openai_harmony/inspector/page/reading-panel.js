@@ -153,7 +153,8 @@ export class ReadingPanel {
       this.#shown.complete = complete;
       const left = first === 0 ? "" : `, of which the last ${SHOWN}`;
       this.#heading.textContent = `Messages complete: ${complete} of ${ends.length}${left}`;
-      fill(this.#messages, ...messages.slice(first, complete).map((message) => messageCard(message)));
+      const cards = messages.slice(first, complete).map((message) => messageCard(message));
+      fill(this.#messages, ...cards);
     }
     const state = this.#index.stateAt(place);
     const text = this.#index.openTextAt(place);

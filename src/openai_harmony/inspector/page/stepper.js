@@ -4,6 +4,7 @@
  */
 
 import { call } from "./api.js";
+import { counted } from "./counted.js";
 import { declaredTools } from "./declared-tools.js";
 import { button, element, fill, labelled, select } from "./element.js";
 import { LatestCall } from "./latest-call.js";
@@ -204,8 +205,8 @@ export class StepperTab {
     this.#listProblems(lenient.recoveries, error);
     const fate = error === null ? "reads them all" : "fails";
     this.#status.textContent =
-      `${count.toLocaleString("en")} tokens, ${lenient.messages.length} messages, ` +
-      `${lenient.recoveries.length} recoveries; the strict parser ${fate}.`;
+      `${counted(count, "token")}, ${counted(lenient.messages.length, "message")}, ` +
+      `${counted(lenient.recoveries.length, "recovery", "recoveries")}; the strict parser ${fate}.`;
     this.#show(count);
   }
 

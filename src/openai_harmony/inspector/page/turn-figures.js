@@ -1,5 +1,6 @@
 /** What a turn measures: tokens, the time to the first of them, and how fast the others come. */
 
+import { counted } from "./counted.js";
 import { element, fill } from "./element.js";
 
 export class TurnFigures {
@@ -42,8 +43,8 @@ export class TurnFigures {
     const rate = this.#count > 1 && seconds > 0 ? (this.#count - 1) / seconds : null;
     const wait = this.#count === 0 ? null : this.#first - this.#sent;
     const figures = /** @type {const} */ ([
-      ["Prompt", tokensInWords(this.#promptTokens)],
-      ["Sampled", tokensInWords(this.#count)],
+      ["Prompt", counted(this.#promptTokens, "token")],
+      ["Sampled", counted(this.#count, "token")],
       ["Time to first token", wait === null ? "–" : `${Math.round(wait).toLocaleString("en")} ms`],
       ["Tokens per second", rate === null ? "–" : rate.toFixed(rate < 10 ? 1 : 0)],
       ["State", state],
@@ -55,9 +56,4 @@ export class TurnFigures {
       ),
     );
   }
-}
-
-/** @param {number} count */
-function tokensInWords(count) {
-  return `${count.toLocaleString("en")} ${count === 1 ? "token" : "tokens"}`;
 }

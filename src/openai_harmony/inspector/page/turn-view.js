@@ -108,9 +108,18 @@ export class TurnView {
     }
   }
 
-  /** @param {string} how the turn has ended */
-  end(how) {
+  /**
+   * The turn is over: show all of it, and what was repaired where.
+   *
+   * @param {string} how it has ended
+   * @param {Parsing} parsing of all its tokens
+   */
+  end(how, parsing) {
     this.#figures?.end(how);
+    this.read(parsing);
+    for (const { kind, position } of parsing.lenient.recoveries) {
+      if (position < this.#view.size) this.#view.decorate(position, "recovery", kind);
+    }
   }
 
   /** @param {Parsing} parsing of the tokens so far */
