@@ -172,8 +172,8 @@ function lengthOf(spans) {
 function fillLegend(host) {
   fill(
     host,
-    element("span", {}, element("i", { class: "key given" }), " given"),
-    element("span", {}, element("i", { class: "key sampled" }), " sampled by the model"),
-    element("span", {}, element("i", { class: "key learned" }), " learned (ending: training)"),
+    element("span", {}, element("i", { class: "key" }), " given"),
+    element("span", {}, element("i", { class: "key key-sampled" }), " sampled by the model"),
+    element("span", {}, element("i", { class: "key key-learned" }), " learned (ending: training)"),
   );
 }

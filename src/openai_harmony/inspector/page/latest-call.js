@@ -13,12 +13,12 @@ export class LatestCall {
   }
 
   /**
-   * Do this work after the pause, in the place of what was wished before.
+   * Do this work after the pause, in the place of what was wished before, or runs.
    *
    * @param {(signal: AbortSignal) => Promise<void>} work throws an `AbortError` when overtaken
    */
   wish(work) {
-    clearTimeout(this.#timer);
+    this.cancel();
     this.#timer = window.setTimeout(() => this.now(work), this.#delay);
   }
 

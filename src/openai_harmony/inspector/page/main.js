@@ -74,6 +74,7 @@ async function readLocation() {
       announce("The link holds no conversation: it may have been cut short");
     }
   }
+  if (Object.keys(state.toJSON()).length === 0) state.set(EXAMPLES[0]?.document ?? {});
   tabs.choose(tab ?? "conversation");
 }
 
@@ -196,5 +197,4 @@ acceptDrops();
 state.subscribe(() => writeFragment());
 window.addEventListener("popstate", () => readLocation());
 readSettings();
-await readLocation();
-if (Object.keys(state.toJSON()).length === 0) state.set(EXAMPLES[0]?.document ?? {});
+readLocation();

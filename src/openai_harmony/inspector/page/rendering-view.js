@@ -135,7 +135,8 @@ function headingOf(message, original) {
     channel === null ? null : element("span", { class: "channel" }, channel),
     recipient === null ? null : element("span", { class: "recipient" }, `→ ${recipient}`),
     type === null ? null : element("span", { class: "type" }, type),
-    dropped === null ? countOf(tokens) : element("span", { class: "why" }, `left out: ${dropped}`),
+    dropped === null ? countOf(tokens) : null,
+    dropped === null ? null : element("span", {}, element("em", {}, "left out"), `: ${dropped}`),
   );
   if (dropped === null) return heading;
   return element("div", {}, heading, element("s", { class: "lost" }, textOf(original)));

@@ -1,13 +1,14 @@
 /** Light, dark, or as the system has it; `theme.js` applies what was chosen before. */
 
-import { button } from "./element.js";
+import { button, element } from "./element.js";
 
 const KEY = "harmony-inspector-theme";
 const CHOICES = /** @type {const} */ (["auto", "light", "dark"]);
 
 /** @returns {HTMLButtonElement} a button that goes from one choice to the next */
 export function themeSwitch() {
-  const made = button(words(), () => {
+  const text = element("span", { class: "words" }, words());
+  const made = button("◐ ", () => {
     const next = CHOICES[(CHOICES.indexOf(chosen()) + 1) % CHOICES.length] ?? "auto";
     if (next === "auto") {
       localStorage.removeItem(KEY);
@@ -16,8 +17,10 @@ export function themeSwitch() {
       localStorage.setItem(KEY, next);
       document.documentElement.dataset.theme = next;
     }
-    made.textContent = words();
-  });
+    text.textContent = words();
+    made.setAttribute("aria-label", words());
+  }, { "aria-label": words() });
+  made.append(text);
   return made;
 }
 
