@@ -103,6 +103,8 @@ def test_search_open_find_answer(tmp_path: Path) -> None:
         "end_index": answer.index("】") + 1,
         "url": "doc://animals/armadillo.md",
         "title": "Armadillos",
+        "lines": [[line, line]],
+        "cited_text": "They live in the Americas alone.",
     }
     assert citation.text == "They live in the Americas alone."
     assert "[3] Armadillos (doc://animals/armadillo.md)" in "".join(
