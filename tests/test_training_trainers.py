@@ -62,7 +62,7 @@ def collated(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def loss_of_learned(model: Any, batch: dict[str, Any]) -> float:
     """The mean loss of the labels that are learned, taken from the logits at their places."""
     with torch.no_grad():
-        logits = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
+        logits = model(**{name: batch[name] for name in batch if name != "labels"}).logits
     learned = batch["labels"][:, 1:] != IGNORED
     logs = torch.log_softmax(logits[:, :-1][learned], dim=-1)
     labels = batch["labels"][:, 1:][learned]
@@ -102,6 +102,56 @@ def test_the_trainer_of_transformers_learns_it(
     assert losses[-1] < 0.9 * losses[0]
 
 
+def labels_of_masks(row: dict[str, Any]) -> list[int]:
+    pairs = zip(row["input_ids"], row["assistant_masks"], strict=True)
+    return [token if mask else IGNORED for token, mask in pairs]
+
+
+@pytest.mark.parametrize("columns", ["labels", "masks"])
+@pytest.mark.filterwarnings("ignore")  # TRL uses what Transformers deprecated
+@pytest.mark.usefixtures("one_thread")
+def test_the_trainer_of_trl_learns_it(
+    columns: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    trl = pytest.importorskip("trl", reason="trl is not installed")
+    folder = demo_model_folder(tmp_path_factory.getbasetemp().parent)
+    load = transformers.AutoModelForCausalLM.from_pretrained
+    model = load(folder, router_aux_loss_coef=0.0)  # TRL would add that loss
+    rows = prepared(tmp_path)
+    known = list(rows)
+    if columns == "masks":
+        known = [{**row, "labels": labels_of_masks(row)} for row in known]
+        rows = rows.remove_columns("labels")
+    expected = loss_of_learned(model, collated(known))
+    without_mask = loss_of_learned(
+        model, collated([{**r, "labels": r["input_ids"]} for r in known])
+    )
+    assert abs(without_mask - expected) > 0.1
+    arguments = trl.SFTConfig(
+        output_dir=str(tmp_path / "trained"),
+        per_device_train_batch_size=4,
+        max_steps=3,
+        optim="sgd",
+        learning_rate=0.1,
+        logging_steps=1,
+        report_to=[],
+        save_strategy="no",
+        use_cpu=True,
+        bf16=False,
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+        max_length=None,
+    )
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    trainer = trl.SFTTrainer(
+        model=model, args=arguments, train_dataset=rows, processing_class=tokenizer
+    )
+    trainer.train()
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    assert losses[0] == pytest.approx(expected, rel=1e-3)
+    assert losses[-1] < 0.9 * losses[0]
+
+
 def test_the_collator_of_trl_takes_packed_rows(tmp_path: Path) -> None:
     collators = pytest.importorskip("trl.trainer.sft_trainer")
     settings = PrepareSettings(TrainingOptions(context_length=300), pack=True)
@@ -113,3 +163,27 @@ def test_the_collator_of_trl_takes_packed_rows(tmp_path: Path) -> None:
     assert batch["input_ids"].tolist() == [[i for row in rows for i in row["input_ids"]]]
     assert batch["labels"].tolist() == [[label for row in rows for label in row["labels"]]]
     assert batch["position_ids"].tolist() == [[at for row in rows for at in row["position_ids"]]]
+
+
+def test_packed_examples_are_learned_as_by_themselves(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    masking = pytest.importorskip("transformers.masking_utils")
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        demo_model_folder(tmp_path_factory.getbasetemp().parent)
+    )
+    expected = loss_of_learned(model, collated(list(prepared(tmp_path))))
+    (tmp_path / "packed").mkdir()
+    settings = PrepareSettings(TrainingOptions(context_length=400), pack=True)
+    (row,) = prepared(tmp_path / "packed", settings)
+    places = torch.tensor([row["position_ids"]])
+    given = {"config": model.config, "attention_mask": None, "past_key_values": None}
+    given |= {"inputs_embeds": torch.zeros(*places.shape, 1), "position_ids": places}
+    # GptOssModel itself tells the masks nothing of the positions; see docs/training.md.
+    apart = {
+        "full_attention": masking.create_causal_mask(**given),
+        "sliding_attention": masking.create_sliding_window_causal_mask(**given),
+    }
+    batch = {"input_ids": torch.tensor([row["input_ids"]]), "labels": torch.tensor([row["labels"]])}
+    found = loss_of_learned(model, {**batch, "position_ids": places, "attention_mask": apart})
+    assert found == pytest.approx(expected, rel=1e-4)
