@@ -38,10 +38,13 @@ const TITLES = {
 export function messageCard(message, index, isLast, actions) {
   const card = element("fieldset", { "data-message": index });
   const colour = () => (card.className = `message-card ${colourOf(message)}`);
+  const sampled = sampledNote(message);
   const edit = (/** @type {(message: HarmonyMessage) => HarmonyMessage} */ change) => {
-    message = change(message);
+    const changeAll = (/** @type {HarmonyMessage} */ old) => withoutTokens(change(old));
+    message = changeAll(message);
+    sampled?.remove();
     colour();
-    actions.edit(change);
+    actions.edit(changeAll);
   };
   const head = element("div", { class: "card-head" });
   const draw = (/** @type {boolean} */ all) => {
@@ -58,7 +61,7 @@ export function messageCard(message, index, isLast, actions) {
   colour();
   draw(false);
   const legend = element("legend", {}, `Message ${index}`);
-  fill(card, legend, head, ...contents(message, index, edit));
+  fill(card, legend, head, sampled, ...contents(message, index, edit));
   return card;
 }
 
@@ -182,6 +185,27 @@ function contents(message, index, edit) {
       edit: (change) => edit((old) => withItem(old, at, change)),
     }),
   );
+}
+
+/**
+ * What is said of a message that keeps the tokens it was sampled as.
+ *
+ * @param {HarmonyMessage} message
+ */
+function sampledNote({ sampled_tokens: tokens }) {
+  if (!Array.isArray(tokens)) return null;
+  const words = `Keeps the ${tokens.length} tokens that it was sampled as, until it is changed.`;
+  return element("p", { class: "hint" }, words);
+}
+
+/**
+ * A message that was changed is no longer what was sampled.
+ *
+ * @param {HarmonyMessage} message
+ * @returns {HarmonyMessage}
+ */
+function withoutTokens({ sampled_tokens: _, ...message }) {
+  return message;
 }
 
 /**

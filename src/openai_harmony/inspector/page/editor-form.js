@@ -207,8 +207,9 @@ export class EditorForm {
       (control) => control instanceof HTMLElement,
     );
     const message = /^messages\[\d+\]/.exec(param)?.[0];
+    if (message === undefined) return controlNamed(param, controls);
     const fits = controls.filter(({ dataset: { param: name = "" } }) => {
-      return param.startsWith(name) || (message !== undefined && name.startsWith(message));
+      return param.startsWith(name) || name.startsWith(message);
     });
     const common = (/** @type {HTMLElement} */ control) => {
       return param.startsWith(control.dataset.param ?? "") ? (control.dataset.param ?? "").length : 0;
@@ -221,6 +222,21 @@ export class EditorForm {
     const values = [...new Set([...names, "assistant"])];
     fill(this.#recipients, ...values.map((value) => element("option", { value })));
   }
+}
+
+/**
+ * The control of an error that does not say in which message it is: the first with the field's
+ * name, and rather one that is empty.
+ *
+ * @param {string} param
+ * @param {HTMLElement[]} controls
+ * @returns {HTMLElement | null}
+ */
+function controlNamed(param, controls) {
+  const name = `.${param.split(".").at(-1)}`;
+  const named = controls.filter((control) => control.dataset.param?.endsWith(name));
+  const isEmpty = (/** @type {HTMLElement} */ control) => Reflect.get(control, "value") === "";
+  return named.find(isEmpty) ?? named[0] ?? null;
 }
 
 /** @returns {ContentItem} */

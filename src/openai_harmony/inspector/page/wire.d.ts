@@ -87,6 +87,8 @@ export interface HarmonyMessage {
   channel?: string | null;
   recipient?: string | null;
   content_type?: string | null;
+  /** The ids that it was sampled as, which are rendered in the place of all else. */
+  sampled_tokens?: number[];
 }
 
 export interface HarmonyConversation {
