@@ -10,6 +10,7 @@ from .errors import VocabularyError
 __all__ = ["looks_like_ids", "token_ids_in", "written_tokens"]
 
 _IDS = re.compile(r"\[[\d\s,]*\]|[\d\s,]+", re.ASCII)
+_DIGITS = 18  # longer numbers are no ids, and beyond some length no integers for Python either
 
 
 def written_tokens(text: str) -> list[int]:
@@ -48,8 +49,7 @@ def token_ids_in(text: str) -> list[int]:
 
 
 def _token_id(word: str) -> int:
-    # Longer numbers are no token ids, and beyond some length no integers for Python either.
-    if re.fullmatch(r"\d{1,18}", word, re.ASCII) is None:
+    if len(word) > _DIGITS or not (word.isascii() and word.isdigit()):
         raise VocabularyError(
             f"expected token ids (integers between spaces or commas, or a JSON list of them), "
             f"found {word!r:.40}"

@@ -85,8 +85,11 @@ def _reading(tokens: Sequence[int], body: ParseBody, *, strict: bool) -> Reading
     error: Failure | None = None
     try:
         for token in tokens:
+            # Most tokens are text in a body that is open: they change nothing else.
+            texts = parser.texts
+            is_text = token < len(texts) and texts[token] is not None
             parser.process(token)
-            watch.note()
+            watch.note(is_text=is_text)
         parser.process_eos()
         watch.note_end()
     except (TokenError, VocabularyError) as problem:
@@ -118,11 +121,12 @@ class _Watch:
         self.message_ends: list[int] = []
         self._note_state(-1)
 
-    def note(self) -> None:
-        """Note what the token at `at` has done."""
+    def note(self, *, is_text: bool) -> None:
+        """Note what the token at `at` has done; one that is just text adds to a body."""
         self.deltas.append(self._parser.last_content_delta)
-        self._note_state(self.at)
-        self._note_messages(self.at)
+        if not is_text:
+            self._note_state(self.at)
+            self._note_messages(self.at)
         self.at += 1
 
     def note_end(self) -> None:

@@ -64,7 +64,7 @@ def rendering(body: RenderBody) -> Rendering:
     messages = source.conversation.messages
     rendered = rendered_conversation(source.conversation, body)
     lengths = {part[0]: part[4] - part[1] for part in rendered.parts}
-    pairs = zip(rendered.tokens, rendered.labels, strict=True)
+    pairs = zip(rendered.tokens, rendered.labels if rendered.examples else (), strict=False)
     return {
         "form": source.form,
         "conversation": conversation_json(source.conversation),

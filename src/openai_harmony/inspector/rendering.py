@@ -128,19 +128,20 @@ def _example(
     example = planned_example(chosen, plan, options)
     parts: list[MessageTokens] = [(kept[part[0]], *part[1:]) for part in example.messages]
     held = {entry.message for entry in plan}
+    taught = _teaching_examples(plans)
     for at, index in enumerate(kept):
         if at not in held:
-            dropped[index] = _why_not_held(at, plans, body.example)
+            reason = _AFTER if at > plan[-1].message else _BY_TURN
+            also = f"; example {taught[at]} teaches it" if at in taught else ""
+            dropped[index] = reason + also
     return RenderedConversation(example.input_ids, example.labels, parts, dropped, len(plans))
 
 
-def _why_not_held(at: int, plans: Sequence[Plan], chosen: int) -> str:
-    reason = _AFTER if at > plans[chosen][-1].message else _BY_TURN
-    taught = (
-        number
+def _teaching_examples(plans: Sequence[Plan]) -> dict[int, int]:
+    """Tell the number of the example that teaches a message, by its index."""
+    return {
+        entry.message: number
         for number, plan in enumerate(plans)
         for entry in plan
-        if entry.message == at and entry.learned
-    )
-    learned_in = next(taught, None)
-    return reason if learned_in is None else f"{reason}; example {learned_in} teaches it"
+        if entry.learned
+    }
