@@ -1,7 +1,7 @@
 /** What the grammar allows at a place: how many tokens, and the first of them to choose from. */
 
 import { counted } from "./counted.js";
-import { button, element, fill } from "./element.js";
+import { element, fill } from "./element.js";
 import { isSpecial, visible } from "./token-text.js";
 
 /** @import { AllowedStep, Tokens } from "./wire.js" */
@@ -17,7 +17,7 @@ export class AllowedTokens {
    */
   constructor(host, onChoose) {
     this.#onChoose = onChoose;
-    this.#count = element("h3", { class: "allowed-count" });
+    this.#count = element("h2", { class: "allowed-count" });
     this.#list = element("ul", { class: "allowed-list", "aria-label": "Allowed" });
     host.append(this.#count, this.#list);
   }
@@ -41,26 +41,30 @@ export class AllowedTokens {
   show({ count, first }, chosen) {
     this.#count.textContent = inWords(count, first.ids.length);
     this.#list.hidden = false;
-    fill(
-      this.#list,
-      ...first.ids.map((id, at) => {
-        const isChosen = id === chosen;
-        const words = wordsOf(first, at);
-        return element(
-          "li",
-          {},
-          button("", () => this.#onChoose(id), {
-            class: isSpecial(id) ? "allowed special" : "allowed",
-            "aria-label": `Go on with ${words}, token ${id}`,
-            "aria-current": isChosen ? "true" : null,
-          }),
-        );
-      }),
+    const items = first.ids.map((id, at) => this.#item(id, wordsOf(first, at), id === chosen));
+    fill(this.#list, ...items);
+  }
+
+  /**
+   * @param {number} id
+   * @param {string} words
+   * @param {boolean} isChosen
+   */
+  #item(id, words, isChosen) {
+    const item = element(
+      "button",
+      {
+        type: "button",
+        class: isSpecial(id) ? "allowed special" : "allowed",
+        title: "Go on with this token",
+        "aria-current": isChosen ? "true" : null,
+        onclick: () => this.#onChoose(id),
+      },
+      element("code", {}, words),
+      " ",
+      element("small", {}, id),
     );
-    for (const [at, item] of [...this.#list.children].entries()) {
-      const words = element("code", {}, wordsOf(first, at));
-      item.firstElementChild?.append(words, element("small", {}, first.ids[at]));
-    }
+    return element("li", {}, item);
   }
 }
 

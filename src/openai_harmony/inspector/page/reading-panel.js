@@ -40,6 +40,7 @@ export class ReadingPanel {
   #heading;
   #messages;
   #open;
+  #scroll;
 
   /**
    * @param {HTMLElement} host
@@ -48,14 +49,21 @@ export class ReadingPanel {
   constructor(host, title) {
     this.#values = new Map(FIELDS.map(([name]) => [name, element("dd")]));
     this.#end = element("p", { class: "reading-end", hidden: true });
-    this.#heading = element("h4");
+    this.#heading = element("h3");
     this.#messages = element("div", { class: "cards" });
     this.#open = element("div", { class: "cards" });
+    const name = `Messages of the ${title.toLowerCase()} parser`;
+    this.#scroll = element(
+      "div",
+      { class: "reading-messages", role: "group", "aria-label": name, tabindex: "0" },
+      this.#messages,
+      this.#open,
+    );
     host.append(
       element(
         "section",
         { class: "reading", "aria-label": title },
-        element("h3", {}, title),
+        element("h2", {}, title),
         element(
           "dl",
           { class: "knowledge" },
@@ -65,8 +73,7 @@ export class ReadingPanel {
         ),
         this.#end,
         this.#heading,
-        this.#messages,
-        this.#open,
+        this.#scroll,
       ),
     );
   }
@@ -160,6 +167,7 @@ export class ReadingPanel {
     const text = this.#index.openTextAt(place);
     const isOpen = state.state === "Content" || text !== "";
     fill(this.#open, isOpen && openCard(state, text));
+    this.#scroll.scrollTop = this.#scroll.scrollHeight;
   }
 }
 
