@@ -87,13 +87,15 @@ def rewrite_citations(
 ) -> tuple[str, list[Citation]]:
     """Return the answer with each mark written otherwise, and the citations where they are then.
 
-    Marks that cite nothing are left out; so are the spaces before what is written as nothing,
-    for which `write` may be ``lambda _: ""``.
+    Marks that cite nothing are left out, but for numbers alone, ``【1】``, which may be the
+    answer's own; so are the spaces before what is written as nothing, for which `write` may be
+    ``lambda _: ""``.
     """
     written, citations, done = "", list[Citation](), 0
     for mark in _MARK.finditer(text):
         citation = _citation(mark, session)
-        shown = "" if citation is None else write(citation)
+        unknown = "" if mark[2] else mark[0]
+        shown = unknown if citation is None else write(citation)
         written += text[done : mark.start()]
         done = mark.end()
         if not shown:
