@@ -61,6 +61,19 @@ def test_options_reach_the_examples(source: Path) -> None:
     assert len(row["seq_lengths"]) == 2
 
 
+def test_who_watches_sees_a_bar(
+    source: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert (
+        main(["prepare", str(source), "--out", str(source.parent / "out"), "--workers", "1"]) == 0
+    )
+    errors = capsys.readouterr().err
+    size = f"{source.stat().st_size / 1000:.2f}k"
+    assert "prepare: 100%" in errors
+    assert f"{size}/{size}" in errors
+
+
 @pytest.mark.parametrize(
     ("options", "code", "problem"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from openai_harmony import load_harmony_encoding
 from openai_harmony.training import IGNORED, TrainingOptions, training_examples
-from training_conversations import conversation
+from training_conversations import conversation, spoken
 
 pa = pytest.importorskip("pyarrow")
 pc = pytest.importorskip("pyarrow.compute")
@@ -398,6 +399,21 @@ def check_rows_that_are_in_ray(folder: Path, pack: bool) -> None:
     assert (folder / "ray.parquet").read_bytes() == local.read_bytes()
     (entry,) = map(json.loads, whole.filter(pc.invert(is_example))["rejected"].to_pylist())
     assert entry == {"reason": "nothing to learn", "row": {"messages": bad["messages"]}}
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    long = conversation("suf")
+    long.messages[1] = spoken(" a" * 10_000, "analysis")
+    peaks: list[int] = []
+    for count in (4, 4, 16):  # the first makes what stays
+        source = write_jsonl(tmp_path / "rows.jsonl", [long.to_dict()] * count)
+        out = tmp_path / f"{len(peaks)}"
+        tracemalloc.start()
+        prepare(source, out, workers=1, chunk_bytes=40_000)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert len(list((out / "data").iterdir())) == count // 2
+    assert peaks[2] < 1.2 * peaks[1]
 
 
 def test_folders_that_need_a_choice(tmp_path: Path) -> None:

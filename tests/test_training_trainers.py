@@ -69,6 +69,13 @@ def loss_of_learned(model: Any, batch: dict[str, Any]) -> float:
     return -float(logs[torch.arange(len(labels)), labels].mean())
 
 
+def test_torch_reads_batches_of_it(tmp_path: Path) -> None:
+    rows = prepared(tmp_path).with_format("torch", columns=["input_ids", "labels"])
+    batches = list(torch.utils.data.DataLoader(rows, batch_size=1))
+    assert [batch["input_ids"].shape for batch in batches] == [(1, 78), (1, 96)] * 2
+    assert all((batch["labels"][:, 0] == IGNORED).all() for batch in batches)
+
+
 @pytest.mark.usefixtures("one_thread")
 def test_the_trainer_of_transformers_learns_it(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory

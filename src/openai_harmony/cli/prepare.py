@@ -168,6 +168,7 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
         def watch(done: int, whole: int) -> None:
             bar.total = whole
             bar.update(done - bar.n)
+            bar.refresh()  # parts are few; each shall be seen
 
         yield watch
 
