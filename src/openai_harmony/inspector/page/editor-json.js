@@ -14,6 +14,9 @@ const FORMS = /** @type {const} */ ([
   ["responses", "Responses"],
 ]);
 
+/** Characters; folding the lines of a longer text takes seconds. */
+const LONG = 200_000;
+
 export class EditorJson {
   #state;
   #text;
@@ -41,7 +44,6 @@ export class EditorJson {
     const tidy = button("Tidy", () => this.#tidy(), { title: "Indent the JSON" });
     const head = element("div", { class: "json-head" }, labelled("Form", this.#form), tidy);
     const field = labelled("Conversation as JSON", this.#text);
-    field.classList.add("json-field");
     this.node = element("div", { class: "editor-json" }, head, field, this.#problem);
     state.subscribe(() => {
       if (this.node.isConnected) this.show();
@@ -54,7 +56,9 @@ export class EditorJson {
     this.#form.value = form;
     if (source === this.#shown) return;
     this.#shown = source;
-    this.#text.value = writeJson(source);
+    const text = writeJson(source);
+    this.#text.classList.toggle("long", text.length > LONG);
+    this.#text.value = text;
     this.#say("");
   }
 

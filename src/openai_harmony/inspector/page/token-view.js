@@ -51,6 +51,7 @@ import { decodeRuns } from "./token-text.js";
 /** @typedef {{ row: Row, node: HTMLElement, text: HTMLElement }} ShownRow */
 
 const BLOCK = 200;
+const FRAME = 6; // milliseconds of a frame that filling blocks may take
 const AT_ONCE = 1000; // tokens that are drawn without waiting for the observer
 const LINE = 22; // pixels, for blocks that nobody has seen yet
 const CHARACTER = 7.8;
@@ -78,7 +79,10 @@ export class TokenView {
   #columns = 80; // about as many characters as a line has
   #host;
   #callbacks;
-  #near;
+  #observer;
+  /** @type {Set<Block>} blocks that are near, and are to be filled */
+  #near = new Set();
+  #frame = 0;
 
   /**
    * @param {HTMLElement} host an empty element
@@ -89,7 +93,7 @@ export class TokenView {
     this.#callbacks = callbacks;
     host.classList.add("token-view");
     host.setAttribute("aria-label", callbacks.label);
-    this.#near = new IntersectionObserver((entries) => this.#seen(entries), near());
+    this.#observer = new IntersectionObserver((entries) => this.#seen(entries), near());
     host.addEventListener("click", (event) => this.#clicked(event));
     host.addEventListener("keydown", (event) => this.#pressed(event));
     host.addEventListener("focusin", (event) => this.#focused(event));
@@ -124,7 +128,8 @@ export class TokenView {
     // Measured before anything changes: in an empty view, the page would lose its place.
     this.#columns = Math.max(20, Math.floor((this.#host.clientWidth || 600) / CHARACTER) - 4);
     const filled = this.#blocks.filter((block) => block.filled).map((block) => block.start);
-    this.#near.disconnect();
+    this.#observer.disconnect();
+    this.#near.clear();
     this.#tokens = { ids: [], texts: [], bytes: {} };
     this.#decoded = new Map();
     this.#spans = [];
@@ -260,7 +265,7 @@ export class TokenView {
       this.#blockOf.set(node, block);
       this.#empty(block);
       row.text.append(node);
-      this.#near.observe(node);
+      this.#observer.observe(node);
       start = end;
     }
   }
@@ -304,7 +309,7 @@ export class TokenView {
     }
     const hadFocus = last.node.contains(document.activeElement);
     this.#blocks.pop();
-    this.#near.unobserve(last.node);
+    this.#observer.unobserve(last.node);
     last.node.remove();
     this.#addBlocks(row, last.start, row.row.end);
     // What is in view stays filled: the observer would answer a frame later.
@@ -395,8 +400,26 @@ export class TokenView {
     for (const entry of entries) {
       const block = this.#blockOf.get(entry.target);
       if (block === undefined) continue;
-      if (entry.isIntersecting) this.#fill(block);
-      else if (block.filled && !this.#isHeld(block)) this.#empty(block);
+      if (entry.isIntersecting) this.#near.add(block);
+      else {
+        this.#near.delete(block);
+        if (block.filled && !this.#isHeld(block)) this.#empty(block);
+      }
+    }
+    this.#fillNear();
+  }
+
+  /** Fill what has come near: as much as there is time for, and the rest in the next frame. */
+  #fillNear() {
+    cancelAnimationFrame(this.#frame);
+    const end = performance.now() + FRAME;
+    for (const block of this.#near) {
+      if (performance.now() > end) {
+        this.#frame = requestAnimationFrame(() => this.#fillNear());
+        return;
+      }
+      this.#near.delete(block);
+      this.#fill(block);
     }
   }
 
