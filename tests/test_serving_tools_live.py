@@ -177,7 +177,9 @@ def test_the_command_serves_with_a_browser(tmp_path: Path, cache: Path) -> None:
         counts = []
         for tools in ([], [COMPUTE], [SEARCH]):
             body: dict[str, Any] = {"input": "hi", "tools": tools}
-            told = httpx2.post(f"{server.url}/responses/input_tokens", json=body).json()
+            told = httpx2.post(
+                f"{server.url}/responses/input_tokens", json=body, timeout=PATIENCE
+            ).json()
             counts.append(told["input_tokens"])
     assert counts[0] == counts[1] < counts[2] - 300
 
