@@ -134,7 +134,8 @@ function lineField(title, name, item, place, placeholder = "left out") {
  */
 function channelsField(item, place) {
   const config = item.channel_config;
-  const channels = config === undefined ? DEFAULTS.channels : (config?.valid_channels ?? []);
+  const listed = config === undefined ? DEFAULTS.channels : config?.valid_channels;
+  const channels = Array.isArray(listed) ? listed : [];
   const change = () => {
     const names = input.value.split(/[\s,]+/).filter(Boolean);
     const changed = { valid_channels: names, channel_required: required.checked };

@@ -2,7 +2,9 @@
 
 import { contentFields } from "./content-fields.js";
 import { button, element, fill, labelled, select } from "./element.js";
+import { jsonField } from "./json-field.js";
 import { colourOf } from "./rendering-view.js";
+import { isObject } from "./state.js";
 
 /** @import { ContentItem, HarmonyMessage, Role } from "./wire.js" */
 
@@ -37,6 +39,12 @@ const TITLES = {
  */
 export function messageCard(message, index, isLast, actions) {
   const card = element("fieldset", { "data-message": index });
+  const legend = element("legend", {}, `Message ${index}`);
+  if (!isObject(message)) {
+    card.className = "message-card";
+    fill(card, legend, tools(index, isLast, actions, null), anything(message, index, actions));
+    return card;
+  }
   const colour = () => (card.className = `message-card ${colourOf(message)}`);
   const sampled = sampledNote(message);
   const edit = (/** @type {(message: HarmonyMessage) => HarmonyMessage} */ change) => {
@@ -60,7 +68,6 @@ export function messageCard(message, index, isLast, actions) {
   };
   colour();
   draw(false);
-  const legend = element("legend", {}, `Message ${index}`);
   fill(card, legend, head, sampled, ...contents(message, index, edit));
   return card;
 }
@@ -185,6 +192,22 @@ function contents(message, index, edit) {
       edit: (change) => edit((old) => withItem(old, at, change)),
     }),
   );
+}
+
+/**
+ * The field of what is no message at all, and can become one.
+ *
+ * @param {HarmonyMessage} message
+ * @param {number} index
+ * @param {Actions} actions
+ */
+function anything(message, index, actions) {
+  return jsonField({
+    label: "Message as JSON",
+    param: `messages[${index}]`,
+    value: message,
+    onChange: (value) => actions.edit(() => /** @type {any} */ (value ?? null)),
+  });
 }
 
 /**

@@ -218,7 +218,10 @@ export class EditorForm {
   }
 
   #listRecipients() {
-    const names = this.#messages.flatMap(({ content }) => (Array.isArray(content) ? content : []).flatMap(recipientsIn));
+    const names = this.#messages.flatMap((message) => {
+      const content = message?.content;
+      return Array.isArray(content) ? content.flatMap(recipientsIn) : [];
+    });
     const values = [...new Set([...names, "assistant"])];
     fill(this.#recipients, ...values.map((value) => element("option", { value })));
   }
