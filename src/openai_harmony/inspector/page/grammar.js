@@ -324,6 +324,7 @@ export class GrammarTab {
  * @param {Allowed} allowed
  */
 function verdictOn({ tokens, departure, finished }) {
+  if (tokens.ids.length === 0) return "Nothing is written yet.";
   const count = counted(tokens.ids.length, "token");
   if (departure !== null) return `It leaves the grammar at token ${departure.position}.`;
   if (finished) return `A whole turn of ${count}.`;

@@ -308,8 +308,8 @@ export class LiveTab {
     const words = [
       `${ENDINGS[turn.ending]} after ${counted(turn.sampled.length, "token")}`,
       repairs > 0 && counted(repairs, "recovery", "recoveries"),
-      hasChanged && "the conversation has changed meanwhile",
-      !isAdded && "this is not a part of it",
+      hasChanged && "the messages before it have changed meanwhile",
+      !isAdded && "this is not a part of the conversation",
     ];
     this.#status.textContent = `${words.filter(Boolean).join("; ")}.`;
     fill(
