@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +22,7 @@ from playwright.sync_api import (
     BrowserContext,
     ConsoleMessage,
     Dialog,
+    Locator,
     Page,
     Request,
     expect,
@@ -26,6 +31,7 @@ from playwright.sync_api import (
 from served import PATIENCE
 
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/")
+_IDS = "all => all.map(token => Number(token.dataset.id))"
 _AXE = Path(__file__).parent / "page" / "node_modules" / "axe-core" / "axe.min.js"
 
 expect.set_options(timeout=PATIENCE * 1000)
@@ -104,6 +110,28 @@ def inspecting(*arguments: str) -> Iterator[str]:
                 pytest.fail(f"the inspector does not start: {told}")
         finally:
             process.kill()
+
+
+def fragment(tab: str = "", **document: Any) -> str:
+    """The end of an address that opens a document: `source`, `form`, `options` and so on."""
+    text = json.dumps(document).encode()
+    packer = zlib.compressobj(wbits=-15)
+    packed = base64.urlsafe_b64encode(packer.compress(text) + packer.flush()).decode()
+    return f"#c={packed.rstrip('=')}&tab={tab}"
+
+
+def token_ids(view: Locator) -> list[int]:
+    """The ids of the tokens that have elements now: all of them where there are not many."""
+    found: list[int] = view.locator(".token").evaluate_all(_IDS)
+    return found
+
+
+def expect_token_ids(view: Locator, ids: list[int]) -> None:
+    """Wait until a view shows these tokens."""
+    end = time.monotonic() + PATIENCE
+    while token_ids(view) != ids and time.monotonic() < end:
+        view.page.wait_for_timeout(20)
+    assert token_ids(view) == ids
 
 
 def accessibility_problems(page: Page) -> list[str]:
