@@ -84,10 +84,11 @@ def _learned(
     messages: Sequence[Message], options: TrainingOptions, weights: Mapping[int, float]
 ) -> list[bool]:
     first = _last_turn(messages) if options.turns == "last" else 0
+    channels = options.channels
     return [
-        at >= first
-        and message.author.role is Role.ASSISTANT
-        and (options.channels is None or message.channel in options.channels)
+        message.author.role is Role.ASSISTANT
+        and at >= first
+        and (channels is None or message.channel in channels)
         and weights.get(at, 1.0) != 0
         for at, message in enumerate(messages)
     ]
@@ -104,5 +105,7 @@ def _last_turn(messages: Sequence[Message]) -> int:
 
 
 def _up_to_last_learned(plan: Plan) -> Plan:
-    end = max((at for at, entry in enumerate(plan, 1) if entry.learned), default=0)
-    return plan[:end]
+    for end in range(len(plan), 0, -1):
+        if plan[end - 1].learned:
+            return plan[:end]
+    return []

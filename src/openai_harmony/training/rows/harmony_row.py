@@ -42,20 +42,14 @@ def harmony_conversation(row: JsonField) -> tuple[Conversation, dict[int, float]
 
 
 def _arguments(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename the fields to those of `Message`; fails in some way where they are not there."""
+    """Arrange a message as `Message` has it; fails in some way where its content is none."""
     content = raw["content"]
     if isinstance(content, str):
         content = [TextContent(text=content)]
     else:
         for part in content:
             part["type"]  # what has none could be taken for another content
-    return {
-        "author": {"role": raw["role"], "name": raw.get("name")},
-        "content": content,
-        "channel": raw.get("channel"),
-        "recipient": raw.get("recipient"),
-        "content_type": raw.get("content_type"),
-    }
+    return {**raw, "author": raw, "content": content}  # fields that are no one's are ignored
 
 
 def _message(item: JsonField) -> Message:
