@@ -88,6 +88,8 @@ export class Editor {
   #formNow() {
     const { form, source } = this.#state.get();
     if (form !== "auto") return form;
+    // A conversation yet to be written is written in harmony, whatever else it could become.
+    if (isBlank(source)) return "harmony";
     return this.#rendering?.form ?? guessForm(source);
   }
 
@@ -153,6 +155,11 @@ export class Editor {
     this.#own = source;
     this.#state.set({ source, form: "harmony" });
   }
+}
+
+/** @param {JsonObject} source */
+function isBlank({ messages, ...others }) {
+  return Array.isArray(messages) && messages.length === 0 && Object.keys(others).length === 0;
 }
 
 /** @param {string[]} names */
