@@ -22,7 +22,8 @@ const PLACEHOLDER = `What the model says after <|start|>assistant, such as
 Leave it empty, and write the turn below, token by token.`;
 
 const KEYS =
-  "← → by token, Page Up and Page Down to the next choice, Home and End to the ends, Space to play";
+  "← → by token, Page Up and Page Down to the next choice, Home and End to the ends, Space to play. " +
+  "The darker a token is shaded, the fewer were allowed in its place.";
 
 const MODES = /** @type {const} */ ([
   ["auto", "auto"],
@@ -42,8 +43,6 @@ export class GrammarTab {
   #steps = null;
   /** @type {Allowed | null} */
   #allowed = null;
-  /** @type {(number | null)[]} */
-  #shades = [];
   /** @type {number | null} the place to go to when what was chosen there is known */
   #wanted = null;
   #input;
@@ -219,9 +218,8 @@ export class GrammarTab {
     this.#verdict.classList.toggle("bad", departure !== null);
     const place = Math.min(this.#wanted ?? departure?.position ?? count, count);
     this.#wanted = null;
-    this.#shades = Array.from({ length: count }, () => null);
     this.#stepped.show(tokens, spans, rows, place);
-    this.#stepped.view.shade(this.#shades);
+    this.#shade();
     if (departure !== null) {
       this.#stepped.view.decorate(departure.position, "refused", departure.explanation);
     }
@@ -245,9 +243,10 @@ export class GrammarTab {
         if (!wasAborted(error)) this.#tell(error);
         return;
       }
-      if (steps !== this.#steps || place !== this.#stepped.place) return;
+      if (steps !== this.#steps) return;
+      this.#shade();
+      if (place !== this.#stepped.place) return;
     }
-    this.#shade(place);
     this.#describe(place);
   }
 
@@ -275,20 +274,14 @@ export class GrammarTab {
     return this.#allowed?.departure?.position ?? 0;
   }
 
-  /**
-   * Shade the tokens of a page: the fewer were allowed, the darker.
-   *
-   * @param {number} place
-   */
-  #shade(place) {
-    const steps = /** @type {AllowedSteps} */ (this.#steps);
-    if (this.#shades[place] !== null) return;
-    this.#shades = this.#shades.map((shade, at) => {
-      const count = steps.known(at)?.count;
-      if (count === undefined || count === 0) return shade;
-      return 1 - Math.log(count) / Math.log(VOCABULARY);
+  /** Shade the tokens whose places are known: the fewer were allowed, the darker. */
+  #shade() {
+    const { length } = this.#allowed?.tokens.ids ?? [];
+    const shades = Array.from({ length }, (_, place) => {
+      const count = this.#steps?.known(place)?.count;
+      return count === undefined ? null : 1 - Math.log(count) / Math.log(VOCABULARY);
     });
-    this.#stepped.view.shade(this.#shades);
+    this.#stepped.view.shade(shades);
   }
 
   /**
