@@ -141,7 +141,7 @@ export class ConversationTab {
  * Counts: tokens, messages, what was left out, what the model samples and learns.
  *
  * @param {Rendering} rendering
- * @returns {HTMLElement[]}
+ * @returns {(HTMLElement | string)[]}
  */
 function summaryOf({ tokens, messages, spans }) {
   const dropped = messages.filter((message) => message.dropped !== null).length;
@@ -157,9 +157,9 @@ function summaryOf({ tokens, messages, spans }) {
   ];
   return counts
     .filter(([count], at) => count > 0 || at < 2)
-    .map(([count, one, many]) => {
+    .flatMap(([count, one, many]) => {
       const number = element("strong", {}, count.toLocaleString("en"));
-      return element("span", {}, number, ` ${count === 1 ? one : many}`);
+      return [element("span", {}, number, ` ${count === 1 ? one : many}`), " "];
     });
 }
 
