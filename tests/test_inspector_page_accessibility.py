@@ -89,10 +89,10 @@ def test_light_and_dark_are_those_of_the_system_until_one_is_chosen(
     assert light != dark
     switch = page.get_by_role("button", name="Theme")
     switch.click()
-    expect(switch).to_have_text("Theme: light")
+    expect(switch).to_have_accessible_name("Theme: light")
     assert page.evaluate(BACKGROUND) == light
     page.reload()
-    expect(switch).to_have_text("Theme: light")
+    expect(switch).to_have_accessible_name("Theme: light")
     assert page.evaluate(BACKGROUND) == light
     switch.click()
     page.emulate_media(color_scheme="light")

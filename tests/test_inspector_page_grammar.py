@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Page, expect
 from openai_harmony import load_harmony_encoding
 from openai_harmony.chat_completions import read_chat
 from openai_harmony.grammar import Matcher, turn_grammar
-from page_visitor import Visitor, fragment, token_ids
+from page_visitor import Visitor, expect_token_ids, fragment, token_ids
 
 pytest_plugins = ("inspector_page",)
 
@@ -106,15 +106,15 @@ def test_a_turn_that_goes_on_is_no_departure(visitor: Visitor, inspector_url: st
 def test_a_turn_can_be_written_token_by_token(visitor: Visitor, inspector_url: str) -> None:
     page = opened(visitor, inspector_url)
     expect(verdict(page)).to_contain_text("Nothing is written yet")
-    written = []
+    written: list[int] = []
     for name in ("<|channel|>", "final", "<|message|>"):
-        allowed(page).get_by_role("button", name=f"Go on with {name}").click()
-        written += ENCODING.encode(name, allowed_special="all")
+        [token] = ENCODING.encode(name, allowed_special="all")
+        allowed(page).get_by_role("button", name=f"{name} {token}", exact=True).click()
+        written.append(token)
         expect(page.get_by_role("textbox", name="Completion")).to_have_value(
             " ".join(map(str, written))
         )
-        expect(view(page).locator(".token")).to_have_count(len(written))
-    assert token_ids(view(page)) == written
+        expect_token_ids(view(page), written)
 
 
 def test_a_choice_of_tools_forbids_answers(visitor: Visitor, inspector_url: str) -> None:
@@ -130,7 +130,7 @@ def test_reasoning_can_be_forbidden(visitor: Visitor, inspector_url: str) -> Non
     page = opened(visitor, inspector_url, "<|channel|>analysis<|message|>Hm.<|end|>")
     expect(verdict(page)).to_contain_text("all allowed")
     page.get_by_role("checkbox", name="Reasoning").uncheck()
-    expect(verdict(page)).to_contain_text("leaves the grammar at token 1")
+    expect(verdict(page)).to_contain_text("leaves the grammar at token 2")
 
 
 def test_a_long_completion_is_asked_for_in_pages(visitor: Visitor, inspector_url: str) -> None:

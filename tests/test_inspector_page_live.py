@@ -191,7 +191,7 @@ def test_an_engine_that_fails_is_told(visitor: Visitor) -> None:
     with live(visitor, ScriptedEngine("<|channel|>final<|message|>It!")) as page:
         say(page, "How is it?")
         expect(page.get_by_role("alert")).to_contain_text("breaks off")
-        expect(status(page)).to_contain_text("it is not a part of the conversation")
+        expect(status(page)).to_contain_text("Broken off after 4 tokens")
         expect(page.get_by_role("button", name="Send")).to_be_enabled()
 
 
