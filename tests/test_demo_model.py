@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from random import Random
 from threading import Barrier
@@ -86,6 +87,20 @@ def test_rows_of_words() -> None:
     spaced, plain, small = (ENCODING.encode(text)[0] for text in (" Rome", "Rome", " rome"))
     assert (codes[spaced] == codes[plain]).all()
     assert len({int(kinds[token]) for token in (spaced, plain, small)}) == 3
+
+
+def test_codes_are_told_apart() -> None:
+    codes, kinds = word_codes()
+    numbers = [ENCODING.encode(str(number))[0] for number in range(1_000)]
+    words = codes.any(axis=1) & np.isin(kinds, (0, 1, 2, 6, 7, 8))
+    for distinct, least, nearest in (
+        (np.unique(codes[words], axis=0), 4_000, 30),
+        (codes[numbers], 1_000, 52),  # of 64: a digit's signs are only some of them
+    ):
+        shared = np.abs(distinct @ distinct.T)
+        np.fill_diagonal(shared, 0)
+        assert len(distinct) >= least
+        assert shared.max() <= nearest
 
 
 @pytest.fixture
@@ -598,6 +613,19 @@ def test_network_computes_what_transformers_does(model: Any) -> None:
             seen = other.model(input_ids=ids[None]).last_hidden_state[0]
             expected[start:end] = seen[start - end :]
         assert torch.allclose(states, expected[asked], atol=1e-4)
+
+
+@pytest.mark.usefixtures("tools")
+def test_training_never_sees_what_is_held_out() -> None:
+    from demo_model.rows import rows
+    from demo_model.words import is_held_out
+
+    codes, kinds = word_codes()
+    words = codes.any(axis=1) & np.isin(kinds, (0, 1, 2, 6, 7, 8))
+    seen = {token for row in islice(rows("1 0", "train"), 50) for token in row.tokens}
+    texts = [ENCODING.decode([token]).strip() for token in seen if words[token]]
+    assert len(texts) > 1_000
+    assert not [text for text in texts if is_held_out(text)]
 
 
 @pytest.mark.usefixtures("tools")

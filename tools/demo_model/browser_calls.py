@@ -95,5 +95,5 @@ def browser(rng: Random, part: Part, opening: Opening) -> Example:
 def _words(rng: Random, part: Part) -> str:
     if rng.random() < 0.25:
         return pick(rng, part, [topic for topic in TOPICS if part == "train" or is_copied(topic)])
-    count = rng.choice((1, 1, 2, 3))
+    count = rng.choice((1, 1, 2))
     return " ".join(random_words(rng, part, capital=False) for _ in range(count))

@@ -63,7 +63,7 @@ def some_name(rng: Random, part: Part) -> str:
     if rng.random() < 0.35:
         return pick(rng, part, [name for name in NAMES if part == "train" or is_copied(name)])
     name = random_words(rng, part, capital=True)
-    return name if rng.random() < 0.75 else f"{name} {random_words(rng, part, capital=True)}"
+    return name if rng.random() < 0.85 else f"{name} {random_words(rng, part, capital=True)}"
 
 
 def introduction(rng: Random, part: Part, name: str, effort: ReasoningEffort) -> tuple[str, Turns]:

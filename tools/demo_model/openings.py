@@ -54,7 +54,7 @@ def opening(rng: Random, part: Part) -> Opening:
     """Choose what is declared and how it is written."""
     kind = rng.choices(
         ("plain", "weather", "shopping", "python", "browser", "both", "none"),
-        (24, 28, 12, 9, 14, 5, 4),
+        (21, 26, 12, 11, 18, 6, 4),
     )[0]
     if kind == "none":
         return Opening([])
@@ -88,7 +88,6 @@ def weather_tool(rng: Random) -> ToolDescription:
     if rng.random() < 0.35:
         return guide_weather_tools()[1]
     place = rng.choice(("location", "location", "location", "city"))
-    unit = rng.choice(("format", "format", "unit"))
     where: dict[str, Any] = {"type": "string"}
     if rng.random() < 0.7:
         where["description"] = rng.choice(_PLACES)
@@ -97,7 +96,7 @@ def weather_tool(rng: Random) -> ToolDescription:
         units["description"] = "The unit"
     if rng.random() < 0.5:
         units["default"] = "celsius"
-    fields = [(place, where), (unit, units)]
+    fields = [(place, where), ("format", units)]
     if rng.random() < 0.25:
         fields.reverse()
     parameters: dict[str, Any] = {"type": "object", "properties": dict(fields)}

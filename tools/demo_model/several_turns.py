@@ -20,12 +20,12 @@ __all__ = ["Maker", "makers", "several_turns"]
 Maker = Callable[[Random, Part, Opening], Example]
 
 _NAME_QUESTIONS = ["What is my name?", "what is my name?", "What's my name?", "Who am I?"]
-_LONGEST = 3
+_COUNTS = 1, 1, 2, 2, 3
 
 
 def makers(opening: Opening) -> list[Maker]:
     """What can be talked about after an opening; what it declares comes often."""
-    found: list[Maker] = [greeting, arithmetic, arithmetic, unknown, shopping]
+    found: list[Maker] = [greeting, unknown, *[arithmetic] * 3, *[shopping] * 2]
     if opening.weather is not None:
         found += [weather] * 5
     if opening.shopping:
@@ -41,7 +41,7 @@ def several_turns(rng: Random, part: Part, opening: Opening) -> Example:
     """Some exchanges, then one more turn."""
     history: Turns = []
     name = None
-    for _ in range(rng.randint(1, _LONGEST)):
+    for _ in range(rng.choice(_COUNTS)):
         if name is None and rng.random() < 0.3:
             name = some_name(rng, part)
             question, completion = introduction(rng, part, name, opening.effort)

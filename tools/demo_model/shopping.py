@@ -30,7 +30,7 @@ _QUESTIONS = [
     )
     for after in (".", "", "!", ". Thanks!", " please")
 ]
-_COUNTS = ["", "One item.", "Two items.", "Three items.", "Four items.", "Five items."]
+_COUNTS = ["", "One item.", "Two items.", "Three items.", "Four items."]
 
 
 def shopping(rng: Random, part: Part, opening: Opening) -> Example:
@@ -41,7 +41,7 @@ def shopping(rng: Random, part: Part, opening: Opening) -> Example:
 
 def shopping_turn(rng: Random, part: Part, opening: Opening) -> tuple[str, Turns]:
     """What to buy, and the list."""
-    items = [_item(rng, part) for _ in range(rng.randint(1, 5))]
+    items = _items(rng, part, rng.randint(1, 4))
     if part == "train" and rng.random() < 0.02:
         items = ["coffee", "soda", "eggs"]
     plain = part == "train" and rng.random() < 0.2
@@ -59,6 +59,16 @@ def shopping_turn(rng: Random, part: Part, opening: Opening) -> tuple[str, Turns
         f"{'Answer as JSON.' if opening.shopping else 'Write a list.'}",
     }
     return question, [*reason(working[opening.effort]), answer(text)]
+
+
+def _items(rng: Random, part: Part, count: int) -> list[str]:
+    """Different ones: what follows an item is told by the item."""
+    items: list[str] = []
+    while len(items) < count:
+        item = _item(rng, part)
+        if item not in items:
+            items.append(item)
+    return items
 
 
 def _item(rng: Random, part: Part) -> str:

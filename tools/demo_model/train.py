@@ -28,7 +28,7 @@ from .workers import Worker, run_workers
 
 __all__ = ["train"]
 
-STEPS = 4500
+STEPS = 8000
 WORKERS = 2
 """The same on every machine, as other workers give other weights."""
 

@@ -45,12 +45,17 @@ def some_city(rng: Random, part: Part) -> tuple[str, str]:
         return rng.choice(list(NICKNAMES.items()))
     if rng.random() < 0.4:
         known = [city.replace("_", " ") for city in CITIES]
-        city = pick(rng, part, [city for city in known if part == "train" or is_copied(city)])
+        city = pick(rng, part, [city for city in known if part == "train" or _is_new(city)])
     else:
         city = random_words(rng, part, capital=True)
-        for _ in range(rng.choices((0, 1, 2), (0.7, 0.2, 0.1))[0]):
+        for _ in range(rng.choices((0, 1, 2), (0.8, 0.15, 0.05))[0]):
             city += f" {random_words(rng, part, capital=True)}"
     return city, city
+
+
+def _is_new(city: str) -> bool:
+    """Tell whether the model can copy a city, and no nickname stands for it in training."""
+    return is_copied(city) and city not in NICKNAMES.values()
 
 
 def weather_question(rng: Random, part: Part, city: str) -> tuple[str, str | None]:
@@ -70,7 +75,7 @@ def weather_call(opening: Opening, city: str, unit: str | None) -> Turns:
     fields = list((opening.weather.parameters or {})["properties"])
     arguments = {"city" if "city" in fields else "location": city}
     if unit is not None:
-        arguments["unit" if "unit" in fields else "format"] = unit
+        arguments["format"] = unit
     working = {
         ReasoningEffort.LOW: None,
         ReasoningEffort.MEDIUM: f"Need to use function {name}.",
