@@ -56,9 +56,9 @@ def test_a_long_conversation(page: Page, count: int) -> None:
     assert max(indices(tokens)) < MOST
     # The whole text is there to be searched and copied.
     assert tokens.evaluate("view => view.textContent").count(" so") >= count // 2
-    last = tokens.get_by_role("group", name="next turn").locator(".token").last
-    last.scroll_into_view_if_needed()
-    last.click()
+    end = tokens.get_by_role("group", name="next turn")
+    end.scroll_into_view_if_needed()
+    end.locator(".token").last.click()
     expect(page.get_by_test_id("token-detail")).to_contain_text(f"{total + 7:,}")
     assert len(indices(tokens)) < MOST
 

@@ -22,7 +22,7 @@ _MEDIA_TYPES = {
 _HEADERS = {
     "Cache-Control": "no-cache",
     "Content-Security-Policy": (
-        "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+        "default-src 'self'; img-src 'self' data:; "
         "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
     ),
     "Referrer-Policy": "no-referrer",

@@ -65,9 +65,7 @@ export class TurnView {
     const legend = element(
       "span",
       { class: "shade-legend" },
-      ...["100 %", "10 %", "1 %"].map((words, at) =>
-        element("span", { class: "swatch", style: `--shade: ${at / 2}` }, words),
-      ),
+      ...["100 %", "10 %", "1 %"].map((words, at) => swatch(words, at / 2)),
       " or less likely",
     );
     const shading = labelled("Shade by probability", this.#shading);
@@ -246,4 +244,16 @@ function percent(logprob) {
 /** @param {SampledToken} token */
 function likeliestOf({ likeliest }) {
   return likeliest.map(({ text, logprob }) => `${visible(text)} ${percent(logprob)}`).join(", ");
+}
+
+/**
+ * A word on the shade that it means.
+ *
+ * @param {string} words
+ * @param {number} shade from 0 to 1
+ */
+function swatch(words, shade) {
+  const shown = element("span", { class: "swatch" }, words);
+  shown.style.setProperty("--shade", String(shade)); // as an attribute, the page's policy refuses it
+  return shown;
 }
