@@ -207,9 +207,9 @@ def test_examples_leave_out_what_their_prompt_leaves_out() -> None:
     second = check(call("render", source=source, ending="training", example=1))
     assert first["examples"] == second["examples"] == 2
     reasons = [message["dropped"] for message in second["messages"]]
-    assert reasons[1].endswith("example 0 teaches it")
+    assert reasons[1].endswith("example 1 teaches it")
     assert not any(reasons[2:])
-    assert "example 1 teaches it" in first["messages"][4]["dropped"]
+    assert "example 2 teaches it" in first["messages"][4]["dropped"]
 
 
 def test_nothing_to_learn_is_told() -> None:

@@ -132,7 +132,8 @@ def _example(
     for at, index in enumerate(kept):
         if at not in held:
             reason = _AFTER if at > plan[-1].message else _BY_TURN
-            also = f"; example {taught[at]} teaches it" if at in taught else ""
+            # People count from 1, as the page's choice of examples does.
+            also = f"; example {taught[at] + 1} teaches it" if at in taught else ""
             dropped[index] = reason + also
     return RenderedConversation(example.input_ids, example.labels, parts, dropped, len(plans))
 
