@@ -33,7 +33,7 @@ TABS = {
     "compare": "oss-harmony",
     "live": "",
 }
-WIDTHS = {"wide": 1280, "narrow": 360}
+LOOKS = {"light": ("light", 1280), "dark": ("dark", 1280), "narrow": ("light", 360)}
 
 
 def opened(visitor: Visitor, url: str, tab: str, **options: Any) -> Page:
@@ -43,17 +43,15 @@ def opened(visitor: Visitor, url: str, tab: str, **options: Any) -> Page:
 
 
 @pytest.mark.parametrize("tab", TABS)
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
-def test_axe_finds_nothing(
-    visitor: Visitor, inspector_url: str, tab: str, theme: Any, width: str
-) -> None:
+@pytest.mark.parametrize("look", LOOKS)
+def test_axe_finds_nothing(visitor: Visitor, inspector_url: str, tab: str, look: str) -> None:
+    theme, width = LOOKS[look]
     page = opened(
         visitor,
         inspector_url,
         tab,
         color_scheme=theme,
-        viewport={"width": WIDTHS[width], "height": 900},
+        viewport={"width": width, "height": 900},
     )
     assert accessibility_problems(page) == []
     if tab != "conversation":
