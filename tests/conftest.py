@@ -12,6 +12,8 @@ import pytest
 if TYPE_CHECKING:
     from openai_harmony.engines import Engine
 
+pytest_plugins = ("inspector_page",)
+
 PATIENCE = 300
 """Seconds for what takes a few at most; what takes quadratic time needs hours."""
 

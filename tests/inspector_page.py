@@ -1,4 +1,4 @@
-"""The inspector in a real browser, for tests: name the module in `pytest_plugins`, and take `page`.
+"""The inspector in a real browser, for tests: take `page`.
 
 The browser is Chromium, driven by Playwright. HARMONY_TEST_CHROMIUM names the program; without it,
 the system's is taken, and where there is none the tests are skipped. Nothing but this machine can

@@ -11,8 +11,6 @@ from playwright.sync_api import Page, expect
 
 from page_visitor import Visitor, accessibility_problems, fragment
 
-pytest_plugins = ("inspector_page",)
-
 CHATS = Path(__file__).parent / "data" / "chat"
 WEATHER = json.loads((CHATS / "weather" / "conversation.json").read_text(encoding="utf-8"))
 BROKEN = (

@@ -15,8 +15,6 @@ from openai_harmony import (
 )
 from page_visitor import Visitor, fragment
 
-pytest_plugins = ("inspector_page",)
-
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 CHATS = Path(__file__).parent / "data" / "chat"
 WEATHER = json.loads((CHATS / "weather" / "conversation.json").read_text(encoding="utf-8"))

@@ -17,8 +17,6 @@ from openai_harmony import (
 )
 from page_visitor import Visitor, expect_token_ids, fragment, token_ids
 
-pytest_plugins = ("inspector_page",)
-
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 CHATS = Path(__file__).parent / "data" / "chat"
 DATE = "2025-06-28"

@@ -14,8 +14,6 @@ from openai_harmony.chat_completions import read_chat
 from openai_harmony.grammar import Matcher, turn_grammar
 from page_visitor import Visitor, expect_token_ids, fragment, token_ids
 
-pytest_plugins = ("inspector_page",)
-
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 CHATS = Path(__file__).parent / "data" / "chat"
 WEATHER = json.loads((CHATS / "weather" / "request.json").read_text(encoding="utf-8"))

@@ -14,8 +14,6 @@ from playwright.sync_api import Page, expect
 
 from page_visitor import Visitor, fragment
 
-pytest_plugins = ("inspector_page",)
-
 RUN = "window.hostile=1"
 MARKUP = [
     f"<script hostile>{RUN}</script>",

@@ -18,8 +18,6 @@ from page_visitor import Visitor, fragment, token_ids
 from scripted_engine import ScriptedEngine
 from served import CHAT_WEATHER, serving
 
-pytest_plugins = ("inspector_page",)
-
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 THOUGHT = "<|channel|>analysis<|message|>Hm, sunny.<|end|>"
 FINAL = "<|channel|>final<|message|>It is sunny.<|return|>"

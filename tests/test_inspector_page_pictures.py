@@ -16,8 +16,6 @@ from playwright.sync_api import Page, expect
 
 from page_visitor import Visitor, fragment
 
-pytest_plugins = ("inspector_page",)
-
 FOLDER = os.environ.get("HARMONY_TEST_SCREENSHOTS", "")
 MOST_BYTES = 150_000
 THOUGHT = "Need to use function get_current_weather."

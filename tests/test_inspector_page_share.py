@@ -15,8 +15,6 @@ from playwright.sync_api import Locator, Page, expect
 from openai_harmony import load_harmony_encoding
 from page_visitor import Visitor, fragment, inspecting, token_ids
 
-pytest_plugins = ("inspector_page",)
-
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 CHATS = Path(__file__).parent / "data" / "chat"
 

@@ -10,8 +10,6 @@ from playwright.sync_api import Locator, Page, expect
 
 from openai_harmony import load_harmony_encoding
 
-pytest_plugins = ("inspector_page",)
-
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 SIZES = [10_000, 100_000]
 MOST = 5_000

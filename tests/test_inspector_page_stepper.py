@@ -11,8 +11,6 @@ from playwright.sync_api import Locator, Page, expect
 from openai_harmony import load_harmony_encoding
 from page_visitor import Visitor, token_ids
 
-pytest_plugins = ("inspector_page",)
-
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 ANSWER = (
     "<|channel|>analysis<|message|>Sum.<|end|>"

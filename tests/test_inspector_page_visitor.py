@@ -11,8 +11,6 @@ from playwright.sync_api import Browser
 
 from page_visitor import Visitor, accessibility_problems
 
-pytest_plugins = ("inspector_page",)
-
 WRONG = {
     "throw": ("<script>throw new Error('oh')</script>", "a script threw: oh"),
     "reject": ("<script>Promise.reject(new Error('oh'))</script>", "a script threw: oh"),
