@@ -71,6 +71,22 @@ def test_an_answer_that_cannot_be_enforced_is_any_object(strict: bool | None) ->
     assert not accepts(constraint.grammar, header + "tags")
 
 
+@pytest.mark.parametrize(
+    ("wanted", "allowed"),
+    [
+        (None, True),
+        ({"type": "text"}, True),
+        ({"type": "json_object"}, False),
+        (answer(PLAIN, strict=True), False),
+        (answer(UNIQUE, strict=False), False),
+    ],
+)
+def test_nothing_is_said_before_an_answer_in_json(wanted: Any, allowed: bool) -> None:
+    constraint = turn_constraint(request(PLAIN, response_format=wanted))
+    assert accepts(constraint.grammar, "<|channel|>commentary<|message|>Let me") is allowed
+    assert accepts(constraint.grammar, HEADER.format("g") + '{"n": 1}<|call|>')
+
+
 def test_a_strict_answer_that_cannot_be_enforced_is_refused() -> None:
     with pytest.raises(GrammarError, match="uniqueItems"):
         turn_constraint(request(PLAIN, response_format=answer(UNIQUE, strict=True)))

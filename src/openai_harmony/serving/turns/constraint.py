@@ -32,13 +32,19 @@ class TurnConstraint:
 
 def turn_constraint(request: TurnRequest) -> TurnConstraint:
     """Write the grammar of a request; raises `GrammarError` where something strict cannot be."""
-    options = TurnOptions(tool_choice=request.tool_choice, response_format=request.response_format)
+    wanted = request.response_format
+    options = TurnOptions(
+        tool_choice=request.tool_choice,
+        response_format=wanted,
+        # Clients read the text of an answer as JSON; a preamble before it would be a part of it.
+        preambles=wanted is None or wanted.get("type") == "text",
+    )
     try:
         return TurnConstraint(turn_grammar(request.conversation, options))
     except GrammarError:
         loosened = _Loosened(request.strict_tools)
         conversation = loosened.conversation(request.conversation)
-        options = replace(options, response_format=loosened.format(request.response_format))
+        options = replace(options, response_format=loosened.format(wanted))
         return TurnConstraint(turn_grammar(conversation, options), tuple(loosened.errors))
 
 
