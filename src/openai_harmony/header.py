@@ -16,11 +16,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from .messages import Role
+from .said_header import ROLES, Header
 from .special_tokens import CHANNEL, CONSTRAIN, CONSTRAIN_TEXT, FIRST_SPECIAL, SPECIAL_TEXTS
 from .tokenizer import Tokenizer
 
 __all__ = [
-    "Header",
     "HeaderError",
     "Piece",
     "read_header",
@@ -28,16 +28,6 @@ __all__ = [
     "split_header",
     "split_words",
 ]
-
-
-class Header(NamedTuple):
-    """What a header says about its message."""
-
-    role: Role
-    name: str | None = None
-    channel: str | None = None
-    recipient: str | None = None
-    content_type: str | None = None
 
 
 class Piece(NamedTuple):
@@ -49,9 +39,6 @@ class Piece(NamedTuple):
 
 class HeaderError(ValueError):
     """The header does not follow the format; the parser adds where it stands."""
-
-
-ROLES = {role.value: role for role in Role}
 
 
 def split_header(tokens: Sequence[int], tokenizer: Tokenizer, errors: str) -> list[Piece]:

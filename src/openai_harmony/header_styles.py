@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from .config import HeaderStyle
 from .errors import ConversationError
-from .header import Header
+from .said_header import Header
 from .messages import Role
 from .special_tokens import CHANNEL, CONSTRAIN, CONSTRAIN_TEXT, MESSAGE, START
 

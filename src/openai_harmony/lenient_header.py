@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias
 
-from .header import ROLES, Header, HeaderError, Piece, read_header, split_words
+from .header import HeaderError, Piece, read_header, split_words
+from .said_header import ROLES, Header
 from .messages import Role
 from .recovery import RecoveryKind
 from .special_tokens import CHANNEL, CONSTRAIN, CONSTRAIN_TEXT

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 
-from .header import ROLES, Header, split_header, split_words
+from .header import split_header, split_words
+from .said_header import ROLES, Header
 from .lenient_header import (
     CHANNELS,
     Unfinished,

@@ -20,7 +20,7 @@ from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 from .content import TextContent
-from .header import Header
+from .said_header import Header
 from .messages import Author, Message, Role
 from .recovery import Recovery, RecoveryKind
 from .special_tokens import FIRST_SPECIAL, SPECIAL_TEXTS

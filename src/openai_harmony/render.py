@@ -19,7 +19,7 @@ from .bounded_cache import BoundedCache
 from .config import HeaderStyle, RenderConversationConfig, SchemaDialect
 from .content import Content, DeveloperContent, SystemContent, TextContent
 from .errors import ConversationError
-from .header import Header
+from .said_header import Header
 from .header_styles import header_pieces
 from .messages import Message, Role
 from .prompt import developer_prompt, system_prompt

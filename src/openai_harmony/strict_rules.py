@@ -6,7 +6,8 @@ An error names the token and leaves the parser in the state EXPECT_START.
 from __future__ import annotations
 
 from .errors import TokenError
-from .header import ROLES, HeaderError, read_header_tokens
+from .header import HeaderError, read_header_tokens
+from .said_header import ROLES
 from .machine import Kind, Machine, Rules, StreamState, spelling
 from .special_tokens import CALL, CHANNEL, CONSTRAIN, END, MESSAGE, RETURN, START
 from .tokenizer import token_id
