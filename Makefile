@@ -48,7 +48,7 @@ format: $(VENV)/.installed-dev ## Format the code and repair what the linter can
 	$(BIN)/ruff format
 
 parity: $(VENV)/.installed-dev ## Compare with the reference and its fork on CASES=N random cases
-	$(BIN)/python tools/parity/run.py --cases $(CASES)
+	$(BIN)/python scripts/parity/run.py --cases $(CASES)
 
 bench: $(VENV)/.installed-bench ## Measure against both; BENCH=--quick takes a minute
 	$(BIN)/python -m benchmarks.run $(BENCH)
@@ -65,13 +65,13 @@ fuzz: $(FUZZ_VENV)/.installed ## Search for inputs that break a promise, each ta
 	-max_len=600 -len_control=0 -rss_limit_mb=4096 -verbosity=0 -print_final_stats=1 || exit 1; done
 
 screenshots: $(VENV)/.installed-dev ## Take the pictures of the inspector in docs/images anew
-	HARMONY_TEST_SCREENSHOTS=docs/images $(BIN)/python -m pytest -q tests/test_inspector_page_pictures.py
+	HARMONY_TEST_SCREENSHOTS=docs/images $(BIN)/python -m pytest -q tests/inspector/test_page_pictures.py
 
 noise: $(VENV)/.installed-dev ## Sample TURNS=N turns under grammars from a model of random weights
-	NOISE_TURNS=$(TURNS) $(BIN)/python -m pytest -n 2 -q tests/test_grammar_noise.py
+	NOISE_TURNS=$(TURNS) $(BIN)/python -m pytest -n 2 -q tests/grammar/test_noise.py
 
 xgrammar: $(XGRAMMAR_VENV)/.installed ## Run the structural tag through xgrammar, beside the grammar
-	$(XGRAMMAR_VENV)/bin/python tools/structural_tag/check.py $(XGRAMMAR)
+	$(XGRAMMAR_VENV)/bin/python scripts/structural_tag/check.py $(XGRAMMAR)
 
 inspect: $(VENV)/.installed-serve ## Look at conversations and tokens in the browser, with the demo model
 	@$(BIN)/harmony inspect demo
@@ -80,14 +80,14 @@ serve: $(VENV)/.installed-serve ## Serve the demo model by the APIs, at http://1
 	@$(BIN)/harmony serve demo
 
 demo-model: $(VENV)/.installed-dev ## Train the demo model anew, for less than an hour, on two cores
-	PYTHONPATH=tools $(BIN)/python -m demo_model.train
+	PYTHONPATH=scripts $(BIN)/python -m demo_model.train
 
 demo-accuracy: $(VENV)/.installed-dev ## Count how often the demo model is right on held-out prompts
-	PYTHONPATH=tools $(BIN)/python -m demo_model.evaluate
+	PYTHONPATH=scripts $(BIN)/python -m demo_model.evaluate
 
 clean: ## Remove the virtual environment, caches and builds
 	rm -rf $(VENV) $(FUZZ_VENV) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(CLIENTS)/node_modules $(PAGE)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are remade when the dependencies in pyproject.toml may have changed.
 

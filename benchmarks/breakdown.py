@@ -69,8 +69,8 @@ def add(times: dict[str, float], name: str, seconds: float) -> None:
 def module(file: str) -> str:
     """Name the module of a file, or the package where it is not ours.
 
-    >>> module("/src/openai_harmony/render.py")
-    '`render.py`'
+    >>> module("/src/openai_harmony/rendering/renderer.py")
+    '`renderer.py`'
     """
     path = Path(file)
     if "openai_harmony" in path.parts:

@@ -76,7 +76,9 @@ class Theirs:
     """`structural_tag` under xgrammar."""
 
     def __init__(self) -> None:
-        sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools" / "structural_tag"))
+        sys.path.insert(
+            0, str(Path(__file__).resolve().parent.parent / "scripts" / "structural_tag")
+        )
         from engine import TagMatcher, compiler
 
         from openai_harmony.grammar import structural_tag

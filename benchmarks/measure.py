@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tools" / "parity"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts" / "parity"))
 
 from peers import PEERS, ROOT, peer_environment, peer_python, write_vocabulary
 

@@ -32,7 +32,7 @@ def serve_ours(port: int) -> None:
     import uvicorn
 
     from openai_harmony.engines import Engine, FinishReason, Health, SampledToken, Sampling
-    from openai_harmony.serving import Settings, create_app
+    from openai_harmony.server import Settings, create_app
 
     tokens = script()
 

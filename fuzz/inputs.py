@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from openai_harmony import load_harmony_encoding
-from openai_harmony.special_tokens import (
+from openai_harmony.tokens.special_tokens import (
     CALL,
     CHANNEL,
     CONSTRAIN,

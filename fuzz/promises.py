@@ -24,12 +24,12 @@ from openai_harmony import (
     StreamableParser,
     ToolDescription,
     load_harmony_encoding,
-    tokenizer,
 )
-from openai_harmony.first_texts import FirstTexts
-from openai_harmony.json_text import compact_json, json_value
-from openai_harmony.prompt import tool_declaration
-from openai_harmony.special_tokens import VOCABULARY_SIZE
+from openai_harmony.rendering.system_prompt import tool_declaration
+from openai_harmony.tokens import tokenizer
+from openai_harmony.tokens.first_texts import FirstTexts
+from openai_harmony.tokens.special_tokens import VOCABULARY_SIZE
+from openai_harmony.typescript.json_text import compact_json, json_value
 
 from .inputs import (
     Choices,

@@ -12,7 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from openai_harmony.engines import Engine
 
-pytest_plugins = ("inspector_page",)
+pytest_plugins = ("support.inspector_page",)
 
 PATIENCE = 300
 """Seconds for what takes a few at most; what takes quadratic time needs hours."""
@@ -35,7 +35,7 @@ def no_hang(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     """The demo model; all tests of a worker share it, and its folder all workers."""
-    from served import demo_engine
+    from support.served import demo_engine
 
     with demo_engine(tmp_path_factory.getbasetemp().parent) as engine:
         yield engine
@@ -44,8 +44,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 @pytest.fixture(scope="session")
 def demo_url(demo: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The root of the API of a server with the demo model; all tests of a worker share it."""
-    from openai_harmony.serving import Settings
-    from served import serving
+    from openai_harmony.server import Settings
+    from support.served import serving
 
     database = f"sqlite:///{tmp_path_factory.mktemp('served') / 'responses.db'}"
     with serving(demo, Settings(database=database)) as url:

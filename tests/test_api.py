@@ -46,9 +46,8 @@ from openai_harmony import (
     ToolNamespaceConfig,
     VocabularyError,
     load_harmony_encoding,
-    special_tokens,
-    vocabulary,
 )
+from openai_harmony.tokens import special_tokens, vocabulary
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 PACKAGE = Path(openai_harmony.__file__).parent
@@ -718,7 +717,8 @@ def test_parsing_needs_nothing_but_pydantic() -> None:
 
 
 def test_importing_reads_no_vocabulary() -> None:
-    code = "import openai_harmony.vocabulary as v; print(v.load_vocabulary.cache_info().currsize)"
+    module = "openai_harmony.tokens.vocabulary"
+    code = f"import {module} as v; print(v.load_vocabulary.cache_info().currsize)"
     assert run_python(code) == "0\n"
 
 

@@ -15,8 +15,8 @@ import pytest
 
 import openai_harmony
 from openai_harmony import RecoveryKind, Role, StreamableParser, TokenError, load_harmony_encoding
-from openai_harmony.json_text import CONTAINER_LIMIT, NESTING_LIMIT
-from openai_harmony.schema_references import (
+from openai_harmony.typescript.json_text import CONTAINER_LIMIT, NESTING_LIMIT
+from openai_harmony.typescript.references import (
     REFERENCE_COPY_LIMIT,
     REFERENCE_NESTING_LIMIT,
     REFERENCE_TEXT_LIMIT,
@@ -187,7 +187,7 @@ def _numbers(cell: str) -> list[int]:
 
 def compared_ids() -> set[str]:
     """Return the names that the comparison with the reference can give a difference."""
-    source = (ROOT / "tools" / "parity" / "divergences.py").read_text(encoding="utf-8")
+    source = (ROOT / "scripts" / "parity" / "divergences.py").read_text(encoding="utf-8")
     texts = {node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)}
     return {
         text

@@ -1,9 +1,10 @@
-"""Imports point one way: each package on top of the core knows only those below it."""
+"""Imports point one way: each package knows only those below it, at any depth and at any time."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -12,41 +13,73 @@ import openai_harmony
 
 PACKAGE = Path(openai_harmony.__file__).parent
 
+GROUND = {"errors", "config"}
+CORE = {"conversation", "tokens", "typescript", "rendering", "parsing", "encoding"}
+JOINED = {"sampled_messages", "written_tokens"}
+
 BELOW: dict[str, set[str]] = {
-    "grammar": set(),
-    "engines": {"grammar"},
-    "apis": {"engines"},
-    "tools": {"engines"},
-    "training": set(),
-    "inspector": {"apis", "grammar", "training"},
-    "serving": {"apis", "engines", "grammar", "inspector", "tools"},
+    "errors": set(),
+    "config": {"errors"},
+    "conversation": GROUND,
+    "tokens": {"errors"},
+    "typescript": {"errors"},
+    "rendering": {*GROUND, "conversation", "tokens", "typescript"},
+    "parsing": {"errors", "conversation", "tokens"},
+    "encoding": {*GROUND, "conversation", "tokens", "rendering", "parsing"},
+    "sampled_messages": {*GROUND, *CORE},
+    "written_tokens": {"errors", "encoding", "tokens"},
+    "grammar": {*GROUND, *CORE, *JOINED},
+    "engines": {*GROUND, *CORE, *JOINED, "grammar"},
+    "apis": {*GROUND, *CORE, *JOINED, "engines"},
+    "pipeline": {*GROUND, *CORE, "engines", "apis"},
+    "tools": {*GROUND, *CORE, "engines"},
+    "training": {*GROUND, *CORE, *JOINED, "apis"},
+    "inspector": {*GROUND, *CORE, *JOINED, "apis", "engines", "grammar", "training"},
+    "server": {*GROUND, *CORE, *JOINED, "apis", "engines", "grammar", "inspector", "tools"},
 }
-"""The packages, and those that each of them may import besides the core; the command may all."""
+"""The rooms of the house, and those that each of them may import; the command may all."""
 
 
-def imported_packages(path: Path) -> Iterator[str]:
-    """The packages on top of the core that a module imports, at its start or later."""
+def imported_modules(path: Path) -> Iterator[tuple[str, ...]]:
+    """The modules of the package that a module imports, relative to it, at its start or later."""
     module = path.relative_to(PACKAGE.parent).with_suffix("").parts
-    package = module[:-1]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if not isinstance(node, ast.ImportFrom):
             continue
-        base = package[: len(package) + 1 - node.level] if node.level else ()
-        full = (*base, *(node.module or "").split("."))
-        names = [*full, ""] if node.module else [*base]
-        if names[:1] != ["openai_harmony"]:
-            continue
-        targets = [names[1]] if len(names) > 1 and names[1] else [a.name for a in node.names]
-        yield from (target for target in targets if target in {*BELOW, "cli"})
+        base = module[: len(module) - node.level] if node.level else ()
+        full = (*base, *(node.module.split(".") if node.module else ()))
+        if full[:1] == ("openai_harmony",):
+            yield from ((*full[1:], alias.name) for alias in node.names)
 
 
-@pytest.mark.parametrize("package", BELOW)
-def test_packages_import_only_what_is_below_them(package: str) -> None:
-    allowed = {package, *BELOW[package]}
-    for path in sorted((PACKAGE / package).rglob("*.py")):
-        assert set(imported_packages(path)) <= allowed, path
+def imported_rooms(path: Path) -> set[str]:
+    """The rooms that a module imports; the public names of the package itself are the core's."""
+    rooms = {*BELOW, "cli"}
+    return {names[0] for names in imported_modules(path) if names[0] in rooms}
+
+
+def room_files(room: str) -> list[Path]:
+    folder = PACKAGE / room
+    return sorted(folder.rglob("*.py")) if folder.is_dir() else [PACKAGE / f"{room}.py"]
+
+
+@pytest.mark.parametrize("room", BELOW)
+def test_rooms_import_only_what_is_below_them(room: str) -> None:
+    allowed = {room, *BELOW[room]}
+    for path in room_files(room):
+        assert imported_rooms(path) <= allowed, path
+
+
+def test_every_room_is_listed() -> None:
+    entries = {
+        p.stem for p in PACKAGE.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()
+    }
+    assert entries - {"__init__", "__main__", "cli"} == set(BELOW)
+
+
+def test_no_circle_is_left_between_rooms() -> None:
+    assert list(TopologicalSorter(BELOW).static_order())
 
 
 def test_imports_are_seen() -> None:
-    found = set(imported_packages(PACKAGE / "serving" / "turns" / "preparation.py"))
-    assert found == {"apis", "engines", "serving"}
+    assert imported_rooms(PACKAGE / "pipeline.py") == {"apis", "conversation", "engines"}

@@ -1,4 +1,4 @@
-"""A sample of the comparison with the reference; ``tools/parity/run.py`` runs longer ones.
+"""A sample of the comparison with the reference; ``scripts/parity/run.py`` runs longer ones.
 
 The peers are installed from PyPI into environments of their own on the first run; where that is
 not possible the tests are skipped. ``HARMONY_PARITY_CASES`` sets the number of cases.
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PARITY = ROOT / "tools" / "parity"
+PARITY = ROOT / "scripts" / "parity"
 CASES = int(os.environ.get("HARMONY_PARITY_CASES", "3000"))
 SEED = int(os.environ.get("HARMONY_PARITY_SEED", "1"))
 

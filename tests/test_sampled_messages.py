@@ -15,9 +15,9 @@ from openai_harmony import (
     StreamableParser,
     load_harmony_encoding,
 )
-from openai_harmony.past_reasoning import without_past_reasoning
+from openai_harmony.rendering.history import without_past_reasoning
 from openai_harmony.sampled_messages import SampledMessage, prompt_tokens, with_sampled_tokens
-from openai_harmony.special_tokens import CALL, END, RETURN
+from openai_harmony.tokens.special_tokens import CALL, END, RETURN
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 GUIDE = RenderConversationConfig(auto_drop_analysis=False, header_style="guide")

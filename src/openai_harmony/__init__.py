@@ -2,19 +2,24 @@
 
 The layers, each importing only those above it::
 
-    errors, special_tokens                what can go wrong; the markers
-    tool_namespaces → content → messages  a conversation as Python objects and JSON
-    typescript → prompt                   system and developer contents as prompt text
-    vocabulary → tokenizer                text to token ids and back
-    header → header_styles → render       messages to tokens, message by message
-    machine → rules → parser              tokens to messages, strict or lenient
-    encoding                              all of it behind one object
+    errors, config                        what can go wrong, and what can be chosen
+    conversation   tokens   typescript    what is said, how it is spelled, how schemas look
+    rendering      parsing                messages to tokens, tokens to messages
+    encoding                              all of it behind one object: the core ends here
+    grammar                               the whole assistant turn as a grammar
+    engines                               whatever runs a model
+    apis           tools                  the Responses and Chat Completions APIs as data; the
+                                          built-in tools
+    pipeline       training               a model to ask; training data
+    inspector                             the page that shows harmony
+    server                                the APIs over HTTP
+    cli                                   the command
 """
 
 from typing import TYPE_CHECKING, Any
 
 from .config import HeaderStyle, RenderConversationConfig, RenderOptions, SchemaDialect
-from .content import (
+from .conversation.content import (
     ChannelConfig,
     Content,
     DeveloperContent,
@@ -23,17 +28,17 @@ from .content import (
     SystemContent,
     TextContent,
 )
+from .conversation.messages import Author, Conversation, Message, Role
+from .conversation.tool_namespaces import ToolDescription, ToolNamespaceConfig
 from .encoding import HarmonyEncoding, HarmonyEncodingName, load_harmony_encoding
 from .errors import ConversationError, HarmonyError, SchemaError, TokenError, VocabularyError
-from .machine import ContentDelta, StreamState
-from .messages import Author, Conversation, Message, Role
-from .parser import StreamableParser
-from .recovery import Recovery, RecoveryKind
-from .segments import Segment, SegmentKind
-from .tool_namespaces import ToolDescription, ToolNamespaceConfig
+from .parsing.parser import StreamableParser
+from .parsing.recovery import Recovery, RecoveryKind
+from .parsing.state import ContentDelta, StreamState
+from .rendering.segments import Segment, SegmentKind
 
 if TYPE_CHECKING:
-    from .typescript import schema_to_typescript
+    from .typescript.writer import schema_to_typescript
 
 __all__ = [
     "Author",
@@ -77,7 +82,7 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     """Import what only some programs need when they ask for it."""
     if name == "schema_to_typescript":
-        from .typescript import schema_to_typescript
+        from .typescript.writer import schema_to_typescript
 
         return schema_to_typescript
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 __all__ = ["HeaderStyle", "RenderConversationConfig", "RenderOptions", "SchemaDialect"]
 
 HeaderStyle: TypeAlias = Literal["reference", "guide", "oss-harmony"]
-"""How a header with a recipient is spelled; see `openai_harmony.header_styles`."""
+"""How a header with a recipient is spelled; see `openai_harmony.rendering.headers`."""
 
 SchemaDialect: TypeAlias = Literal["typescript", "reference"]
 """How a JSON Schema becomes a type: without loss, or with the bytes of the reference."""

@@ -9,15 +9,15 @@ from enum import Enum
 from typing import TYPE_CHECKING, Literal
 
 from .config import RenderConversationConfig, RenderOptions
+from .conversation.messages import Conversation, Message, Role
 from .errors import VocabularyError
-from .messages import Conversation, Message, Role
-from .parser import parse_messages
-from .segments import Segment
-from .special_tokens import CALL, END, RETURN, SPECIAL_IDS, SPECIAL_TEXTS
-from .tokenizer import Tokenizer, integer
+from .parsing.parser import parse_messages
+from .rendering.segments import Segment
+from .tokens.special_tokens import CALL, END, RETURN, SPECIAL_IDS, SPECIAL_TEXTS
+from .tokens.tokenizer import Tokenizer, integer
 
 if TYPE_CHECKING:
-    from .render import Rendered, Renderer
+    from .rendering.renderer import Rendered, Renderer
 
 __all__ = ["HarmonyEncoding", "HarmonyEncodingName", "load_harmony_encoding"]
 
@@ -49,7 +49,7 @@ class HarmonyEncoding:
     @functools.cached_property
     def _renderer(self) -> Renderer:
         # Imported when first needed: programs that only parse are spared 15 ms at their start.
-        from .render import Renderer
+        from .rendering.renderer import Renderer
 
         return Renderer(self.tokenizer)
 

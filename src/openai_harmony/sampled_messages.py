@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from .config import RenderConversationConfig
+from .conversation.messages import Conversation, Message, Role
 from .encoding import HarmonyEncoding
 from .errors import TokenError
-from .messages import Conversation, Message, Role
-from .segments import Segment, SegmentKind
-from .special_tokens import CALL, END, MESSAGE, RETURN, START
-from .tokenizer import ASSISTANT
+from .rendering.segments import Segment, SegmentKind
+from .tokens.special_tokens import CALL, END, MESSAGE, RETURN, START
+from .tokens.tokenizer import ASSISTANT
 
 __all__ = [
     "OPENING",

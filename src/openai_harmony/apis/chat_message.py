@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from ..messages import Message
+from ..conversation.messages import Message
 from .custom_input import custom_tool_input
 from .history import NewId
 from .item_kind import ItemKind, what_kind

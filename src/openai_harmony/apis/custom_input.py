@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 
-from ..requested_tools import CUSTOM_TOOL_FIELD
+from .requested_tools import CUSTOM_TOOL_FIELD
 
 __all__ = ["CustomToolInput", "custom_tool_input"]
 

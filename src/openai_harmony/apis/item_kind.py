@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from enum import Enum
 
-from ..messages import Role
+from ..conversation.messages import Role
 
 __all__ = ["ItemKind", "what_kind"]
 

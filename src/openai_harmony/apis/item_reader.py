@@ -20,11 +20,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..content_texts import content_texts
-from ..dialogue import Dialogue
+from ..conversation.json_field import JsonField
+from ..conversation.messages import Message
 from ..errors import ConversationError
-from ..json_field import JsonField
-from ..messages import Message
+from .content_parts import content_texts
+from .conversation_builder import Dialogue
 from .history import HistoryItem, Unseal
 
 __all__ = ["ItemReader", "additional_tools"]

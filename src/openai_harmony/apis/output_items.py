@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
-from ..content import TextContent
-from ..messages import Message
+from ..conversation.content import TextContent
+from ..conversation.messages import Message
 from ..sampled_messages import SampledMessage
 from .custom_input import custom_tool_input
 from .history import HistoryItem, NewId

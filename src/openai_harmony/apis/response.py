@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from ..content import ReasoningEffort
-from ..dialogue import read_effort
+from ..conversation.content import ReasoningEffort
+from ..conversation.json_field import JsonField
 from ..engines.sampling import Sampling
-from ..json_field import JsonField
+from .conversation_builder import read_effort
 from .echoed_tools import echoed_tool_choice, echoed_tools
 from .responses_request import ResponsesRequest
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from ..json_field import JsonField
-from ..requested_tools import BUILT_IN_TOOLS, RequestedTools
+from ..conversation.json_field import JsonField
+from .requested_tools import BUILT_IN_TOOLS, RequestedTools
 
 __all__ = ["choice_after_call", "choice_without", "chosen_built_in", "read_tool_choice"]
 
@@ -18,7 +18,7 @@ def read_tool_choice(choice: JsonField, tools: RequestedTools) -> str | dict[str
 
     Raises `ConversationError` where it asks for a call that cannot be made.
 
-    >>> from openai_harmony.requested_tools import read_tools
+    >>> from openai_harmony.apis.requested_tools import read_tools
     >>> tools = read_tools([JsonField({"type": "function", "name": "now"})])
     >>> read_tool_choice(JsonField({"type": "function", "name": "now"}), tools)
     {'type': 'function', 'name': 'functions.now'}

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..content import DeveloperContent
-from ..declared_tools import declared_tools
+from ..conversation.content import DeveloperContent
+from ..conversation.declared_tools import declared_tools
+from ..conversation.messages import Conversation
 from ..engines.sampling import Sampling
-from ..messages import Conversation
 
 __all__ = ["TurnRequest"]
 

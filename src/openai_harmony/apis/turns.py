@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..answer_format import AnswerFormat, read_answer_format
-from ..chat_completions import ReadChat, read_chat
-from ..content import ReasoningEffort
-from ..dialogue import Dialogue, read_effort
+from ..conversation.content import ReasoningEffort
+from ..conversation.json_field import JsonField
+from ..conversation.messages import Conversation
+from ..conversation.tool_namespaces import ToolNamespaceConfig
 from ..engines.sampling import Sampling
-from ..json_field import JsonField
-from ..messages import Conversation
-from ..past_reasoning import without_past_reasoning
-from ..requested_tools import RequestedTools, read_tools
-from ..tool_namespaces import ToolNamespaceConfig
+from ..rendering.history import without_past_reasoning
+from .chat_messages import ReadChat, read_chat
 from .chat_request import ChatRequest
+from .conversation_builder import Dialogue, read_effort
 from .history import HistoryItem, Unseal
 from .item_reader import ItemReader, additional_tools
+from .requested_tools import RequestedTools, read_tools
+from .response_format import AnswerFormat, read_answer_format
 from .responses_request import ReasoningSettings, ResponsesRequest, TextSettings
 from .tool_choice import chosen_built_in, read_tool_choice
 from .turn_request import TurnRequest

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..chat_completions import tool_from_chat
-from ..content import ReasoningEffort
+from ..apis.chat_messages import tool_from_chat
+from ..conversation.content import ReasoningEffort
 from .chat_conversation import ChatConversation, effort_named
 from .chat_partner import Opening
 from .chat_url import server_url

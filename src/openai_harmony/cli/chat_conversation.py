@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..content import ReasoningEffort
+from ..conversation.content import ReasoningEffort
+from ..conversation.messages import Author, Message, Role
 from ..errors import HarmonyError
-from ..messages import Author, Message, Role
 from .chat_messages import text_of
 from .chat_partner import Answer, Opening, Partner
 from .chat_tools import ChatTools, shortened

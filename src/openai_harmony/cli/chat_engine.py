@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
-from ..chat_completions import tool_from_chat
+from ..apis.chat_messages import tool_from_chat
 from ..config import RenderConversationConfig
-from ..content import DeveloperContent, ReasoningEffort, SystemContent
+from ..conversation.content import DeveloperContent, ReasoningEffort, SystemContent
+from ..conversation.messages import Conversation, Message, Role
 from ..engines import Completion, Engine, FinishReason, Sampling, stream_completion
-from ..messages import Conversation, Message, Role
-from ..past_reasoning import without_past_reasoning
+from ..rendering.history import without_past_reasoning
 from .chat_partner import CUT_OFF, Answer, Opening, Partner, Piece
 
 __all__ = ["EnginePartner"]

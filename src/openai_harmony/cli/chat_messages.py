@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from ..content import TextContent
+from ..conversation.content import TextContent
+from ..conversation.messages import Message, Role
 from ..errors import ConversationError
-from ..messages import Message, Role
 from .chat_partner import Piece
 
 __all__ = ["CallMessage", "SpokenMessage", "chat_messages"]

@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..content import ReasoningEffort
-from ..messages import Message
+from ..conversation.content import ReasoningEffort
+from ..conversation.messages import Message
 
 if TYPE_CHECKING:
     from ..tools.tool import Tool

@@ -8,10 +8,10 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
+from ..conversation.messages import Message
 from ..engines import EngineError
 from ..engines.http_client import HttpClient, RefusalError
-from ..messages import Message
-from ..past_reasoning import without_past_reasoning
+from ..rendering.history import without_past_reasoning
 from .chat_messages import SpokenMessage, chat_messages
 from .chat_partner import CUT_OFF, Answer, Opening, Partner, Piece
 

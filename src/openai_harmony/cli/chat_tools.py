@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..messages import Message
+from ..conversation.messages import Message
 
 if TYPE_CHECKING:
     from ..tools.tool import Tool, ToolSession

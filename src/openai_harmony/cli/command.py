@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from ..config import SchemaDialect
-from ..messages import Role
+from ..conversation.messages import Role
 
 __all__ = ["Command", "add_color", "add_file", "add_schema_dialect", "role_named", "role_names"]
 

@@ -7,12 +7,12 @@ import time
 from collections.abc import Sequence
 
 from ..config import RenderConversationConfig
-from ..content import DeveloperContent, SystemContent
+from ..conversation.content import DeveloperContent, SystemContent
+from ..conversation.messages import Author, Conversation, Message, Role
+from ..conversation.tool_namespaces import ToolDescription
 from ..encoding import HarmonyEncoding, load_harmony_encoding
-from ..machine import StreamState
-from ..messages import Author, Conversation, Message, Role
-from ..parser import StreamableParser
-from ..tool_namespaces import ToolDescription
+from ..parsing.parser import StreamableParser
+from ..parsing.state import StreamState
 from .command import Command, add_color
 from .output import Output
 from .parse import write_message

@@ -95,7 +95,7 @@ async def _serve_model(arguments: argparse.Namespace, listener: socket.socket, u
         from starlette.middleware.trustedhost import TrustedHostMiddleware
 
         from ..inspector import LOOPBACK_NAMES
-        from ..serving import Settings, create_app, run_server
+        from ..server import Settings, create_app, run_server
     except ModuleNotFoundError as error:
         raise _missing(error, "serve") from error
     engine = await open_watched(arguments.model)

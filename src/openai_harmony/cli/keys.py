@@ -12,8 +12,8 @@ from .serve import add_database, database_url
 from .source import InputError
 
 if TYPE_CHECKING:
-    from ..serving.keys.api_keys import ApiKeys
-    from ..serving.store import KeyRecord
+    from ..server.keys.api_keys import ApiKeys
+    from ..server.store import KeyRecord
 
 __all__ = ["KEYS"]
 
@@ -38,8 +38,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
     try:
-        from ..serving.keys.api_keys import ApiKeys
-        from ..serving.store import Store
+        from ..server.keys.api_keys import ApiKeys
+        from ..server.store import Store
     except ModuleNotFoundError as error:
         raise InputError(f"keys need {error.name}; pip install 'openai-harmony[serve]'") from error
     output = Output(arguments.color)
@@ -51,7 +51,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _create(arguments: argparse.Namespace, keys: ApiKeys, output: Output) -> None:
-    from ..serving.store import KeyLimits
+    from ..server.store import KeyLimits
 
     limits = KeyLimits(
         requests_per_minute=arguments.requests_per_minute,

@@ -6,12 +6,12 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from ..content import TextContent
+from ..conversation.content import TextContent
+from ..conversation.messages import Message
 from ..encoding import HarmonyEncoding, load_harmony_encoding
 from ..errors import TokenError
-from ..messages import Message
-from ..parser import StreamableParser
-from ..recovery import Recovery
+from ..parsing.parser import StreamableParser
+from ..parsing.recovery import Recovery
 from ..written_tokens import token_ids_in, written_tokens
 from .command import Command, add_color, add_file, role_named, role_names
 from .output import Output, json_lines

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, get_args
 
 from ..config import HeaderStyle, RenderConversationConfig
+from ..conversation.messages import Conversation, Message, Role
 from ..encoding import load_harmony_encoding
-from ..messages import Conversation, Message, Role
-from ..segments import Segment, SegmentKind
+from ..rendering.segments import Segment, SegmentKind
 from .command import Command, add_color, add_schema_dialect, role_named, role_names
 from .output import Output, Style, json_lines
 from .request import add_request, read_request

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
-from ..chat_completions import conversation_from_chat, is_chat
-from ..messages import Conversation
+from ..apis.chat_messages import conversation_from_chat, is_chat
+from ..conversation.messages import Conversation
 from .command import add_file
 from .source import InputError, read_json
 

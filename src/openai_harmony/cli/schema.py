@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from ..chat_completions import tool_from_chat
+from ..apis.chat_messages import tool_from_chat
 from ..config import SchemaDialect
-from ..json_text import JsonValue
-from ..prompt import tool_declaration
-from ..typescript import schema_to_typescript
-from ..typescript_reference import reference_schema_to_typescript
+from ..rendering.system_prompt import tool_declaration
+from ..typescript.json_text import JsonValue
+from ..typescript.reference import reference_schema_to_typescript
+from ..typescript.writer import schema_to_typescript
 from .command import Command, add_file, add_schema_dialect
 from .output import Output
 from .source import InputError, read_json

@@ -18,7 +18,7 @@ from .source import InputError
 from .tool_options import add_built_in_tools, add_mcp, open_tools
 
 if TYPE_CHECKING:
-    from ..serving import Settings
+    from ..server import Settings
 
 __all__ = ["SERVE", "add_database", "database_url"]
 
@@ -130,7 +130,7 @@ def database_url(arguments: argparse.Namespace) -> str:
 
 def _run(arguments: argparse.Namespace) -> None:
     try:
-        from ..serving import Settings
+        from ..server import Settings
     except ModuleNotFoundError as error:
         raise InputError(
             f"the server needs {error.name}; pip install 'openai-harmony[serve]'"
@@ -158,7 +158,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 async def _serve(arguments: argparse.Namespace, settings: Settings) -> None:
     from ..engines import open_engine
-    from ..serving import create_app, run_server
+    from ..server import create_app, run_server
 
     # The socket first: an occupied port is known before a model is loaded.
     with listen(arguments.host, arguments.port) as listener:

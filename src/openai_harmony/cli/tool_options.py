@@ -119,7 +119,7 @@ def _index(folder: str) -> LocalIndex:
 
 async def _python() -> Tool[Any]:
     try:
-        from ..tools.python_tool import PythonTool
+        from ..tools.python.python_tool import PythonTool
     except ModuleNotFoundError as error:
         raise InputError(f"the tool python needs {error.name}; {_EXTRA}") from error
     tool = PythonTool()

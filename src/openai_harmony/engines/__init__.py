@@ -8,7 +8,7 @@
     server_sent_events → http_client → server_engine → vllm_engine, llama_cpp_engine
                                   servers of their own (extra ``http``)
     completion                    a conversation and an engine to messages
-    model_names → pipelines       a model's name to an engine, and to a function
+    model_names                   a model's name to an engine
 """
 
 from importlib import import_module
@@ -18,7 +18,6 @@ from .completion import Completion, CompletionStep, complete, stream_completion
 from .engine import Engine, FinishReason, Health, SampledToken
 from .errors import ContextLengthError, EngineError, SamplingError
 from .model_names import open_engine
-from .pipelines import Pipeline, pipeline
 from .sampling import Sampling
 
 if TYPE_CHECKING:
@@ -34,13 +33,11 @@ __all__ = [
     "EngineError",
     "FinishReason",
     "Health",
-    "Pipeline",
     "SampledToken",
     "Sampling",
     "SamplingError",
     "complete",
     "open_engine",
-    "pipeline",
     "stream_completion",
 ]
 

@@ -6,11 +6,11 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
 from ..config import RenderConversationConfig
-from ..declared_tools import declared_tools
+from ..conversation.declared_tools import declared_tools
+from ..conversation.messages import Conversation, Message, Role
 from ..encoding import load_harmony_encoding
-from ..machine import ContentDelta
-from ..messages import Conversation, Message, Role
-from ..parser import StreamableParser
+from ..parsing.parser import StreamableParser
+from ..parsing.state import ContentDelta
 from .engine import Engine, FinishReason, SampledToken
 from .errors import EngineError
 from .sampling import Sampling

@@ -16,8 +16,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..special_tokens import FIRST_SPECIAL
-from ..vocabulary import load_vocabulary
+from ..tokens.special_tokens import FIRST_SPECIAL
+from ..tokens.vocabulary import load_vocabulary
 
 __all__ = ["CODE_SIGNS", "KINDS", "MODEL_ROWS", "word_codes"]
 

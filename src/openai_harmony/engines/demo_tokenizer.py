@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..special_tokens import SPECIAL_TEXTS, START_OF_TEXT
-from ..tokenizer import _WORD_PATTERN
-from ..vocabulary import load_vocabulary
+from ..tokens.special_tokens import SPECIAL_TEXTS, START_OF_TEXT
+from ..tokens.tokenizer import _WORD_PATTERN
+from ..tokens.vocabulary import load_vocabulary
 
 __all__ = ["tokenizer_config", "tokenizer_json"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..special_tokens import CALL, END_OF_TEXT, RETURN, SPECIAL_TEXTS
+from ..tokens.special_tokens import CALL, END_OF_TEXT, RETURN, SPECIAL_TEXTS
 from .engine import FinishReason, SampledToken
 from .errors import EngineError, SamplingError
 from .http_client import HttpClient

@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
-from ..special_tokens import FIRST_SPECIAL
-from ..vocabulary import load_vocabulary
+from ..tokens.special_tokens import FIRST_SPECIAL
+from ..tokens.vocabulary import load_vocabulary
 
 __all__ = ["find_lost_tokens", "text_of"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..special_tokens import CALL, RETURN
+from ..tokens.special_tokens import CALL, RETURN
 from .errors import SamplingError
 
 __all__ = ["Sampling"]

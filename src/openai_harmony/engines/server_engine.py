@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import Any
 
 from ..grammar import Matcher
-from ..special_tokens import VOCABULARY_SIZE
+from ..tokens.special_tokens import VOCABULARY_SIZE
 from .engine import Engine, Health, SampledToken
 from .errors import ContextLengthError, EngineError, SamplingError
 from .http_client import HttpClient, RefusalError

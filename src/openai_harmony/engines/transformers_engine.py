@@ -24,7 +24,7 @@ from transformers.generation.continuous_batching.cb_logits_processors import (
 from transformers.generation.continuous_batching.continuous_api import OutputRouter
 from transformers.utils import logging as transformers_logging
 
-from ..special_tokens import CALL, RETURN
+from ..tokens.special_tokens import CALL, RETURN
 from .engine import Engine, Health, SampledToken
 from .errors import EngineError, SamplingError
 from .row_sampler import RowSampler

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from ..declared_tools import declared_tools
-from ..messages import Message
-from ..tool_namespaces import ToolDescription
+from ..conversation.declared_tools import declared_tools
+from ..conversation.messages import Message
+from ..conversation.tool_namespaces import ToolDescription
 from .errors import GrammarError
 
 __all__ = ["Call", "declared_calls"]

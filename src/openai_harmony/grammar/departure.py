@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..encoding import load_harmony_encoding
-from ..special_tokens import VOCABULARY_SIZE
+from ..tokens.special_tokens import VOCABULARY_SIZE
 from .matcher import Matcher
 
 __all__ = ["Departure", "find_departure"]

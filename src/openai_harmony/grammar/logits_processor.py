@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..encoding import load_harmony_encoding
-from ..special_tokens import START
+from ..tokens.special_tokens import START
 from .errors import GrammarError
 from .matcher import BITMASK_WORDS, Matcher, fill_bitmasks
 from .token_table import MODEL_VOCABULARY_SIZE

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from llguidance import LLExecutor, LLMatcher
 
-from ..bounded_cache import BoundedCache
+from ..rendering.cache import BoundedCache
 from .errors import GrammarError
 from .token_table import MODEL_VOCABULARY_SIZE, token_table
 

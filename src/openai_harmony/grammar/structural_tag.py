@@ -20,8 +20,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..messages import Conversation
-from ..special_tokens import CALL, CHANNEL, CONSTRAIN, END, MESSAGE, RETURN, SPECIAL_TEXTS, START
+from ..conversation.messages import Conversation
+from ..tokens.special_tokens import (
+    CALL,
+    CHANNEL,
+    CONSTRAIN,
+    END,
+    MESSAGE,
+    RETURN,
+    SPECIAL_TEXTS,
+    START,
+)
 from .calls import Call, declared_calls
 from .json_schema import enforceable_schema
 from .options import TurnOptions

@@ -8,8 +8,8 @@ import llguidance
 from llguidance import TokenizerWrapper
 
 from ..encoding import load_harmony_encoding
-from ..special_tokens import FIRST_SPECIAL, SPECIAL_IDS, SPECIAL_TEXTS
-from ..vocabulary import load_vocabulary
+from ..tokens.special_tokens import FIRST_SPECIAL, SPECIAL_IDS, SPECIAL_TEXTS
+from ..tokens.vocabulary import load_vocabulary
 
 __all__ = ["MODEL_VOCABULARY_SIZE", "token_table"]
 

@@ -17,9 +17,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from ..bounded_cache import BoundedCache
-from ..fingerprint import fingerprint
-from ..messages import Conversation
+from ..conversation.messages import Conversation
+from ..rendering.cache import BoundedCache
+from ..rendering.fingerprint import fingerprint
 from .calls import Call, declared_calls
 from .json_schema import JSON_OPTIONS, enforceable_schema
 from .options import TurnOptions

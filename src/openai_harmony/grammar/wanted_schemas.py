@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..content import DeveloperContent
-from ..messages import Conversation
+from ..conversation.content import DeveloperContent
+from ..conversation.messages import Conversation
 from .errors import GrammarError
 from .options import TurnOptions
 

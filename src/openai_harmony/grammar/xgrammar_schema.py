@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from ..json_text import JsonValue, Schema
+from ..typescript.json_text import JsonValue, Schema
 
 __all__ = ["xgrammar_schema"]
 

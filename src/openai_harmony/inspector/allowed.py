@@ -8,7 +8,7 @@ from itertools import islice
 from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
 
 from ..grammar import Departure, Matcher, TurnOptions, turn_grammar
-from ..special_tokens import FIRST_SPECIAL
+from ..tokens.special_tokens import FIRST_SPECIAL
 from ..written_tokens import written_tokens
 from .source import read_source
 from .token_list import TokenList, token_list

@@ -8,8 +8,8 @@ from typing import get_args
 from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
 
 from ..config import SchemaDialect
+from ..conversation.messages import Conversation
 from ..encoding import load_harmony_encoding
-from ..messages import Conversation
 from .rendering import rendered_conversation
 from .source import read_source
 from .text_difference import ComparedPart, compared_parts

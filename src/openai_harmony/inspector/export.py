@@ -9,8 +9,8 @@ from typing import Any
 
 from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
 
+from ..conversation.messages import Conversation
 from ..encoding import load_harmony_encoding
-from ..messages import Conversation
 from .python_program import python_program
 from .rendering import rendered_conversation
 from .source import conversation_json, read_source

@@ -9,7 +9,7 @@ from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic 
 
 from ..encoding import load_harmony_encoding
 from ..errors import TokenError, VocabularyError
-from ..parser import StreamableParser
+from ..parsing.parser import StreamableParser
 from ..written_tokens import written_tokens
 from .token_list import TokenList, token_list
 from .wire import ParseBody

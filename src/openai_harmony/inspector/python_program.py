@@ -13,10 +13,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from ..apis.request_body import is_deeper
-from ..content import TextContent
-from ..messages import Conversation, Message
+from ..conversation.content import TextContent
+from ..conversation.messages import Conversation, Message
+from ..conversation.tool_namespaces import ToolNamespaceConfig
 from ..sampled_messages import SampledMessage
-from ..tool_namespaces import ToolNamespaceConfig
 from .errors import InspectorError
 from .python_layout import Call, Chain, Expression, Name, laid_out
 from .rendering import kept_messages, rendered_conversation
@@ -30,10 +30,10 @@ _BUILT_IN = (ToolNamespaceConfig.browser(), ToolNamespaceConfig.python())
 _MODULES = {
     "SampledMessage": "openai_harmony.sampled_messages",
     "TrainingOptions": "openai_harmony.training",
-    "past_reasoning": "openai_harmony.render",
+    "past_reasoning": "openai_harmony.rendering.renderer",
     "prompt_tokens": "openai_harmony.sampled_messages",
     "training_examples": "openai_harmony.training",
-    "without_past_reasoning": "openai_harmony.past_reasoning",
+    "without_past_reasoning": "openai_harmony.rendering.history",
 }
 """Where names come from that the package itself does not have."""
 

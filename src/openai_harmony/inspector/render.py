@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
 
+from ..conversation.messages import Message
 from ..encoding import load_harmony_encoding
-from ..messages import Message
 from ..training import IGNORED
 from .rendering import RenderedConversation, rendered_conversation
 from .source import conversation_json, read_source

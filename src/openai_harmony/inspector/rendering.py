@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..config import RenderConversationConfig
+from ..conversation.messages import Conversation, Message, Role
 from ..encoding import load_harmony_encoding
-from ..messages import Conversation, Message, Role
-from ..render import past_reasoning
+from ..rendering.renderer import past_reasoning
+from ..rendering.segments import SegmentKind
 from ..sampled_messages import OPENING, SampledMessage, prompt_segments
-from ..segments import SegmentKind
-from ..special_tokens import END, RETURN
+from ..tokens.special_tokens import END, RETURN
 from ..training import IGNORED, TrainingOptions
 from ..training.example import MessageTokens
 from ..training.examples import planned_example

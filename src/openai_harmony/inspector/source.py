@@ -9,17 +9,17 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ..apis.chat_messages import ReadChat, is_chat, read_chat
 from ..apis.request_body import read_body
 from ..apis.responses_request import ResponsesRequest
 from ..apis.tool_choice import read_tool_choice
 from ..apis.turns import read_response
-from ..chat_completions import ReadChat, is_chat, read_chat
+from ..conversation.json_field import JsonField
+from ..conversation.messages import Conversation, Message
+from ..conversation.tool_namespaces import ToolNamespaceConfig
 from ..encoding import load_harmony_encoding
 from ..errors import ConversationError
-from ..json_field import JsonField
-from ..messages import Conversation, Message
 from ..sampled_messages import SampledMessage, with_sampled_tokens
-from ..tool_namespaces import ToolNamespaceConfig
 from .wire import Form, SourceBody
 
 __all__ = ["InspectedSource", "conversation_json", "read_source"]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
 
 from ..encoding import load_harmony_encoding
-from ..special_tokens import VOCABULARY_SIZE
+from ..tokens.special_tokens import VOCABULARY_SIZE
 
 __all__ = ["TokenList", "token_list"]
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ..messages import Message
-from ..tool_namespaces import ToolDescription, ToolNamespaceConfig
+from ..conversation.messages import Message
+from ..conversation.tool_namespaces import ToolDescription, ToolNamespaceConfig
 from .tool import call_text
 from .tool_error import ToolError
 

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from typing import Generic, Protocol, TypeVar
 
-from ..content import SystemContent, TextContent
-from ..messages import Message
-from ..tool_namespaces import ToolNamespaceConfig
+from ..conversation.content import SystemContent, TextContent
+from ..conversation.messages import Message
+from ..conversation.tool_namespaces import ToolNamespaceConfig
 from .tool_message import ToolMessage
 
 __all__ = ["Tool", "ToolSession", "call_text"]

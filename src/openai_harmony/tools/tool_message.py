@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from ..messages import Author, Message, Role
-from .python_attachment import Attachment
+from ..conversation.messages import Author, Message, Role
+from .python.attachment import Attachment
 
 __all__ = ["ToolMessage", "failure_message", "tool_message"]
 

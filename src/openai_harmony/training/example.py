@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from ..segments import SegmentKind
+from ..rendering.segments import SegmentKind
 
 __all__ = ["IGNORED", "MessageTokens", "TokenSpan", "TrainingExample"]
 

@@ -6,11 +6,11 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from ..conversation.messages import Conversation, Message, Role
 from ..encoding import HarmonyEncoding, load_harmony_encoding
-from ..messages import Conversation, Message, Role
-from ..render import Rendered, Renderer
+from ..rendering.renderer import Rendered, Renderer
 from ..sampled_messages import OPENING, SampledMessage
-from ..special_tokens import END, MESSAGE, RETURN
+from ..tokens.special_tokens import END, MESSAGE, RETURN
 from .example import IGNORED, MessageTokens, TrainingExample
 from .options import TrainingOptions
 from .turn_plan import Plan, declares_functions, plan_sequences

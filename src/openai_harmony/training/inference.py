@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..conversation.messages import Conversation, Message
 from ..encoding import HarmonyEncoding, load_harmony_encoding
-from ..messages import Conversation, Message
 from ..sampled_messages import prompt_tokens
 from .example import TrainingExample
 from .options import TrainingOptions

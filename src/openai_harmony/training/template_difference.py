@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from datetime import date as calendar_date
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
+from ..conversation.json_field import JsonField
+from ..conversation.messages import Conversation, Role
 from ..encoding import load_harmony_encoding
 from ..errors import ConversationError
-from ..json_field import JsonField
-from ..messages import Conversation, Role
-from ..segments import SegmentKind
+from ..rendering.segments import SegmentKind
 from .examples import training_examples
 from .options import TrainingOptions
 from .rows.chat_row import chat_conversation

@@ -13,14 +13,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ..declared_tools import declared_tools
+from ..conversation.declared_tools import declared_tools
+from ..conversation.messages import Conversation, Message, Role
 from ..encoding import load_harmony_encoding
 from ..errors import ConversationError
-from ..messages import Conversation, Message, Role
-from ..parser import StreamableParser
-from ..recovery import Recovery
-from ..special_tokens import CALL, END, RETURN, START, STOP_TOKENS
-from ..tokenizer import ASSISTANT
+from ..parsing.parser import StreamableParser
+from ..parsing.recovery import Recovery
+from ..tokens.special_tokens import CALL, END, RETURN, START, STOP_TOKENS
+from ..tokens.tokenizer import ASSISTANT
 from .example import IGNORED
 from .options import TrainingOptions
 from .turn_plan import kept_in_prompt

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from ..content import DeveloperContent
-from ..messages import Message, Role
-from ..past_reasoning import without_past_reasoning
+from ..conversation.content import DeveloperContent
+from ..conversation.messages import Message, Role
+from ..rendering.history import without_past_reasoning
 from .options import TrainingOptions
 
 __all__ = ["Entry", "Plan", "declares_functions", "is_answer", "kept_in_prompt", "plan_sequences"]

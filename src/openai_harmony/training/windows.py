@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple
 
-from ..messages import Message, Role
+from ..conversation.messages import Message, Role
 from .turn_plan import Entry, Plan
 
 __all__ = ["fitting_windows"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd, lcm
 
-from ...json_text import JsonValue, Schema
+from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError
 from .instances import Instances
 from .json_values import canonical

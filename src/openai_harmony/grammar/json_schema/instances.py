@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from ...json_text import JsonValue, Schema
+from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError
 from .json_values import canonical
 from .keywords import Constraints, read_constraints

@@ -6,7 +6,7 @@ import json
 from decimal import Decimal
 from fractions import Fraction
 
-from ...json_text import JsonValue
+from ...typescript.json_text import JsonValue
 from ..errors import GrammarError
 from .patterns import unwritable
 

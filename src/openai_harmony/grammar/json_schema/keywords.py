@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from ...json_text import JsonValue, Schema
+from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError
 from .formats import text_format
 from .json_values import canonical

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel, TypeAdapter
 from pydantic.errors import PydanticUserError
 
-from ...json_text import JsonValue
+from ...typescript.json_text import JsonValue
 from ..errors import GrammarError
 
 __all__ = ["plain_schema"]

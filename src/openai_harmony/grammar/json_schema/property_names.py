@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...json_text import JsonValue
+from ...typescript.json_text import JsonValue
 from .instances import satisfies_text
 from .keywords import Constraints
 from .pattern_reader import REPEAT_LIMIT

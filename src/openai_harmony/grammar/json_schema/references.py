@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import unquote, urldefrag, urljoin
 
-from ...json_text import JsonValue, Schema
+from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError
 
 __all__ = ["Document", "child_pointer"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from ...json_text import JsonValue, Schema
+from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError
 from .finite import possible_types, step_of
 from .json_values import check_writable, plain_number

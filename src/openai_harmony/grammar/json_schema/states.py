@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeAlias
 
-from ...json_text import JsonValue
+from ...typescript.json_text import JsonValue
 from .keywords import Constraints
 
 __all__ = ["Atom", "Choice", "Shape", "State"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-from ...messages import Message
-from ...tool_namespaces import ToolNamespaceConfig
+from ...conversation.messages import Message
+from ...conversation.tool_namespaces import ToolNamespaceConfig
 from ..called_function import read_call
 from ..tool import Tool
 from ..tool_error import ToolError

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from ...bounded_cache import BoundedCache
+from ...rendering.cache import BoundedCache
 
 __all__ = ["ExpiringCache"]
 

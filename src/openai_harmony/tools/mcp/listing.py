@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from mcp import Client
 from mcp.types import Tool as ListedTool
 
+from ...conversation.tool_namespaces import ToolDescription, ToolNamespaceConfig
 from ...errors import HarmonyError
-from ...prompt import tool_declaration
-from ...tool_namespaces import ToolDescription, ToolNamespaceConfig
+from ...rendering.system_prompt import tool_declaration
 from ..server_tool import ServerFunction
 from .names import harmony_name
 

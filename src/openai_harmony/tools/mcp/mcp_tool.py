@@ -11,8 +11,8 @@ from typing import Any
 from mcp import Client, MCPError
 from pydantic import ValidationError
 
-from ...messages import Message
-from ...tool_namespaces import ToolNamespaceConfig
+from ...conversation.messages import Message
+from ...conversation.tool_namespaces import ToolNamespaceConfig
 from ..server_tool import ServerFunction, ServerTool
 from ..tool import call_text
 from ..tool_error import ToolError

@@ -18,8 +18,8 @@ from mcp.types import (
     TextContent,
 )
 
-from ..python_attachment import Attachment
-from ..python_output import joined_output
+from ..python.attachment import Attachment
+from ..python.output import joined_output
 from .session import McpSession
 
 __all__ = ["McpResult"]

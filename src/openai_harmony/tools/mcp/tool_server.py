@@ -29,9 +29,9 @@ from mcp.types import Tool as ListedTool
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from ... import __version__
-from ...messages import Message, Role
-from ...tool_namespaces import ToolDescription
-from ..python_attachment import Attachment
+from ...conversation.messages import Message, Role
+from ...conversation.tool_namespaces import ToolDescription
+from ..python.attachment import Attachment
 from ..tool import Tool, call_text
 from ..tool_message import ToolMessage
 from .conversations import Conversations

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...messages import Message, Role
+from ...conversation.messages import Message, Role
 from ..example import TrainingExample
 
 __all__ = ["TokenReport"]

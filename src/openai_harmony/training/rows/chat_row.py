@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...chat_completions import conversation_from_chat
-from ...json_field import JsonField
-from ...messages import Conversation, Role
+from ...apis.chat_messages import conversation_from_chat
+from ...conversation.json_field import JsonField
+from ...conversation.messages import Conversation, Role
 from .embedded_json import as_text, parsed
 from .row_weight import read_weight
 

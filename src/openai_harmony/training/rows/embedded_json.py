@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ...json_field import JsonField
+from ...conversation.json_field import JsonField
 
 __all__ = ["as_text", "parsed", "without_nulls"]
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from ...content import TextContent
+from ...conversation.content import TextContent
+from ...conversation.json_field import JsonField
+from ...conversation.messages import Conversation, Message
 from ...errors import ConversationError
-from ...json_field import JsonField
-from ...messages import Conversation, Message
 from .embedded_json import parsed
 from .row_weight import read_weight
 

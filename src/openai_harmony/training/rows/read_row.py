@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from ...chat_completions import is_chat
+from ...apis.chat_messages import is_chat
+from ...conversation.json_field import JsonField
+from ...conversation.messages import Conversation
 from ...errors import ConversationError
-from ...json_field import JsonField
-from ...messages import Conversation
 from .chat_row import chat_conversation
 from .embedded_json import parsed
 from .harmony_row import harmony_conversation

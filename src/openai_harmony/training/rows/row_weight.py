@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...json_field import JsonField
+from ...conversation.json_field import JsonField
 
 __all__ = ["read_weight"]
 

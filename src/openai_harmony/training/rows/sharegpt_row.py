@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ...json_field import JsonField
+from ...conversation.json_field import JsonField
 from .embedded_json import as_text, parsed
 
 __all__ = ["sharegpt_as_chat"]

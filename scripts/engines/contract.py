@@ -1,0 +1,88 @@
+"""Run the contract of the engines against a real server: ``contract.py URL [--kind vllm]``.
+
+The checks are those of ``tests/support/engine_contract.py``; a table says which of them hold.
+They are strict about numbers: on a GPU, a batch of another size may round otherwise, so that
+sixteen requests at once need not give what they give alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+from openai_harmony.engines import Engine, EngineError, LlamaCppEngine, VllmEngine
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+
+from support.engine_contract import CHECKS, Check
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("url", help="such as http://localhost:8000")
+    parser.add_argument(
+        "--kind", choices=["vllm", "llama.cpp"], help="asked of the server if left out"
+    )
+    parser.add_argument("--model", help="vLLM: one of its models")
+    parser.add_argument(
+        "--endpoint", choices=["generate", "completions"], help="vLLM: only this one"
+    )
+    parser.add_argument("--llguidance", action="store_true", help="llama.cpp was built with it")
+    parser.add_argument("--no-stream", action="store_true", help="llama.cpp: whole completions")
+    parser.add_argument("--api-key")
+    options = parser.parse_args()
+    try:
+        return asyncio.run(run(options))
+    except EngineError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+async def run(options: argparse.Namespace) -> int:
+    async with await connect(options) as engine:
+        print(f"{engine.model}, {engine.context_length:,} tokens of context\n")
+        print("| Check | Seconds | Result |\n|---|--:|---|")
+        failed = 0
+        for check in CHECKS:
+            start = time.perf_counter()
+            problem = await attempt(check, engine)
+            name = check.__name__.replace("_", " ")
+            print(
+                f"| {name} | {time.perf_counter() - start:.1f} | {problem or 'holds'} |", flush=True
+            )
+            failed += problem is not None
+    return 1 if failed else 0
+
+
+async def connect(options: argparse.Namespace) -> Engine:
+    kind = options.kind
+    if kind is None:
+        found = await LlamaCppEngine.answers(options.url, api_key=options.api_key)
+        kind = "llama.cpp" if found else "vllm"
+    if kind == "vllm":
+        return await VllmEngine.connect(
+            options.url, options.model, endpoint=options.endpoint, api_key=options.api_key
+        )
+    return await LlamaCppEngine.connect(
+        options.url,
+        llguidance=options.llguidance,
+        stream=not options.no_stream,
+        api_key=options.api_key,
+    )
+
+
+async def attempt(check: Check, engine: Engine) -> str | None:
+    """Return what is wrong, in a line."""
+    try:
+        await check(engine)
+    except (AssertionError, EngineError) as error:
+        lines = str(error).splitlines()
+        return f"{type(error).__name__}: {lines[0] if lines else ''}"[:200].replace("|", "\\|")
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

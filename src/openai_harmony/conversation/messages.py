@@ -1,0 +1,298 @@
+"""Conversations as Python objects and as canonical JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Annotated, Any, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    SerializeAsAny,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    WrapSerializer,
+)
+
+from ..errors import ConversationError
+from .content import Content, DeveloperContent, SystemContent, TextContent
+
+__all__ = ["Author", "Conversation", "Message", "Role"]
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+class Role(str, Enum):
+    """Who wrote a message."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    SYSTEM = "system"
+    DEVELOPER = "developer"
+    TOOL = "tool"
+
+    __hash__ = str.__hash__  # Enum's own is written in Python
+
+    @classmethod
+    def _missing_(cls, value: object) -> Role:
+        raise ValueError(f"Unknown role: {value!r}")
+
+
+class Author(BaseModel):
+    """A role and, for tools always, a name.
+
+    >>> Author.new(Role.TOOL, "functions.now").name
+    'functions.now'
+    """
+
+    role: Role
+    name: str | None = None
+
+    @classmethod
+    def new(cls, role: Role, name: str) -> Author:
+        """Make a named author."""
+        return cls(role=role, name=name)
+
+
+_CONTENT_TYPES: dict[str, type[Content]] = {
+    "text": TextContent,
+    "system_content": SystemContent,
+    "developer_content": DeveloperContent,
+}
+
+
+def _read_content(raw: object) -> object:
+    """Turn a content dict, with a ``type`` or as `model_dump` writes it, into its class."""
+    if not isinstance(raw, Mapping):
+        return raw
+    kind = raw.get("type")
+    if kind is None:
+        fits = (c for c in _CONTENT_TYPES.values() if raw.keys() <= c.model_fields.keys())
+        found = next(fits, None) if raw else None
+    else:
+        found = _CONTENT_TYPES.get(kind) if isinstance(kind, str) else None
+    if found is None:
+        known = ", ".join(_CONTENT_TYPES)
+        raise ValueError(f"Unknown content variant: {_shown(raw, 200)} (known types: {known})")
+    return found.model_validate(raw)
+
+
+def _name_type(item: Content, write: SerializerFunctionWrapHandler) -> Any:
+    """Dump a content with its ``type``, so that it can be read again whatever is left out."""
+    kind = next((name for name, cls in _CONTENT_TYPES.items() if type(item) is cls), None)
+    return write(item) if kind is None else {"type": kind, **write(item)}
+
+
+_ContentItem = Annotated[
+    SerializeAsAny[Content], BeforeValidator(_read_content), WrapSerializer(_name_type)
+]
+
+
+class Message(BaseModel):
+    """One message: who wrote it, what it says, and where it goes.
+
+    `recipient` is a tool's name (or ``assistant`` for a tool's answer), `channel` one of
+    ``analysis``, ``commentary`` and ``final``, `content_type` such as ``json``, with
+    ``<|constrain|>`` before it where the model is constrained to that type.
+
+    >>> Message.from_role_and_content(Role.USER, "hi").to_json()
+    '{"role": "user", "name": null, "content": [{"type": "text", "text": "hi"}]}'
+    """
+
+    author: Author
+    content: list[_ContentItem] = Field(default_factory=list)
+    channel: str | None = None
+    recipient: str | None = None
+    content_type: str | None = None
+
+    @classmethod
+    def from_author_and_content(cls, author: Author, content: str | Content) -> Message:
+        """Make a message with one item of content."""
+        return cls(author=author, content=[_as_content(content)])
+
+    @classmethod
+    def from_role_and_content(cls, role: Role, content: str | Content) -> Message:
+        """Make a message with one item of content by an author without a name."""
+        return cls(author=Author(role=role), content=[_as_content(content)])
+
+    @classmethod
+    def from_role_and_contents(cls, role: Role, contents: Sequence[Content]) -> Message:
+        """Make a message with several items of content by an author without a name."""
+        return cls(author=Author(role=role), content=list(contents))
+
+    def adding_content(self, content: str | Content) -> Message:
+        """Append an item of content, in place."""
+        self.content.append(_as_content(content))
+        return self
+
+    def with_channel(self, channel: str) -> Message:
+        """Set the channel, in place."""
+        self.channel = channel
+        return self
+
+    def with_recipient(self, recipient: str) -> Message:
+        """Set the recipient, in place."""
+        self.recipient = recipient
+        return self
+
+    def with_content_type(self, content_type: str) -> Message:
+        """Set the content type, in place."""
+        self.content_type = content_type
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the canonical JSON form: the author's fields, then what is not None."""
+        out: dict[str, Any] = {"role": self.author.role, "name": self.author.name}
+        out["content"] = [item.to_dict() for item in self.content]
+        for key in ("channel", "recipient", "content_type"):
+            value = getattr(self, key)
+            if value is not None:
+                out[key] = value
+        return out
+
+    def to_json(self) -> str:
+        """Return the canonical JSON form as text."""
+        return json.dumps(self.to_dict())
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Message:
+        """Read the canonical JSON form; plain text may stand for the list of contents.
+
+        Raises `ConversationError` (a `ValueError`) that names the field at fault.
+        """
+        return _message_from_dict(data, field="")
+
+
+class Conversation(BaseModel):
+    """Messages in their order.
+
+    >>> conversation = Conversation.from_json('{"messages": [{"role": "user", "content": "hi"}]}')
+    >>> conversation.messages[0].content
+    [TextContent(text='hi')]
+    """
+
+    messages: list[Message] = Field(default_factory=list)
+
+    @classmethod
+    def from_messages(cls, messages: Sequence[Message]) -> Conversation:
+        """Make a conversation of `messages`."""
+        return cls(messages=list(messages))
+
+    def __iter__(self) -> Iterator[Message]:  # type: ignore[override]
+        """Iterate over the messages (pydantic alone would give pairs of field and value)."""
+        return iter(self.messages)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the canonical JSON form."""
+        return {"messages": [message.to_dict() for message in self.messages]}
+
+    def to_json(self) -> str:
+        """Return the canonical JSON form as text."""
+        return json.dumps(self.to_dict())
+
+    @classmethod
+    def from_json(cls, payload: str) -> Conversation:
+        """Read the canonical JSON form.
+
+        Raises `ConversationError` (a `ValueError`) that names the field at fault.
+        """
+        try:
+            raw = json.loads(payload)
+        except RecursionError:
+            raise ConversationError("the JSON is nested too deeply to be read") from None
+        except (TypeError, ValueError) as error:  # no text, no JSON, or a number beyond int()
+            raise ConversationError(f"not valid JSON: {error}") from error
+        messages = _require(_object(raw, field=""), "messages", list, field="")
+        return cls(
+            messages=[
+                _message_from_dict(item, field=f"messages[{at}]")
+                for at, item in enumerate(messages)
+            ]
+        )
+
+
+def _shown(value: object, length: int = 80) -> str:
+    """Show the beginning of a value; one that is nested too deeply or too long has none."""
+    try:
+        return f"{value!r:.{length}}"
+    except (RecursionError, ValueError):  # ValueError: an integer of too many digits
+        return f"a value ({type(value).__name__}) too large to show"
+
+
+def _as_content(content: str | Content) -> Content:
+    return TextContent(text=content) if isinstance(content, str) else content
+
+
+def _message_from_dict(raw: object, *, field: str) -> Message:
+    data = _object(raw, field=field)
+    content = _require(data, "content", (str, list, dict), field=field)
+    author = {"role": _require(data, "role", str, field=field), "name": data.get("name")}
+    return Message(
+        author=_validate(Author, author, field=field),
+        content=[
+            _content_from_item(item, field=_join(field, f"content[{at}]"))
+            for at, item in enumerate(content if isinstance(content, list) else [content])
+        ],
+        channel=_optional_text(data, "channel", field=field),
+        recipient=_optional_text(data, "recipient", field=field),
+        content_type=_optional_text(data, "content_type", field=field),
+    )
+
+
+def _content_from_item(item: object, *, field: str) -> Content:
+    if isinstance(item, str):
+        return TextContent(text=item)
+    if not isinstance(item, Mapping):
+        raise ConversationError(f"expected a content object, found {_shown(item)}", field=field)
+    kind = item.get("type")
+    found = _CONTENT_TYPES.get(kind) if isinstance(kind, str) else None
+    if found is None:
+        known = ", ".join(_CONTENT_TYPES)
+        raise ConversationError(
+            f"Unknown content variant: {_shown(item, 200)} (known types: {known})", field=field
+        )
+    return _validate(found, item, field=field)
+
+
+def _validate(model: type[_Model], raw: Mapping[str, Any], *, field: str) -> _Model:
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = _join(field, ".".join(map(str, first["loc"])))
+        raise ConversationError(
+            f"{first['msg']}, found {_shown(first['input'])}", field=where
+        ) from error
+
+
+def _object(raw: object, *, field: str) -> Mapping[str, Any]:
+    if not isinstance(raw, Mapping):
+        raise ConversationError(f"expected an object, found {_shown(raw)}", field=field)
+    return raw
+
+
+def _require(
+    raw: Mapping[str, Any], key: str, kinds: type | tuple[type, ...], *, field: str
+) -> Any:
+    if key not in raw:
+        raise ConversationError("the field is missing", field=_join(field, key))
+    value = raw[key]
+    if not isinstance(value, kinds):
+        found = f"{_shown(value)} ({type(value).__name__})"
+        raise ConversationError(f"the field has the wrong type: {found}", field=_join(field, key))
+    return value
+
+
+def _optional_text(raw: Mapping[str, Any], key: str, *, field: str) -> str | None:
+    value = raw.get(key)
+    if value is not None and not isinstance(value, str):
+        found = f"{_shown(value)} ({type(value).__name__})"
+        raise ConversationError(f"expected text or null, found {found}", field=_join(field, key))
+    return value
+
+
+def _join(field: str, key: str) -> str:
+    return f"{field}.{key}" if field else key

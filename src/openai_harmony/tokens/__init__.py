@@ -1,0 +1,7 @@
+"""How text is spelled: the vocabulary, the tokenizer, the special tokens.
+
+::
+
+    special_tokens          the markers of the format and their ids
+    vocabulary → tokenizer  text to token ids and back
+"""

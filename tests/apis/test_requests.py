@@ -1,0 +1,247 @@
+"""The bodies of requests: what they take, what is said about wrong ones, what they need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from openai.types.chat import completion_create_params as chat_params
+from openai.types.completion_create_params import CompletionCreateParamsBase
+from openai.types.responses.response_create_params import ResponseCreateParamsBase
+
+from openai_harmony import ConversationError
+from openai_harmony.apis import (
+    ChatRequest,
+    CompletionRequest,
+    RequestBody,
+    ResponsesRequest,
+    field_path,
+    read_body,
+)
+from openai_harmony.engines import Sampling
+
+MESSAGES = [{"role": "user", "content": "hi"}]
+MINIMAL: dict[type[RequestBody], dict[str, Any]] = {
+    ResponsesRequest: {"input": "hi"},
+    ChatRequest: {"messages": MESSAGES},
+    CompletionRequest: {"prompt": "hi"},
+}
+BODIES = list(MINIMAL)
+
+# Wrong fields, and what is said about them; where pydantic says it, only their place.
+SHARED_ERRORS: list[tuple[dict[str, Any], str]] = [
+    ({"temperature": 2.1}, "temperature"),
+    ({"temperature": "1"}, "temperature"),
+    ({"temperature": float("nan")}, "temperature"),
+    ({"top_p": -0.1}, "top_p"),
+    ({"seed": 2**63}, "seed"),
+    ({"stop": 3}, "stop"),
+    ({"stop": ["a", ""]}, "stop[1]"),
+    ({"stop": ["a"] * 17}, "stop"),
+    ({"stream": "yes"}, "stream"),
+    ({"max_tokens": 0}, "max_tokens"),
+]
+RESPONSES_ERRORS: list[tuple[dict[str, Any], str]] = [
+    ({"input": 3}, "input: expected text or a list of items"),
+    ({"input": [{}, 3]}, "input: expected items that are objects; item 1 is none"),
+    ({"input": "a", "messages": "b"}, "messages: this is another name for input; "
+     "send one of the two"),
+    ({"previous_response_id": "resp_1", "conversation": "conv_1"},
+     "conversation: send previous_response_id or conversation, not both"),
+    ({"conversation": {"id": 3}}, "conversation"),
+    ({"store": False, "background": True},
+     "background: a response in the background is stored; leave store out"),
+    ({"prompt": {"id": "pmpt_1"}},
+     "prompt: there are no stored prompts; send instructions and input instead"),
+    ({"metadata": {"a": 3}}, "metadata.a"),
+    ({"metadata": {"a" * 65: ""}},
+     f"metadata.{'a' * 65}"),
+    ({"metadata": {"a": "b" * 513}}, "metadata.a"),
+    ({"metadata": {str(at): "" for at in range(17)}},
+     "metadata"),
+    ({"top_logprobs": 21}, "top_logprobs"),
+    ({"reasoning": {"effort": "extreme"}}, "reasoning.effort"),
+    ({"truncation": "some"}, "truncation"),
+    ({"tools": [3]}, "tools[0]"),
+    ({"text": {"verbosity": "chatty"}},
+     "text.verbosity"),
+]  # fmt: skip
+CHAT_ERRORS: list[tuple[dict[str, Any], str]] = [
+    ({"messages": None}, "messages"),
+    ({"messages": []}, "messages"),
+    ({"n": 0}, "n"),
+    ({"logit_bias": {"1": 2}}, "logit_bias: the engines have no such setting; leave it out"),
+    ({"top_logprobs": 2}, "top_logprobs: it needs logprobs to be true"),
+]
+COMPLETION_ERRORS: list[tuple[dict[str, Any], str]] = [
+    ({"prompt": None}, "prompt: expected text, token ids, or a list of one of them"),
+    ({"prompt": []}, "prompt"),
+    ({"prompt": ["a", 3]}, "prompt: prompt 1 is neither text nor a list of token ids"),
+    ({"prompt": [[1], [-1]]}, "prompt: prompt 1 is neither text nor a list of token ids"),
+    ({"suffix": "a"}, "suffix: the model only continues texts; leave it out"),
+    ({"best_of": 2}, "best_of: choices are not compared; leave it out"),
+    ({"logit_bias": {"1": 2}}, "logit_bias: the engines have no such setting; leave it out"),
+]
+ERRORS = [
+    *((body, *error) for body in BODIES for error in SHARED_ERRORS),
+    *((ResponsesRequest, *error) for error in RESPONSES_ERRORS),
+    *((ChatRequest, *error) for error in CHAT_ERRORS),
+    *((CompletionRequest, *error) for error in COMPLETION_ERRORS),
+]
+
+
+@pytest.mark.parametrize(("body", "fields", "problem"), ERRORS)
+def test_errors_name_the_field(
+    body: type[RequestBody], fields: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ConversationError) as caught:
+        read_body(body, {**MINIMAL[body], **fields})
+    assert str(caught.value).startswith(problem)
+    assert caught.value.field == problem.partition(": ")[0]
+
+
+def test_a_body_is_an_object() -> None:
+    with pytest.raises(ConversationError, match=r"^expected an object, found list$"):
+        read_body(ChatRequest, [])
+
+
+def nested(levels: int) -> Any:
+    value: Any = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_bodies_are_not_nested_too_deeply(body: type[RequestBody]) -> None:
+    read_body(body, {**MINIMAL[body], "user": None, "more": nested(200)})
+    for levels in (201, 100_000):
+        with pytest.raises(ConversationError, match=r"^more is nested deeper than 200 levels"):
+            read_body(body, {**MINIMAL[body], "more": nested(levels)})
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_null_is_the_same_as_nothing(body: type[RequestBody]) -> None:
+    others = set(body.model_fields) - set(MINIMAL[body])
+    assert read_body(body, {**MINIMAL[body], **dict.fromkeys(others)}) == read_body(
+        body, MINIMAL[body]
+    )
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_unknown_fields_are_ignored(body: type[RequestBody]) -> None:
+    fields = {**MINIMAL[body], "client_metadata": {"a": 1}, "input_": 3}
+    assert read_body(body, fields) == read_body(body, MINIMAL[body])
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_nothing_is_streamed_unless_asked_for(body: type[RequestBody]) -> None:
+    assert not read_body(body, MINIMAL[body]).model_dump()["stream"]
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_bodies_are_documented(body: type[RequestBody]) -> None:
+    schema = body.model_json_schema()
+    assert set(schema["properties"]) == set(body.model_fields)
+    assert schema["description"]
+
+
+# Fields of the API that say nothing about the answer here.
+IGNORED = {
+    "access_programs", "background_options", "context_management", "image", "moderation",
+    "prompt_cache_options",
+}  # fmt: skip
+CHAT_IGNORED = {
+    "audio", "function_call", "modalities", "moderation", "prediction", "prompt_cache_options",
+    "prompt_cache_retention", "web_search_options",
+}  # fmt: skip
+
+
+def test_every_field_of_the_api_is_known() -> None:
+    """A new version of the SDK shows here what the API has got."""
+    asked = set(ResponseCreateParamsBase.__annotations__)
+    assert asked - IGNORED <= set(ResponsesRequest.model_fields)
+    chat = set(chat_params.CompletionCreateParamsBase.__annotations__)
+    assert chat - CHAT_IGNORED <= set(ChatRequest.model_fields)
+    plain = set(CompletionCreateParamsBase.__annotations__)
+    assert plain <= set(CompletionRequest.model_fields)
+
+
+# What bodies mean
+
+
+@pytest.mark.parametrize(
+    ("sent", "prompts"),
+    [
+        ("hi", ["hi"]),
+        ("", [""]),
+        (["a", "b"], ["a", "b"]),
+        ([1, 2], [[1, 2]]),
+        ([[1], [2, 3]], [[1], [2, 3]]),
+        (["a", [1]], ["a", [1]]),
+    ],
+)
+def test_prompts(sent: object, prompts: list[Any]) -> None:
+    assert CompletionRequest.model_validate({"prompt": sent}).prompt == prompts
+
+
+@pytest.mark.parametrize("sent", ["conv_1", {"id": "conv_1"}])
+def test_a_conversation_is_an_id(sent: object) -> None:
+    assert ResponsesRequest.model_validate({"conversation": sent}).conversation == "conv_1"
+
+
+@pytest.mark.parametrize(
+    ("fields", "limit"),
+    [({}, None), ({"max_tokens": 3}, 3), ({"max_output_tokens": 4, "max_tokens": 3}, 4)],
+)
+def test_token_limits(fields: dict[str, Any], limit: int | None) -> None:
+    request = ResponsesRequest.model_validate(fields)
+    assert request.token_limit == request.sampling(Sampling(max_tokens=limit)).max_tokens == limit
+    names = {"max_output_tokens": "max_completion_tokens"}
+    chat = {names.get(name, name): value for name, value in fields.items()}
+    assert ChatRequest.model_validate({"messages": MESSAGES, **chat}).token_limit == limit
+
+
+def test_the_server_may_limit_tokens() -> None:
+    assert ResponsesRequest(input="hi").sampling(Sampling(max_tokens=7)).max_tokens == 7
+
+
+@given(st.lists(st.sampled_from(["input", "content", 0, 12, "[key]"])))
+def test_paths_name_every_part(location: list[str | int]) -> None:
+    path = field_path(location)
+    shown = [part for part in location if part != "[key]"]
+    assert path.replace("]", "").replace("[", ".").lstrip(".") == ".".join(map(str, shown))
+
+
+# What they need
+
+BLOCKED = """
+import sys
+
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in blocked:
+            raise ModuleNotFoundError(f"blocked: {name}", name=name)
+        return None
+
+blocked = {
+    "alembic", "fastapi", "httpx2", "llguidance", "numpy", "openai", "sqlalchemy", "starlette",
+    "torch", "transformers", "uvicorn",
+}
+sys.meta_path.insert(0, Block())
+from openai_harmony.apis import *
+turn = turn_of_response(ResponsesRequest(input="hi"))
+assert turn == turn_of_chat(ChatRequest(messages=[{"role": "user", "content": "hi"}]))
+assert items_of_messages(turn.conversation.messages[1:], str)
+assert not {"openai_harmony.grammar", "openai_harmony.server"} & sys.modules.keys()
+"""
+
+
+def test_the_mapping_needs_no_extra() -> None:
+    command = [sys.executable, "-W", "error", "-c", BLOCKED]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

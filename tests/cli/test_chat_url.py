@@ -1,0 +1,544 @@
+"""``harmony chat URL``: a server of the Chat Completions API, over a real socket."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from openai_harmony.cli import main
+from openai_harmony.cli.chat_url import server_url
+from support.chat_api import Script, ScriptedApi, called, serving
+from support.terminals import Terminal, Watched
+
+TOOL = {"type": "function", "function": {"name": "now", "parameters": {"type": "object"}}}
+BARE = {"name": "later"}
+HELLO = {"content": "Hello!"}
+TAKEN_BACK = " (the question is taken back)\n"
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "NO_COLOR", "HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+
+@pytest.fixture
+def api() -> Iterator[ScriptedApi]:
+    with serving() as api:
+        yield api
+        assert not api.scripts, "an answer that nobody asked for"
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+class Talk:
+    """Runs ``harmony chat`` with lines as its input."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], url: str
+    ) -> None:
+        self._monkeypatch = monkeypatch
+        self._capsys = capsys
+        self._url = url
+
+    def __call__(
+        self, lines: str, *options: str, url: str | None = None, person: bool = False
+    ) -> Result:
+        self._monkeypatch.setattr("sys.stdin", (Terminal if person else io.StringIO)(lines))
+        code = main(["chat", url or self._url, *options])
+        return Result(code, *self._capsys.readouterr())
+
+
+@pytest.fixture
+def talk(
+    api: ScriptedApi, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Talk:
+    return Talk(monkeypatch, capsys, api.url)
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def assistant(text: str, **more: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": text, **more}
+
+
+# What is asked and shown
+
+
+def test_a_conversation(api: ScriptedApi, talk: Talk) -> None:
+    api.says({"reasoning": "H", "reasoning_content": "H"}, {"reasoning": "m."}, {"content": "4"})
+    api.says({"content": "No"}, {"content": "on."})
+    result = talk("2 + 2?\n\nand now?\n/history\n")
+    assert result == Result(
+        0,
+        "Hm.\n4\nNoon.\n[user]\n2 + 2?\n[assistant · analysis]\nHm.\n[assistant · final]\n4\n"
+        "[user]\nand now?\n[assistant · final]\nNoon.\n",
+        "",
+    )
+    first, second = api.bodies
+    assert first == {"model": "script", "messages": [user("2 + 2?")], "stream": True}
+    assert second["messages"] == [user("2 + 2?"), assistant("4"), user("and now?")]
+
+
+@pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
+def test_reasoning_goes_on_through_calls_under_the_name_that_the_server_uses(
+    api: ScriptedApi, talk: Talk, tmp_path: Path, field: str
+) -> None:
+    tools = tmp_path / "tools.json"
+    tools.write_text(json.dumps([TOOL, BARE]))
+    api.says({field: "One. "}, {"content": "A moment."}, *called(0, "c1", "now", "{", "}"))
+    api.says({field: "Two."}, *called(0, "c2", "now"), *called(1, "c3", "later", '{"in": 1}'))
+    api.says({field: "Three."}, {"content": "Noon."})
+    api.says(HELLO)
+    result = talk("time?\n12:00\n12:01\n13:00\nhi\n", "--tools", str(tools))
+    assert result.out == (
+        "One. \nA moment.\n[call of functions.now]\n{}\n"
+        "Two.\n[call of functions.now]\n\n[call of functions.later]\n"
+        '{"in": 1}\nThree.\nNoon.\nHello!\n'
+    )
+    assert api.bodies[0]["tools"] == [TOOL, {"type": "function", "function": BARE}]
+    calls = [
+        {"id": name, "type": "function", "function": {"name": function, "arguments": arguments}}
+        for name, function, arguments in (
+            ("c1", "now", "{}"),
+            ("c2", "now", ""),
+            ("c3", "later", '{"in": 1}'),
+        )
+    ]
+    turn = [
+        user("time?"),
+        assistant("A moment.", tool_calls=calls[:1]),
+        {"role": "tool", "tool_call_id": "c1", "content": "12:00"},
+        assistant("", tool_calls=calls[1:]),
+        {"role": "tool", "tool_call_id": "c2", "content": "12:01"},
+        {"role": "tool", "tool_call_id": "c3", "content": "13:00"},
+    ]
+    going_on = [dict(message) for message in turn]
+    going_on[1][field], going_on[3][field] = "One. ", "Two."
+    assert api.messages[1] == going_on[:3]
+    assert api.messages[2] == going_on
+    assert api.messages[3] == [*turn, assistant("Noon."), user("hi")]
+
+
+def test_options_are_sent_where_they_are_given(api: ScriptedApi, talk: Talk) -> None:
+    api.says(HELLO)
+    api.says(HELLO)
+    options = ["--temperature", "0", "--max-tokens", "9", "--top-k", "3", "--instructions", "Be."]
+    talk("hi\n/new\n/effort high\nhi\n", *options)
+    first, second = api.bodies
+    system = {"role": "system", "content": "Be."}
+    sent = {"model": "script", "stream": True, "temperature": 0, "max_tokens": 9, "top_k": 3}
+    assert first == {**sent, "messages": [system, user("hi")]}
+    assert second == {**sent, "messages": [system, user("hi")], "reasoning_effort": "high"}
+
+
+def test_an_answer_that_is_not_streamed(api: ScriptedApi, talk: Talk) -> None:
+    message = assistant("4", reasoning="Hm.", tool_calls=None)
+    answer = {"choices": [{"message": message, "finish_reason": "stop"}]}
+    api.scripts.append(Script(body=json.dumps(answer).encode()))
+    assert talk("2 + 2?\n").out == "Hm.\n4\n"
+
+
+@pytest.mark.parametrize(
+    ("finish", "note"),
+    [
+        ("length", "incomplete: the limit of tokens was reached"),
+        ("content_filter", "incomplete: the server filtered the rest"),
+    ],
+)
+def test_answers_that_are_cut_off(api: ScriptedApi, talk: Talk, finish: str, note: str) -> None:
+    api.says({"content": "Hel"}, finish=finish)
+    api.says({"reasoning": "Hm"}, finish=finish)
+    api.says(*called(0, "c1", "now", '{"a'), finish=finish)
+    api.says(HELLO)
+    result = talk("a\nb\nc\nd\n")
+    assert result.out == (
+        f"Hel\n{note}\nHm\n{note}{TAKEN_BACK}"
+        f'[call of functions.now]\n{{"a\n{note}{TAKEN_BACK}Hello!\n'
+    )
+    assert api.messages[-1] == [user("a"), assistant("Hel"), user("d")]
+
+
+# Servers and their models
+
+
+@pytest.mark.parametrize(
+    ("name", "url"),
+    [
+        ("http://localhost:8000", "http://localhost:8000"),
+        ("https://a.example/v1", "https://a.example/v1"),
+        ("localhost:8000", "http://localhost:8000"),
+        ("localhost", "http://localhost"),
+        ("localhost:8000/v1", "http://localhost:8000/v1"),
+        ("192.168.0.7:80", "http://192.168.0.7:80"),
+        ("[::1]:8000", "http://[::1]:8000"),
+        ("gpu.example.org:8000", "http://gpu.example.org:8000"),
+        ("demo", None),
+        ("openai/gpt-oss-20b", None),
+        ("./folder", None),
+        ("C:\\models", None),
+        ("", None),
+    ],
+)
+def test_urls_are_told_from_models(name: str, url: str | None) -> None:
+    assert server_url(name) == url
+
+
+def test_a_folder_may_be_called_as_a_host_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "localhost").mkdir()
+    assert server_url("localhost") is None
+
+
+@pytest.mark.parametrize("form", ["{url}", "{host}", "{url}/", "{url}/v1", "{host}/v1/"])
+def test_urls_may_be_written_in_several_ways(api: ScriptedApi, talk: Talk, form: str) -> None:
+    api.says(HELLO)
+    url = form.format(url=api.url, host=api.url.removeprefix("http://"))
+    assert talk("hi\n", url=url).out == "Hello!\n"
+
+
+def test_one_of_several_models_has_to_be_chosen(api: ScriptedApi, talk: Talk) -> None:
+    api.models = ["a", "b"]
+    result = talk("hi\n")
+    assert result.code == 1
+    assert result.err == f"harmony: error: {api.url} serves a, b; choose one with --model NAME\n"
+    api.says(HELLO)
+    assert talk("hi\n", "--model", "b").out == "Hello!\n"
+    assert api.bodies[0]["model"] == "b"
+    api.models = []
+    assert "lists no model; name one with --model NAME" in talk("hi\n").err
+
+
+@pytest.mark.parametrize(
+    ("listing", "problem"),
+    [
+        ((404, b'{"detail":"Not Found"}'), "refused the request (404): Not Found"),
+        ((500, b"Internal Server Error"), "refused the request (500): Internal Server Error"),
+        ((200, b'{"models": []}'), "has no list of models; is it a server of the Chat Completions"),
+    ],
+)
+def test_a_server_without_a_list_of_models_is_told_the_name(
+    api: ScriptedApi, talk: Talk, listing: tuple[int, bytes], problem: str
+) -> None:
+    api.listing = listing
+    assert problem in talk("hi\n").err
+    api.says(HELLO)
+    assert talk("hi\n", "--model", "a").out == "Hello!\n"
+
+
+def test_servers_need_an_extra(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openai_harmony.cli.chat_server", None)
+    assert "pip install 'openai-harmony[http]'" in talk("hi\n").err
+
+
+@pytest.mark.parametrize("by", ["option", "environment"])
+def test_keys(api: ScriptedApi, talk: Talk, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    api.key = "secret"
+    result = talk("hi\n")
+    assert (result.code, result.out) == (1, "")
+    assert result.err == (
+        f"harmony: error: {api.url}/v1/models refused the request (401): no such key; "
+        "pass --api-key KEY, or set OPENAI_API_KEY\n"
+    )
+    api.says(HELLO)
+    options = ["--api-key", "secret"] if by == "option" else []
+    monkeypatch.setenv("OPENAI_API_KEY", "secret" if by == "environment" else "other")
+    assert talk("hi\n", *options).out == "Hello!\n"
+    assert api.keys == ["Bearer secret"]
+
+
+def test_no_server(talk: Talk) -> None:
+    result = talk("hi\n", url="127.0.0.1:1")
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith("harmony: error: cannot connect to http://127.0.0.1:1/v1/models: ")
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["--model", "--api-key"])
+def test_options_for_servers_are_refused_for_models(talk: Talk, option: str) -> None:
+    result = talk("hi\n", option, "x", url="demo")
+    assert result.code == 1
+    assert result.err == f"harmony: error: {option} is for servers, and 'demo' is no URL of one\n"
+
+
+# Failures
+
+PAGE = b"<html>\n<head><title>502</title></head>\n<body><h1>Bad\nGateway</h1></body></html>"
+
+FAILURES: list[tuple[str, Script, str]] = [
+    (
+        "not found",
+        Script(status=404, body=b'{"error": {"message": "no model\\nof that name"}}'),
+        "{url} refused the request (404): no model of that name",
+    ),
+    (
+        "unauthorized",
+        Script(status=401, body=b'{"error": "wrong key"}'),
+        "{url} refused the request (401): wrong key; pass --api-key KEY, or set OPENAI_API_KEY",
+    ),
+    (
+        "broken",
+        Script(status=500, body=b'{"error": {"message": "the model broke"}}'),
+        "{url} refused the request (500): the model broke",
+    ),
+    (
+        "FastAPI",
+        Script(status=422, body=b'{"detail": "no such field"}'),
+        "{url} refused the request (422): no such field",
+    ),
+    ("empty", Script(status=500, body=b""), "{url} refused the request (500): it gave no reason"),
+    (
+        "page",
+        Script(status=500, body=PAGE, kind="text/html"),
+        "{url} refused the request (500): Bad Gateway",
+    ),
+    (
+        "no JSON",
+        Script(body=b"It works!", kind="text/html"),
+        "{url} answered with what is not JSON: 'It works!'",
+    ),
+    (
+        "garbage",
+        Script([b"{not json"]),
+        "{url} answered with what is not JSON: '{{not json'",
+    ),
+    (
+        "error event",
+        Script([{"error": {"message": "out of memory", "code": 503}}]),
+        "{url} refused the request (503): out of memory",
+    ),
+    (
+        "another form",
+        Script([{"choices": [{"delta": "Hello"}]}]),
+        "{base} answered in another form than expected: {{'choices': [{{'delta': 'Hello'}}]}}",
+    ),
+    ("no end", Script([], ending="end"), "{base} broke off its answer"),
+    ("nothing", Script([]), "{base} broke off its answer"),
+]
+
+
+@pytest.mark.parametrize(
+    ("script", "problem"), [f[1:] for f in FAILURES], ids=[f[0] for f in FAILURES]
+)
+def test_a_failure_is_a_line_and_the_conversation_goes_on(
+    api: ScriptedApi, talk: Talk, script: Script, problem: str
+) -> None:
+    api.says({"content": "One."})
+    api.scripts.append(script)
+    api.says(HELLO)
+    result = talk("a\nb\nc\n")
+    line = problem.format(url=f"{api.url}/v1/chat/completions", base=api.url)
+    assert result == Result(0, f"One.\n{line}{TAKEN_BACK}Hello!\n", "")
+    assert api.messages[-1] == [user("a"), assistant("One."), user("c")]
+
+
+def test_a_busy_server_is_asked_again_and_then_given_up(api: ScriptedApi, talk: Talk) -> None:
+    busy = Script(status=429, body=b'{"error": {"message": "slow down"}}')
+    api.scripts += [busy, busy, busy]
+    api.says(HELLO)
+    assert talk("a\nb\n").out == (
+        f"{api.url}/v1/chat/completions refused the request (429): slow down{TAKEN_BACK}Hello!\n"
+    )
+
+
+@pytest.mark.parametrize("ending", ["vanish", "end"])
+def test_what_was_answered_before_a_stream_broke_is_kept(
+    api: ScriptedApi, talk: Talk, ending: str
+) -> None:
+    api.says({"reasoning": "Hm."}, {"content": "Hel"}, finish=None, ending=ending)
+    api.says({"reasoning": "Hm."}, finish=None, ending=ending)
+    api.says(*called(0, "c1", "now", "{"), finish=None, ending=ending)
+    api.says(HELLO)
+    lines = talk("a\nb\nc\nd\n").out.splitlines()
+    broken = [line for line in lines if "broke off its answer" in line]
+    assert [line.endswith(TAKEN_BACK.strip()) for line in broken] == [False, True, True]
+    assert api.messages[-1] == [user("a"), assistant("Hel"), user("d")]
+
+
+def test_a_call_without_a_result_is_taken_back(api: ScriptedApi, talk: Talk) -> None:
+    api.says(*called(0, "c1", "now", "{}"))
+    assert talk("a\n").out == (
+        f"[call of functions.now]\n{{}}\nno result of functions.now{TAKEN_BACK}"
+    )
+
+
+def test_a_call_of_nothing(api: ScriptedApi, talk: Talk) -> None:
+    api.says({"tool_calls": [{"index": 0, "id": "c1", "function": {"arguments": "{}"}}]})
+    assert "a call without the name of a function" in talk("a\n").out
+
+
+def test_lines_that_are_not_utf_8(
+    talk: Talk,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    api: ScriptedApi,
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"caf\xe9\n"), encoding="utf-8"))
+    assert main(["chat", api.url]) == 1
+    assert capsys.readouterr().err == (
+        "harmony: error: not UTF-8 (at byte 3); type or pipe UTF-8\n"
+    )
+
+
+# Ctrl-C
+
+
+def test_ctrl_c_stops_an_answer_and_the_conversation_goes_on(
+    api: ScriptedApi, talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.says({"reasoning": "Hm."}, finish=None, ending="hang")
+    api.says({"content": "Hel"}, finish=None, ending="hang")
+    api.says(finish=None, ending="interrupt")
+    api.says(HELLO)
+    screen = Watched("Hm.", "Hel")
+    monkeypatch.setattr("sys.stdout", screen)
+    assert talk("a\nb\nc\nd\n", person=True).code == 0
+    assert screen.getvalue() == (
+        f"Hm.\nstopped{TAKEN_BACK}Hel\nstopped\nstopped{TAKEN_BACK}Hello!\n"
+    )
+    assert api.gone.wait(30)
+    assert api.messages[-1] == [user("b"), assistant("Hel"), user("d")]
+
+
+def test_ctrl_c_ends_a_chat_that_nobody_types(
+    api: ScriptedApi, talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.says({"content": "Hel"}, finish=None, ending="hang")
+    screen = Watched("Hel")
+    monkeypatch.setattr("sys.stdout", screen)
+    assert talk("a\nb\n") == Result(130, "", "")
+    assert screen.getvalue() == "Hel\n"
+
+
+class Interrupted(Terminal):
+    """A terminal where Ctrl-C comes in the place of some lines."""
+
+    def readline(self, size: int | None = -1, /) -> str:  # type: ignore[override]
+        line = super().readline(-1 if size is None else size)
+        if line == "^C\n":
+            raise KeyboardInterrupt
+        return line
+
+
+def test_ctrl_c_at_a_prompt(
+    api: ScriptedApi, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.says(*called(0, "c1", "now", "{}"))
+    api.says(HELLO)
+    monkeypatch.setattr("sys.stdin", Interrupted("^C\na\n^C\nb\n"))
+    assert main(["chat", api.url]) == 0
+    assert capsys.readouterr().out == (
+        f"\nCtrl-D or /quit ends\n[call of functions.now]\n{{}}\nstopped{TAKEN_BACK}Hello!\n"
+    )
+    assert api.messages[-1] == [user("b")]
+
+
+# On a terminal
+
+pty = pytest.importorskip("pty", reason="needs the terminals of POSIX")
+
+
+# Ctrl-C reaches the processes whose terminal it is.
+PROGRAM = """
+import fcntl, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+from openai_harmony.cli import main
+sys.exit(main())
+"""
+
+
+class Screen:
+    """The command in a process on a terminal of its own."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._ours, theirs = pty.openpty()
+        self._seen = ""
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, *arguments],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+
+    def expect(self, text: str, typed: str = "") -> str:
+        """Wait for a text; return what came before it.
+
+        `typed` is typed now, and again as long as nothing comes of it: Python may miss a Ctrl-C
+        between the prompt and its wait for input.
+        """
+        silent = 0
+        self.type(typed)
+        while text not in self._seen:
+            ready, _, _ = select.select([self._ours], [], [], 5)
+            silent = 0 if ready else silent + 1
+            assert silent < 12, f"no {text!r} in {self._seen!r}"
+            if not ready:
+                self.type(typed)
+                continue
+            with contextlib.suppress(OSError):
+                self._seen += os.read(self._ours, 1000).decode()
+        before, _, self._seen = self._seen.partition(text)
+        return before
+
+    def type(self, text: str) -> None:
+        os.write(self._ours, text.encode())
+
+    def close(self) -> int:
+        code = self.process.wait(60)
+        os.close(self._ours)
+        return code
+
+
+def test_a_terminal_shows_reasoning_faint_and_has_a_prompt(api: ScriptedApi) -> None:
+    api.says({"reasoning": "Hm."}, {"content": "4\x1b[2J"})
+    api.says({"content": "Once"}, finish=None, ending="hang")
+    api.says({"content": "upon"}, finish=None, ending="hang")
+    api.says(HELLO)
+    screen = Screen("chat", api.url)
+    assert screen.expect("> ").startswith(f"script at {api.url}\r\n/help helps.\r\n")
+    screen.type("2 + 2?\n")
+    screen.expect("\x1b[2mHm.\x1b[0m\r\n\x1b[32m4\\x1b[2J\x1b[0m\r\n")
+    screen.expect("> ")
+    for begun in ("Once", "upon"):  # it can be done again and again
+        screen.type("a story\n")
+        screen.expect(begun)
+        screen.type("\x03")
+        screen.expect("stopped")
+        screen.expect("> ")
+    screen.type("hi\n")
+    screen.expect("Hello!")
+    screen.expect("> ")
+    screen.expect("Ctrl-D or /quit ends", typed="\x03")
+    screen.expect("> ")
+    screen.type("\x04")
+    assert screen.close() == 0
+    assert [message["content"] for message in api.messages[-1]] == [
+        "2 + 2?",
+        "4\x1b[2J",
+        "a story",
+        "Once",
+        "a story",
+        "upon",
+        "hi",
+    ]

@@ -1,0 +1,488 @@
+"""The command line: what it writes, what it refuses and how, and that its documentation is true."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import openai_harmony
+from openai_harmony.cli import demo, main
+from openai_harmony.cli.command_line import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+CHATS = ROOT / "tests" / "data" / "chat"
+
+FINAL = "<|channel|>final<|message|>2 + 2 = 4.<|return|>"
+CALL = "<|channel|>commentary to=get_location<|message|>{}<|call|>"
+HARMONY = '{"messages": [{"role": "user", "recipient": "all", "content": "hi"}]}'
+CHAT = '[{"role": "user", "content": "hi"}]'
+TOOL = '{"name": "now", "description": "Tells the time."}'
+
+READ_LENIENTLY = "; --lenient reads it for what the model meant"
+
+# Arguments and standard input, then what is written.
+OUTPUTS = [
+    ("render", HARMONY, "<|start|>user<|message|>hi<|end|><|start|>assistant"),
+    ("render -", HARMONY, "<|start|>user<|message|>hi<|end|><|start|>assistant"),
+    ("render --role none", HARMONY, "<|start|>user<|message|>hi<|end|>"),
+    ("render --role user", HARMONY, "<|start|>user<|message|>hi<|end|><|start|>user"),
+    ("render --from harmony --role none", CHAT, "<|start|>user<|message|>hi<|end|>"),
+    ("render --output ids", HARMONY, "200006 1428 200008 3686 200007 200006 173781"),
+    (
+        "render --training",
+        '[{"role": "assistant", "channel": "final", "content": "hi"}]',
+        "<|start|>assistant<|channel|>final<|message|>hi<|return|>",
+    ),
+    (
+        "render --role none",
+        '[{"role": "assistant", "channel": "analysis", "content": "hm"},'
+        ' {"role": "assistant", "channel": "final", "content": "hi"}]',
+        "<|start|>assistant<|channel|>final<|message|>hi<|end|>",
+    ),
+    (
+        "render --role none --keep-analysis",
+        '[{"role": "assistant", "channel": "analysis", "content": "hm"},'
+        ' {"role": "assistant", "channel": "final", "content": "hi"}]',
+        "<|start|>assistant<|channel|>analysis<|message|>hm<|end|>"
+        "<|start|>assistant<|channel|>final<|message|>hi<|end|>",
+    ),
+    (
+        "render --role none --header-style guide",
+        '[{"role": "assistant", "channel": "commentary", "recipient": "f", "content": "{}"}]',
+        "<|start|>assistant<|channel|>commentary to=f<|message|>{}<|call|>",
+    ),
+    ("parse", FINAL, "[assistant · final]\n2 + 2 = 4."),
+    ("parse", f"<|start|>assistant{FINAL}", "[assistant · final]\n2 + 2 = 4."),
+    ("parse --role none", f"<|start|>assistant{FINAL}", "[assistant · final]\n2 + 2 = 4."),
+    ("parse --role user", "<|message|>2<|end|>", "[user]\n2"),
+    ("parse", "200005 17196 200008 3686 200007", "[assistant · final]\nhi"),
+    ("parse", "[200005, 17196,\n 200008, 3686, 200007]", "[assistant · final]\nhi"),
+    ("parse --lenient --from text", "2024", "[assistant · final]\n2024\n\n"
+     "incomplete: the tokens end inside a message\n\n"
+     "recoveries: 1\n  token 1: no-markup '2024'"),
+    ("parse --lenient", FINAL, "[assistant · final]\n2 + 2 = 4.\n\nrecoveries: none"),
+    ("parse --lenient", "<|end|>", "no messages\n\nrecoveries: 1\n  token 0: extra-stop '<|end|>'"),
+    ("parse --lenient --tools functions.a --tools functions.get_location,b", CALL,
+     "[assistant · commentary · to functions.get_location]\n{}\n\n"
+     "recoveries: 1\n  token 6: tool-name 'get_location'"),
+    ("parse --output json", FINAL,
+     '{\n  "messages": [\n    {"role": "assistant", "name": null, '
+     '"content": [{"type": "text", "text": "2 + 2 = 4."}], "channel": "final"}\n  ],\n'
+     '  "incomplete": false\n}'),
+    ("encode", "hello<|end|>", "24912 27 91 419 91 29"),
+    ("encode --special", "hello<|end|>", "24912 200007"),
+    ("encode", "", ""),
+    ("decode", "24912 200007", "hello<|end|>"),
+    ("decode", "[24912, 200007]\n", "hello<|end|>"),
+    ("decode", "24912,200007,", "hello<|end|>"),
+    ("decode", "", ""),
+    ("schema", TOOL, "// Tells the time.\ntype now = () => any;"),
+    ("schema", f'{{"type": "function", "function": {TOOL}}}',
+     "// Tells the time.\ntype now = () => any;"),
+    ("schema", '{"type": "function", "name": "now"}', "type now = () => any;"),
+    ("schema", f'[{TOOL}, {{"name": "cat", "parameters": {{"type": "object"}}}}]',
+     "// Tells the time.\ntype now = () => any;\n\ntype cat = (_: {\n}) => any;"),
+    ("schema", '{"type": "array", "items": {"type": ["string", "null"]}}', "(string | null)[]"),
+    ("schema --dialect reference", '{"type": "array", "items": {"type": ["string", "null"]}}',
+     "string | null[]"),
+    ("schema", "true", "any"),
+    ("--version", "", f"harmony {openai_harmony.__version__}"),
+]  # fmt: skip
+
+# Arguments and standard input, then the exit code and the line on standard error.
+ERRORS = [
+    ("render nowhere.json", "", 1, "nowhere.json: cannot be read (No such file or directory); "
+     "check the path, or pass - to read standard input"),
+    ("render .", "", 1, ".: cannot be read (Is a directory); "
+     "check the path, or pass - to read standard input"),
+    ("render", " ", 1, "there is no input; expected JSON"),
+    ("render", "{", 1, "not valid JSON: Expecting property name enclosed in double quotes: "
+     "line 1 column 2 (char 1)"),
+    ("render", "[" * 100_000, 1, "the JSON is nested too deeply to be read"),
+    ("render", "\udcff", 1, "not UTF-8 (at byte 0); save it as UTF-8"),
+    ("render", "3", 1, "messages: expected a list, found 3"),
+    ("render", "{}", 1, "messages: the field is missing; expected a list"),
+    ("render", '[{"role": "cat", "channel": "x", "content": ""}]', 1,
+     "messages[0].role: Input should be "),
+    ("render --date 2025-06-28", HARMONY, 1,
+     "--date is for Chat Completions requests, and this is a harmony conversation; "
+     "write the date into its system content as conversation_start_date"),
+    ("parse", "\n", 1, "there is no input; expected token ids or marked-up text"),
+    ("parse", "Hello", 1,
+     f"the tokens end inside a message header (token 1, state Header){READ_LENIENTLY}"),
+    ("parse", f"{FINAL}?", 1,
+     f"unexpected token 30 where <|start|> belongs (token 12, state ExpectStart){READ_LENIENTLY}"),
+    ("parse --from ids", "12 cat", 1, "expected token ids (integers between spaces or commas, "
+     "or a JSON list of them), found 'cat'"),
+    ("parse", "201089", 1, "token id 201089 is outside the vocabulary (0 to 201088)"),
+    ("decode", "1" * 5000, 1, "expected token ids (integers between spaces or commas, "
+     f"or a JSON list of them), found '{'1' * 39}"),
+    ("decode", "201089", 1, "token id 201089 is outside the vocabulary (0 to 201088)"),
+    ("schema", "[]", 1, "the list of tools is empty"),
+    ("schema", "[3]", 1, "[0]: expected an object, found 3"),
+    ("schema", '[{"type": "function"}]', 1, "[0].name: the field is missing; expected text"),
+    ("schema", "3", 1, "expected a tool or a JSON Schema, found 3"),
+    ("", "", 2, "the following arguments are required: COMMAND; see 'harmony --help'"),
+    ("render --output tokens", "", 2, "argument --output: invalid choice: "),
+    ("render --training --role user", "", 2, "argument --role: not allowed with argument "
+     "--training; see 'harmony render --help'"),
+    ("render --date 2025-02-30", "", 2, "argument --date: '2025-02-30' is no date; "
+     "write it as YYYY-MM-DD; see 'harmony render --help'"),
+    ("render --date 20250628", "", 2, "argument --date: '20250628' is no date; "
+     "write it as YYYY-MM-DD; see 'harmony render --help'"),
+    ("demo --delay soon", "", 2, "argument --delay: 'soon' is no delay; give seconds "
+     "from 0 to 10; see 'harmony demo --help'"),
+    ("demo --delay nan", "", 2, "argument --delay: 'nan' is no delay; give seconds "
+     "from 0 to 10; see 'harmony demo --help'"),
+]  # fmt: skip
+
+
+class Result(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+def run(command: str, stdin: str = "") -> Result:
+    """Run a command line without the word ``harmony`` in this process."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
+    raw = io.BytesIO(stdin.encode("utf-8", "surrogateescape"))
+    given, sys.stdin = sys.stdin, io.TextIOWrapper(raw, encoding="utf-8")
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main(shlex.split(command))
+    finally:
+        sys.stdin = given
+    return Result(code, _written(out), _written(err))
+
+
+def _written(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    stream.seek(0)
+    return stream.read()
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+@pytest.mark.parametrize(("command", "stdin", "written"), OUTPUTS)
+def test_outputs(command: str, stdin: str, written: str) -> None:
+    assert run(command, stdin) == Result(0, f"{written}\n", "")
+
+
+@pytest.mark.parametrize(("command", "stdin", "code", "problem"), ERRORS)
+def test_errors_are_one_line(command: str, stdin: str, code: int, problem: str) -> None:
+    result = run(command, stdin)
+    assert result.code == code
+    assert result.out == ""
+    assert result.err.startswith(f"harmony: error: {problem}")
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["", *(command.name for command in COMMANDS)])
+def test_help_has_examples(command: str) -> None:
+    result = run(f"{command} --help")
+    assert result.code == 0
+    assert result.out.startswith(f"usage: harmony {command}".rstrip())
+    assert "examples" in result.out
+
+
+@pytest.mark.parametrize("directory", sorted(CHATS.iterdir()), ids=lambda path: path.name)
+def test_chat_renders_like_the_conversation_it_becomes(directory: Path) -> None:
+    chat = run(f"render {directory / 'request.json'} --date 2025-06-28 --output ids")
+    harmony = run(f"render {directory / 'conversation.json'} --output ids")
+    assert chat == harmony
+    assert chat.code == 0
+
+
+@pytest.mark.parametrize("directory", sorted(CHATS.iterdir()), ids=lambda path: path.name)
+def test_prompts_are_those_of_the_vectors(directory: Path) -> None:
+    result = run(f"render {directory / 'conversation.json'} --header-style guide")
+    assert result.out == (directory / "prompt.txt").read_text(encoding="utf-8")
+
+
+def test_json_holds_the_text_the_tokens_and_their_segments() -> None:
+    shown = json.loads(run("render --output json", HARMONY).out)
+    segments = shown["segments"]
+    assert [(s["kind"], s["message"]) for s in segments] == [
+        ("header", 0),
+        ("body", 0),
+        ("stop", 0),
+        ("header", 1),
+    ]
+    assert "".join(s["text"] for s in segments) == shown["text"]
+    assert [token for s in segments for token in s["tokens"]] == shown["tokens"]
+
+
+def test_lenient_json_holds_the_repairs() -> None:
+    shown = json.loads(run("parse --lenient --output json", "Hello").out)
+    assert shown["incomplete"] is True
+    assert shown["recoveries"] == [{"kind": "no-markup", "position": 0, "text": "Hello"}]
+
+
+def test_what_parse_writes_render_reads() -> None:
+    completion = f"<|start|>assistant{FINAL}"
+    parsed = run("parse --output json", completion).out
+    assert run("render --training", parsed).out == f"{completion}\n"
+
+
+@pytest.mark.parametrize("text", ["a", "a\n", "\n", "a\r\n", "🌞 \t<|end|>"])
+def test_text_survives_encode_and_decode(text: str) -> None:
+    for option in ("", "--special"):
+        ids = run(f"encode {option}", f"{text}\n").out
+        assert run("decode", ids).out == f"{text}\n"
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", ""])
+def test_one_line_break_at_the_end_is_left_out(line_end: str) -> None:
+    assert run("encode", f"hello{line_end}").out == "24912\n"
+
+
+def test_a_byte_order_mark_is_left_out() -> None:
+    assert run("render", f"\ufeff{HARMONY}").code == 0
+
+
+def test_half_characters_are_replaced() -> None:
+    result = run("render --role none", HARMONY.replace("hi", r"\ud800"))
+    assert result.out == "<|start|>user<|message|>\ufffd<|end|>\n"
+
+
+# Terminals
+
+
+class _Terminal(io.TextIOWrapper):
+    def isatty(self) -> bool:
+        return True
+
+
+def on_terminal(command: str, stdin: str = "") -> Result:
+    """Run a command whose input and output are a terminal."""
+    out, err = (_Terminal(io.BytesIO(), encoding="utf-8") for _ in range(2))
+    given = sys.stdin
+    sys.stdin = _Terminal(io.BytesIO(stdin.encode()), encoding="utf-8")
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main(shlex.split(command))
+    finally:
+        sys.stdin = given
+    return Result(code, _written(out), _written(err))
+
+
+COLOURED = "\x1b[1m[assistant · final]\x1b[0m\n\x1b[32m2 + 2 = 4.\x1b[0m\n"
+PLAIN = "[assistant · final]\n2 + 2 = 4.\n"
+
+
+def test_terminals_see_colours_and_a_hint() -> None:
+    hint = "harmony: reading standard input; Ctrl-D ends it\n"
+    assert on_terminal("parse", FINAL) == Result(0, COLOURED, hint)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "written"),
+    [
+        ("NO_COLOR", "1", PLAIN),
+        ("NO_COLOR", "", COLOURED),
+        ("TERM", "dumb", PLAIN),
+    ],
+)
+def test_the_environment_decides_on_colours(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, written: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    assert on_terminal("parse", FINAL).out == written
+    assert on_terminal("parse --color always", FINAL).out == COLOURED
+
+
+def test_color_options_win() -> None:
+    assert on_terminal("parse --color never", FINAL).out == PLAIN
+    assert run("parse --color always", FINAL).out == COLOURED
+    assert run("parse --color auto", FINAL).out == PLAIN
+
+
+def test_colours_add_nothing_but_colours() -> None:
+    chat = shlex.quote(str(CHATS / "weather" / "request.json"))
+    coloured = run(f"render {chat} --color always").out
+    assert re.sub(r"\x1b\[\d*m", "", coloured) == run(f"render {chat}").out
+
+
+def test_terminals_obey_no_model() -> None:
+    completion = "<|channel|>final<|message|>\x1b[2J\x9b\t<|return|>"
+    assert on_terminal("parse --color never", completion).out == (
+        "[assistant · final]\n\\x1b[2J\\x9b\t\n"
+    )
+    assert run("parse", completion).out == "[assistant · final]\n\x1b[2J\x9b\t\n"
+
+
+# The demo
+
+
+def test_demo_sends_back_the_tokens_that_were_sampled() -> None:
+    result = run("demo")
+    assert result.code == 0
+    assert result.err == ""
+    assert f"… <|start|>assistant{demo._CALL}<|start|>functions.get_current_weather" in result.out
+    assert "analysis: The| user| asks|" in result.out
+    assert result.out.endswith("no umbrella needed. 🌞\n")
+
+
+def test_demo_waits_before_each_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("time.sleep", waits.append)
+    run("demo")
+    assert set(waits) == {0.0}
+    waits.clear()
+    run("demo --delay 0.5")
+    assert set(waits) == {0.5}
+    waits.clear()
+    on_terminal("demo")
+    assert set(waits) == {0.03}
+
+
+def test_ctrl_c_ends_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("time.sleep", interrupt)
+    result = run("demo")
+    assert (result.code, result.err) == (130, "")
+
+
+# Processes of their own
+
+
+def harmony(*arguments: str, **options: object) -> subprocess.CompletedProcess[bytes]:
+    """Run the command in a process."""
+    command = [sys.executable, "-m", "openai_harmony", *arguments]
+    return subprocess.run(command, check=False, capture_output=True, timeout=60, **options)  # type: ignore[call-overload, no-any-return]
+
+
+def test_module_runs_and_writes_utf8_everywhere() -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    result = harmony("decode", input=b"64364 252", env=environment)
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert result.stdout.decode("utf-8")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs the pipes of POSIX")
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "openai_harmony", "demo"]
+    result = subprocess.run(command, check=False, stdout=writer, stderr=subprocess.PIPE, timeout=60)
+    os.close(writer)
+    assert (result.returncode, result.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_an_error() -> None:
+    with open("/dev/full", "wb") as full:
+        command = [sys.executable, "-m", "openai_harmony", "demo"]
+        result = subprocess.run(
+            command, check=False, stdout=full, stderr=subprocess.PIPE, timeout=60
+        )
+    assert result.returncode == 1
+    assert result.stderr == (b"harmony: error: cannot write the output: No space left on device\n")
+
+
+def test_the_library_imports_nothing_of_the_command_line() -> None:
+    code = (
+        "import openai_harmony, sys; "
+        "print([m for m in sys.modules if '.cli' in m or 'chat_completions' in m])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    assert result.stdout.strip() == b"[]"
+
+
+# Whatever comes in
+
+
+COMMAND_LINES = st.sampled_from(
+    ["render", "render --from harmony", "parse", "parse --lenient", "encode", "decode", "schema"]
+)
+INPUTS = st.one_of(
+    st.text(max_size=50),
+    st.lists(st.sampled_from(["<|start|>", "<|message|>", "<|call|>", "a", "1 "])).map("".join),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["messages", "role", "content", "type", "name", "function"]), inner
+            )
+        ),
+    ).map(json.dumps),
+)
+
+
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(COMMAND_LINES, INPUTS)
+def test_no_input_is_a_traceback(command: str, stdin: str) -> None:
+    result = run(command, stdin.encode("utf-8", "replace").decode())
+    assert result.code in (0, 1)
+    assert result.err.count("\n") == result.code
+
+
+# The documentation
+
+
+def _documented() -> Iterator[tuple[str, str]]:
+    """Each command in docs/cli.md and what it says that the command writes."""
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    for block in re.findall(r"```console\n(.*?)```", page, re.DOTALL):
+        for example in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = example.partition("\n")
+            yield command, output
+
+
+def run_line(line: str) -> str:
+    """Run a line of echo, cat and harmony, joined by pipes; return all that it writes."""
+    piped, errors = "", ""
+    for stage in line.split(" | "):
+        program, *arguments = shlex.split(stage)
+        if program == "harmony":
+            result = run(shlex.join(arguments), piped)
+            piped = result.out
+            errors += result.err
+        elif program == "echo":
+            piped = " ".join(arguments) + "\n"
+        else:
+            assert program == "cat"
+            piped = Path(*arguments).read_text(encoding="utf-8")
+    return piped + errors
+
+
+@pytest.mark.parametrize(("command", "output"), list(_documented()))
+def test_documented_output_is_real(
+    monkeypatch: pytest.MonkeyPatch, command: str, output: str
+) -> None:
+    monkeypatch.chdir(CHATS)
+    written = run_line(command)
+    if not doctest.OutputChecker().check_output(output, written, doctest.ELLIPSIS):
+        assert written == output
+
+
+def test_every_command_is_documented() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert all(f"$ harmony {c.name}" in page or f"| harmony {c.name}" in page for c in COMMANDS)

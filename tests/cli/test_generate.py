@@ -1,0 +1,256 @@
+"""``harmony generate`` and ``harmony chat``."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from openai_harmony.cli import main
+from openai_harmony.engines import EngineError
+from support.scripted_engine import ENCODING, ScriptedEngine
+from support.terminals import Terminal, Watched
+
+THINK = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
+ANSWER = f"{THINK}<|channel|>final<|message|>4<|return|>"
+CALL = '<|channel|>commentary to=functions.now <|constrain|>json<|message|>{"zone":"UTC"}<|call|>'
+NOON = "<|channel|>final<|message|>Noon.<|return|>"
+TOOLS = [{"type": "function", "function": {"name": "now"}}]
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedEngine]:
+    made = ScriptedEngine()
+
+    async def opened(model: str) -> ScriptedEngine:
+        if model == "nothing":
+            raise EngineError("there is no model 'nothing'")
+        return made
+
+    monkeypatch.setattr("openai_harmony.engines.open_engine", opened)
+    yield made
+    assert made.closed == bool(made.prompts)
+
+
+@pytest.fixture
+def chat(tmp_path: Path) -> str:
+    path = tmp_path / "chat.json"
+    messages = [{"role": "user", "content": "What is 2 + 2?"}]
+    path.write_text(json.dumps({"messages": messages, "tools": TOOLS, "tool_choice": "none"}))
+    return str(path)
+
+
+def test_generate_writes_messages(
+    engine: ScriptedEngine, chat: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine.completions = [ANSWER]
+    assert main(["generate", "demo", chat, "--temperature", "0", "--seed", "7"]) == 0
+    assert capsys.readouterr().out == "[assistant · analysis]\nHm.\n\n[assistant · final]\n4\n"
+    (sampling,) = engine.samplings
+    assert (sampling.temperature, sampling.seed, sampling.top_p) == (0, 7, 1)
+    assert sampling.grammar is None
+
+
+def test_generate_writes_json_and_ids(
+    engine: ScriptedEngine, chat: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine.completions = [ANSWER, ANSWER, ANSWER]
+    tokens = ENCODING.encode(ANSWER, allowed_special="all")
+    assert main(["generate", "demo", chat, "--output", "ids"]) == 0
+    assert capsys.readouterr().out.split() == list(map(str, tokens))
+    assert main(["generate", "demo", chat, "--output", "json", "--grammar"]) == 0
+    written = json.loads(capsys.readouterr().out)
+    assert written["tokens"] == tokens
+    assert written["finish_reason"] == "stop"
+    assert [message["channel"] for message in written["messages"]] == ["analysis", "final"]
+    assert (engine.samplings[1].grammar or "").startswith("start: (reasoning | preamble)* answer\n")
+    assert main(["generate", "demo", chat, "--max-tokens", "3"]) == 0
+    assert "incomplete: the limit of tokens was reached" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["nothing"], "there is no model 'nothing'"),
+        (["demo", "--temperature", "-1"], "temperature must be from 0 to 100"),
+        (["demo", "--max-tokens", "0"], "max_tokens must be an integer from 1"),
+    ],
+)
+def test_problems_are_one_line(
+    engine: ScriptedEngine,
+    chat: str,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    problem: str,
+) -> None:
+    model, *options = arguments
+    assert main(["generate", model, chat, *options]) == 1
+    error = capsys.readouterr().err
+    assert problem in error
+    assert error.count("\n") == 1
+
+
+def talk(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lines: str, *options: str
+) -> Any:
+    monkeypatch.setattr("sys.stdin", io.StringIO(lines))
+    assert main(["chat", *options]) == 0
+    return capsys.readouterr()
+
+
+def test_chat_keeps_the_conversation(
+    engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine.completions = [ANSWER, NOON]
+    output = talk(monkeypatch, capsys, "2 + 2?\n\nand now?\n/history\n")
+    assert output.out.startswith("Hm.\n4\nNoon.\n[user]\n2 + 2?\n[assistant · analysis]\nHm.\n")
+    assert output.err == ""
+    first, second = engine.prompts
+    assert first.endswith("<|start|>user<|message|>2 + 2?<|end|><|start|>assistant")
+    assert second.endswith(
+        "<|start|>assistant<|channel|>final<|message|>4<|end|>"
+        "<|start|>user<|message|>and now?<|end|><|start|>assistant"
+    )
+
+
+def test_chat_has_commands(
+    engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine.completions = [ANSWER, NOON]
+    lines = "/effort high\nhi\n/new\n/effort much\n/nothing\n/help\nhello\n/quit\nmore\n"
+    output = talk(monkeypatch, capsys, lines, "--instructions", "Be brief.", "--effort", "low")
+    assert "Reasoning: high" in engine.prompts[0]
+    assert "# Instructions\n\nBe brief.<|end|>" in engine.prompts[0]
+    assert "hi<|end|>" not in engine.prompts[1]
+    assert "Reasoning: high" in engine.prompts[1]
+    assert "the effort is one of low, medium, high, not 'much'" in output.out
+    assert "there is no command /nothing; /help shows them" in output.out
+    assert "/effort low|medium|high" in output.out
+
+
+def test_chat_asks_for_the_results_of_calls(
+    engine: ScriptedEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    tools = tmp_path / "tools.json"
+    tools.write_text(json.dumps(TOOLS))
+    engine.completions = [CALL, NOON]
+    output = talk(monkeypatch, capsys, "what time is it?\n12:00\n", "--tools", str(tools))
+    assert output.out == '[call of functions.now]\n{"zone":"UTC"}\nNoon.\n'
+    assert "type now = () => any;" in engine.prompts[0]
+    assert engine.prompts[1].endswith(
+        "<|start|>functions.now to=assistant<|channel|>commentary<|message|>12:00<|end|>"
+        "<|start|>assistant"
+    )
+
+
+def test_chat_goes_on_after_an_error(
+    engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine.completions = ["<|channel|>final<|message|>Hel!", NOON]
+    output = talk(monkeypatch, capsys, "hi\nhello\n")
+    assert output.out == "Hel\nthe script breaks off\nNoon.\n"
+    assert engine.prompts[1].endswith(  # the model sees what it said
+        "<|start|>user<|message|>hi<|end|><|start|>assistant<|channel|>final<|message|>Hel<|end|>"
+        "<|start|>user<|message|>hello<|end|><|start|>assistant"
+    )
+
+
+@pytest.mark.parametrize(
+    ("begun", "shown", "kept"),
+    [
+        (
+            "<|channel|>analysis<|message|>Hm...",
+            "Hm...\nstopped (the question is taken back)\n",
+            "medium",
+        ),
+        (
+            "<|channel|>final<|message|>Hm...",
+            "Hm...\nstopped\n",
+            "<|start|>user<|message|>a<|end|>"
+            "<|start|>assistant<|channel|>final<|message|>Hm...<|end|>",
+        ),
+    ],
+)
+def test_ctrl_c_stops_an_answer(
+    engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch, begun: str, shown: str, kept: str
+) -> None:
+    engine.completions = [begun, NOON]
+    screen = Watched("...")
+    monkeypatch.setattr("sys.stdin", Terminal("a\nb\n"))
+    monkeypatch.setattr("sys.stdout", screen)
+    assert main(["chat"]) == 0
+    assert screen.getvalue() == f"{shown}Noon.\n"
+    assert engine.freed == 2
+    before = "<|start|>user<|message|>b<|end|><|start|>assistant"
+    assert engine.prompts[1].endswith(before)
+    assert ("Hm..." in engine.prompts[1]) == kept.endswith("Hm...<|end|>")
+    assert kept in engine.prompts[1]
+    assert ("<|message|>a<|end|>" in engine.prompts[1]) == ("<|message|>a<|end|>" in kept)
+
+
+@pytest.mark.parametrize(
+    ("completion", "problem"),
+    [
+        (f"{THINK}<|channel|>analysis<|message|>Well.<|return|>", "the model gave no answer"),
+        ("<|channel|>analysis<|message|>" + "hm " * 990, "incomplete: the limit of tokens"),
+    ],
+)
+def test_a_turn_without_an_answer_is_taken_back(
+    engine: ScriptedEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    completion: str,
+    problem: str,
+) -> None:
+    engine.completions = [completion, NOON]
+    output = talk(monkeypatch, capsys, "a\nb\n").out
+    assert problem in output
+    assert output.endswith("(the question is taken back)\nNoon.\n")
+    assert "<|message|>a<|end|>" not in engine.prompts[1]
+
+
+def test_past_reasoning_is_left_out_while_that_of_the_turn_goes_on(
+    engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine.completions = [ANSWER, f"{THINK}{CALL}", NOON]
+    talk(monkeypatch, capsys, "2 + 2?\nand now?\n12:00\n")
+    assert [prompt.count("Hm.") for prompt in engine.prompts] == [0, 0, 1]
+    assert engine.prompts[2].endswith(
+        f"<|start|>assistant{THINK}{CALL}"
+        "<|start|>functions.now to=assistant<|channel|>commentary<|message|>12:00<|end|>"
+        "<|start|>assistant"
+    )
+
+
+def test_loading_is_shown_on_a_terminal_and_to_no_program(
+    monkeypatch: pytest.MonkeyPatch, chat: str, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    assert main(["generate", "demo", chat, "--max-tokens", "1"]) == 0
+    (folder,) = (tmp_path / "openai-harmony").iterdir()
+    first, second, *bars, last = screen.getvalue().splitlines()
+    assert first == "loading demo ..."
+    assert second == f"writing the demo model that comes with the package to {folder}, once"
+    assert any("Loading weights: 100%" in bar for bar in bars)
+    assert re.fullmatch(rf"demo: {folder}, b?float\d\d on cpu; 4,096 tokens of context", last)
+    assert logging.getLogger("openai_harmony.engines").handlers == []
+    pipe = io.StringIO()
+    monkeypatch.setattr("sys.stderr", pipe)
+    assert main(["generate", "demo", chat, "--max-tokens", "1"]) == 0
+    assert pipe.getvalue() == ""
+
+
+def test_a_chat_without_its_model_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["chat", "/no/such/folder"]) == 1
+    assert "cannot load the model '/no/such/folder'" in capsys.readouterr().err

@@ -1,0 +1,79 @@
+"""``harmony keys``: keys are shown once, listed without their secrets, and revoked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from openai_harmony.cli import main
+from openai_harmony.server.keys.api_keys import ApiKeyError, ApiKeys
+from openai_harmony.server.store import KeyLimits, Store
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'keys.db'}"
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    return capsys.readouterr().out.strip()
+
+
+def test_a_key_that_was_made_opens_the_server_until_it_is_revoked(
+    database: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["keys", "create", "laptop", "--database", database]) == 0
+    key = said(capsys)
+    with Store(database) as store:
+        record = ApiKeys(store.keys).check(key)
+    assert record is not None
+    assert (record.name, record.limits) == ("laptop", KeyLimits())
+
+    assert main(["keys", "list", "--database", database]) == 0
+    listed = said(capsys)
+    assert record.id in listed
+    assert "laptop" in listed
+    assert key not in listed
+
+    assert main(["keys", "revoke", record.id, "--database", database]) == 0
+    assert "revoked" in said(capsys)
+    with Store(database) as store, pytest.raises(ApiKeyError, match="revoked"):
+        ApiKeys(store.keys).check(key)
+
+
+def test_limits_are_kept_and_listed(database: str, capsys: pytest.CaptureFixture[str]) -> None:
+    limits = ["--requests-per-minute", "60", "--tokens-per-minute", "1000"]
+    assert main(["keys", "create", "ci", *limits, "--database", database]) == 0
+    key = said(capsys)
+    with Store(database) as store:
+        record = ApiKeys(store.keys).check(key)
+    assert record is not None
+    assert record.limits == KeyLimits(requests_per_minute=60, tokens_per_minute=1000)
+    main(["keys", "list", "--database", database])
+    assert said(capsys).endswith("requests-per-minute 60, tokens-per-minute 1000")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["revoke", "key_0"], "there is no key 'key_0'"),
+        (["create", "x", "--concurrent-requests", "0"], "concurrent_requests is 0"),
+    ],
+)
+def test_mistakes_are_one_clear_line(
+    database: str, arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["keys", *arguments, "--database", database]) == 1
+    error = capsys.readouterr().err
+    assert problem in error
+    assert error.count("\n") == 1
+
+
+def test_a_database_that_cannot_be_used_is_one_clear_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = tmp_path / "broken.db"
+    broken.write_bytes(b"no database" * 100)
+    assert main(["keys", "list", "--database", f"sqlite:///{broken}"]) == 1
+    assert capsys.readouterr().err.count("\n") == 1

@@ -1,0 +1,205 @@
+"""``harmony serve`` as a process: how it starts and ends, and what it finds again."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sqlite3
+import threading
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+
+from openai_harmony.cli import main
+from openai_harmony.engines import SampledToken, Sampling
+from openai_harmony.server import Settings, create_app
+from openai_harmony.server.run_server import make_server
+from support.scripted_engine import ScriptedEngine
+from support.served import PATIENCE, sdk, server_process, serving
+
+KEYS = ("a secret", "another")
+OPTIONS = (
+    "demo", "--port", "0", "--served-model-name", "tiny", "demo", "--date", "2026-01-02",
+    "--api-key", KEYS[0], "--api-key", KEYS[1],
+)  # fmt: skip
+ASK: dict[str, Any] = {"temperature": 0, "input": "What is 27 + 45?"}
+SUM = "27 + 45 = 72."
+ANSWER = "<|channel|>final<|message|>Four.<|return|>"
+ENDLESS = "<|channel|>final<|message|>One and on and..."
+
+
+@pytest.fixture
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the demo model's folder is made, once for all workers."""
+    return tmp_path_factory.getbasetemp().parent
+
+
+def database(state: Path) -> str:
+    return f"sqlite:///{state / 'openai-harmony' / 'responses.db'}"
+
+
+def test_it_starts_answers_ends_and_remembers(tmp_path: Path, cache: Path) -> None:
+    with (
+        server_process(tmp_path, cache, *OPTIONS) as server,
+        sdk(server.url, KEYS[0]) as client,
+    ):
+        assert server.log[0] == "loading demo ...\n"
+        assert [model.id for model in client.models.list()] == ["tiny", "demo"]
+        first = client.responses.create(model="tiny", **ASK)
+        assert (first.model, first.output_text) == ("tiny", SUM)
+        with pytest.raises(openai.NotFoundError, match="there is: tiny, demo"):
+            client.responses.create(model="gpt-oss-20b", **ASK)
+        with pytest.raises(openai.AuthenticationError):
+            client.with_options(api_key="none").responses.retrieve(first.id)
+        with pytest.raises(openai.NotFoundError):
+            client.with_options(api_key=KEYS[1]).responses.retrieve(first.id)
+        begun = client.responses.create(model="demo", **ASK, stream=True)
+        next(iter(begun))
+        server.process.send_signal(signal.SIGTERM)
+        *_, last = begun
+        assert last.type == "response.completed"
+        assert server.ended() == 0
+    assert "Traceback" not in "".join(server.log)
+    keep = Settings(database=database(tmp_path), api_keys=KEYS)
+    with serving(ScriptedEngine(), keep) as url, sdk(url, KEYS[0]) as client:
+        for response in (first, last.response):
+            assert client.responses.retrieve(response.id).output_text == SUM
+
+
+def test_what_was_completed_outlives_a_kill(tmp_path: Path, cache: Path) -> None:
+    """The killed server has its tokens from another, as it has them from vLLM."""
+    ask: dict[str, Any] = {"model": "script", "input": "2 + 2?"}
+    with (
+        serving(ScriptedEngine(ANSWER, ENDLESS)) as engine,
+        server_process(tmp_path, cache, engine.removesuffix("/v1"), "--port", "0") as server,
+        sdk(server.url) as client,
+    ):
+        completed = client.responses.create(**ask)
+        begun = client.responses.create(**ask, stream=True, background=True)
+        cut = next(iter(begun)).response.id
+        server.process.kill()
+        with pytest.raises((openai.APIConnectionError, httpx2.HTTPError)):
+            list(begun)
+        assert server.ended() == -signal.SIGKILL
+    with serving(ScriptedEngine(), Settings(database=database(tmp_path))) as url, sdk(url) as again:
+        assert again.responses.retrieve(completed.id).output_text == "Four."
+        assert again.responses.retrieve(cut).status == "failed"
+    with closing(sqlite3.connect(tmp_path / "openai-harmony" / "responses.db")) as opened:
+        assert opened.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_an_occupied_port_is_one_clear_line(tmp_path: Path, cache: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as occupied:
+        port = str(occupied.getsockname()[1])
+        with server_process(tmp_path, cache, "demo", "--port", port) as server:
+            assert server.ended() == 1
+    assert server.log == [
+        f"harmony: error: cannot listen at 127.0.0.1:{port}: Address already in use; "
+        "choose another --port\n"
+    ]
+
+
+class Endless(ScriptedEngine):
+    """Tells when it has begun, and ends only when it is closed."""
+
+    def __init__(self) -> None:
+        super().__init__(ENDLESS)
+        self.began = threading.Event()
+
+    def generate(
+        self, prompt: Sequence[int], sampling: Sampling | None = None
+    ) -> AsyncGenerator[SampledToken, None]:
+        self.began.set()
+        return super().generate(prompt, sampling)
+
+
+def respond(client: Any) -> str:
+    return str(client.responses.create(model="script", input="Hi!"))
+
+
+def stream_response(client: Any) -> str:
+    *_, last = client.responses.create(model="script", input="Hi!", stream=True)
+    return str(last.response.error)
+
+
+def chat(client: Any) -> str:
+    asked = [{"role": "user", "content": "Hi!"}]
+    return str(client.chat.completions.create(model="script", messages=asked))
+
+
+def stream_chat(client: Any) -> str:
+    asked = [{"role": "user", "content": "Hi!"}]
+    return str(list(client.chat.completions.create(model="script", messages=asked, stream=True)))
+
+
+@pytest.mark.parametrize("ask", [respond, stream_response, chat, stream_chat])
+def test_the_end_is_told_to_clients_that_wait(ask: Callable[[Any], str]) -> None:
+    """What goes on at the deadline is cancelled; nobody is left without a word."""
+    engine = Endless()
+    told: list[str] = []
+
+    def wait(url: str) -> None:
+        with sdk(url) as client:
+            try:
+                told.append(ask(client))
+            except openai.APIError as error:
+                told.append(str(error))
+
+    with serving(engine, Settings(shutdown_seconds=0.1)) as url:
+        client = threading.Thread(target=wait, args=(url,))
+        client.start()
+        assert engine.began.wait(PATIENCE)
+    client.join(PATIENCE)
+    (said,) = told
+    assert "the server is shutting down; try again later" in said
+    assert engine.freed == 1
+
+
+def test_what_is_written_is_sent_at_once() -> None:
+    """Without this option each answer waits for the client to confirm its first packet."""
+    settings = Settings()
+    server = make_server(create_app(ScriptedEngine(), settings), settings)
+
+    async def run(listener: socket.socket) -> int:
+        serving = asyncio.ensure_future(server.serve(sockets=[listener]))
+        while not server.started:
+            await asyncio.sleep(0)
+        option = listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        server.should_exit = True
+        await serving
+        return option
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert asyncio.run(run(listener))
+
+
+@pytest.mark.parametrize(
+    ("option", "problem"),
+    [
+        (("--port", "99999"), "there is no port 99999"),
+        (("--date", "2026-13-01"), "is no date"),
+        (("--database", "mysql://somewhere"), "mysql"),
+    ],
+)
+def test_wrong_options_are_one_clear_line(
+    option: tuple[str, str],
+    problem: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def opened(_: str) -> ScriptedEngine:
+        return ScriptedEngine()
+
+    monkeypatch.setattr("openai_harmony.engines.open_engine", opened)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert main(["serve", "demo", "--port", "0", *option]) != 0
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("harmony: error: ")
+    assert problem in error

@@ -1,0 +1,425 @@
+"""Engines behind servers: how they stop, what they say where one fails, and the protocols."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from openai_harmony import load_harmony_encoding
+from openai_harmony.engines import (
+    ContextLengthError,
+    Engine,
+    EngineError,
+    LlamaCppEngine,
+    Sampling,
+    SamplingError,
+    VllmEngine,
+)
+from openai_harmony.engines.http_client import HttpClient
+from openai_harmony.engines.lost_tokens import find_lost_tokens, text_of
+from openai_harmony.engines.server_sent_events import EventReader
+from openai_harmony.tokens.special_tokens import CALL, RETURN
+from support.engine_contract import PROMPT, SHORT_TURN, sample, tokens_of
+from support.engine_servers import CONTEXT, SERVERS, LlamaCppStandIn, VllmStandIn, serving
+from support.stand_in_server import StandIn
+
+ENCODING = load_harmony_encoding("HarmonyGptOss")
+FAST: dict[str, Any] = {"timeout": 0.5, "pauses": (0.01, 0.01)}
+
+
+# Cancelling
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_server_stops_within_a_step(kind: str) -> None:
+    async def run() -> None:
+        async with serving(kind) as (server, engine):
+            await closed_early(engine)
+            await until(lambda: server.counts.running == 0)
+            assert server.counts.aborted == 1
+            steps = server.counts.steps
+            await asyncio.sleep(0.05)
+            assert server.counts.steps == steps
+
+    async def closed_early(engine: Engine) -> None:
+        completion = engine.generate(PROMPT)
+        await anext(completion)
+        await completion.aclose()
+
+    asyncio.run(run())
+
+
+def test_a_server_that_does_not_stream_stops_as_well() -> None:
+    async def run() -> None:
+        async with serving("llama.cpp", stream=False) as (server, engine):
+            task = asyncio.ensure_future(sample(engine, Sampling()))
+            await until(lambda: server.counts.steps > 0)
+            task.cancel()
+            await until(lambda: server.counts.running == 0)
+            assert server.counts.aborted == 1
+
+    asyncio.run(run())
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    for _ in range(4000):
+        if happened():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it did not happen")
+
+
+# Failures
+
+
+def failure(
+    kind: str, faults: dict[str, Any], sampling: Sampling | None = None, **options: Any
+) -> tuple[EngineError, int, StandIn]:
+    """Return the error of a completion, the tokens before it, and the server."""
+
+    async def run() -> tuple[EngineError, int, StandIn]:
+        async with serving(kind, **{**FAST, **options}) as (server, engine):
+            for name, value in faults.items():
+                setattr(server.faults, name, value)
+            count = 0
+            try:
+                async for _ in engine.generate(PROMPT, sampling or Sampling(seed=1)):
+                    count += 1
+            except EngineError as error:
+                return error, count, server
+            raise AssertionError("nothing failed")
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("after", [0, 3])
+def test_a_server_that_vanishes(kind: str, after: int) -> None:
+    error, count, server = failure(kind, {"vanish_after": after})
+    assert "broke off" in str(error)
+    assert server.url in str(error)
+    assert error.retryable
+    assert count == after
+    assert server.counts.requests == (1 if after else 3)
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("after", [0, 3])
+def test_a_server_that_hangs(kind: str, after: int) -> None:
+    error, count, server = failure(kind, {"hang_after": after})
+    assert "no sign of life for 0.5 seconds" in str(error)
+    assert error.retryable
+    assert count == after
+    assert server.counts.requests == 1
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_stream_that_ends_too_early(kind: str) -> None:
+    error, count, _ = failure(kind, {"stop_after": 2})
+    assert "ended its answer before the completion" in str(error)
+    assert count == 2
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_garbage(kind: str) -> None:
+    error, count, _ = failure(kind, {"garbage_after": 1})
+    assert "not JSON: '{not json'" in str(error)
+    assert count == 1
+    error, _, server = failure(kind, {"page": b"<h1>It works!</h1>"})
+    assert "<h1>It works!</h1>" in str(error)
+    assert server.counts.requests == 1
+    error, _, _ = failure(kind, {"page": b"[1]"})
+    assert "another form" in str(error)
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_errors_of_the_server(kind: str) -> None:
+    error, count, _ = failure(kind, {"error_after": 2})
+    assert "the model broke" in str(error)
+    assert error.retryable
+    assert count == 2
+    error, _, server = failure(kind, {"refuse": (500, "a traceback")})
+    assert "(500)" in str(error)
+    assert "a traceback" in str(error)
+    assert server.counts.requests == 1
+    error, _, _ = failure(kind, {"refuse": (400, {"error": {"message": "no such setting"}})})
+    assert isinstance(error, SamplingError)
+    assert "no such setting" in str(error)
+    assert not error.retryable
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_busy_server_is_asked_again(kind: str) -> None:
+    error, _, server = failure(kind, {"busy": 99})
+    assert "busy" in str(error)
+    assert error.retryable
+    assert server.counts.requests == 3
+
+    async def run() -> None:
+        async with serving(kind, **FAST) as (server, engine):
+            server.faults.busy = 2
+            assert len(await tokens_of(engine)) > 0
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("connect_to", [VllmEngine.connect, LlamaCppEngine.connect])
+def test_nobody_answers(connect_to: Callable[..., Any]) -> None:
+    for url in ("http://127.0.0.1:1", "http://127.0.0.1:1/v1/", "ftp://here", "http://[", ""):
+        with pytest.raises(EngineError, match=r"cannot (connect|talk) to"):
+            asyncio.run(connect_to(url, **FAST))
+
+
+def test_the_server_goes_while_the_engine_stays() -> None:
+    async def run() -> None:
+        async with VllmStandIn().running() as server:
+            engine = await VllmEngine.connect(server.url, **FAST)
+        assert not (await engine.health()).ready
+        assert "cannot connect" in (await engine.health()).detail
+        with pytest.raises(EngineError, match="cannot connect"):
+            await tokens_of(engine)
+        await engine.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_closing_the_engine_ends_requests_under_way(kind: str) -> None:
+    async def run() -> None:
+        async with serving(kind) as (server, engine):
+            tasks = [asyncio.ensure_future(sample(engine, Sampling())) for _ in range(3)]
+            await until(lambda: server.counts.running == 3)
+            await engine.close()
+            for task in tasks:
+                with pytest.raises(EngineError, match="the engine was closed"):
+                    await asyncio.wait_for(task, 20)
+            with pytest.raises(EngineError, match="the engine was closed"):
+                await tokens_of(engine)
+            assert not (await engine.health()).ready
+
+    asyncio.run(run())
+
+
+def test_a_server_that_accepts_and_says_nothing() -> None:
+    async def run() -> None:
+        silent = asyncio.Event()
+
+        async def serve(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await silent.wait()
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        for connect_to in (VllmEngine.connect, LlamaCppEngine.connect):
+            with pytest.raises(EngineError, match=r"no sign of life for 0\.1 seconds"):
+                await connect_to(url, timeout=0.1)
+        silent.set()
+        server.close()
+        await asyncio.sleep(0)
+
+    asyncio.run(run())
+
+
+def test_api_keys() -> None:
+    async def run() -> None:
+        async with VllmStandIn(api_key="secret").running() as server:
+            with pytest.raises(EngineError, match=r"\(401\): Unauthorized"):
+                await VllmEngine.connect(server.url)
+            async with await VllmEngine.connect(server.url, api_key="secret") as engine:
+                assert len(await tokens_of(engine)) > 0
+
+    asyncio.run(run())
+
+
+# What was in the cache
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("cached", [None, 0, 5])
+def test_the_last_token_tells_how_much_of_the_prompt_was_cached(
+    kind: str, cached: int | None
+) -> None:
+    async def run() -> None:
+        async with serving(kind) as (server, engine):
+            server.cached = cached
+            *rest, last = await sample(engine, Sampling(seed=1, max_tokens=4))
+            assert last.cached_tokens == cached
+            assert {one.cached_tokens for one in rest} == {None}
+
+    asyncio.run(run())
+
+
+def test_llama_cpp_tells_it_without_streaming_as_well() -> None:
+    async def run() -> None:
+        async with serving("llama.cpp", stream=False) as (server, engine):
+            server.cached = 5
+            found = await sample(engine, Sampling(seed=1, max_tokens=4))
+            assert [one.cached_tokens for one in found] == [None, None, None, 5]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_server_that_vanishes_after_the_last_token_has_done_its_work(kind: str) -> None:
+    async def run() -> None:
+        async with serving(kind, **FAST) as (server, engine):
+            server.faults.vanish_at_the_end = True
+            found = await sample(engine, Sampling(seed=1, max_tokens=4))
+            assert [one.finish_reason for one in found] == [None, None, None, "length"]
+
+    asyncio.run(run())
+
+
+# vLLM
+
+
+def test_vllm_chooses_the_endpoint_and_the_model() -> None:
+    async def run() -> None:
+        async with VllmStandIn().running() as server:
+            engine: Engine = await VllmEngine.connect(server.url + "/v1", "adapter")
+            assert (engine.model, engine.context_length) == ("adapter", CONTEXT)
+            assert await tokens_of(engine)
+            assert server.counts.bodies[0]["model"] == "adapter"
+            assert "token_ids" in server.counts.bodies[0]
+            await engine.close()
+            with pytest.raises(EngineError, match="serves noise, adapter, not 'other'"):
+                await VllmEngine.connect(server.url, "other")
+        async with serving("vllm-completions") as (other, engine):
+            assert await tokens_of(engine)
+            assert "prompt" in other.counts.bodies[0]
+        async with LlamaCppStandIn().running() as server:
+            with pytest.raises(EngineError, match="is it vLLM"):
+                await VllmEngine.connect(server.url)
+
+    asyncio.run(run())
+
+
+def test_vllm_says_what_it_does_not_have() -> None:
+    for settings in ({"temperature": 0.001}, {"temperature": 3}, {"top_p": 0}, {"logprobs": 21}):
+        error, _, _ = failure("vllm", {}, Sampling(**settings))
+        assert isinstance(error, SamplingError)
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_grammar_that_is_not_enforced_is_noticed(kind: str) -> None:
+    sampling = Sampling(grammar=SHORT_TURN, seed=1)
+    error, count, server = failure(kind, {"ignore_grammar": True}, sampling)
+    assert "against the grammar; " in str(error)
+    assert count == 0
+    assert server.counts.running == 0
+
+
+# llama.cpp
+
+
+def test_llama_cpp_is_told_from_vllm() -> None:
+    async def run() -> None:
+        for kind in SERVERS:
+            async with SERVERS[kind]().running() as server:
+                assert await LlamaCppEngine.answers(server.url) == (kind == "llama.cpp")
+        assert not await LlamaCppEngine.answers("http://127.0.0.1:1")
+        async with VllmStandIn().running() as server:
+            with pytest.raises(EngineError, match="404"):
+                await LlamaCppEngine.connect(server.url)
+
+    asyncio.run(run())
+
+
+def test_llama_cpp_does_not_get_grammars_without_llguidance() -> None:
+    error, _, server = failure("llama.cpp", {}, Sampling(grammar=SHORT_TURN), llguidance=False)
+    assert isinstance(error, SamplingError)
+    assert "-DLLAMA_LLGUIDANCE=ON" in str(error)
+    assert server.counts.requests == 0
+    error, _, _ = failure("llama.cpp", {}, Sampling(stop_tokens=frozenset((RETURN,))))
+    assert isinstance(error, SamplingError)
+
+
+def test_llama_cpp_tells_the_numbers_of_a_context_that_is_smaller_than_it_said() -> None:
+    details = {"code": 400, "message": "too long", "type": "exceed_context_size_error"}
+    details.update(n_prompt_tokens=90, n_ctx=80)
+    error, _, _ = failure("llama.cpp", {"refuse": (400, {"error": details})})
+    assert isinstance(error, ContextLengthError)
+    assert (error.prompt_length, error.context_length) == (90, 80)
+
+
+SPLIT = "a 🌦 歪 👩‍🚀\u2028𓀀🧬<|return|>"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_llama_cpp_loses_no_token_of_a_character(stream: bool) -> None:
+    script = ENCODING.encode(SPLIT, allowed_special="all")
+
+    async def run() -> list[int]:
+        async with serving("llama.cpp", stream=stream) as (server, engine):
+            server.faults.script = script
+            return await tokens_of(engine, max_tokens=None)
+
+    assert asyncio.run(run()) == script
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        [*ENCODING.encode("𓀀")[:2], CALL],  # cut off
+        [24912, 4103, 200_007, 24912, RETURN],  # with a special token inside
+    ],
+)
+def test_llama_cpp_says_so_where_tokens_are_lost(script: list[int]) -> None:
+    error, _, _ = failure("llama.cpp", {"script": script})
+    assert "stream=False" in str(error)
+
+
+@pytest.mark.parametrize("text", ["🧬", " 🌦", "ꙮ", "𓀀"])
+def test_lost_tokens(text: str) -> None:
+    *lost, last = ENCODING.encode(text)
+    assert find_lost_tokens(text, last, len(lost)) == lost
+    assert find_lost_tokens(text, last, len(lost) + 5) is None
+    assert find_lost_tokens(text, 24912, len(lost)) is None
+    assert b"".join(map(text_of, lost)) + text_of(last) == text.encode()
+
+
+# HTTP
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1000])
+def test_event_streams(size: int) -> None:
+    stream = (
+        b': hello\r\n\r\ndata: {"a":\r\ndata:1}\r\n\r\nevent: x\nid: 3\n\n'
+        + 'data: "\u2028\x85"\n\n'.encode()
+        + b'error: {"code":1}\n\ndata: [DONE]\n\ndata: not ended'
+    )
+    reader = EventReader()
+    pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
+    found = [data for piece in pieces for data in reader.feed(piece)]
+    assert found == [
+        b'{"a":\n1}',
+        '"\u2028\x85"'.encode(),
+        b'{"error":{"code":1}}',
+        b"[DONE]",
+    ]
+
+
+def test_comments_are_signs_of_life() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        for _ in range(6):
+            writer.write(b": ping\n\n")
+            await asyncio.sleep(0.15)
+        writer.write(b"data: 1\n\n")
+        writer.close()
+        await writer.wait_closed()
+
+    async def run() -> list[Any]:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        client = HttpClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", **FAST)
+        try:
+            return [event async for event in client.ask("POST", "/", {})]
+        finally:
+            await client.close()
+            server.close()
+
+    assert asyncio.run(run()) == [1]

@@ -1,0 +1,194 @@
+"""The contract of the engines, kept by all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from transformers import GptOssConfig, GptOssForCausalLM
+
+from openai_harmony.engines import Engine, Sampling, TransformersEngine
+from openai_harmony.engines.row_sampler import RowSampler
+from openai_harmony.tokens.special_tokens import RETURN
+from support.engine_contract import CHECKS, Check, sample
+from support.engine_servers import SERVERS, serving
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_servers_keep_the_contract(kind: str, check: Check) -> None:
+    async def run() -> None:
+        async with serving(kind) as (_, engine):
+            await check(engine)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_llama_cpp_keeps_the_contract_without_streaming(check: Check) -> None:
+    async def run() -> None:
+        async with serving("llama.cpp", stream=False) as (_, engine):
+            if "frees" not in check.__name__:  # it has no first token to wait for
+                await check(engine)
+
+    asyncio.run(run())
+
+
+@pytest.fixture(scope="module")
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """One loop for all tests of an engine that outlives them."""
+    loop = asyncio.new_event_loop()
+    yield loop
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+
+
+@pytest.fixture(scope="module")
+def transformers_engine(
+    loop: asyncio.AbstractEventLoop, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Engine]:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("model")
+    config = GptOssConfig(
+        num_hidden_layers=2,
+        hidden_size=64,
+        intermediate_size=64,
+        num_local_experts=4,
+        num_experts_per_tok=2,
+        head_dim=16,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        vocab_size=201_088,
+        layer_types=["sliding_attention", "full_attention"],
+        max_position_embeddings=4096,
+        eos_token_id=RETURN,
+        pad_token_id=199_999,
+    )
+    GptOssForCausalLM(config).save_pretrained(folder)
+    engine = TransformersEngine(folder, name="noise")
+    yield engine
+    loop.run_until_complete(engine.close())
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_transformers_keeps_the_contract(
+    loop: asyncio.AbstractEventLoop, transformers_engine: Engine, check: Check
+) -> None:
+    async def run() -> None:
+        await check(transformers_engine)
+
+    loop.run_until_complete(run())
+
+
+def test_transformers_outlives_event_loops(transformers_engine: Engine) -> None:
+    async def some() -> list[int]:
+        tokens = []
+        async for sampled in transformers_engine.generate([1, 2], Sampling(seed=1, max_tokens=50)):
+            tokens.append(sampled.token)
+            if len(tokens) == 5:
+                break
+        return tokens
+
+    assert asyncio.run(some()) == asyncio.run(some())
+    assert asyncio.run(transformers_engine.health()).ready
+
+
+def test_transformers_says_what_it_runs(transformers_engine: Engine) -> None:
+    assert transformers_engine.origin.endswith(", float32 on cpu")
+
+
+def test_transformers_caches_nothing_for_a_model_with_sliding_windows(
+    loop: asyncio.AbstractEventLoop, transformers_engine: Engine
+) -> None:
+    found = loop.run_until_complete(sample(transformers_engine, Sampling(max_tokens=2)))
+    assert [one.cached_tokens for one in found] == [None, 0]
+
+
+class HeldSampler(RowSampler):
+    """One whose making takes until `go` is set, as for a large grammar."""
+
+    begun = threading.Event()
+    go = threading.Event()
+    threads: ClassVar[set[int]] = set()
+
+    def __init__(self, *given: Any) -> None:
+        self.threads.add(threading.get_ident())
+        self.begun.set()
+        assert self.go.wait(60)
+        super().__init__(*given)
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[HeldSampler]]:
+    HeldSampler.begun.clear()
+    HeldSampler.go.clear()
+    monkeypatch.setattr("openai_harmony.engines.transformers_engine.RowSampler", HeldSampler)
+    yield HeldSampler
+    HeldSampler.go.set()
+
+
+def test_a_sampler_is_made_off_the_event_loop(
+    loop: asyncio.AbstractEventLoop, transformers_engine: Engine, held: type[HeldSampler]
+) -> None:
+    async def run() -> None:
+        task = asyncio.ensure_future(sample(transformers_engine, Sampling(max_tokens=2)))
+        while not held.begun.is_set():
+            await asyncio.sleep(0)  # the loop goes on
+        held.go.set()
+        assert len(await task) == 2
+        assert threading.get_ident() not in held.threads
+
+    loop.run_until_complete(run())
+
+
+def test_cancelling_while_a_sampler_is_made_leaves_nothing(
+    loop: asyncio.AbstractEventLoop, transformers_engine: Engine, held: type[HeldSampler]
+) -> None:
+    async def run() -> None:
+        task = asyncio.ensure_future(sample(transformers_engine, Sampling(max_tokens=2)))
+        while not held.begun.is_set():
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await transformers_engine.health()).running == 0
+        held.go.set()
+        assert len(await sample(transformers_engine, Sampling(max_tokens=2))) == 2
+
+    loop.run_until_complete(run())
+
+
+def test_loading_shows_no_progress_where_nobody_looks(
+    transformers_engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = transformers_engine.origin.partition(",")[0]
+    asyncio.run(TransformersEngine(folder).close())
+    assert "Loading weights" not in capsys.readouterr().err
+
+
+def test_engines_are_imported_when_they_are_used() -> None:
+    program = """
+import sys
+import openai_harmony.engines as engines
+
+assert not {"torch", "transformers", "httpx2"} & set(sys.modules)
+assert engines.VllmEngine.__name__ == "VllmEngine"
+assert engines.LlamaCppEngine.__name__ == "LlamaCppEngine"
+assert "torch" not in sys.modules
+sys.modules["torch"] = None
+try:
+    engines.TransformersEngine
+except ImportError as error:
+    assert "pip install 'openai-harmony[transformers]'" in str(error), error
+else:
+    raise AssertionError
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

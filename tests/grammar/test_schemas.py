@@ -1,0 +1,900 @@
+"""JSON Schemas under the grammar engine: all that is invalid is rejected, or the schema refused."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from llguidance import LLMatcher, LLTokenizer
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from openai_harmony import HarmonyError
+from openai_harmony.grammar.errors import GrammarError
+from openai_harmony.grammar.json_schema import conjunctions, keywords, plain_schema, schema_writer
+from openai_harmony.grammar.json_schema.formats import FORMATS, REFUSED_FORMATS
+from openai_harmony.grammar.json_schema.schemas import JSON_OPTIONS, enforceable_schema
+
+DATA = Path(__file__).parents[1] / "data" / "grammar"
+PAGE = Path(__file__).parents[2] / "docs" / "schema-enforcement.md"
+FEATURES: list[dict[str, Any]] = json.loads((DATA / "features.json").read_text(encoding="utf-8"))
+OVERSTRICT: dict[str, list[str]] = json.loads(
+    (DATA / "overstrict.json").read_text(encoding="utf-8")
+)
+BY_NAME = {feature["name"]: feature for feature in FEATURES}
+
+TOKENIZER = LLTokenizer("byte")
+
+pytestmark = pytest.mark.usefixtures("no_hang")
+
+
+def matcher(enforced: dict[str, Any] | bool) -> LLMatcher:
+    schema = enforced if isinstance(enforced, dict) else {}
+    grammar = LLMatcher.grammar_from_json_schema(json.dumps({**schema, "x-guidance": JSON_OPTIONS}))
+    made = LLMatcher(TOKENIZER, grammar, log_level=0)
+    assert not made.is_error(), made.get_error()
+    return made
+
+
+def accepts(made: LLMatcher, text: str) -> bool:
+    made.reset()
+    tokens = list(text.encode())
+    return made.try_consume_tokens(tokens) == len(tokens) and made.is_accepting()
+
+
+def texts_of(value: Any) -> set[str]:
+    """A value as models write it: compact, with spaces, indented."""
+    compact = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return {
+        compact,
+        json.dumps(value, ensure_ascii=False),
+        json.dumps(value, ensure_ascii=False, indent=2),
+    }
+
+
+def exists(document: Any, pointer: str) -> bool:
+    place = document
+    for step in pointer.split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(place, list):
+            place = place[int(key)] if int(key) < len(place) else None
+        else:
+            place = place.get(key)
+        if place is None:
+            return False
+    return pointer.startswith("#")
+
+
+@cache
+def enforced_feature(name: str) -> dict[str, Any] | bool | GrammarError:
+    try:
+        return enforceable_schema(BY_NAME[name]["schema"])
+    except GrammarError as error:
+        return error
+
+
+# The recorded features
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_a_feature_is_enforced_exactly_or_refused(name: str) -> None:
+    feature = BY_NAME[name]
+    enforced = enforced_feature(name)
+    if isinstance(enforced, GrammarError):
+        assert exists(feature["schema"], enforced.pointer), enforced.pointer
+        assert enforced.remedy
+        return
+    assert not feature.get("unsatisfiable")
+    assert not feature.get("broken")
+    made = matcher(enforced)
+    for value in feature["invalid"] + feature.get("invalid_unchecked", []):
+        for text in texts_of(value) | {json.dumps(value)}:
+            assert not accepts(made, text), text
+    for text in feature.get("invalid_texts", []):
+        assert not accepts(made, text), text
+    valid = {text for value in feature["valid"] for text in texts_of(value)}
+    valid.update(feature.get("valid_texts", []))
+    rejected = sorted(text for text in valid if not accepts(made, text))
+    assert rejected == OVERSTRICT.get(name, [])
+
+
+def test_only_features_are_called_overstrict() -> None:
+    assert OVERSTRICT.keys() <= BY_NAME.keys()
+    for name in OVERSTRICT:
+        assert not isinstance(enforced_feature(name), GrammarError)
+
+
+# References, in place and inside
+
+NODE = {
+    "type": "object",
+    "properties": {"v": {"type": "integer"}, "next": {"$ref": "#/$defs/node"}},
+    "required": ["v"],
+    "additionalProperties": False,
+}
+
+MEANINGS: dict[str, tuple[Any, list[Any], list[Any]]] = {
+    # name: schema, values that it allows, values that it does not
+    "old tuple": (
+        {"items": [{"type": "string"}, {"type": "integer"}], "additionalItems": False},
+        [["a"], ["a", 1], []],
+        [[1], ["a", 1, 2]],
+    ),
+    "old tuple with more": (
+        {"items": [{"type": "string"}], "additionalItems": {"type": "integer"}},
+        [["a", 1, 2]],
+        [["a", "b"]],
+    ),
+    "additionalItems beside prefixItems is nothing": (
+        {"prefixItems": [{"type": "string"}], "additionalItems": False},
+        [["a", 1]],
+        [[1]],
+    ),
+    "sibling of a recursive reference": (
+        {
+            "$defs": {"node": NODE},
+            "properties": {"n": {"$ref": "#/$defs/node", "required": ["next"]}},
+            "required": ["n"],
+        },
+        [{"n": {"v": 1, "next": {"v": 2}}}],
+        [{"n": {"v": 1}}, {"n": {"v": 1, "next": {}}}],
+    ),
+    "two recursive schemas at once": (
+        {
+            "$defs": {
+                "a": {"properties": {"x": {"$ref": "#/$defs/a"}}, "required": ["p"]},
+                "b": {"properties": {"x": {"$ref": "#/$defs/b"}}, "required": ["q"]},
+            },
+            "type": "object",
+            "allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}],
+        },
+        [{"p": 1, "q": 2}, {"x": {"p": 1, "q": 2}, "p": 1, "q": 2}],
+        [{"p": 1}, {"x": {"p": 1}, "p": 1, "q": 2}],
+    ),
+    "optional property that is impossible": (
+        {
+            "$defs": {"no": {"type": "string", "enum": [1]}},
+            "properties": {"a": {"$ref": "#/$defs/no"}},
+        },
+        [{}, {"b": 1}],
+        [{"a": 1}, {"a": "1"}],
+    ),
+    "endless alternative is dropped": (
+        {
+            "$defs": {"e": {"type": "array", "items": {"$ref": "#/$defs/e"}, "minItems": 1}},
+            "anyOf": [{"$ref": "#/$defs/e"}, {"type": "null"}],
+        },
+        [None],
+        [[], [[]]],
+    ),
+    "refused only where it matters": (
+        {
+            "$defs": {"unused": {"not": {}}},
+            "type": "integer",
+            "uniqueItems": True,
+            "propertyNames": {"not": {}},
+        },
+        [1],
+        ["a", []],
+    ),
+    "unique items of which there is one": (
+        {"type": "array", "uniqueItems": True, "maxItems": 1},
+        [[], [1]],
+        [[1, 1]],
+    ),
+    "harmless keywords": (
+        {
+            "not": False,
+            "if": {"type": "string"},
+            "uniqueItems": False,
+            "contains": {},
+            "minContains": 0,
+            "dependentRequired": {},
+            "propertyNames": True,
+        },
+        [[1, 1], "a", {"b": 1}],
+        [],
+    ),
+    "unevaluated beside properties": (
+        {"properties": {"a": {}}, "unevaluatedProperties": False, "type": "object"},
+        [{}, {"a": 1}],
+        [{"b": 1}],
+    ),
+    "pattern and properties of two schemas": (
+        {
+            "allOf": [
+                {"patternProperties": {"^x": {"type": "integer"}}},
+                {"properties": {"xa": {"minimum": 3}, "b": {"type": "string"}}},
+                {"additionalProperties": {"type": ["integer", "string"]}},
+            ],
+            "type": "object",
+        },
+        [{"xa": 3, "b": "c", "x": 0, "d": "e"}],
+        [{"xa": 2}, {"xa": "a"}, {"x": "a"}, {"b": 1}, {"d": None}],
+    ),
+    "enum of values that other schemas allow": (
+        {
+            "enum": [1, 1.5, "ab", "abc", [1], ["a"], {"a": 1}, {"b": 1}, None, True],
+            "minimum": 1.2,
+            "maxLength": 2,
+            "items": {"type": "integer"},
+            "required": ["a"],
+            "anyOf": [{"type": ["number", "string", "array"]}, {"type": ["object", "null"]}],
+        },
+        [1.5, "ab", [1], {"a": 1}, None],
+        [1, "abc", ["a"], {"b": 1}, True],
+    ),
+    "const in an enum": ({"enum": [1, 2], "const": 2.0}, [2], [1]),
+    "number without its bound": (
+        {"type": "number", "exclusiveMinimum": 0, "maximum": 0.5},
+        [0.5, 0.1, 0.25, 0.001],
+        [0, 0.51, -0.1, 1],
+    ),
+    "number with fewer digits than its bound": (
+        {"type": "number", "minimum": -5.61, "maximum": 1.96},
+        [1.9, 1.96, -5.6, -5.61, 0],
+        [1.97, -5.62, 2],
+    ),
+    "steps of two": (
+        {"type": "number", "allOf": [{"multipleOf": 0.5}, {"multipleOf": 0.75}]},
+        [0, 1.5, 3],
+        [0.5, 0.75, 1],
+    ),
+    "steps with fewer decimals": (
+        {"type": "number", "multipleOf": 0.125, "maximum": 1},
+        [0.125, 0.25, 0.5, 1, -0.5],
+        [0.1, 0.2, 0.12, 1.5],
+    ),
+    "at most one of three": (
+        {
+            "type": "object",
+            "properties": {"a": {}, "b": {}, "c": {}},
+            "additionalProperties": False,
+            "maxProperties": 1,
+        },
+        [{}, {"a": 1}, {"c": 1}],
+        [{"a": 1, "b": 1}],
+    ),
+    "one or two of three": (
+        {
+            "type": "object",
+            "properties": {"a": {}, "b": {}, "c": {}},
+            "additionalProperties": False,
+            "minProperties": 1,
+            "maxProperties": 2,
+        },
+        [{"a": 1}, {"b": 1, "c": 1}],
+        [{}, {"a": 1, "b": 1, "c": 1}],
+    ),
+    "one of any": (
+        {"type": "object", "properties": {"a": {"type": "integer"}}, "minProperties": 1},
+        [{"a": 1}, {"b": 1}, {"a": 1, "b": 1}],
+        [{}, {"a": "1"}],
+    ),
+    "no more than are required": (
+        {"type": "object", "required": ["a"], "properties": {"b": {}}, "maxProperties": 1},
+        [{"a": 1}],
+        [{"a": 1, "b": 1}, {"a": 1, "c": 1}, {}],
+    ),
+    "listed names": (
+        {
+            "$defs": {"n": {"enum": ["a", "b", 1]}},
+            "type": "object",
+            "properties": {"b": {"type": "string"}, "c": {}},
+            "additionalProperties": {"type": "integer"},
+            "propertyNames": {"$ref": "#/$defs/n"},
+        },
+        [{}, {"a": 1}, {"a": 1, "b": "c"}],
+        [{"a": "b"}, {"b": 1}, {"c": 1}, {"d": 1}],
+    ),
+    "names with a pattern": (
+        {
+            "type": "object",
+            "properties": {"a": {"type": "string"}, "1": {}},
+            "propertyNames": {"pattern": "^[a-z]"},
+        },
+        [{}, {"a": "b"}, {"ab": 1}],
+        [{"a": 1}, {"1": 1}, {"B": 1}],
+    ),
+    "short names": (
+        {"type": "object", "propertyNames": {"maxLength": 2}, "additionalProperties": {"const": 1}},
+        [{}, {"ab": 1}, {"": 1}, {"é": 1}],
+        [{"abc": 1}, {"a": 2}],
+    ),
+    "no names": ({"type": "object", "propertyNames": {"const": 1}}, [{}], [{"a": 1}]),
+    "properties or null": (
+        {"type": ["object", "null"], "properties": {"a": {}}, "minProperties": 1},
+        [None, {"a": 1}, {"b": 1}],
+        [{}, 1],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MEANINGS)
+def test_a_schema_keeps_its_meaning(name: str) -> None:
+    schema, valid, invalid = MEANINGS[name]
+    made = matcher(enforceable_schema(schema))
+    judge = Draft202012Validator(schema) if not name.startswith("old") else None
+    for expected, values in ((True, valid), (False, invalid)):
+        for value in values:
+            assert judge is None or judge.is_valid(value) is expected, value
+            for text in texts_of(value):
+                assert accepts(made, text) is expected, text
+
+
+# oneOf
+
+
+def tagged(tag: Any, **properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {"kind": tag, **properties},
+        "required": ["kind"],
+    }
+
+
+APART: dict[str, list[Any]] = {
+    "types": [{"type": "string"}, {"type": "integer"}, {"type": ["null", "boolean"]}],
+    "constants": [{"const": 1}, {"const": 2}, {"const": "1"}, {"const": True}],
+    "constant and type": [{"const": 1}, {"type": "string"}],
+    "ranges": [{"type": "integer", "maximum": 5}, {"type": "integer", "exclusiveMinimum": 5}],
+    "lengths": [{"type": "string", "maxLength": 2}, {"type": "string", "minLength": 3}],
+    "array lengths": [{"type": "array", "maxItems": 1}, {"type": "array", "minItems": 2}],
+    "first items": [
+        {"type": "array", "prefixItems": [{"const": "a"}], "minItems": 1},
+        {"type": "array", "prefixItems": [{"const": "b"}], "minItems": 1},
+    ],
+    "tags": [tagged({"const": "a"}), tagged({"enum": ["b", "c"]}), tagged({"const": "d"})],
+    "tags of types": [tagged({"type": "string"}), tagged({"type": "integer"})],
+    "tag or null": [tagged({"const": "a"}), {"type": "null"}],
+    "required or forbidden": [
+        {"type": "object", "required": ["a"]},
+        {"type": "object", "properties": {"a": False}},
+    ],
+    "closed": [
+        {
+            "type": "object",
+            "required": ["a"],
+            "properties": {"a": {}},
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "required": ["b"],
+            "properties": {"b": {}},
+            "additionalProperties": False,
+        },
+    ],
+    "references": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}],
+    "alternatives": [
+        {"anyOf": [{"const": 1}, {"const": 2}]},
+        {"anyOf": [{"const": 3}, {"type": "string"}]},
+    ],
+}
+
+DEFINITIONS = {
+    "a": tagged({"const": "a"}, next={"oneOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}]}),
+    "b": tagged({"const": "b"}),
+}
+
+OVERLAPPING: dict[str, list[Any]] = {
+    "same": [{"type": "string"}, {"type": "string"}],
+    "number and integer": [{"type": "number"}, {"type": "integer"}],
+    "equal numbers": [{"const": 1}, {"const": 1.0}],
+    "ranges that touch": [{"type": "integer", "maximum": 5}, {"type": "integer", "minimum": 5}],
+    "optional tags": [
+        {"type": "object", "properties": {"k": {"const": "a"}}},
+        {"type": "object", "properties": {"k": {"const": "b"}}},
+    ],
+    "different names": [
+        {"required": ["a"], "type": "object"},
+        {"required": ["b"], "type": "object"},
+    ],
+    "any": [{}, {"type": "string"}],
+    "patterns": [{"type": "string", "pattern": "a"}, {"type": "string", "pattern": "b"}],
+    "one tag twice": [tagged({"enum": ["a", "b"]}), tagged({"enum": ["b", "c"]})],
+}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_one_of_schemas_that_exclude_each_other_is_any_of(name: str) -> None:
+    enforced = enforceable_schema({"oneOf": APART[name], "$defs": DEFINITIONS})
+    assert enforced == enforceable_schema({"anyOf": APART[name], "$defs": DEFINITIONS})
+    matcher(enforced)
+
+
+@pytest.mark.parametrize("name", OVERLAPPING)
+def test_one_of_schemas_that_may_overlap_is_refused(name: str) -> None:
+    with pytest.raises(GrammarError) as caught:
+        enforceable_schema({"properties": {"a": {"oneOf": OVERLAPPING[name]}}})
+    assert caught.value.pointer == "#/properties/a/oneOf"
+
+
+# Refusals
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    # pointer: schema, what the message says
+    "#/properties/tags/uniqueItems": (
+        {"properties": {"tags": {"type": "array", "uniqueItems": True}}},
+        "memory",
+    ),
+    "#/contains": ({"contains": {"type": "integer"}}, "memory"),
+    "#/not": ({"not": {"type": "integer"}}, "what may not"),
+    "#/if": ({"if": {"required": ["a"]}, "then": {"required": ["b"]}}, "what came before"),
+    "#/dependentRequired": ({"dependentRequired": {"a": ["b"]}}, "names"),
+    "#/dependencies": ({"dependencies": {"a": ["b"]}}, "no keyword since 2019"),
+    "#/propertyNames": ({"propertyNames": {"pattern": "a", "minLength": 3}}, "which names"),
+    "#/$dynamicRef": ({"$dynamicRef": "#a"}, "use $ref"),
+    "#/$defs/a/unevaluatedProperties": (
+        {"$ref": "#/$defs/a", "$defs": {"a": {"allOf": [{}], "unevaluatedProperties": False}}},
+        "other schemas",
+    ),
+    "#/minimum": ({"type": "integer", "minimum": -(2**63)}, "2**53"),
+    "#/const": ({"const": 2**53}, "2**53"),
+    "#/enum": ({"enum": [{"a": [-(2**63)]}]}, "2**53"),
+    "#/items/const": ({"items": {"const": "\x07"}}, "U+0007"),
+    "#/multipleOf": ({"type": "integer", "multipleOf": 1000003}, "remainders"),
+    "#/allOf/0/minimum": ({"type": "number", "allOf": [{"minimum": 1e-300}]}, "too close to 0"),
+    "#/exclusiveMinimum": ({"minimum": 1, "exclusiveMinimum": True}, "a number"),
+    "#/minLength": ({"minLength": -1}, "whole number"),
+    "#/maxLength": ({"maxLength": 10**9}, "1,000,000"),
+    "#/type": ({"type": "any"}, "names of types"),
+    "#/required": ({"required": [1]}, "names"),
+    "#/properties": ({"properties": []}, "object of schemas"),
+    "#/anyOf": ({"anyOf": []}, "list of schemas"),
+    "#/pattern": ({"pattern": "(?=a)"}, "look-around"),
+    "#/patternProperties/(?=a)": ({"patternProperties": {"(?=a)": {}}}, "look-around"),
+    "#/patternProperties/b": ({"patternProperties": {"a": {}, "b": {}}}, "may match"),
+    "#/allOf/1/patternProperties": (
+        {
+            "allOf": [
+                {"properties": {"xa": {"$ref": "#"}}},
+                {"patternProperties": {"^x": {"$ref": "#"}}},
+            ]
+        },
+        "recursive",
+    ),
+    "#/minProperties": ({"type": "object", "minProperties": 2}, "foreseen"),
+    "#/maxProperties": (
+        {"type": "object", "properties": {"a": {}}, "maxProperties": 5},
+        "additionalProperties to false",
+    ),
+    "#/$ref": ({"$ref": "#/$defs/b", "$defs": {"a": {}}}, "no schema of this document"),
+    "#/items/$ref": ({"items": {"$ref": "https://example.com/x"}}, "no schema of this document"),
+    "#/$defs/a/$ref": ({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}, "itself"),
+    "#/$defs/b/anyOf/0/$ref": (
+        {"$ref": "#/$defs/b", "$defs": {"b": {"anyOf": [{"$ref": "#/$defs/b"}, {"const": 1}]}}},
+        "itself",
+    ),
+}
+
+
+@pytest.mark.parametrize("pointer", REFUSED)
+def test_a_refusal_names_the_keyword_and_the_reason(pointer: str) -> None:
+    schema, reason = REFUSED[pointer]
+    with pytest.raises(GrammarError, match=re.escape(reason)) as caught:
+        enforceable_schema(schema)
+    error = caught.value
+    assert error.pointer == pointer
+    assert exists(schema, pointer)
+    assert error.remedy
+    assert isinstance(error, ValueError)
+    assert isinstance(error, HarmonyError)
+    keyword = pointer.rpartition("/")[2]
+    assert str(error) == f'cannot enforce "{keyword}" at {pointer}: {error.problem}; {error.remedy}'
+
+
+IMPOSSIBLE: dict[str, Any] = {
+    "false": False,
+    "requires itself": {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
+    "holds itself": {"type": "array", "items": {"$ref": "#"}, "minItems": 1},
+    "two types": {"allOf": [{"type": "string"}, {"type": "null"}]},
+    "crossed bounds": {"type": "number", "minimum": 1, "exclusiveMaximum": 1},
+    "no multiple": {"type": "integer", "minimum": 1, "maximum": 6, "multipleOf": 7},
+    "no value left": {"enum": ["a"], "minLength": 2},
+    "no text left": {"type": "string", "pattern": "^abc", "maxLength": 2},
+    "no common text": {"type": "string", "pattern": "^a", "allOf": [{"pattern": "^b"}]},
+    "forbidden name": {"type": "object", "required": ["a"], "additionalProperties": False},
+    "too many names": {"type": "object", "required": ["a", "b"], "maxProperties": 1},
+    "too few items": {"type": "array", "prefixItems": [{}], "items": False, "minItems": 2},
+}
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_a_schema_that_nothing_satisfies_is_refused(name: str) -> None:
+    with pytest.raises(GrammarError, match="no finite value") as caught:
+        enforceable_schema(IMPOSSIBLE[name], "tools[0]#")
+    assert caught.value.pointer == "tools[0]#"
+    assert str(caught.value).startswith("cannot enforce the schema at tools[0]#: ")
+
+
+@pytest.mark.parametrize("schema", [None, 1, "{}", [], {1: 2}, {"const": float("nan")}, {"a": {1}}])
+def test_what_is_no_json_schema_is_refused(schema: Any) -> None:
+    with pytest.raises(GrammarError):
+        enforceable_schema(schema)
+
+
+def deep(levels: int, keyword: str) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "integer"}
+    for _ in range(levels):
+        inner: Any = [schema] if keyword in ("allOf", "anyOf", "prefixItems") else schema
+        schema = {keyword: {"a": inner} if keyword == "properties" else inner}
+    return schema
+
+
+@pytest.mark.parametrize("keyword", ["items", "properties", "allOf", "anyOf", "prefixItems"])
+def test_deep_schemas_are_enforced_or_refused(keyword: str) -> None:
+    matcher(enforceable_schema(deep(50, keyword)))
+    for levels in (121, 500):
+        with pytest.raises(GrammarError, match="nested deeper"):
+            enforceable_schema(deep(levels, keyword))
+
+
+def chain(length: int, inner: Any) -> dict[str, Any]:
+    definitions = {str(at): inner(f"#/$defs/{at + 1}") for at in range(length)}
+    return {"$ref": "#/$defs/0", "$defs": {**definitions, str(length): {"type": "integer"}}}
+
+
+def test_long_chains_of_references_are_enforced_or_refused() -> None:
+    def in_property(reference: str) -> dict[str, Any]:
+        return {"type": "object", "properties": {"a": {"$ref": reference}}, "required": ["a"]}
+
+    matcher(enforceable_schema(chain(50, in_property)))
+    assert enforceable_schema(chain(150, lambda reference: {"$ref": reference})) == {
+        "type": "integer"
+    }
+    for schema in (chain(1_500, in_property), chain(2_000, lambda reference: {"$ref": reference})):
+        with pytest.raises(GrammarError):
+            enforceable_schema(schema)
+
+
+def test_schemas_that_would_grow_without_bounds_are_refused() -> None:
+    choices = [
+        {"anyOf": [{"type": "object", "required": [f"{at}_{one}"]} for one in range(4)]}
+        for at in range(8)
+    ]
+    twice = {
+        str(at): {
+            "allOf": [{"$ref": f"#/$defs/{at + 1}"}] * 2,
+            "anyOf": [{"$ref": f"#/$defs/{at + 1}"}],
+        }
+        for at in range(60)
+    }
+    names = {f"p{at}": {"type": "string"} for at in range(1_001)}
+    for schema in ({"allOf": choices}, {"properties": names}, {"enum": list(range(20_000))}):
+        with pytest.raises(GrammarError):
+            enforceable_schema(schema)
+    assert enforceable_schema(
+        {"$ref": "#/$defs/0", "$defs": {**twice, "60": {"type": "null"}}}
+    ) == {"type": "null"}
+
+
+def test_options_of_the_engine_in_a_schema_are_dropped() -> None:
+    schema = {
+        "type": "object",
+        "x-guidance": {"lenient": True},
+        "properties": {"a": {"x-guidance": 1}},
+    }
+    assert enforceable_schema(schema) == {"type": "object", "properties": {"a": True}}
+
+
+def test_annotations_and_unknown_keywords_are_dropped() -> None:
+    schema = {"title": "T", "description": "D", "default": 1, "nullable": True, "type": "integer"}
+    assert enforceable_schema(schema) == {"type": "integer"}
+
+
+def test_a_schema_is_left_as_it_was() -> None:
+    schema = {"oneOf": [{"const": 1}, {"const": 2.0}], "items": ({}, {"type": "null"})}
+    before = repr(schema)
+    enforceable_schema(schema)
+    assert repr(schema) == before
+
+
+# White space
+
+
+def test_white_space_is_what_printers_write_and_never_endless() -> None:
+    value = {"a": [1, {"b": [[], {}]}], "c": "d"}
+    made = matcher(enforceable_schema({"type": "object"}))
+    for text in (
+        json.dumps(value),
+        json.dumps(value, separators=(",", ":")),
+        json.dumps(value, indent=2),
+        json.dumps(value, indent=4),
+        json.dumps(value, indent="\t"),
+        json.dumps(value, indent=2).replace("\n", "\r\n"),
+        '{ "a": 1 }',
+    ):
+        assert accepts(made, text), text
+    for text in ('{  "a": 1}', '{\n\n"a": 1}', "{" + "\n" + " " * 65 + '"a": 1}', ' {"a": 1}'):
+        assert not accepts(made, text), text
+
+
+def test_a_known_name_has_one_spelling() -> None:
+    made = matcher(enforceable_schema({"type": "object", "properties": {"a": {"type": "integer"}}}))
+    assert accepts(made, '{"a":1,"b":"\\n\\"é"}')
+    assert not accepts(made, '{"\\u0061":"x"}')
+    assert not accepts(made, '{"b":"\\u0061"}')
+
+
+# Pydantic
+
+
+class Color(Enum):
+    RED = "red"
+    GREEN = "green"
+
+
+class Counts(BaseModel):
+    colors: dict[Color, int] = {}
+    sides: dict[Literal["left", "right"], float] = {}
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+    lives: int = Field(ge=0, le=9)
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+    friends: list[Cat | Dog] = []
+
+
+class Home(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    pet: Annotated[Cat | Dog, Field(discriminator="kind")]
+    color: Color | None = None
+    at: tuple[float, float] = (0.0, 0.0)
+    notes: dict[str, int] = {}
+    born: Annotated[str, Field(pattern=r"^\d{4}$")] | None = None
+
+
+def test_a_pydantic_model_is_enforced() -> None:
+    made = matcher(enforceable_schema(Home))
+    homes = [
+        {"pet": {"kind": "cat", "lives": 9}},
+        {"pet": {"kind": "dog", "friends": [{"kind": "cat", "lives": 0}, {"kind": "dog"}]}},
+        {"pet": {"kind": "cat", "lives": 1}, "color": "red", "at": [0.5, 1], "notes": {"a": 1}},
+        {"pet": {"kind": "dog"}, "color": None, "born": "2024"},
+    ]
+    for home in homes:
+        Home.model_validate(home)
+        assert accepts(made, json.dumps(home)), home
+    others = [
+        {},
+        {"pet": {"kind": "cow"}},
+        {"pet": {"kind": "cat", "lives": 10}},
+        {"pet": {"kind": "dog"}, "color": "blue"},
+        {"pet": {"kind": "dog"}, "at": [1]},
+        {"pet": {"kind": "dog"}, "notes": {"a": "b"}},
+        {"pet": {"kind": "dog"}, "born": "24"},
+        {"pet": {"kind": "dog"}, "more": 1},
+    ]
+    for home in others:
+        assert not accepts(made, json.dumps(home)), home
+
+
+def test_the_keys_of_a_pydantic_model_are_enforced() -> None:
+    made = matcher(enforceable_schema(Counts))
+    assert accepts(made, '{"colors": {"red": 1}, "sides": {"left": 0.5, "right": 1}}')
+    assert not accepts(made, '{"colors": {"blue": 1}}')
+    assert not accepts(made, '{"sides": {"left": "a"}}')
+
+
+def test_a_type_adapter_is_enforced() -> None:
+    made = matcher(enforceable_schema(TypeAdapter(list[Cat | int])))
+    assert accepts(made, '[1, {"kind": "cat", "lives": 3}]')
+    assert not accepts(made, '[1, "2"]')
+
+
+def test_what_pydantic_cannot_describe_is_refused() -> None:
+    class Odd(BaseModel):
+        model_config = ConfigDict(arbitrary_types_allowed=True)
+
+        made: LLMatcher
+
+    with pytest.raises(GrammarError, match="pydantic"):
+        enforceable_schema(Odd)
+    with pytest.raises(GrammarError, match="uniqueItems") as caught:
+        enforceable_schema(TypeAdapter(set[int]), "tools[0]#")
+    assert caught.value.pointer == "tools[0]#/uniqueItems"
+
+
+# Random schemas
+
+NAMES = ["a", "b", "ab", "é"]
+VALUES = [None, True, False, 0, 1, 2, -1, 1.5, "", "a", "ab", "b", [], [1], ["a", 1], {}, {"a": 1}]
+
+
+class Maker:
+    """Makes random schemas, and texts that a matcher allows."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+
+    def schema(self, levels: int) -> Any:
+        pick = self.random
+        if pick.random() < 0.05:
+            return pick.random() < 0.6
+        makers = [self.texts, self.numbers, self.listed, self.typed, self.typed]
+        if levels:
+            makers += [self.arrays, self.objects, self.objects, self.joined]
+        made: dict[str, Any] = {}
+        for maker in pick.sample(makers, pick.choice([1, 2, 2, 3])):
+            for keyword, value in maker(levels).items():
+                if pick.random() < 0.6:
+                    made.setdefault(keyword, value)
+        return made
+
+    def typed(self, levels: int) -> dict[str, Any]:
+        types = ["string", "integer", "number", "object", "array", "null", ["object", "string"]]
+        return {"type": self.random.choice(types)}
+
+    def texts(self, levels: int) -> dict[str, Any]:
+        pick = self.random
+        patterns = ["^a", "b$", "^[a-c]*$", "[^b]", "a.b", "^a|b$", '^[^"]*$', "\\d"]
+        return {
+            "minLength": pick.randint(0, 2),
+            "maxLength": pick.randint(1, 4),
+            "pattern": pick.choice(patterns),
+        }
+
+    def numbers(self, levels: int) -> dict[str, Any]:
+        pick = self.random
+        return {
+            pick.choice(["minimum", "exclusiveMinimum"]): pick.choice([-2, -1, 0, 1, 0.5, 2]),
+            pick.choice(["maximum", "exclusiveMaximum"]): pick.choice([0, 1, 2.5, 3, 10]),
+            "multipleOf": pick.choice([1, 2, 3, 0.5]),
+        }
+
+    def listed(self, levels: int) -> dict[str, Any]:
+        if self.random.random() < 0.3:
+            return {"const": self.random.choice(VALUES)}
+        return {"enum": self.random.sample(VALUES, 4)}
+
+    def arrays(self, levels: int) -> dict[str, Any]:
+        pick = self.random
+        return {
+            "items": self.schema(levels - 1),
+            "prefixItems": [self.schema(levels - 1) for _ in range(pick.randint(1, 2))],
+            "minItems": pick.randint(0, 2),
+            "maxItems": pick.randint(0, 3),
+        }
+
+    def objects(self, levels: int) -> dict[str, Any]:
+        pick = self.random
+        return {
+            "properties": {name: self.schema(levels - 1) for name in pick.sample(NAMES, 2)},
+            "patternProperties": {pick.choice(["^a", "b$", "^é"]): self.schema(levels - 1)},
+            "additionalProperties": self.schema(levels - 1),
+            "required": pick.sample(NAMES, pick.randint(1, 2)),
+            "propertyNames": {"pattern": pick.choice(["^a", "b"])},
+            "minProperties": pick.randint(0, 2),
+            "maxProperties": pick.randint(0, 3),
+        }
+
+    def joined(self, levels: int) -> dict[str, Any]:
+        pick = self.random
+        keyword = pick.choice(["allOf", "anyOf", "oneOf", "$ref", "$ref"])
+        if keyword == "$ref":
+            return {"$ref": pick.choice(["#", "#/$defs/p", "#/$defs/q"])}
+        return {keyword: [self.schema(levels - 1) for _ in range(pick.randint(1, 3))]}
+
+    def text(self, made: LLMatcher, length: int) -> bytes | None:
+        """A text that the matcher allows, byte by byte; None where it did not end soon."""
+        made.reset()
+        written = bytearray()
+        while len(written) < length + 200:
+            mask = made.compute_bitmask()
+            allowed = [byte for byte in range(256) if mask[byte >> 3] >> (byte & 7) & 1]
+            if made.is_accepting() and (not allowed or self.random.random() < 0.4):
+                return bytes(written)
+            assert allowed, "a dead end"
+            allowed = [byte for byte in allowed if byte not in b" \r\n\t"] or allowed
+            closing = [byte for byte in allowed if byte in b'"}]']
+            marks = [byte for byte in allowed if byte in b'"\\}],:.-0']
+            if closing and len(written) > length:
+                allowed = closing
+            elif marks and self.random.random() < 0.4:
+                allowed = marks
+            byte = self.random.choice(allowed)
+            written.append(byte)
+            assert made.consume_token(byte)
+        return None
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**32))
+def test_what_the_engine_accepts_is_valid(seed: int) -> None:
+    maker = Maker(seed)
+    schema = maker.schema(2)
+    if isinstance(schema, bool):
+        return
+    schema["$defs"] = {"p": maker.schema(1), "q": maker.schema(2)}
+    try:
+        made = matcher(enforceable_schema(schema))
+    except GrammarError:
+        return
+    judge = Draft202012Validator(schema)
+    for length in (3, 10, 25):
+        text = maker.text(made, length)
+        # Beyond that many digits floats round, and Python counts multiples of floats by division.
+        if text is not None and not re.search(rb"[0-9.]{12}|[0-9][eE]", text):
+            assert judge.is_valid(json.loads(text)), text
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**32))
+def test_what_is_valid_is_accepted(seed: int) -> None:
+    maker = Maker(seed)
+    schema = maker.schema(2)
+    if isinstance(schema, bool):
+        return
+    schema["$defs"] = {"p": maker.schema(1), "q": maker.schema(1)}
+    judge = Draft202012Validator(schema)
+    try:
+        made = matcher(enforceable_schema(schema))
+    except GrammarError as error:
+        if "no finite value" in error.problem:
+            assert not any(judge.is_valid(value) for value in VALUES)
+        return
+    for value in VALUES:  # one name at most, so that no order counts
+        if judge.is_valid(value):
+            assert accepts(made, json.dumps(value)), value
+
+
+# The page
+
+
+def test_the_page_has_the_score() -> None:
+    refused = [name for name in BY_NAME if isinstance(enforced_feature(name), GrammarError)]
+    impossible = [
+        name
+        for name in refused
+        if BY_NAME[name].get("unsatisfiable") or BY_NAME[name].get("broken")
+    ]
+    rows = {
+        "schemas": len(FEATURES),
+        "enforced": len(FEATURES) - len(refused),
+        "of these, some valid texts are rejected": len(OVERSTRICT),
+        "refused": len(refused),
+        "of these, nothing satisfies the schema": len(impossible),
+        "invalid texts accepted": 0,
+    }
+    section = PAGE.read_text(encoding="utf-8").partition("## The score")[2].partition("\n## ")[0]
+    found = re.findall(r"^\| ([a-z][^|]*) \| (\d+) \|$", section, re.MULTILINE)
+    assert {name: int(count) for name, count in found} == rows
+
+
+def test_the_page_has_all_formats() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    for name in [*FORMATS, *REFUSED_FORMATS]:
+        assert f"`{name}`" in page, name
+
+
+def test_the_page_has_the_limits() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    section = page.partition("about 100 ms")[2].partition("\n## ")[0]
+    found = re.findall(r"^\| [a-z`][^|]* \| ([\d,; ]+) \|$", section, re.MULTILINE)
+    limits = [
+        f"{plain_schema.NESTING_LIMIT}",
+        f"{schema_writer.LEVEL_LIMIT}",
+        f"{conjunctions.PROPERTY_LIMIT:,}; {schema_writer.PROPERTY_LIMIT:,}",
+        f"{schema_writer.VALUE_LIMIT:,}",
+        f"{schema_writer.MULTIPLE_LIMIT:,}",
+        f"{keywords.COUNT_LIMIT:,}",
+        f"{schema_writer.LENGTH_LIMIT:,}",
+        f"{schema_writer.PATTERN_LIMIT}",
+        f"{conjunctions.STATE_LIMIT:,}",
+    ]
+    assert found == limits

@@ -1,0 +1,246 @@
+"""The grammar of a whole turn: what it accepts, and at which token it refuses the rest."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from openai_harmony import (
+    Conversation,
+    DeveloperContent,
+    Message,
+    Role,
+    ToolDescription,
+)
+from openai_harmony.grammar import (
+    GrammarError,
+    Matcher,
+    TurnOptions,
+    declared_calls,
+    find_departure,
+    turn_grammar,
+)
+from openai_harmony.grammar.turn import TEXT_PATTERN
+from support.turns import (
+    ANSWER,
+    CALL,
+    CALL_NOW,
+    CHOICES,
+    CODE,
+    ENCODING,
+    FINAL,
+    FIND,
+    FORMAT,
+    JSON_CALL,
+    PLAIN,
+    PLAN,
+    SAY,
+    THINK,
+    TOOLS,
+    WHOLE_TURNS,
+    WRONG_TURNS,
+    tokens_of,
+)
+
+
+def departure(grammar: str, completion: str) -> tuple[str, str | None] | None:
+    """What was accepted, and the text of the token after it."""
+    tokens = tokens_of(completion)
+    found = find_departure(grammar, tokens)
+    if found is None:
+        return None
+    token = None if found.token is None else ENCODING.decode([found.token])
+    return ENCODING.decode(tokens[: found.position]), token
+
+
+@pytest.mark.parametrize(("chat", "completion"), WHOLE_TURNS, ids=[t for _, t in WHOLE_TURNS])
+def test_whole_turns_are_accepted_and_parsed(chat: Conversation, completion: str) -> None:
+    assert departure(turn_grammar(chat), completion) is None
+    tokens = tokens_of(completion)
+    messages = ENCODING.parse_messages_from_completion_tokens(tokens, Role.ASSISTANT)
+    last = messages[-1]
+    assert (last.recipient is None) == completion.endswith("<|return|>")
+    assert last.content_type in (None, "json", "code", "<|constrain|>json", "<|constrain|>code")
+    assert all(message.recipient is None for message in messages[:-1])
+
+
+@pytest.mark.parametrize(("chat", "good", "bad", "rest"), WRONG_TURNS)
+def test_wrong_turns_are_left_at_the_right_token(
+    chat: Conversation, good: str, bad: str, rest: str
+) -> None:
+    tokens = [*tokens_of(good), *tokens_of(bad), *tokens_of(rest)]
+    found = find_departure(turn_grammar(chat), tokens)
+    assert found is not None
+    assert ENCODING.decode(tokens[: found.position]) == good
+    assert found.token == tokens_of(bad)[0]
+    assert found.token not in found.allowed
+
+
+@pytest.mark.parametrize("end", range(len(tokens_of(WHOLE_TURNS[3][1]))))
+def test_a_turn_cut_short_is_no_turn(end: int) -> None:
+    chat, completion = WHOLE_TURNS[3]
+    tokens = tokens_of(completion)
+    found = find_departure(turn_grammar(chat), tokens[:end])
+    assert found is not None
+    assert (found.position, found.token) == (end, None)
+    assert tokens[end] in found.allowed
+
+
+def test_a_json_string_may_spell_a_marker_but_not_hold_one() -> None:
+    grammar = turn_grammar(TOOLS)
+    start = f'{JSON_CALL}{{"location":"'
+    assert departure(grammar, f"{start}<|end|>") == (start, "<|end|>")
+    spelled = ENCODING.encode("<|end|>", disallowed_special=())
+    tokens = [*tokens_of(start), *spelled, *tokens_of('"}<|call|>')]
+    assert find_departure(grammar, tokens) is None
+
+
+# tool_choice
+
+
+@pytest.mark.parametrize(("choice", "allowed"), CHOICES, ids=[str(c) for c, _ in CHOICES])
+def test_tool_choice_is_obeyed(choice: Any, allowed: set[str]) -> None:
+    grammar = turn_grammar(TOOLS, TurnOptions(tool_choice=choice))
+    for ending in (CALL, CALL_NOW, CODE, FIND, SAY):
+        for before in ("", THINK, PLAN):
+            found = departure(grammar, before + ending)
+            assert (found is None) == (ending in allowed), (before, ending, found)
+
+
+@pytest.mark.parametrize(
+    ("chat", "choice", "problem"),
+    [
+        (TOOLS, "any", "'any' is unknown"),
+        (TOOLS, 5, "expected text or an object, found 5"),
+        (TOOLS, {"type": "function"}, "names no tool"),
+        (TOOLS, {"type": "function", "name": "news"}, "'news' is not declared; declared are:"),
+        (TOOLS, {"type": "allowed_tools", "tools": "now"}, "expected a list of tools"),
+        (TOOLS, {"type": "allowed_tools", "mode": "x", "tools": []}, "'x' is unknown"),
+        (PLAIN, "required", "a call is required and no tool is declared"),
+        (PLAIN, {"type": "python"}, "'python' is not declared; declared are: none"),
+    ],
+)
+def test_impossible_choices_are_refused(chat: Conversation, choice: Any, problem: str) -> None:
+    with pytest.raises(GrammarError, match=re.escape(problem)):
+        turn_grammar(chat, TurnOptions(tool_choice=choice))
+
+
+# Options
+
+
+def test_reasoning_may_be_switched_off() -> None:
+    grammar = turn_grammar(TOOLS, TurnOptions(reasoning=False))
+    assert departure(grammar, THINK + SAY) == ("<|channel|>analysis", "<|message|>")
+    assert departure(grammar, PLAN + SAY) is None
+    assert departure(grammar, CODE) is None  # a call on analysis, no reasoning
+    grammar = turn_grammar(PLAIN, TurnOptions(reasoning=False, preambles=False))
+    assert Matcher(grammar).forced_tokens() == tokens_of(FINAL)
+
+
+def test_reasoning_may_be_bounded() -> None:
+    grammar = turn_grammar(TOOLS, TurnOptions(reasoning_messages=2))
+    assert departure(grammar, f"{PLAN}{THINK}{PLAN}{THINK}{PLAN}{SAY}") is None
+    accepted = f"{THINK}{THINK}{PLAN}<|channel|>analysis"
+    assert departure(grammar, f"{THINK}{THINK}{PLAN}{THINK}{SAY}") == (accepted, "<|message|>")
+    without = turn_grammar(TOOLS, TurnOptions(reasoning_messages=1, preambles=False))
+    assert departure(without, THINK + SAY) is None
+    assert departure(without, THINK + THINK + SAY) == (f"{THINK}<|channel|>analysis", "<|message|>")
+    assert departure(without, PLAN + SAY) == ("<|channel|>commentary", "<|message|>")
+
+
+def test_tokens_of_texts_may_be_bounded() -> None:
+    options = TurnOptions(reasoning_tokens=3, text_tokens=2)
+    grammar = turn_grammar(TOOLS, options)
+    start = "<|channel|>analysis<|message|>"
+    assert departure(grammar, f"{start}one two three<|end|><|start|>assistant{SAY}") is None
+    assert departure(grammar, f"{start}one<|end|><|start|>assistant{SAY}") is None
+    assert departure(grammar, f"{start}one two three four") == (f"{start}one two three", " four")
+    assert departure(grammar, f"{FINAL}one two<|return|>") is None
+    assert departure(grammar, f"{FINAL}one two three") == (f"{FINAL}one two", " three")
+    matcher = Matcher(grammar)
+    assert matcher.accept_all(tokens_of(f"{start}one two three")) == 6
+    assert matcher.forced_tokens()[:2] == tokens_of("<|end|><|start|>")
+
+
+@pytest.mark.parametrize("field", ["reasoning_tokens", "reasoning_messages", "text_tokens"])
+@pytest.mark.parametrize("value", [0, -1, 1.5, "5", True])
+def test_wrong_bounds_are_refused(field: str, value: Any) -> None:
+    with pytest.raises(GrammarError, match=field):
+        TurnOptions(**{field: value})
+
+
+def test_a_response_format_may_be_given() -> None:
+    json_object = TurnOptions(response_format={"type": "json_object"})
+    grammar = turn_grammar(PLAIN, json_object)
+    assert departure(grammar, f'{FINAL}{{"a": [1, null]}}<|return|>') is None
+    assert departure(grammar, f"{FINAL}[") == (FINAL, "[")
+    schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": ANSWER}}
+    for wanted in (schema, {"type": "json_schema", "name": "x", "schema": ANSWER}):
+        grammar = turn_grammar(PLAIN, TurnOptions(response_format=wanted))
+        assert departure(grammar, f'{FINAL}{{"answer":1}}<|return|>') is None
+        assert departure(grammar, f"{FINAL}1") == (FINAL, "1")
+    text = TurnOptions(response_format={"type": "text"})
+    assert departure(turn_grammar(FORMAT, text), SAY) is None
+    for wrong in ({"type": "xml"}, {}, {"type": "json_schema"}):
+        with pytest.raises(GrammarError, match="response_format"):
+            turn_grammar(PLAIN, TurnOptions(response_format=wrong))
+
+
+def test_of_several_response_formats_any_may_be_chosen() -> None:
+    content = DeveloperContent.new().with_response_format("a", ANSWER)
+    content.with_response_format("b", {"type": "array", "items": {"type": "boolean"}})
+    message = Message.from_role_and_content(Role.DEVELOPER, content)
+    grammar = turn_grammar(Conversation.from_messages([message]))
+    assert departure(grammar, f'{FINAL}{{"answer":1}}<|return|>') is None
+    assert departure(grammar, f"{FINAL}[true]<|return|>") is None
+    assert departure(grammar, f"{FINAL}true") == (FINAL, "true")
+
+
+def test_what_cannot_be_enforced_is_named() -> None:
+    tool = ToolDescription.new("f", "", {"properties": {"a": {"not": {"type": "string"}}}})
+    content = DeveloperContent.new().with_function_tools([tool])
+    chat = Conversation.from_messages([Message.from_role_and_content(Role.DEVELOPER, content)])
+    with pytest.raises(GrammarError) as caught:
+        turn_grammar(chat)
+    assert caught.value.pointer == "tools/functions.f#/properties/a/not"
+    turn_grammar(chat, TurnOptions(tool_choice="none"))  # nothing of it is needed
+
+
+@pytest.mark.parametrize("name", ["a b", "a<|call|>", "", "a\n", "x|y"])
+def test_names_that_no_header_can_hold_are_refused(name: str) -> None:
+    content = DeveloperContent.new().with_function_tools([ToolDescription.new(name, "")])
+    chat = Conversation.from_messages([Message.from_role_and_content(Role.DEVELOPER, content)])
+    if name:
+        with pytest.raises(GrammarError, match="cannot stand in a header"):
+            turn_grammar(chat)
+    assert list(declared_calls(TOOLS.messages))[:4] == [
+        "browser.search", "browser.open", "browser.find", "python",
+    ]  # fmt: skip
+
+
+# Text
+
+SPELLED = re.compile(r"<\|[a-z_0-9]+\|>")
+pieces = st.sampled_from(["<", "|", ">", "end", "_", "1", "A", " ", "é", "\n", "<|end|", "<|"])
+
+
+@settings(deadline=None, max_examples=2000)
+@given(st.lists(pieces, max_size=12).map("".join))
+def test_text_is_what_spells_no_marker(text: str) -> None:
+    assert bool(re.fullmatch(TEXT_PATTERN, text)) == (SPELLED.search(text) is None)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(pieces, max_size=8).map("".join))
+def test_no_text_spells_a_marker(text: str) -> None:
+    tokens = [
+        *tokens_of(FINAL),
+        *ENCODING.encode(text, disallowed_special=()),
+        *tokens_of("<|return|>"),
+    ]
+    found = find_departure(turn_grammar(PLAIN), tokens)
+    assert (found is None) == (SPELLED.search(text) is None)

@@ -1,0 +1,254 @@
+"""What the inspector gives away: JSON that reads again, vectors, and programs that run."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import subprocess
+import sys
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from openai_harmony import (
+    Conversation,
+    HeaderStyle,
+    Message,
+    Role,
+    SchemaDialect,
+    load_harmony_encoding,
+)
+from openai_harmony.errors import HarmonyError
+from openai_harmony.inspector.python_layout import Call, Chain, Name, laid_out, quoted
+from openai_harmony.inspector.python_program import python_program
+from openai_harmony.inspector.rendering import rendered_conversation
+from openai_harmony.inspector.wire import RenderBody
+from openai_harmony.sampled_messages import with_sampled_tokens
+from support.inspector_client import CHAT, HARMONY, HOSTILE, RESPONSE, call
+from support.strategies import odd_messages, usual_messages
+from support.training_conversations import any_letters, conversation, likely_letters
+
+ENCODING = load_harmony_encoding("HarmonyGptOss")
+
+NESTED: Any = True
+for _ in range(70):
+    NESTED = {"type": "object", "properties": {"a": NESTED}} if _ % 2 else {"items": NESTED}
+
+SAMPLED = [*ENCODING.encode("<|channel|>final<|message|>", allowed_special="all"), 71, 72, 200002]
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "a prompt": {},
+    "a prompt of the reference": {"reasoning": "reference", "header_style": "reference"},
+    "a prompt with all": {"reasoning": "keep", "schema_dialect": "reference"},
+    "an example": {"ending": "training"},
+    "an example with all": {"ending": "training", "reasoning": "keep"},
+    "an example of the reference": {"ending": "training", "reasoning": "reference"},
+}
+
+SOURCES: dict[str, dict[str, Any]] = {
+    "a chat": CHAT,
+    "a response": RESPONSE,
+    "harmony": HARMONY,
+    "two examples": conversation("stuacrfuaf").to_dict(),
+    "hostile texts": {
+        "messages": [
+            *({"role": "user", "content": text} for text in HOSTILE),
+            {"role": "user", "content": "'''\"\"\" \\n \\ {x} " * 9 + "\n'\n" * 9},
+            {"role": "assistant", "reasoning": HOSTILE[0], "content": HOSTILE[1]},
+        ]
+    },
+    "built-in tools": {
+        "tools": [{"type": "web_search"}, {"type": "code_interpreter"}],
+        "input": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hi"}],
+    },
+    "a deep schema": {
+        "messages": [
+            {"role": "user", "content": "hi"},
+            {"role": "assistant", "content": "Hi"},
+        ],
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": NESTED}}],
+    },
+    "sampled tokens": {
+        "messages": [
+            {"role": "user", "content": "?"},
+            {
+                "role": "assistant",
+                "channel": "final",
+                "content": ENCODING.decode(SAMPLED[3:-1]),
+                "sampled_tokens": SAMPLED,
+            },
+            {"role": "user", "content": []},
+            {"role": "tool", "name": "functions.f", "content": ["a", "b"]},
+            {"role": "assistant", "channel": "final", "content": ["c", "d"]},
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+def test_programs_print_what_the_page_shows(source: dict[str, Any]) -> None:
+    """Run as their reader would run them: by an interpreter that knows nothing."""
+    programs, rendered = [], []
+    for options in OPTIONS.values():
+        body = {"source": source, **options}
+        exported = call("export", **body, format="python")
+        assert exported["name"] == "conversation.py"
+        programs.append(exported["text"])
+        rendered.append(call("render", **body))
+    run = "import json, sys\nfor text in json.load(sys.stdin):\n    names = {}\n"
+    run += "    exec(compile(text, 'conversation.py', 'exec'), names)\n    print(names['tokens'])"
+    done = subprocess.run(
+        [sys.executable, "-X", "utf8", "-W", "error", "-c", run],
+        input=json.dumps(programs),
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    expected = "".join(f"{one['text']}\n{one['tokens']['ids']}\n" for one in rendered)
+    assert done.stdout == expected.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def ran(program: str) -> tuple[list[int], str]:
+    """Run a program here; return its tokens, and what it printed."""
+    names: dict[str, Any] = {}
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(compile(program, "conversation.py", "exec"), names)
+    return names["tokens"], printed.getvalue()
+
+
+bodies = st.builds(
+    lambda **options: RenderBody(source={}, **options),
+    ending=st.sampled_from(["completion", "training"]),
+    reasoning=st.sampled_from(["by-turn", "reference", "keep"]),
+    header_style=st.sampled_from(get_args(HeaderStyle)),
+    schema_dialect=st.sampled_from(get_args(SchemaDialect)),
+    example=st.sampled_from([0, 0, 1]),
+)
+conversations = (any_letters | likely_letters).map(conversation) | st.lists(
+    usual_messages() | odd_messages(), max_size=5
+).map(Conversation.from_messages)
+
+
+@settings(deadline=None, max_examples=150)
+@given(conversations, bodies)
+def test_any_program_gives_the_same_tokens(said: Conversation, body: RenderBody) -> None:
+    try:
+        rendered = rendered_conversation(said, body)
+        program = python_program(said, body)
+    except HarmonyError:
+        return  # it cannot be rendered, or there is no such example
+    tokens, printed = ran(program)
+    assert tokens == rendered.tokens
+    assert printed == ENCODING.decode(tokens) + "\n"
+
+
+def test_a_program_is_read_by_people() -> None:
+    source = {
+        "messages": [
+            {"role": "user", "content": "hi"},
+            {"role": "assistant", "reasoning": "hm", "content": "It's 4."},
+        ]
+    }
+    assert call("export", source=source, format="python")["text"] == PROGRAM
+
+
+PROGRAM = """\
+from openai_harmony import (
+    Conversation,
+    Message,
+    RenderConversationConfig,
+    Role,
+    SystemContent,
+    load_harmony_encoding,
+)
+from openai_harmony.rendering.history import without_past_reasoning
+
+conversation = Conversation.from_messages(
+    [
+        Message.from_role_and_content(Role.SYSTEM, SystemContent()),
+        Message.from_role_and_content(Role.USER, "hi"),
+        Message.from_role_and_content(Role.ASSISTANT, "hm").with_channel("analysis"),
+        Message.from_role_and_content(Role.ASSISTANT, "It's 4.").with_channel("final"),
+    ],
+)
+# Prompts leave out the reasoning of turns that have ended.
+conversation = Conversation.from_messages(without_past_reasoning(conversation.messages))
+encoding = load_harmony_encoding("HarmonyGptOss")
+config = RenderConversationConfig(auto_drop_analysis=False, header_style="guide")
+tokens = encoding.render_conversation_for_completion(conversation, Role.ASSISTANT, config)
+print(encoding.decode(tokens))
+"""
+
+LAYOUTS: list[tuple[Any, str]] = [
+    ([1, "a", None, 1.5], '[1, "a", None, 1.5]'),
+    ({}, "{}"),
+    (Name("a.b"), "a.b"),
+    (Call("f", []), "f()"),
+    (["a" * 9, "b" * 9], f'[\n    "{"a" * 9}",\n    "{"b" * 9}",\n]'),
+    ({"a": "one\ntwo\nthree"}, '{\n    "a": (\n        "one\\n"\n        "two\\n"\n'
+                               '        "three"\n    ),\n}'),
+    (Chain(Call("f", [(None, 1)]), [Call("g", []), Call("h", [("a", "b" * 9)])]),
+     f'f(1)\n.g()\n.h(a="{"b" * 9}")'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("expression", "text"), LAYOUTS, ids=repr)
+def test_expressions_are_laid_out(expression: Any, text: str) -> None:
+    assert laid_out(expression, width=20) == text
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@settings(deadline=None)
+@given(plain.filter(lambda value: "inf" not in repr(value)), st.integers(1, 60))
+def test_what_is_laid_out_says_the_same(value: Any, width: int) -> None:
+    assert eval(laid_out(value, width=width)) == value
+
+
+@given(st.text(st.characters() | st.characters(categories=["Cs"])))
+def test_texts_are_quoted(text: str) -> None:
+    assert eval(quoted(text)) == text
+    assert quoted(text).isprintable()
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+def test_vectors_say_what_was_rendered(source: dict[str, Any], options: dict[str, Any]) -> None:
+    exported = call("export", source=source, **options, format="vector")
+    assert exported["name"] == "vector.json"
+    vector = json.loads(exported["text"])
+    found = call("render", source=source, **options)
+    assert vector["tokens"] == found["tokens"]["ids"]
+    assert vector["text"] == found["text"]
+    assert vector["conversation"] == found["conversation"]
+    again = call("render", source=vector["conversation"], form="harmony", **vector["options"])
+    assert again["tokens"] == found["tokens"]
+    assert len(exported["text"].splitlines()) >= 6
+
+
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+def test_json_is_the_conversation(source: dict[str, Any]) -> None:
+    exported = call("export", source=source, format="json")
+    assert exported["name"] == "conversation.json"
+    found = call("render", source=source)["conversation"]
+    assert json.loads(exported["text"]) == found
+    if "🏳️‍🌈" not in exported["text"]:
+        return
+    assert "日本語" in exported["text"]
+
+
+def test_sampled_messages_are_built_with_their_tokens() -> None:
+    messages = ENCODING.parse_messages_from_completion_tokens(SAMPLED, Role.ASSISTANT)
+    said: list[Message] = with_sampled_tokens(ENCODING, messages, SAMPLED, [len(SAMPLED)])
+    program = python_program(Conversation(messages=said), RenderBody(source={}))
+    assert "SampledMessage.of(" in program
+    tokens, _ = ran(program)
+    assert tokens[2:-3] == SAMPLED[:-1]

@@ -1,0 +1,153 @@
+"""Tokens that no model samples: refused in strict mode, left out in lenient mode, never a hang."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import chain, repeat
+from typing import Any
+
+import pytest
+
+from openai_harmony import (
+    HarmonyError,
+    Role,
+    StreamableParser,
+    VocabularyError,
+    load_harmony_encoding,
+)
+from openai_harmony.tokens.special_tokens import (
+    CHANNEL,
+    CONSTRAIN,
+    END,
+    MESSAGE,
+    RETURN,
+    START,
+    VOCABULARY_SIZE,
+)
+
+ENCODING = load_harmony_encoding("HarmonyGptOss")
+
+pytestmark = pytest.mark.usefixtures("no_hang")
+
+HOSTILE_IDS = (
+    -1, -VOCABULARY_SIZE - 1, VOCABULARY_SIZE, 2**31, 2**32, 2**63, 2**64, -(2**64), 10**100,
+)  # fmt: skip
+NO_IDS: dict[str, Any] = {
+    "none": None,
+    "text": "1",
+    "float": 1.0,
+    "NaN": float("nan"),
+    "bytes": b"1",
+    "list": [1],
+    "object": object(),
+    "complex": 1j,
+}
+
+
+def _body(*tokens: Any) -> list[Any]:
+    start = ENCODING.encode("<|channel|>final<|message|>hi", allowed_special="all")
+    return [*start, *tokens]
+
+
+@pytest.mark.parametrize(
+    "token", [*HOSTILE_IDS, *NO_IDS.values()], ids=[*map(str, HOSTILE_IDS), *NO_IDS]
+)
+def test_strict_mode_refuses_what_is_no_token(token: Any) -> None:
+    for feed in (StreamableParser.process_many, _one_by_one):
+        parser = StreamableParser(ENCODING, Role.ASSISTANT)
+        with pytest.raises(VocabularyError, match="token id"):
+            feed(parser, _body(token))
+    for decode in (ENCODING.decode, ENCODING.decode_utf8):
+        for tokens in ([token], [5, token], (token, 5)):
+            with pytest.raises(VocabularyError, match="token id"):
+                decode(tokens)
+
+
+def _one_by_one(parser: StreamableParser, tokens: list[Any]) -> None:
+    for token in tokens:
+        parser.process(token)
+
+
+@pytest.mark.parametrize("token", HOSTILE_IDS, ids=str)
+def test_lenient_mode_leaves_unknown_ids_out(token: int) -> None:
+    tokens = _body(token, *ENCODING.encode(" you"), token, RETURN)
+    (whole,) = ENCODING.parse_messages_from_completion_tokens(tokens, Role.ASSISTANT, strict=False)
+    parser = StreamableParser(ENCODING, Role.ASSISTANT, strict=False)
+    _one_by_one(parser, tokens)
+    assert parser.process_eos().messages == [whole]
+    assert whole.to_dict()["content"][0]["text"] == "hi you"
+    assert [recovery.text for recovery in parser.recoveries] == [str(token)] * 2
+
+
+def test_decoding_refuses_every_negative_id() -> None:
+    ENCODING.decode([0])  # ids that were met are looked up in a table
+    for token in (-1, -VOCABULARY_SIZE, -VOCABULARY_SIZE - 1, -2 * VOCABULARY_SIZE):
+        with pytest.raises(VocabularyError, match="outside the vocabulary"):
+            ENCODING.decode([token, 0])
+    with pytest.raises(VocabularyError, match="more than 30 digits"):
+        ENCODING.decode([10**5000])
+
+
+LONG = 300_000
+_THE, _FINAL, _HALF = ENCODING.encode(" the"), ENCODING.encode("final"), ENCODING.encode("🏰")[:1]
+_OPEN = ENCODING.encode("<|start|>assistant<|channel|>final<|message|>", allowed_special="all")
+_ASSISTANT = ENCODING.encode("assistant")
+
+
+def _times(tokens: list[int], count: int) -> list[int]:
+    return list(chain.from_iterable(repeat(tokens, count // len(tokens))))
+
+
+STREAMS: dict[str, Callable[[int], list[int]]] = {
+    "a body": lambda n: [*_OPEN, *_times(_THE, n), END],
+    "halves of characters": lambda n: [*_OPEN, *_times(_HALF, n), END],
+    "the word assistant": lambda n: [*_OPEN, *_times(_ASSISTANT, n), END],
+    "markers in a body": lambda n: [*_OPEN, *_times([CHANNEL, *_THE, MESSAGE], n), END],
+    "a header": lambda n: [START, *_times(_THE, n), MESSAGE, *_THE, END],
+    "a header of channels": lambda n: [START, *_times([CHANNEL, *_FINAL], n), MESSAGE, END],
+    "a header of types": lambda n: [START, *_times([CONSTRAIN, *_THE], n), MESSAGE, END],
+    "a header cut": lambda n: [START, *_times([CHANNEL, *_FINAL], n), END],
+    "beginnings": lambda n: _times([START, CHANNEL], n),
+    "ends": lambda n: _times([END], n),
+    "stray text": lambda n: _times(_THE, n),
+    "spelled markers": lambda n: _times(ENCODING.encode("<|end|>", disallowed_special=()), n),
+}
+
+
+def _parsed(tokens: list[int], strict: bool, chunk: int) -> tuple[Any, ...]:
+    parser = StreamableParser(ENCODING, None, strict=strict)
+    error = ""
+    try:
+        for start in range(0, len(tokens), chunk):
+            if chunk == 1:
+                parser.process(tokens[start])
+            else:
+                parser.process_many(tokens[start : start + chunk])
+            assert (parser.current_content, parser.last_content_delta) is not None
+            assert len(parser.messages) <= len(tokens)
+        parser.process_eos()
+    except HarmonyError as raised:
+        error = str(raised)
+    messages = [message.to_dict() for message in parser.messages]
+    return messages, error, parser.recoveries
+
+
+@pytest.mark.parametrize("strict", [True, False], ids=["strict", "lenient"])
+@pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS)
+def test_long_streams_may_be_cut_anywhere(stream: Callable[[int], list[int]], strict: bool) -> None:
+    tokens = stream(LONG)
+    outcome = _parsed(tokens, strict, 4096)
+    assert _parsed(tokens, strict, len(tokens)) == outcome
+    short = stream(LONG // 20)
+    single = _parsed(short, strict, 1)
+    assert _parsed(short, strict, 7) == single
+    assert strict or not single[1]
+
+
+@pytest.mark.parametrize("strict", [True, False], ids=["strict", "lenient"])
+@pytest.mark.parametrize("name", ["a body", "halves of characters", "the word assistant"])
+def test_long_bodies_are_read_token_by_token(name: str, strict: bool) -> None:
+    tokens = STREAMS[name](LONG)
+    (message,), error, _ = _parsed(tokens, strict, 1)
+    assert not error
+    assert ENCODING.decode(tokens[len(_OPEN) : -1]) == message["content"][0]["text"]

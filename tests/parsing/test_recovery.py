@@ -1,0 +1,662 @@
+"""The lenient parser: malformed outputs that were seen, each kind of repair, and what is lost."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from openai_harmony import (
+    Author,
+    Message,
+    Recovery,
+    RecoveryKind,
+    Role,
+    StreamableParser,
+    StreamState,
+    TextContent,
+    TokenError,
+    load_harmony_encoding,
+)
+from openai_harmony.tokens.special_tokens import (
+    CALL,
+    CHANNEL,
+    CONSTRAIN,
+    END,
+    FIRST_SPECIAL,
+    MESSAGE,
+    RETURN,
+    SPECIAL_TEXTS,
+    START,
+)
+
+ENCODING = load_harmony_encoding("HarmonyGptOss")
+RECORDED: list[dict[str, Any]] = json.loads(
+    (Path(__file__).parents[1] / "data" / "recoveries.json").read_text(encoding="utf-8")
+)
+TOOLS = ("functions.f", "functions.g")
+
+
+def tokens_of(*pieces: str | int) -> list[int]:
+    """Encode text with special tokens; numbers are token ids."""
+    tokens: list[int] = []
+    for piece in pieces:
+        if isinstance(piece, int):
+            tokens.append(piece)
+        else:
+            tokens += ENCODING.encode(piece, allowed_special="all")
+    return tokens
+
+
+def plain(text: str) -> list[int]:
+    return ENCODING.encode(text, disallowed_special=())
+
+
+def parsed(
+    tokens: list[int], role: Role | None = Role.ASSISTANT, tools: list[str] | tuple[str, ...] = ()
+) -> StreamableParser:
+    parser = StreamableParser(ENCODING, role, strict=False, tools=tools)
+    parser.process_many(tokens)
+    return parser.process_eos()
+
+
+def said(text: str, channel: str | None = "final", **fields: str) -> Message:
+    return Message(
+        author=Author(role=Role.ASSISTANT),
+        content=[TextContent(text=text)],
+        channel=channel,
+        **fields,
+    )
+
+
+def call(text: str = "{}", **fields: str) -> Message:
+    return said(text, "commentary", **{"recipient": "functions.f", **fields})
+
+
+def text_of(message: Message) -> str:
+    (item,) = message.content
+    assert isinstance(item, TextContent)
+    return item.text
+
+
+# Malformed outputs that were seen (`meant` says what our reading misses where there is a gap)
+
+each_recorded = pytest.mark.parametrize("case", RECORDED, ids=lambda case: case["id"])
+
+
+@each_recorded
+def test_recorded(case: dict[str, Any]) -> None:
+    parser = parsed(tokens_of(case["completion"]), tools=case["tools"])
+    assert parser.messages == [Message.from_dict(message) for message in case["messages"]]
+    assert [recovery.kind.value for recovery in parser.recoveries] == case["recoveries"]
+
+
+@each_recorded
+def test_recorded_token_by_token(case: dict[str, Any]) -> None:
+    tokens = tokens_of(case["completion"])
+    parser = StreamableParser(ENCODING, Role.ASSISTANT, strict=False, tools=case["tools"])
+    for token in tokens:
+        parser.process(token)
+    parser.process_eos()
+    whole = parsed(tokens, tools=case["tools"])
+    assert (parser.messages, parser.recoveries) == (whole.messages, whole.recoveries)
+
+
+@each_recorded
+def test_recorded_outputs_are_noted_where_strict_refuses_them(case: dict[str, Any]) -> None:
+    tokens = tokens_of(case["completion"])
+    assert is_noted_or_accepted(tokens, Role.ASSISTANT, tuple(case["tools"]))
+
+
+@each_recorded
+def test_recorded_outputs_lose_nothing_in_silence(case: dict[str, Any]) -> None:
+    tokens = tokens_of(case["completion"])
+    assert missing_words(tokens, parsed(tokens, tools=case["tools"])) == []
+
+
+@each_recorded
+def test_recovered_messages_can_be_rendered_and_read_strictly(case: dict[str, Any]) -> None:
+    for message in parsed(tokens_of(case["completion"]), tools=case["tools"]).messages:
+        tokens = ENCODING.render(message)
+        assert ENCODING.parse_messages_from_completion_tokens(tokens) == [message]
+
+
+def test_recorded_cases_are_named_and_sourced() -> None:
+    assert len({case["id"] for case in RECORDED}) == len(RECORDED) > 120
+    for case in RECORDED:
+        assert case["source"]
+        assert ("known_gap" in case) == ("meant" in case)
+
+
+# Every kind of repair
+
+
+class Repair(NamedTuple):
+    """A stream, what it is read as, and each repair: kind, position, text."""
+
+    name: str
+    tokens: list[int]
+    messages: list[Message]
+    recoveries: list[tuple[RecoveryKind, int, str]]
+    role: Role | None = Role.ASSISTANT
+
+
+K = RecoveryKind
+HI = said("Hi")
+HM = said("Hm", "analysis")
+FINAL = "<|channel|>final<|message|>Hi<|return|>"
+CALL_END = "<|message|>{}<|call|>"
+
+REPAIRS = [
+    Repair("no <|start|>", tokens_of(FINAL), [HI], [(K.MISSING_START, 0, "")], role=None),
+    Repair(
+        "no <|start|> on the second message",
+        tokens_of("<|channel|>analysis<|message|>Hm<|end|>", FINAL),
+        [HM, HI],
+        [(K.MISSING_START, 5, "")],
+    ),
+    Repair(
+        "two <|start|>",
+        tokens_of("<|start|><|start|>assistant", FINAL),
+        [HI],
+        [(K.DOUBLED_START, 1, "<|start|>")],
+        role=None,
+    ),
+    Repair(
+        "a header begun again",
+        tokens_of("<|start|>assistant<|start|>assistant", FINAL),
+        [HI],
+        [(K.DOUBLED_START, 2, "assistant")],
+        role=None,
+    ),
+    Repair(
+        "no <|message|> before an answer",
+        tokens_of("<|channel|>final Hi<|return|>"),
+        [HI],
+        [(K.MISSING_MESSAGE, 3, "<|channel|>final Hi")],
+    ),
+    Repair(
+        "no <|message|> before arguments",
+        tokens_of("<|channel|>commentary to=functions.f <|constrain|>json{}<|call|>"),
+        [call(content_type="<|constrain|>json")],
+        [(K.MISSING_MESSAGE, 11, "<|channel|>commentary to=functions.f <|constrain|>json{}")],
+    ),
+    Repair(
+        "no <|end|>",
+        tokens_of("<|channel|>analysis<|message|>Hm<|start|>assistant", FINAL),
+        [HM, HI],
+        [(K.MISSING_END, 4, "")],
+    ),
+    Repair(
+        "no <|end|> and no <|start|>",
+        tokens_of("<|channel|>analysis<|message|>Hm", FINAL),
+        [HM, HI],
+        [(K.MISSING_END, 6, "")],
+    ),
+    Repair(
+        "two stop tokens",
+        tokens_of(FINAL, "<|end|>"),
+        [HI],
+        [(K.EXTRA_STOP, 5, "<|end|>")],
+    ),
+    Repair("no markup", tokens_of("Hi<|return|>"), [HI], [(K.NO_MARKUP, 1, "Hi")]),
+    Repair(
+        "no markup, the words of headers left",
+        tokens_of("analysisHm\nassistantfinalHi"),
+        [HM, HI],
+        [(K.NO_MARKUP, 5, "analysisHm\nassistantfinalHi")],
+    ),
+    Repair(
+        "no markup before a message",
+        tokens_of("Hm<|end|><|start|>assistant", FINAL),
+        [HM, HI],
+        [(K.NO_MARKUP, 2, "Hm")],
+    ),
+    Repair(
+        "markers as text",
+        plain("<|start|>assistant<|channel|>final<|message|>Hi<|return|>"),
+        [HI],
+        [(K.SPELLED_MARKER, 22, "<|start|>assistant<|channel|>final<|message|>Hi<|return|>")],
+        role=None,
+    ),
+    Repair(
+        "text between messages",
+        tokens_of("<|channel|>analysis<|message|>Hm<|end|>.\n<|start|>assistant", FINAL),
+        [HM, HI],
+        [(K.STRAY_TEXT, 6, ".\n")],
+    ),
+    Repair(
+        "text after <|return|>",
+        tokens_of(FINAL, "bye"),
+        [HI],
+        [(K.TEXT_AFTER_STOP, 5, "bye")],
+    ),
+    Repair(
+        "words in a header",
+        tokens_of("<|channel|>final 3 4<|message|>Hi<|return|>"),
+        [HI],
+        [(K.HEADER_TEXT, 6, "3 4")],
+    ),
+    Repair(
+        "a header cut by <|end|>",
+        tokens_of("<|channel|>??<|end|><|start|>assistant", FINAL),
+        [HI],
+        [(K.CUT_HEADER, 2, "<|channel|>??<|end|>")],
+    ),
+    Repair(
+        "two roles",
+        tokens_of("<|start|>assistant assistant", FINAL),
+        [HI],
+        [(K.REPEATED_ROLE, 5, "assistant")],
+        role=None,
+    ),
+    Repair(
+        "no role", tokens_of("<|start|>", FINAL), [HI], [(K.MISSING_ROLE, 3, "")], role=None
+    ),
+    Repair(
+        "two channels",
+        tokens_of("<|channel|>analysis", FINAL),
+        [HI],
+        [(K.REPEATED_CHANNEL, 4, "analysis")],
+    ),
+    Repair(
+        "a channel without a name",
+        tokens_of("<|channel|><|message|>Hi<|return|>"),
+        [HI],
+        [(K.EMPTY_CHANNEL, 1, "")],
+    ),
+    Repair(
+        "nearly a channel",
+        tokens_of("<|channel|>finalx<|message|>Hi<|return|>"),
+        [HI],
+        [(K.UNKNOWN_CHANNEL, 3, "finalx")],
+    ),
+    Repair(
+        "two recipients",
+        tokens_of("<|channel|>commentary to=a to=functions.f", CALL_END),
+        [call()],
+        [(K.REPEATED_RECIPIENT, 9, "a")],
+    ),
+    Repair(
+        "the same recipient twice",
+        tokens_of(" to=functions.f<|channel|>commentary to=functions.f", CALL_END),
+        [call()],
+        [(K.REPEATED_RECIPIENT, 11, "functions.f")],
+    ),
+    Repair(
+        "a type before the recipient",
+        tokens_of("<|channel|>commentary<|constrain|>json to=functions.f", CALL_END),
+        [call(content_type="<|constrain|>json")],
+        [(K.HEADER_ORDER, 9, "")],
+    ),
+    Repair(
+        "two types",
+        tokens_of("<|channel|>commentary to=functions.f json code", CALL_END),
+        [call(content_type="json")],
+        [(K.HEADER_TEXT, 9, "code")],
+    ),
+    Repair(
+        "two constraints",
+        tokens_of("<|channel|>commentary to=functions.f<|constrain|>x<|constrain|>json", CALL_END),
+        [call(content_type="<|constrain|>json")],
+        [(K.HEADER_TEXT, 11, "<|constrain|>x")],
+    ),
+    Repair(
+        "a call on final in a damaged header",
+        tokens_of("<|channel|>final <|constrain|>functions.f", CALL_END),
+        [call()],
+        [(K.TOOL_AS_TYPE, 6, "functions.f"), (K.CALL_ON_FINAL, 6, "final")],
+    ),
+    Repair(
+        "a call to nobody",
+        tokens_of("<|channel|>commentary", CALL_END),
+        [said("{}", "commentary")],
+        [(K.MISSING_RECIPIENT, 5, "")],
+    ),
+    Repair(
+        "to= without a name",
+        tokens_of("<|channel|>commentary to=<|constrain|>json", CALL_END),
+        [said("{}", "commentary", content_type="<|constrain|>json")],
+        [(K.MISSING_RECIPIENT, 7, "to="), (K.MISSING_RECIPIENT, 9, "")],
+    ),
+    Repair(
+        "a tool in the channel's place",
+        tokens_of("<|channel|>functions.f", CALL_END),
+        [call()],
+        [(K.TOOL_AS_CHANNEL, 3, "functions.f")],
+    ),
+    Repair(
+        "a tool in the type's place",
+        tokens_of("<|channel|>commentary <|constrain|>functions.f", CALL_END),
+        [call()],
+        [(K.TOOL_AS_TYPE, 7, "functions.f")],
+    ),
+    Repair(
+        "a tool in the role's place",
+        tokens_of("<|start|>f<|channel|>commentary", CALL_END),
+        [call()],
+        [(K.TOOL_AS_ROLE, 5, "f")],
+        role=None,
+    ),
+    Repair(
+        "an unknown name in the role's place",
+        tokens_of("<|start|>clock<|message|>noon<|end|>"),
+        [Message.from_author_and_content(Author.new(Role.TOOL, "clock"), "noon")],
+        [(K.UNKNOWN_ROLE, 2, "clock")],
+        role=None,
+    ),
+    Repair(
+        "another role than the given one",
+        tokens_of("user json<|message|>{}<|end|>"),
+        [said("{}", None, content_type="json")],
+        [(K.OTHER_ROLE, 2, "user")],
+    ),
+    Repair(
+        "a tool's bare name",
+        tokens_of("<|channel|>commentary to=f", CALL_END),
+        [call()],
+        [(K.TOOL_NAME, 5, "f")],
+    ),
+    Repair(
+        "a tool's name in quotes",
+        tokens_of('<|channel|>commentary to="functions.f"', CALL_END),
+        [call()],
+        [(K.TOOL_NAME, 8, '"functions.f"')],
+    ),
+    Repair(
+        "a tool's name and a type in one word",
+        tokens_of("<|channel|>commentary to=functions.fjson", CALL_END),
+        [call(content_type="json")],
+        [(K.GLUED_WORDS, 8, "functions.fjson")],
+    ),
+    Repair(
+        "a role and a channel in one word",
+        tokens_of("<|start|>assistantfinal<|message|>Hi<|return|>"),
+        [HI],
+        [(K.GLUED_WORDS, 3, "assistantfinal")],
+        role=None,
+    ),
+    Repair(
+        "a reserved token in a body",
+        tokens_of("<|channel|>final<|message|>H<|reserved_200762|>i<|return|>"),
+        [HI],
+        [(K.SPECIAL_TOKEN, 4, "<|reserved_200762|>")],
+    ),
+    Repair(
+        "a <|channel|> in a body that opens nothing",
+        tokens_of("<|channel|>final<|message|>H<|channel|>i<|return|>"),
+        [HI],
+        [(K.SPECIAL_TOKEN, 6, "<|channel|>")],
+    ),
+    *[
+        Repair(
+            f"unknown id {token}",
+            tokens_of("<|channel|>final<|message|>H", token, "i<|return|>"),
+            [HI],
+            [(K.UNKNOWN_TOKEN, 4, str(token))],
+        )
+        for token in (201089, -1, 2**40)
+    ],
+    Repair(
+        "bytes that are no UTF-8",
+        tokens_of("<|channel|>final<|message|>H", 178, "i<|return|>"),
+        [said("H\ufffdi")],
+        [(K.INVALID_UTF8, 4, "\ufffd")],
+    ),
+    Repair(
+        "half a character before a letter",
+        tokens_of("<|channel|>final<|message|>H", 52622, "i<|return|>"),
+        [said("H\ufffdi")],
+        [(K.INVALID_UTF8, 5, "\ufffdi")],
+    ),
+    Repair(
+        "half a character at the end",
+        tokens_of("<|channel|>final<|message|>Hi", 52622, "<|return|>"),
+        [said("Hi\ufffd")],
+        [(K.INVALID_UTF8, 5, "\ufffd")],
+    ),
+    # Decisions
+    Repair(
+        "a call without recipient is never given one, even where only one tool can be meant",
+        tokens_of("<|channel|>commentary <|constrain|>json", CALL_END),
+        [said("{}", "commentary", content_type="<|constrain|>json")],
+        [(K.MISSING_RECIPIENT, 8, "")],
+    ),
+    Repair(
+        "to=assistant in a damaged header is dropped",
+        tokens_of("<|channel|>commentary to=assistant<|channel|>analysis<|message|>Hm<|end|>"),
+        [HM],
+        [(K.REPEATED_CHANNEL, 8, "commentary"), (K.HEADER_TEXT, 8, "to=assistant")],
+    ),
+    Repair(
+        "text without a header is reasoning where more follows, else an answer",
+        tokens_of("Hm<|end|>Hi<|end|>"),
+        [HM, HI],
+        [(K.NO_MARKUP, 2, "Hm"), (K.NO_MARKUP, 3, "Hi")],
+    ),
+]  # fmt: skip
+
+each_repair = pytest.mark.parametrize("case", REPAIRS, ids=lambda case: case.name)
+
+
+@each_repair
+def test_repairs(case: Repair) -> None:
+    parser = parsed(case.tokens, case.role, TOOLS)
+    assert parser.messages == case.messages
+    assert parser.recoveries == [Recovery(*recovery) for recovery in case.recoveries]
+    assert parser.tokens == case.tokens
+
+
+@each_repair
+def test_what_follows_a_repair_is_read(case: Repair) -> None:
+    tail = tokens_of("<|start|>user<|message|>And then?<|end|>")
+    parser = parsed([*case.tokens, *tail], case.role, TOOLS)
+    and_then = Message.from_role_and_content(Role.USER, "And then?")
+    assert parser.messages[-1] == and_then
+    if case.name != "no markup, the words of headers left":
+        assert len(parser.messages) == len(case.messages) + 1
+
+
+def test_every_kind_has_a_case() -> None:
+    assert {kind for case in REPAIRS for kind, _, _ in case.recoveries} == set(RecoveryKind)
+
+
+# Where the tokens end
+
+
+class Cut(NamedTuple):
+    stream: str
+    messages: list[Message]
+    incomplete: bool
+    role: Role | None = Role.ASSISTANT
+
+
+CUTS = [
+    Cut("", [], incomplete=False),
+    Cut("", [], incomplete=False, role=None),
+    Cut(FINAL, [HI], incomplete=False),
+    Cut("<|start|>assistant", [], incomplete=False, role=None),
+    Cut(FINAL + "<|start|>assistant", [HI], incomplete=False),
+    Cut("<|start|>", [], incomplete=True, role=None),
+    Cut("<|start|>function", [], incomplete=True, role=None),
+    Cut("<|start|>functions.f to=assist", [], incomplete=True, role=None),
+    Cut("<|channel|>", [], incomplete=True),
+    Cut("<|channel|>comment", [], incomplete=True),
+    Cut("<|channel|>final", [], incomplete=True),
+    Cut("<|channel|>analysis to", [], incomplete=True),
+    Cut("<|channel|>analysis to=", [], incomplete=True),
+    Cut("<|channel|>commentary to=functions", [], incomplete=True),
+    Cut("<|start|>assistant<|channel|>commentary to", [], incomplete=True, role=None),
+    Cut("<|start|>assistant to=functions", [], incomplete=True, role=None),
+    Cut(" to=functions.f<|channel|>comment", [], incomplete=True),
+    Cut("<|channel|>commentary to=functions.f <|constrain|>js", [], incomplete=True),
+    Cut("<|channel|>commentary to=functions.f js", [], incomplete=True),
+    Cut("<|channel|>commentary to=functions.f", [], incomplete=True),
+    Cut("<|channel|>commentary to=functions.f <|constrain|>", [], incomplete=True),
+    Cut("<|channel|>commentary to=functions.f <|constrain|>json", [], incomplete=True),
+    Cut("<|channel|>final<|message|>", [said("")], incomplete=True),
+    Cut("<|channel|>final<|message|>Hi", [HI], incomplete=True),
+    Cut("<|channel|>final Hi", [HI], incomplete=True),
+    Cut('<|channel|>commentary to=functions.f<|message|>{"a', [call('{"a')], incomplete=True),
+    Cut("<|channel|>analysis<|message|>Hm<|channel|>", [HM], incomplete=True),
+    Cut("<|channel|>analysis<|message|>Hm<|channel|>final<|message|>", [HM, said("")], True),
+    Cut("Hi", [HI], incomplete=True),
+]
+
+
+@pytest.mark.parametrize("case", CUTS, ids=lambda case: f"{case.role and 'given '}{case.stream}")
+def test_cut_outputs(case: Cut) -> None:
+    parser = parsed(tokens_of(case.stream), case.role, TOOLS)
+    assert parser.messages == case.messages
+    assert parser.incomplete == case.incomplete
+    assert parser.state is StreamState.EXPECT_START
+
+
+def test_half_a_character_at_a_cut_shows_as_such() -> None:
+    parser = parsed(tokens_of("<|channel|>final<|message|>Hi", 52622))
+    assert parser.messages == [said("Hi\ufffd")]
+    assert parser.incomplete
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        "tool<|channel|>final<|message|>x<|end|>",
+        "tool<|message|>x<|end|>",
+        "a tool<|channel|><|message|>x<|end|>",
+        "<|start|>functions.f to=assistant<|message|>x<|channel|>analysis<|message|>y<|end|>",
+        "<|start|>tool<|start|>tool<|channel|><|message|>x<|end|>",
+    ],
+)
+def test_a_recovered_message_by_a_tool_names_the_tool(stream: str) -> None:
+    for message in parsed(tokens_of(stream), role=None).messages:
+        assert (message.author.role, message.author.name) != (Role.TOOL, None)
+        assert ENCODING.render(message)
+
+
+# What the tools of the conversation settle
+
+
+@pytest.mark.parametrize(
+    ("written", "tools", "read"),
+    [
+        ("f", ["functions.f"], "functions.f"),
+        ("f", [], "f"),
+        ("f", ["functions.g"], "f"),
+        ("functions.f", ["f"], "f"),
+        ("functions.f", ["functions.g"], "functions.f"),
+        ("f", ["f", "functions.f"], "f"),
+        ("functions.python", [], "functions.python"),
+        ("python", [], "python"),
+        ("fjson", ["functions.f"], "functions.f"),
+        ("fjson", ["functions.f", "fjson"], "fjson"),
+        ("fcommentaryjson", ["functions.f"], "functions.f"),
+        ("json", ["json"], "json"),
+        ("a.b-c_d", ["functions.a.b-c_d"], "functions.a.b-c_d"),
+        ("assistant", ["functions.f"], "assistant"),
+    ],
+)
+def test_recipients(written: str, tools: list[str], read: str) -> None:
+    tokens = tokens_of(f"<|channel|>commentary to={written}{CALL_END}")
+    (message,) = parsed(tokens, tools=tools).messages
+    assert message.recipient == read
+
+
+# Nothing is lost in silence
+
+KNOWN = "|".join((*(role.value for role in Role), "analysis", "commentary", "final", "json"))
+WORD = re.compile(rf"{KNOWN}|(?:(?!{KNOWN})[^\W_])+")
+"""Runs of letters and digits; the words of headers are read apart, as the parser may do."""
+
+TO = re.compile(r"\bto=")
+MARKERS = (START, END, MESSAGE, CHANNEL, CONSTRAIN, RETURN, CALL)
+ROLE_TOKENS = {token for role in Role for token in plain(role.value)}
+
+
+def missing_words(tokens: list[int], parser: StreamableParser) -> list[str]:
+    """Every run of letters and digits in the text between special tokens that is told nowhere."""
+    told = [text for _, _, text in parser.recoveries]
+    for message in parser.messages:
+        told += [message.author.role.value, message.author.name or "", text_of(message)]
+        told += [message.channel or "", message.recipient or "", message.content_type or ""]
+    everything = "\n".join(told)
+    words = (word for text in texts_between(without_prompt(tokens)) for word in WORD.findall(text))
+    return [word for word in words if word not in everything]
+
+
+def without_prompt(tokens: list[int]) -> list[int]:
+    """Leave out a role at the end, with which no message has begun yet."""
+    end = len(tokens)
+    while end and tokens[end - 1] >= FIRST_SPECIAL and tokens[end - 1] not in MARKERS:
+        end -= 1
+    return tokens[: end - 1] if end and tokens[end - 1] in ROLE_TOKENS else tokens
+
+
+def texts_between(tokens: list[int]) -> list[str]:
+    runs: list[list[int]] = [[]]
+    for token in tokens:
+        if 0 <= token < FIRST_SPECIAL:
+            runs[-1].append(token)
+        else:
+            runs.append([])
+    return [TO.sub(" ", ENCODING.decode(run, "ignore")) for run in runs]
+
+
+def is_accepted(tokens: list[int], role: Role | None, tools: tuple[str, ...] = ()) -> bool:
+    try:
+        ENCODING.parse_messages_from_completion_tokens(tokens, role, tools=tools)
+    except TokenError:
+        return False
+    return True
+
+
+def is_noted_or_accepted(tokens: list[int], role: Role | None, tools: tuple[str, ...]) -> bool:
+    lenient = parsed(tokens, role, tools)
+    noted = bool(lenient.recoveries) or lenient.incomplete or not without_prompt(tokens)
+    return noted or is_accepted(tokens, role, tools)
+
+
+marker_texts = st.sampled_from(
+    ["start", "end", "message", "channel", "constrain", "return", "call", "reserved_200000"]
+).map(lambda name: f"<|{name}|>")
+header_words = st.sampled_from(
+    ["assistant", "user", "analysis", "commentary", "final", " to=functions.f", " to=", "json",
+     " json", " code", " ", "\n", "functions.g", "assistantfinal", "to=f", "analysis to=python",
+     "<|start|>assistant<|channel|>final<|message|>", "<|channel|>commentary to=functions.f"]
+)  # fmt: skip
+unique_words = st.integers(100, 999).map("zebra{}".format)
+pieces = marker_texts | header_words | unique_words | unique_words.map(" {}".format)
+malformed = st.lists(pieces, max_size=14).map(lambda parts: tokens_of("".join(parts)))
+roles = st.sampled_from([Role.ASSISTANT, None])
+tool_sets = st.sampled_from([(), TOOLS])
+laws = settings(deadline=None, max_examples=400)
+
+
+@laws
+@given(malformed, roles, tool_sets)
+def test_nothing_is_lost_in_silence(
+    tokens: list[int], role: Role | None, tools: tuple[str, ...]
+) -> None:
+    assert missing_words(tokens, parsed(tokens, role, tools)) == []
+
+
+@laws
+@given(malformed, roles, tool_sets)
+def test_whatever_strict_refuses_is_noted(
+    tokens: list[int], role: Role | None, tools: tuple[str, ...]
+) -> None:
+    assert is_noted_or_accepted(tokens, role, tools)
+
+
+@laws
+@given(malformed, roles, tool_sets)
+def test_no_message_holds_a_special_token_that_is_real(
+    tokens: list[int], role: Role | None, tools: tuple[str, ...]
+) -> None:
+    for message in parsed(tokens, role, tools).messages:
+        assert not any(spelling in text_of(message) for spelling in SPECIAL_TEXTS.values())

@@ -1,0 +1,136 @@
+"""The application around the routes: errors in the shape of the API, sizes, keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from pydantic import BaseModel
+
+from openai_harmony import ConversationError, HarmonyError
+from openai_harmony.engines import ContextLengthError, EngineError, SamplingError
+from openai_harmony.grammar import GrammarError
+from openai_harmony.server import Settings, create_app
+from openai_harmony.server.keys.caller import KnownCaller
+from support.scripted_engine import ScriptedEngine
+
+
+class Body(BaseModel):
+    words: list[str]
+
+
+FAILURES: dict[str, tuple[HarmonyError, int, str, str | None]] = {
+    "conversation": (ConversationError("odd", field="input[2]"), 400, "invalid_value", "input[2]"),
+    "context": (ContextLengthError(5000, 4096), 400, "context_length_exceeded", "input"),
+    "schema": (GrammarError("odd", pointer="#/x"), 400, "invalid_json_schema", "#/x"),
+    "setting": (SamplingError("odd"), 400, "unsupported_value", None),
+    "engine": (EngineError("gone", retryable=True), 503, "engine_unavailable", None),
+    "model": (EngineError("broken"), 500, "server_error", None),
+}
+
+
+def application(**settings: Any) -> FastAPI:
+    app = create_app(ScriptedEngine(), Settings(**settings))
+
+    @app.post("/try")
+    async def try_body(body: Body, caller: KnownCaller) -> dict[str, Any]:
+        return {"words": len(body.words), "owner": caller.owner}
+
+    @app.get("/fail/{name}")
+    async def fail(name: str) -> None:
+        if name == "bug":
+            raise ZeroDivisionError
+        raise FAILURES[name][0]
+
+    return app
+
+
+@pytest.fixture
+def client() -> Iterator[TestClient]:
+    with TestClient(application(max_request_bytes=1000), raise_server_exceptions=False) as client:
+        yield client
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_errors_of_the_library_have_the_shape_of_the_api(client: TestClient, name: str) -> None:
+    error, status, code, param = FAILURES[name]
+    answer = client.get(f"/fail/{name}")
+    assert answer.status_code == status
+    assert answer.json()["error"].keys() == {"message", "type", "param", "code"}
+    assert answer.json()["error"]["code"] == code
+    assert answer.json()["error"]["param"] == param
+    assert answer.json()["error"]["message"] in str(error)
+    assert ("retry-after" in answer.headers) == (status == 503)
+
+
+def test_a_bug_is_an_error_of_the_server_without_its_details(client: TestClient) -> None:
+    answer = client.get("/fail/bug")
+    assert answer.status_code == 500
+    assert answer.json()["error"]["type"] == "server_error"
+    assert "ZeroDivision" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "code"),
+    [
+        (b"{", None, "invalid_json"),
+        (b"[1]", None, "invalid_value"),
+        (b"{}", "words", "missing_required_parameter"),
+        (b'{"words": ["a", 1]}', "words[1]", "invalid_value"),
+    ],
+)
+def test_bad_bodies_name_the_field(
+    client: TestClient, body: bytes, param: str | None, code: str
+) -> None:
+    answer = client.post("/try", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert (error["param"], error["code"]) == (param, code)
+    assert error["type"] == "invalid_request_error"
+
+
+def test_unknown_places_and_methods_are_json_too(client: TestClient) -> None:
+    assert client.get("/nothing").json()["error"]["code"] == "not_found"
+    answer = client.get("/try")
+    assert answer.status_code == 405
+    assert answer.json()["error"]["code"] == "method_not_allowed"
+
+
+def test_large_bodies_are_refused_announced_or_not(client: TestClient) -> None:
+    large = b'{"words": ["' + b"a" * 2000 + b'"]}'
+
+    def pieces() -> Iterator[bytes]:
+        for start in range(0, len(large), 100):
+            yield large[start : start + 100]
+
+    json_type = {"content-type": "application/json"}
+    for content in (large, pieces()):
+        answer = client.post("/try", content=content, headers=json_type)
+        assert answer.status_code == 413
+        assert answer.json()["error"]["code"] == "request_too_large"
+    fits = b'{"words": ["' + b"a" * 900 + b'"]}'
+    assert client.post("/try", content=fits, headers=json_type).json()["words"] == 1
+
+
+def test_keys_are_asked_for_and_make_the_owner() -> None:
+    with TestClient(application(api_keys=("one", "two"))) as client:
+
+        def ask(**headers: str) -> Any:
+            return client.post("/try", json={"words": []}, headers=headers)
+
+        assert ask().status_code == 401
+        assert ask().headers["www-authenticate"] == "Bearer"
+        assert ask(authorization="Bearer three").json()["error"]["code"] == "invalid_api_key"
+        assert ask(authorization="Basic one").json()["error"]["code"] == "missing_api_key"
+        owners = [
+            ask(authorization=f"Bearer {key}").json()["owner"] for key in ("one", "two", "one")
+        ]
+        assert owners[0] == owners[2] != owners[1]
+        assert "one" not in owners[0]
+
+
+def test_without_keys_everyone_may_ask(client: TestClient) -> None:
+    assert client.post("/try", json={"words": []}).json() == {"words": 0, "owner": ""}

@@ -1,0 +1,307 @@
+"""Turns: sampled tokens to events. What is streamed comes to what the whole turn says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openai_harmony import Conversation, DeveloperContent, Message, Role, ToolDescription
+from openai_harmony.apis.output_items import message_text
+from openai_harmony.apis.turn_request import TurnRequest
+from openai_harmony.engines import FinishReason, SampledToken
+from openai_harmony.sampled_messages import SampledMessage
+from openai_harmony.server.turns.events import (
+    MessageBegun,
+    MessageEnded,
+    TextAdded,
+    TurnEnded,
+    TurnEvent,
+)
+from openai_harmony.server.turns.preparation import prepare_turn
+from openai_harmony.server.turns.reader import TurnReader
+from openai_harmony.server.turns.stop_texts import StopTexts
+from openai_harmony.tokens.special_tokens import END
+from support.scripted_engine import ENCODING
+
+TOOL = ToolDescription.new("now", "Tells the time.", {"type": "object", "properties": {}})
+DEVELOPER = DeveloperContent.new().with_function_tools([TOOL])
+ASKED = [
+    Message.from_role_and_content(Role.DEVELOPER, DEVELOPER),
+    Message.from_role_and_content(Role.USER, "hi"),
+]
+THINK = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
+PREAMBLE = "<|channel|>commentary<|message|>Let me see.<|end|><|start|>assistant"
+CALL = "<|channel|>commentary to=functions.now <|constrain|>json<|message|>{}<|call|>"
+FINAL = "<|channel|>final<|message|>Hello 🏰 there.<|return|>"
+
+
+def request(stop: Sequence[str] = ()) -> TurnRequest:
+    return TurnRequest(Conversation.from_messages(ASKED), stop=tuple(stop))
+
+
+def encode(text: str) -> list[int]:
+    return ENCODING.encode(text, allowed_special="all")
+
+
+def read(
+    tokens: Iterable[int],
+    *,
+    reason: FinishReason = FinishReason.STOP,
+    stop: Sequence[str] = (),
+    logprobs: bool = False,
+) -> list[TurnEvent]:
+    """Read a whole turn; its last token has the reason."""
+    known = list(tokens)
+    reader = TurnReader(request(stop), 7)
+    events: list[TurnEvent] = []
+    for at, token in enumerate(known, start=1):
+        sampled = SampledToken(token, finish_reason=reason if at == len(known) else None)
+        if logprobs:
+            sampled = sampled._replace(logprob=-float(at), top_logprobs=((token, -float(at)),))
+        events += reader.take(sampled)
+        if reader.is_over:
+            break
+    return events
+
+
+def messages_of(events: Iterable[TurnEvent]) -> list[tuple[str | None, str | None, str]]:
+    """The messages, as their texts were streamed."""
+    found: list[tuple[str | None, str | None, str]] = []
+    for event in events:
+        if isinstance(event, MessageBegun):
+            found.append((event.channel, event.recipient, ""))
+        elif isinstance(event, TextAdded):
+            channel, recipient, text = found[event.at]
+            found[event.at] = (channel, recipient, text + event.text)
+    return found
+
+
+TURNS = {
+    "answer": (FINAL, [("final", None, "Hello 🏰 there.")]),
+    "reasoning": (THINK + FINAL, [("analysis", None, "Hm."), ("final", None, "Hello 🏰 there.")]),
+    "preamble and call": (
+        THINK + PREAMBLE + CALL,
+        [
+            ("analysis", None, "Hm."),
+            ("commentary", None, "Let me see."),
+            ("commentary", "functions.now", "{}"),
+        ],
+    ),
+    "call on analysis": (
+        "<|channel|>analysis to=functions.now <|constrain|>json<|message|>{}<|call|>",
+        [("analysis", "functions.now", "{}")],
+    ),
+    "empty answer": ("<|channel|>final<|message|><|return|>", [("final", None, "")]),
+    "no markup": ("Hello.<|return|>", [("final", None, "Hello.")]),
+    "no markup, no end": ("Hello.", [("final", None, "Hello.")]),
+    "no message marker": ("<|channel|>final Hello.<|return|>", [("final", None, "Hello.")]),
+    "half a character": ("<|channel|>final<|message|>a\ufffd", [("final", None, "a\ufffd")]),
+    "a result that was imagined": (
+        CALL.replace("<|call|>", "<|end|>")
+        + "<|start|>functions.now to=assistant<|channel|>commentary<|message|>12:00<|end|>"
+        + "<|start|>assistant"
+        + FINAL,
+        [("commentary", "functions.now", "{}"), ("final", None, "Hello 🏰 there.")],
+    ),
+    "a question that was imagined": (
+        FINAL.replace("<|return|>", "<|end|>") + "<|start|>user<|message|>More!<|end|>",
+        [("final", None, "Hello 🏰 there.")],
+    ),
+    "a call in the tool's place": (
+        "<|end|><|start|>functions.now<|channel|>commentary<|message|>{}<|call|>",
+        [("commentary", "functions.now", "{}")],
+    ),
+    "nothing": ("<|return|>", []),
+}
+
+
+@pytest.mark.parametrize(("text", "messages"), TURNS.values(), ids=TURNS)
+def test_turns_are_told(text: str, messages: list[Any]) -> None:
+    tokens = encode(text)
+    if text.endswith("\ufffd"):
+        tokens = [*encode(text[:-1]), *encode("🏰")[:1]]
+    events = read(tokens)
+    assert messages_of(events) == messages
+    last = events[-1]
+    assert isinstance(last, TurnEnded)
+    assert last.tokens == tokens
+    assert last.usage[:3] == (7, 0, len(tokens))
+    assert [event for event in events if isinstance(event, TurnEnded)] == [last]
+
+
+def test_reasoning_is_counted_with_its_markup() -> None:
+    last = read(encode(THINK + FINAL))[-1]
+    assert isinstance(last, TurnEnded)
+    assert last.usage.reasoning_tokens == len(encode("<|channel|>analysis<|message|>Hm.<|end|>"))
+
+
+def test_a_turn_that_is_cut_is_incomplete() -> None:
+    events = read(encode(THINK + "<|channel|>final<|message|>Hel"), reason=FinishReason.LENGTH)
+    ended = [event for event in events if isinstance(event, MessageEnded)]
+    assert [event.is_complete for event in ended] == [True, False]
+    assert isinstance(events[-1], TurnEnded)
+    assert events[-1].reason is FinishReason.LENGTH
+
+
+# Laws
+
+PIECES = [
+    *("<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|constrain|>", "<|return|>"),
+    *("<|call|>", "<|startoftext|>", "<|reserved_200013|>", "assistant", "user", "tool", "system"),
+    *("analysis", "commentary", "final", " to=functions.now", " to=python", " to=user", "json"),
+    *("functions.now", " ", "\n", "Hello", " there.", "{}", "🏰", "END", "E", "N", "D"),
+]
+markup = st.lists(st.sampled_from(PIECES), max_size=25).map("".join).map(encode)
+halves = st.sampled_from([*encode("🏰歪é"), 201088, 200018, 0, 255])
+hostile = st.lists(st.one_of(markup, st.lists(halves, max_size=2)), max_size=4).map(
+    lambda lists: [token for tokens in lists for token in tokens]
+)
+well_formed = st.lists(st.sampled_from([THINK, PREAMBLE]), max_size=3).flatmap(
+    lambda parts: st.sampled_from([CALL, FINAL]).map(lambda last: "".join([*parts, last]))
+)
+
+
+@given(hostile, st.sampled_from([(), ("END",), ("E", "ND")]), st.booleans())
+def test_the_stream_says_what_the_messages_say(
+    tokens: list[int], stop: tuple[str, ...], logprobs: bool
+) -> None:
+    events = read([*tokens, END], stop=stop, logprobs=logprobs)
+    streamed = messages_of(events)
+    open_at: int | None = None
+    ended: list[tuple[str | None, str | None, str]] = []
+    for event in events:
+        if isinstance(event, MessageBegun):
+            assert open_at is None
+            open_at = event.at
+            assert event.at == len(ended)
+        elif isinstance(event, TextAdded):
+            assert event.text
+            assert event.at == open_at
+        elif isinstance(event, MessageEnded):
+            assert event.at == open_at
+            open_at = None
+            assert event.message.author.role is Role.ASSISTANT
+            known = (event.message.channel, event.message.recipient, message_text(event.message))
+            ended.append(known)
+    assert ended == streamed
+    assert isinstance(events[-1], TurnEnded)
+    is_answer = [text for channel, to, text in ended if to is None and channel != "analysis"]
+    assert not any(text in answer for answer in is_answer for text in stop)
+
+
+@given(hostile)
+def test_without_stop_texts_nothing_but_others_words_is_left_out(tokens: list[int]) -> None:
+    whole = ENCODING.parse_messages_from_completion_tokens(
+        [*tokens, END], Role.ASSISTANT, strict=False, tools=request().tools
+    )
+    ended = [event.message for event in read([*tokens, END]) if isinstance(event, MessageEnded)]
+    own = [message for message in whole if message.author.role is Role.ASSISTANT]
+    assert [message.to_dict() for message in ended] == [message.to_dict() for message in own]
+
+
+@given(well_formed)
+def test_sampled_messages_have_all_tokens(text: str) -> None:
+    tokens = encode(text)
+    opening = encode("<|start|>assistant")
+    joined: list[int] = []
+    for event in read(tokens):
+        if isinstance(event, MessageEnded):
+            assert isinstance(event.message, SampledMessage)
+            joined += [*(opening if joined else ()), *event.message.sampled_tokens]
+    assert joined == tokens
+
+
+@given(well_formed)
+def test_log_probabilities_cover_the_text(text: str) -> None:
+    tokens = encode(text)
+    for event in _joined(read(tokens, logprobs=True)):
+        data = b"".join(known.data for known in event.logprobs)
+        assert data.decode() == event.text
+        for known in event.logprobs:
+            assert known.top == ((known.data, known.logprob),)
+            assert ENCODING.decode([tokens[int(-known.logprob) - 1]], "ignore") in event.text
+
+
+def _joined(events: Iterable[TurnEvent]) -> list[TextAdded]:
+    found: dict[int, TextAdded] = {}
+    for event in events:
+        if isinstance(event, TextAdded):
+            before = found.get(event.at, TextAdded(event.at, "", ()))
+            found[event.at] = TextAdded(
+                event.at, before.text + event.text, before.logprobs + event.logprobs
+            )
+    return list(found.values())
+
+
+def test_nothing_is_told_of_a_stop_text() -> None:
+    events = read(encode(FINAL), stop=[" there"], logprobs=True)
+    (added,) = _joined(events)
+    assert added.text == "Hello 🏰"
+    assert b"".join(known.data for known in added.logprobs).decode() == "Hello 🏰"
+    assert isinstance(events[-2], MessageEnded)
+    assert events[-2].message == Message.from_role_and_content(
+        Role.ASSISTANT, "Hello 🏰"
+    ).with_channel("final")
+    assert isinstance(events[-1], TurnEnded)
+    assert events[-1].reason is FinishReason.STOP
+
+
+def test_stop_texts_are_for_what_the_user_reads() -> None:
+    assert messages_of(read(encode(THINK + CALL), stop=["Hm", "{"])) == [
+        ("analysis", None, "Hm."),
+        ("commentary", "functions.now", "{}"),
+    ]
+    assert messages_of(read(encode(THINK + PREAMBLE + FINAL), stop=["see"]))[1:] == [
+        ("commentary", None, "Let me ")
+    ]
+
+
+# Stop texts alone
+
+
+def first_stop(texts: Sequence[str], text: str) -> tuple[str, bool]:
+    """The slow way: the stop text that ends first, and the longest of those."""
+    for end in range(1, len(text) + 1):
+        ended = [len(stop) for stop in texts if text[:end].endswith(stop)]
+        if ended:
+            return text[: end - max(ended)], True
+    return text, False
+
+
+few = st.text(alphabet="ab", min_size=1, max_size=5)
+
+
+@given(
+    st.lists(few, min_size=1, max_size=3), st.lists(st.text(alphabet="abc", max_size=5), max_size=5)
+)
+def test_stop_texts_are_found_wherever_they_are_cut(texts: list[str], parts: list[str]) -> None:
+    stop = StopTexts(texts)
+    passed = ""
+    for part in parts:
+        passed += stop.feed(part)
+        if stop.found:
+            break
+    else:
+        passed += stop.rest()
+    assert (passed, stop.found) == first_stop(texts, "".join(parts))
+
+
+@given(st.lists(few, min_size=1, max_size=3), st.text(alphabet="abc", max_size=9))
+def test_only_what_may_be_a_stop_text_is_held(texts: list[str], text: str) -> None:
+    stop = StopTexts(texts)
+    passed = stop.feed(text)
+    if not stop.found:
+        held = stop.rest()
+        assert passed + held == text
+        assert not held or any(known.startswith(held) for known in texts)
+
+
+def test_a_turn_is_rendered_and_put_under_its_grammar() -> None:
+    prompt, sampling = prepare_turn(request(), constrain=True)
+    assert ENCODING.decode(prompt).endswith("<|start|>user<|message|>hi<|end|><|start|>assistant")
+    assert sampling.grammar is not None
+    assert prepare_turn(request(), constrain=False) == (prompt, request().sampling)

@@ -1,0 +1,265 @@
+"""The MCP servers of the operator in the Responses API, with a real one that misbehaves."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+import support.hostile_mcp_server as hostile
+from openai_harmony.tools.mcp import McpAddress, McpTool
+from support.responses_server import NOW, create, stream, types
+from support.server_tools import NEXT, PretendedPython, RoomyEngine, answer, compute, serving_tools
+
+HOST = McpAddress(command=(sys.executable, str(Path(hostile.__file__))), name="host")
+SERVER: dict[str, Any] = {"type": "mcp", "server_label": "host", "require_approval": "never"}
+THOUGHT = f"<|channel|>analysis<|message|>Hm, hm.{NEXT}"
+
+
+def use(function: str, channel: str = "commentary", **arguments: Any) -> str:
+    """A call of a tool of the server as a model samples it."""
+    header = f"<|channel|>{channel} to=host.{function} <|constrain|>json<|message|>"
+    return f"{header}{json.dumps(arguments)}<|call|>"
+
+
+@contextmanager
+def serving(engine: RoomyEngine, *tools: Any, **settings: Any) -> Iterator[TestClient]:
+    """Serve with the hostile server as `host`."""
+    with serving_tools(engine, *tools, **settings) as client:
+        portal, app = client.portal, client.app
+        assert portal is not None
+        tool = portal.call(McpTool.connect, HOST)
+        try:
+            app.state.services.tools[tool.namespace.name] = tool  # type: ignore[attr-defined]
+            yield client
+        finally:
+            portal.call(tool.close)
+
+
+def kinds(response: dict[str, Any]) -> list[str]:
+    return [item["type"] for item in response["output"]]
+
+
+def test_list_call_fail_answer() -> None:
+    said = [THOUGHT + use("get_time", text="now"), use("fail", "analysis"), answer("Noon.")]
+    engine = RoomyEngine(*said)
+    with serving(engine) as client:
+        events = stream(client, input="When?", tools=[SERVER])
+        response = events[-1]["response"]
+        assert client.get(f"/v1/responses/{response['id']}").json() == response
+    listing, _, called, failed, _ = response["output"]
+    assert kinds(response) == ["mcp_list_tools", "reasoning", "mcp_call", "mcp_call", "message"]
+    assert (listing["server_label"], listing["error"]) == ("host", None)
+    assert listing["tools"][1] == {
+        "name": "get-time",
+        "description": "Does get-time.",
+        "input_schema": hostile.WORDS,
+        "annotations": {"readOnlyHint": True},
+    }
+    output = called.pop("output")
+    assert output.startswith("get-time ")
+    assert output.endswith(" now[]")
+    assert called == {
+        "type": "mcp_call",
+        "id": called["id"],
+        "status": "completed",
+        "server_label": "host",
+        "name": "get-time",
+        "arguments": '{"text": "now"}',
+        "approval_request_id": None,
+        "error": None,
+    }
+    assert (failed["status"], failed["name"], failed["output"]) == ("failed", "fail", None)
+    assert failed["error"] == {
+        "type": "mcp_tool_execution_error",
+        "content": [{"type": "text", "text": "it is broken"}],
+    }
+    told = [name for name, _ in groupby(types(events))]
+    assert told[:6] == [
+        "created",
+        "in_progress",
+        "output_item.added",
+        "mcp_list_tools.in_progress",
+        "mcp_list_tools.completed",
+        "output_item.done",
+    ]
+    assert told[told.index("mcp_call.in_progress") - 1 :][:12] == [
+        *("output_item.added", "mcp_call.in_progress", "mcp_call_arguments.delta"),
+        *("mcp_call_arguments.done", "mcp_call.completed", "output_item.done"),
+        *("output_item.added", "mcp_call.in_progress", "mcp_call_arguments.delta"),
+        *("mcp_call_arguments.done", "mcp_call.failed", "output_item.done"),
+    ]
+    # The model reads a namespace, and what its calls came to, token for token.
+    assert "## host\n\n// Be careful.\nnamespace host {" in engine.prompts[0]
+    assert "type get_time = " in engine.prompts[0]
+    for before, completion, prompt in zip(engine.prompts, said, engine.prompts[1:], strict=False):
+        assert prompt.startswith(f"{before}{completion}<|start|>host.")
+    assert (
+        "to=assistant<|channel|>analysis<|message|>Error: it is broken<|end|>"
+        in (engine.prompts[2])
+    )
+    assert "to=host.get_time" in (engine.samplings[0].grammar or "")
+
+
+def test_a_conversation_is_told_once_what_there_is() -> None:
+    engine = RoomyEngine(use("echo"), *[answer("1")] * 4)
+    with serving(engine) as client:
+        first = create(client, input="1", tools=[SERVER])
+        assert kinds(first) == ["mcp_list_tools", "mcp_call", "message"]
+        body: dict[str, Any] = {"input": "2", "tools": [SERVER]}
+        second = create(client, **body, previous_response_id=first["id"])
+        question = {"role": "user", "content": "1"}
+        sent = [question, *first["output"], {"role": "user", "content": "2"}]
+        third = create(client, input=sent, tools=[SERVER])
+        fewer = {**SERVER, "allowed_tools": ["echo"]}
+        fourth = create(client, input="3", tools=[fewer], previous_response_id=first["id"])
+    assert kinds(second) == kinds(third) == ["message"]
+    assert kinds(fourth) == ["mcp_list_tools", "message"]
+    assert engine.prompts[2] == engine.prompts[3]
+
+
+def test_nothing_that_a_request_names_is_connected_to() -> None:
+    engine = RoomyEngine(answer("I cannot."), answer("I cannot."))
+    with socket.create_server(("127.0.0.1", 0)) as listener, serving(engine) as client:
+        listener.setblocking(False)
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+        other = {"type": "mcp", "server_label": "other", "server_url": url}
+        events = stream(client, input="!", tools=[other])
+        secrets = {"headers": {"Authorization": "secret"}, "authorization": "secret"}
+        other = {**SERVER, "server_url": url}
+        response = create(client, input="!", tools=[{**other, **secrets}])
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+    listing, message = events[-1]["response"]["output"]
+    assert listing["tools"] == []
+    assert listing["error"].startswith("this server has no MCP server 'other'; there are host.")
+    assert message["status"] == "completed"
+    assert "mcp_list_tools.failed" in types(events)
+    assert "mcp_list_tools.completed" not in types(events)
+    assert "# Tools" not in engine.prompts[0]
+    assert response["tools"] == [other]
+
+
+ALLOWED: list[tuple[Any, list[str]]] = [
+    (["get-time", "no-such-tool"], ["get_time"]),
+    ({"tool_names": ["echo", "get-time"]}, ["echo", "get_time"]),
+    ({"read_only": True}, ["get_time"]),
+    ({"read_only": True, "tool_names": ["echo"]}, []),
+    ([], []),
+]
+
+
+@pytest.mark.parametrize(("allowed", "names"), ALLOWED)
+def test_only_what_is_allowed_is_declared_and_called(allowed: Any, names: list[str]) -> None:
+    engine = RoomyEngine(use("slow"), answer("I cannot."))
+    with serving(engine, grammar=False) as client:
+        body = {"input": "!", "tools": [{**SERVER, "allowed_tools": allowed}]}
+        response = create(client, **body)
+    listing, called, *_ = response["output"]
+    assert [tool["name"].replace("-", "_") for tool in listing["tools"]] == names
+    declared = [
+        name for name in ("echo", "get_time", "slow") if f"type {name} =" in tool_text(engine)
+    ]
+    assert declared == names
+    if names:
+        assert (called["type"], called["status"]) == ("mcp_call", "failed")
+        problem = called["error"]["content"][0]["text"]
+        assert problem.startswith("there is no function `slow`; there are `host.")
+    else:
+        assert called["type"] == "function_call"  # of a tool that was not declared
+
+
+def tool_text(engine: RoomyEngine) -> str:
+    """The tools of the first prompt."""
+    return engine.prompts[0].partition("# Tools")[2].partition("<|end|>")[0]
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"require_approval": "always"}, "tools[1].require_approval"),
+    ({"require_approval": {"always": {"tool_names": ["echo"]}}}, "tools[1].require_approval"),
+    ({"allowed_tools": "echo"}, "tools[1].allowed_tools"),
+    ({"allowed_tools": [1]}, "tools[1].allowed_tools[0]"),
+    ({"server_label": None}, "tools[1].server_label"),
+]
+
+
+@pytest.mark.parametrize(("fields", "param"), REFUSED)
+def test_what_cannot_be_done_as_it_is_asked_is_refused(fields: dict[str, Any], param: str) -> None:
+    engine = RoomyEngine()
+    with serving(engine) as client:
+        body = {"input": "!", "tools": [NOW, {**SERVER, **fields}]}
+        refused = client.post("/v1/responses", json=body)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, param)
+    assert not engine.prompts
+
+
+CHOICES: list[tuple[Any, set[str]]] = [
+    ({"type": "mcp", "server_label": "host", "name": "get-time"}, {"get_time"}),
+    ({"type": "mcp", "server_label": "host"}, {"get_time", "echo"}),
+    (
+        {
+            "type": "allowed_tools",
+            "mode": "required",
+            "tools": [{"type": "mcp", "server_label": "host", "name": "echo"}],
+        },
+        {"echo"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("choice", "names"), CHOICES)
+def test_choices_of_a_server_and_of_its_tools(choice: dict[str, Any], names: set[str]) -> None:
+    name = min(names)
+    engine = RoomyEngine(use(name), answer("Done."))
+    some = {**SERVER, "allowed_tools": ["echo", "get-time"]}
+    with serving(engine) as client:
+        response = create(client, input="!", tools=[NOW, some], tool_choice=choice)
+    assert response["tool_choice"] == choice
+    first, second = (one.grammar or "" for one in engine.samplings)
+    assert {one for one in ("echo", "get_time") if f"to=host.{one}" in first} == names
+    assert "to=functions.now" not in first
+    assert "answer:" not in first
+    assert "answer:" in second
+
+
+def test_files_of_a_server_are_had_and_cited() -> None:
+    engine = RoomyEngine(use("mixed"), compute("write a.txt A"), answer("See mixed-1.png."))
+    compute_too = {"type": "code_interpreter", "container": {"type": "auto"}}
+    with serving(engine, PretendedPython()) as client:
+        response = create(client, input="!", tools=[SERVER, compute_too])
+        cited = response["output"][-1]["content"][0]["annotations"]
+        places = [f"/v1/containers/{one['container_id']}/files" for one in cited]
+        data = [
+            client.get(f"{place}/{one['file_id']}/content").content
+            for place, one in zip(places, cited, strict=True)
+        ]
+    assert [one["filename"] for one in cited] == ["mixed-1.png", "mixed-2.bin", "a.txt"]
+    assert data == [b"\x89PNG...", b"\x89PNG...", b"A"]
+    assert len(set(places)) == 2
+
+
+def test_calls_are_counted_and_limited_with_all_others() -> None:
+    engine = RoomyEngine(use("echo"), use("echo"), answer("Done."))
+    with serving(engine) as client:
+        create(client, input="!", tools=[SERVER], max_tool_calls=2)
+        metrics = client.get("/metrics").text
+    assert 'tool="host"' in metrics
+    assert "to=host.echo" in (engine.samplings[1].grammar or "")
+    assert "to=host.echo" not in (engine.samplings[2].grammar or "")
+
+
+def test_a_call_that_is_cut_is_incomplete() -> None:
+    engine = RoomyEngine(use("echo", text="a b c d e f"))
+    with serving(engine) as client:
+        events = stream(client, input="!", tools=[SERVER], max_output_tokens=18)
+    _listing, called = events[-1]["response"]["output"]
+    assert (called["type"], called["status"]) == ("mcp_call", "incomplete")
+    assert (called["output"], called["error"]) == (None, None)

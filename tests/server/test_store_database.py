@@ -1,0 +1,187 @@
+"""The database behind the store: its URL, its tables and their versions, its threads."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import text
+
+from openai_harmony.server.store import (
+    Conversation,
+    NewItem,
+    NewResponse,
+    NotFoundError,
+    Store,
+    StoreError,
+    StoreVersionError,
+)
+from openai_harmony.server.store.database import Database
+from openai_harmony.server.store.tables import METADATA
+
+pytest_plugins = ("support.postgres_server", "support.databases")
+
+
+# URLs
+
+
+@pytest.mark.parametrize("form", ["path", "text", "sqlite:///{}", "sqlite+pysqlite:///{}"])
+def test_forms_of_a_file(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "new" / "harmony.db"
+    url = path if form == "path" else str(path) if form == "text" else form.format(path)
+    with Store(url) as store:
+        store.check()
+    assert path.exists()
+    if os.name == "posix":
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
+def test_forms_of_postgres(scheme: str) -> None:
+    database = Database(f"{scheme}://me:secret@example/harmony")
+    assert database.url.drivername == "postgresql+psycopg"
+    assert "secret" not in database.name
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("mysql://localhost/harmony", "mysql:// is no database of a server; write sqlite:///PATH"),
+        ("postgresql+asyncpg://localhost/harmony", "is no database of a server"),
+        ("://", "cannot be read"),
+        ("sqlite:////proc/none/harmony.db", "cannot be opened: .* give another path"),
+    ],
+)
+def test_urls_that_are_refused(url: str, problem: str) -> None:
+    with pytest.raises(StoreError, match=problem):
+        Store(url)
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "letter.txt"
+    path.write_text("Dear reader, " * 100)
+    with pytest.raises(StoreError, match=r"letter\.txt failed: file is not a database"):
+        Store(path)
+    assert path.read_text().startswith("Dear reader")
+
+
+def test_sqlite_is_durable_and_strict(tmp_path: Path) -> None:
+    database = Database(tmp_path / "harmony.db")
+    with database.reading() as connection:
+        for pragma, value in (("journal_mode", "wal"), ("synchronous", 2), ("foreign_keys", 1)):
+            assert connection.exec_driver_sql(f"PRAGMA {pragma}").scalar() == value
+    database.close()
+
+
+# Versions
+
+
+def test_migrations_make_the_tables(store: Store) -> None:
+    with store._database.reading() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, METADATA) == []
+
+
+def test_a_store_is_opened_again(tmp_path: Path) -> None:
+    for number in range(2):
+        with Store(tmp_path / "harmony.db") as store:
+            store.conversations.create(Conversation(f"conv_{number}", "", 0, {}))
+            store.conversations.get("conv_0", "")
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_newer_database_is_refused(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "harmony.db"
+    url = str(path) if kind == "sqlite" else request.getfixturevalue("postgres_url")
+    with Store(url) as store, store._database.writing() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(StoreVersionError, match=r"has the schema 9999.*install the newer version"):
+        Store(url)
+
+
+OPEN = "import sys; from openai_harmony.server.store import Store; Store(sys.argv[1]).close()"
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_servers_that_start_together(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "harmony.db"
+    url = str(path) if kind == "sqlite" else request.getfixturevalue("postgres_url")
+    starts = [subprocess.Popen([sys.executable, "-c", OPEN, url]) for _ in range(4)]
+    assert [start.wait() for start in starts] == [0, 0, 0, 0]
+    with Store(url) as store:
+        store.check()
+
+
+def test_a_step_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "harmony.db"
+    with monkeypatch.context() as patch:
+        patch.setattr(MigrationContext, "stamp", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            Store(path)
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+    connection.close()
+    Store(path).close()
+
+
+# Values and threads
+
+ODD = ["", "\0", "\ud800", "é", "\\", "\\x00", "a\nb", "𐀀", "'; DROP TABLE responses; --", "%s :x"]
+
+
+def test_any_text_is_kept(store: Store) -> None:
+    for number, odd in enumerate(ODD):
+        value = {"text": odd, odd: [1.5, None, True, 10**30, {"": odd}]}
+        owner = f"{odd}owner"
+        item = NewItem(odd, value)
+        store.conversations.create(Conversation(odd, owner, number, value), [item])
+        store.responses.begin(NewResponse(odd, owner, number, value, [item], conversation_id=odd))
+        store.responses.finish(odd, status="completed", body=value, events=[value])
+    for odd in ODD:
+        owner = f"{odd}owner"
+        response = store.responses.get(odd, owner)
+        assert response.body == {"text": odd, odd: [1.5, None, True, 10**30, {"": odd}]}
+        assert (response.id, response.conversation_id) == (odd, odd)
+        assert store.responses.events(odd, owner) == [response.body]
+        assert store.conversations.get(odd, owner).metadata == response.body
+        assert [item.id for item in store.responses.history(odd, owner)] == [odd, odd]
+        for other in ODD:
+            if other != odd:
+                with pytest.raises(NotFoundError):
+                    store.responses.get(other, owner)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "memory"])
+def test_many_threads(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> None:
+    url = {"sqlite": tmp_path / "harmony.db", "memory": None}.get(kind)
+    if kind == "postgresql":
+        url = request.getfixturevalue("postgres_url")
+    with Store(url) as store, ThreadPoolExecutor(24) as pool:
+        store.conversations.create(Conversation("conv_1", "", 0, {}))
+
+        def respond(number: int) -> None:
+            id = f"resp_{number}"
+            question = [NewItem(f"{number}-in", {"n": number})]
+            store.responses.begin(NewResponse(id, "", 0, {}, question, conversation_id="conv_1"))
+            answer = [NewItem(f"{number}-out", {"n": number}, (number,))]
+            assert store.responses.finish(id, status="completed", body={}, output=answer)
+            assert store.responses.get(id, "").output[0].tokens == (number,)
+
+        list(pool.map(respond, range(72)))
+        items = store.conversations.items("conv_1", "")
+    assert len(items) == 144
+    for asked, answered in zip(items[::2], items[1::2], strict=True):
+        assert asked.item == answered.item  # one transaction: nothing comes between

@@ -1,0 +1,92 @@
+"""What the tests of the python tool share: a tool with a real kernel in the real sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TypeVar
+
+import pytest
+
+from openai_harmony import Message, Role
+from openai_harmony.tools.python.notebook import NotebookOutput
+from openai_harmony.tools.python.python_tool import PythonTool
+from openai_harmony.tools.python.sandbox import Limits
+from openai_harmony.tools.python.sandbox.bubblewrap import find_bubblewrap
+from openai_harmony.tools.python.session import PythonSession
+from openai_harmony.tools.python.settings import PythonSettings
+
+_Found = TypeVar("_Found")
+
+MIB = 1 << 20
+SETTINGS = PythonSettings(
+    seconds=60,
+    grace_seconds=20,
+    output_characters=2000,
+    attachment_bytes=100_000,
+    prestarted=0,
+    limits=Limits(memory=1024 * MIB, disk=8 * MIB, temporary=4 * MIB, processes=64),
+)
+
+
+def _missing() -> str:
+    program = find_bubblewrap()
+    if program is None:
+        return "bubblewrap 0.8 or newer is not installed"
+    done = subprocess.run(
+        [program, "--unshare-pid", "--unshare-net", "--ro-bind", "/", "/", "true"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return f"bubblewrap does not work here: {done.stderr}" if done.returncode else ""
+
+
+_MISSING = _missing()
+needs_bubblewrap = pytest.mark.skipif(bool(_MISSING), reason=_MISSING)
+
+
+class Conversation:
+    """A session of a tool, driven from tests that are not asynchronous."""
+
+    def __init__(self, settings: PythonSettings) -> None:
+        self._loop = asyncio.new_event_loop()
+        self.tool = PythonTool(settings)
+        self.session = PythonSession()
+
+    def wait(self, doing: Awaitable[_Found]) -> _Found:
+        """Run the loop until something is done."""
+        return self._loop.run_until_complete(doing)
+
+    def run(self, code: str) -> NotebookOutput:
+        """Run a cell."""
+        return self.wait(self.tool.run(code, self.session))
+
+    def text(self, code: str) -> str:
+        """Run a cell and return its text."""
+        return self.run(code).text
+
+    def close(self) -> None:
+        """End the tool and the loop."""
+        self.wait(self.tool.close())
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+
+@contextmanager
+def conversation(**changes: object) -> Iterator[Conversation]:
+    """Begin a conversation with a tool of its own, with these changes to the usual settings."""
+    begun = Conversation(replace(SETTINGS, **changes))  # type: ignore[arg-type]
+    try:
+        yield begun
+    finally:
+        begun.close()
+
+
+def call(code: str, recipient: str = "python", channel: str = "analysis") -> Message:
+    """Make a call as the model does."""
+    message = Message.from_role_and_content(Role.ASSISTANT, code)
+    return message.with_recipient(recipient).with_channel(channel)

@@ -1,0 +1,72 @@
+"""Halves of characters: texts keep their place, schemas are refused."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+from unittest.mock import patch
+
+import pytest
+
+from openai_harmony import (
+    Author,
+    DeveloperContent,
+    Message,
+    Role,
+    SchemaDialect,
+    SchemaError,
+    SystemContent,
+    ToolDescription,
+    load_harmony_encoding,
+)
+from openai_harmony.rendering.system_prompt import tool_declaration
+from openai_harmony.tokens import tokenizer
+from openai_harmony.tokens.special_tokens import END
+
+ENCODING = load_harmony_encoding("HarmonyGptOss")
+DIALECTS: tuple[SchemaDialect, ...] = get_args(SchemaDialect)
+LONE = "a\ud83c"
+
+
+def test_lone_surrogates_are_encoded_as_replacement_characters() -> None:
+    assert ENCODING.encode(LONE) == ENCODING.encode("a\ufffd")
+    assert ENCODING.encode("\ud83c\udff0") == ENCODING.encode("🏰")
+    assert ENCODING.encode(LONE + "<|end|>\udff0", allowed_special="all") == [
+        *ENCODING.encode("a\ufffd"),
+        END,
+        *ENCODING.encode("\ufffd"),
+    ]
+    with patch.object(tokenizer, "WHITE_LIMIT", 2):
+        text = LONE + "   \udff0   \ud83c\udff0  "
+        assert ENCODING.encode(text) == ENCODING.encode("a\ufffd   \ufffd   🏰  ")
+
+
+def test_lone_surrogates_are_rendered_as_replacement_characters() -> None:
+    message = (
+        Message.from_author_and_content(Author.new(Role.TOOL, LONE), LONE)
+        .with_channel(LONE)
+        .with_recipient(LONE)
+        .with_content_type(LONE)
+    )
+    tokens = ENCODING.render(message)
+    assert ENCODING.decode_utf8(tokens).count("a\ufffd") == 5
+    assert ENCODING.parse_messages_from_completion_tokens(tokens, strict=False)
+    content = (
+        DeveloperContent.new()
+        .with_instructions(LONE)
+        .with_function_tools([ToolDescription.new(LONE, LONE, {"type": "object"})])
+    )
+    assert ENCODING.render(Message.from_role_and_content(Role.DEVELOPER, content))
+    system = SystemContent.new().with_model_identity(LONE).with_required_channels([LONE])
+    assert ENCODING.render(Message.from_role_and_content(Role.SYSTEM, system))
+
+
+@pytest.mark.parametrize("schema", [{"description": LONE}, {LONE: 1}, {"enum": [[LONE]]}])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_lone_surrogates_in_schemas_are_refused(
+    schema: dict[str, Any], dialect: SchemaDialect
+) -> None:
+    with pytest.raises(SchemaError, match="lone surrogate"):
+        tool_declaration(ToolDescription.new("f", "", schema), dialect)
+    content = DeveloperContent.new().with_response_format("f", schema)
+    with pytest.raises(SchemaError, match="lone surrogate"):
+        ENCODING.render(Message.from_role_and_content(Role.DEVELOPER, content))

@@ -1,0 +1,439 @@
+"""How sandboxes are started and spoken to; what is tried from inside is in test_sandbox_escape."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import operator
+import os
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from openai_harmony.tools.python.sandbox import (
+    Container,
+    Isolation,
+    Limits,
+    Sandbox,
+    SandboxError,
+    SandboxGone,
+    SandboxMaker,
+)
+from openai_harmony.tools.python.sandbox.attendant import Folder, Output
+from openai_harmony.tools.python.sandbox.bubblewrap import bubblewrap_launch, find_bubblewrap
+from openai_harmony.tools.python.sandbox.container import container_launch
+from openai_harmony.tools.python.sandbox.control_group import ControlGroup, delegated_group
+from openai_harmony.tools.python.sandbox.frames import FrameError, pack_frame, read_frame
+from openai_harmony.tools.python.sandbox.launch import BOOTSTRAP, Launch
+from openai_harmony.tools.python.sandbox.python_environment import PythonEnvironment, find_python
+from openai_harmony.tools.python.sandbox.system_calls import system_call_filter
+from support.notebooks import needs_bubblewrap
+
+LIMITS = Limits()
+
+
+def fake(program: str) -> Launch:
+    """Start a program in the attendant's place; `answer` writes a frame, `ask` reads one."""
+    start = (
+        "import json, os, struct, sys\n"
+        "def answer(text, data=b''):\n"
+        "    os.write(1, struct.pack('>II', len(text), len(data)) + text + data)\n"
+        "def ask():\n"
+        "    sizes = struct.unpack('>II', sys.stdin.buffer.read(8))\n"
+        "    return json.loads(sys.stdin.buffer.read(sizes[0])), sys.stdin.buffer.read(sizes[1])\n"
+        "sys.stdin.buffer.read(int(sys.stdin.buffer.readline()))\n"
+    )
+    return Launch((sys.executable, "-c", start + program), {}, "/")
+
+
+GREET = "ask(); answer(b'{\"id\": 1}')\n"
+
+MISBEHAVIOUR = {
+    "too large": "os.write(1, struct.pack('>II', 1 << 30, 0)); ask()",
+    "too much data": "os.write(1, struct.pack('>II', 2, 1 << 30)); ask()",
+    "no JSON": "answer(b'{'); ask()",
+    "no object": "answer(b'[]'); ask()",
+    "deep": "answer(b'[' * 1_000_000); ask()",
+    "no text": "answer(b'\\xff'); ask()",
+    "an odd id": "answer(b'{\"id\": []}'); ask()",
+    "half a frame": "os.write(1, b'1')",
+    "silence": "",
+}
+
+
+@pytest.mark.parametrize("program", MISBEHAVIOUR.values(), ids=MISBEHAVIOUR)
+def test_an_attendant_that_misbehaves_is_ended(program: str) -> None:
+    async def go() -> None:
+        sandbox = await Sandbox.start(fake(GREET + program), LIMITS)
+        with pytest.raises(SandboxGone):
+            await sandbox.request("list")
+        assert sandbox.has_ended
+        with pytest.raises(SandboxGone):
+            await sandbox.request("list")
+        await sandbox.close()
+
+    asyncio.run(go())
+
+
+def test_an_attendant_that_does_not_answer_is_ended() -> None:
+    async def go() -> None:
+        sandbox = await Sandbox.start(fake(GREET + "while True: ask()"), LIMITS)
+        with pytest.raises(SandboxGone, match="it did not answer"):
+            await sandbox.request("list", seconds=0.01)
+        await sandbox.close()
+
+    asyncio.run(go())
+
+
+def test_answers_are_given_to_those_who_asked() -> None:
+    program = (
+        "first, second = ask(), ask()\n"
+        "answer(b'{\"id\": 77}')\n"
+        "for got, data in (second, first):\n"
+        "    answer(json.dumps({'id': got['id'], 'op': got['op']}).encode(), data * 2)\n"
+        "ask()"
+    )
+
+    async def go() -> None:
+        sandbox = await Sandbox.start(fake(GREET + program), LIMITS)
+        one, two = await asyncio.gather(
+            sandbox.request("one", data=b"1"), sandbox.request("two", data=b"2")
+        )
+        assert (one["op"], one["data"]) == ("one", b"11")
+        assert (two["op"], two["data"]) == ("two", b"22")
+        await sandbox.close()
+
+    asyncio.run(go())
+
+
+NOT_STARTED = {
+    "no such program": (Launch(("/nowhere/bwrap",), {}, "/"), "/nowhere/bwrap cannot be run"),
+    "it fails": (Launch((sys.executable, "-c", "import sys; sys.exit('why')"), {}, "/"), "why"),
+    "it refuses": (fake('ask(); answer(b\'{"id": 1, "error": "no kernel"}\')'), "no kernel"),
+}
+
+
+@pytest.mark.parametrize(("launch", "why"), NOT_STARTED.values(), ids=NOT_STARTED)
+def test_says_why_it_did_not_start(launch: Launch, why: str) -> None:
+    with pytest.raises(SandboxError, match=why):
+        asyncio.run(Sandbox.start(launch, LIMITS))
+
+
+def test_there_is_always_a_sandbox_unless_none_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for isolation in (Isolation.AUTO, Isolation.BUBBLEWRAP):
+        with pytest.raises(SandboxError, match=r"install\s+bubblewrap 0.8 or newer"):
+            asyncio.run(SandboxMaker(LIMITS, isolation=isolation).make())
+    old = tmp_path / "bwrap"
+    old.write_text("#!/bin/sh\necho bubblewrap 0.6.1\n")
+    old.chmod(0o755)
+    assert find_bubblewrap() is None
+    old.write_text("#!/bin/sh\necho bubblewrap 0.11.0\n")
+    assert find_bubblewrap() == str(old)
+    with pytest.raises(SandboxError, match="name its image"):
+        asyncio.run(SandboxMaker(LIMITS, isolation=Isolation.CONTAINER).make())
+    with pytest.raises(SandboxError, match="docker cannot be run"):
+        asyncio.run(SandboxMaker(LIMITS, container=Container("notebook")).make())
+
+
+def test_a_sandbox_needs_a_python_with_a_kernel(tmp_path: Path) -> None:
+    program = tmp_path / "python"
+    with pytest.raises(SandboxError, match="is no Python that runs"):
+        find_python(str(program))
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    program.chmod(0o755)
+    with pytest.raises(SandboxError, match=r"lacks ipykernel and jupyter_client: run .* install"):
+        find_python(str(program))
+
+
+def test_without_a_sandbox_code_runs_all_the_same() -> None:
+    async def go() -> None:
+        sandbox = await SandboxMaker(LIMITS, isolation=Isolation.NONE).make()
+        run = {"characters": 1000, "image_bytes": 0}
+        await sandbox.request("ready")
+        answer = await sandbox.run(code="import os; print(os.getcwd())", **run)
+        folder = answer["first"].strip()
+        assert Path(folder).is_dir()
+        await sandbox.request("put", path="a/b", offset=0, data=b"1")
+        answer = await sandbox.run(
+            code="os.symlink('/etc/passwd', 'link')\nopen('a/b').read()", **run
+        )
+        assert answer["first"] == "'1'\n"
+        assert answer["files"] == []
+        with pytest.raises(OSError, match="symbolic links"):
+            await sandbox.request("get", path="link", offset=0, size=10)
+        with pytest.raises(OSError, match="No such file"):
+            await sandbox.request("get", path="gone", offset=0, size=10)
+        await sandbox.close()
+        assert not Path(folder).exists()
+
+    asyncio.run(go())
+
+
+def test_the_command_line_of_a_container() -> None:
+    container = Container("notebook:1", program="podman", options=("--runtime=runsc",))
+    launch = container_launch(container, Limits(memory=1 << 30, disk=1 << 28, temporary=1 << 26))
+    command = list(launch.command)
+    name = command[command.index("--name") + 1]
+    assert launch.end_command == ("podman", "kill", name)
+    settings = [part for part in command if part.startswith("--env")]
+    at = command.index("--env")
+    assert command[:at] == [
+        "podman",
+        "run",
+        "--rm",
+        "--interactive",
+        "--init",
+        *("--pull", "never"),
+        *("--name", name),
+        *("--network", "none"),
+        *("--hostname", "notebook"),
+        *("--ipc", "private"),
+        "--read-only",
+        *("--user", "65534:65534"),
+        *("--cap-drop", "ALL"),
+        *("--security-opt", "no-new-privileges"),
+        *("--memory", "1476395008"),
+        *("--memory-swap", "1476395008"),
+        *("--pids-limit", "128"),
+        *("--shm-size", "67108864"),
+        *("--tmpfs", "/tmp:rw,nosuid,nodev,size=67108864,mode=1777"),
+        *("--tmpfs", "/mnt/data:rw,nosuid,nodev,size=268435456,mode=1777"),
+        *("--workdir", "/mnt/data"),
+        *("--log-driver", "none"),
+    ]
+    assert command[at + 2 * len(settings) :] == [
+        *("--entrypoint", "python3"),
+        "--runtime=runsc",
+        *("notebook:1", "-I", "-c", BOOTSTRAP),
+    ]
+    assert not any(variable in " ".join(command) for variable in ("SECRET", "KEY="))
+
+
+@needs_bubblewrap
+@pytest.mark.parametrize("as_root", [True, False])
+def test_the_command_line_of_bubblewrap(as_root: bool) -> None:
+    python = PythonEnvironment(sys.executable, tuple(sorted({sys.prefix, sys.base_prefix})))
+    launch = bubblewrap_launch("bwrap", python, LIMITS, readable=["/opt"], as_root=as_root)
+    try:
+        command = list(launch.command)
+        assert launch.environment == {}
+        for name in ("net", "pid", "ipc", "uts", "cgroup"):
+            assert f"--unshare-{name}" in command
+        assert ("--disable-userns" in command) is not as_root
+        assert ("--cap-drop" in command) is as_root
+        written = [at for at, part in enumerate(command) if part in ("--bind", "--dev-bind")]
+        assert written == []
+        shown = {command[at + 1] for at, part in enumerate(command) if part == "--ro-bind"}
+        assert "/opt" in shown
+        assert not shown & {"/", "/etc", "/home", "/root", "/var", str(Path.home())}
+        assert set(launch.open_files) == {
+            int(command[at + 1])
+            for at, part in enumerate(command)
+            if part in ("--seccomp", "--ro-bind-data")
+        }
+    finally:
+        launch.close()
+
+
+def test_the_root_is_never_shown() -> None:
+    python = PythonEnvironment(sys.executable, (sys.prefix,))
+    for folder in ("/", "/nowhere"):
+        with pytest.raises(SandboxError, match="is no folder that a notebook may see"):
+            bubblewrap_launch("bwrap", python, LIMITS, readable=[folder])
+
+
+ALLOWED, KILLED = 0x7FFF0000, 0x80000000
+REFUSED = 0x50000 | errno.EPERM
+NO_FAMILY = 0x50000 | errno.EAFNOSUPPORT
+X86_64, AARCH64, I386 = 0xC000003E, 0xC00000B7, 0x40000003
+
+CALLS = [
+    # machine, architecture of the call, its number, its arguments, what becomes of it
+    ("x86_64", X86_64, 0, (), ALLOWED),  # read
+    ("x86_64", X86_64, 59, (), ALLOWED),  # execve
+    ("x86_64", I386, 0, (), KILLED),
+    ("x86_64", AARCH64, 0, (), KILLED),
+    ("x86_64", X86_64, 0x40000000, (), REFUSED),
+    ("x86_64", X86_64, 101, (), REFUSED),  # ptrace
+    ("x86_64", X86_64, 427, (), REFUSED),  # io_uring_register
+    ("x86_64", X86_64, 319, (), REFUSED),  # memfd_create
+    ("x86_64", X86_64, 435, (), 0x50000 | errno.ENOSYS),  # clone3
+    ("x86_64", X86_64, 56, (0x01200011,), ALLOWED),  # clone, as fork calls it
+    ("x86_64", X86_64, 56, (0x3D0F00,), ALLOWED),  # as threads are made
+    ("x86_64", X86_64, 56, (0x10000011,), REFUSED),
+    ("x86_64", X86_64, 56, (0x00020011,), REFUSED),
+    *(("x86_64", X86_64, 41, (family, 1, 0), ALLOWED) for family in (1, 2, 10)),
+    *(("x86_64", X86_64, 53, (family, 1, 0), ALLOWED) for family in (1, 2, 10)),
+    *(("x86_64", X86_64, 41, (family, 1, 0), NO_FAMILY) for family in (0, 3, 17, 38, 40, 44)),
+    ("x86_64", X86_64, 53, (40, 1, 0), NO_FAMILY),
+    ("x86_64", X86_64, 41, (16, 3, 0), ALLOWED),  # netlink, of routes
+    ("x86_64", X86_64, 41, (16, 3, 9), NO_FAMILY),  # netlink, of the audit
+    ("x86_64", X86_64, 42, (40, 1, 0), ALLOWED),  # connect
+    ("aarch64", AARCH64, 63, (), ALLOWED),  # read
+    ("aarch64", X86_64, 63, (), KILLED),
+    ("aarch64", AARCH64, 117, (), REFUSED),
+    ("aarch64", AARCH64, 220, (0x01200011,), ALLOWED),
+    ("aarch64", AARCH64, 220, (0x10000011,), REFUSED),
+    ("aarch64", AARCH64, 198, (2, 1, 0), ALLOWED),
+    ("aarch64", AARCH64, 198, (40, 1, 0), NO_FAMILY),
+    ("aarch64", AARCH64, 199, (1, 1, 0), ALLOWED),
+]
+
+
+@pytest.mark.parametrize(("machine", "architecture", "number", "arguments", "verdict"), CALLS)
+def test_the_filter_of_system_calls(
+    machine: str, architecture: int, number: int, arguments: tuple[int, ...], verdict: int
+) -> None:
+    assert _filtered(system_call_filter(machine), architecture, number, arguments) == verdict
+
+
+def _filtered(program: bytes, architecture: int, number: int, arguments: tuple[int, ...]) -> int:
+    """Run a program of classic BPF, slowly, on the data of a system call."""
+    data = struct.pack("=IIQ6Q", number, architecture, 0, *arguments, *[0] * (6 - len(arguments)))
+    steps = list(struct.iter_unpack("=HBBI", program))
+    at, register = 0, 0
+    tests = {0x15: operator.eq, 0x35: operator.ge, 0x45: operator.and_}
+    while True:
+        code, if_true, if_false, value = steps[at]
+        at += 1
+        if code == 0x06:
+            return int(value)
+        if code == 0x20:
+            (register,) = struct.unpack_from("=I", data, value)
+        else:
+            at += if_true if tests[code](register, value) else if_false
+
+
+def test_the_filter_is_not_made_for_other_machines() -> None:
+    with pytest.raises(SandboxError, match="set a command that runs containers"):
+        system_call_filter("riscv64")
+
+
+def test_a_control_group_limits_all_processes_together(tmp_path: Path) -> None:
+    """The files are those of a stand-in: the real ones need a delegated group."""
+    limits = Limits(memory=100, disk=10, temporary=1, processes=5)
+    group = ControlGroup.make([os.getpid()], limits, tmp_path)
+    assert group is not None
+    assert group.folder.parent == tmp_path
+    assert (group.folder / "memory.max").read_text() == "112"
+    assert (group.folder / "pids.max").read_text() == "13"
+    assert (group.folder / "cgroup.procs").read_text() == str(os.getpid())
+    assert ControlGroup.make([], limits, tmp_path / "nowhere") is None
+
+
+def test_only_a_group_that_was_given_away_is_used(tmp_path: Path) -> None:
+    unit = tmp_path / "system.slice" / "harmony.service"
+    (unit / "server").mkdir(parents=True)
+    own = "/system.slice/harmony.service/server"
+    assert delegated_group(tmp_path, own) is None
+    try:
+        os.setxattr(unit, "user.delegate", b"1")
+    except OSError:
+        pytest.skip("the file system of temporary files has no attributes")
+    assert delegated_group(tmp_path, own) == unit
+    assert (unit / "cgroup.subtree_control").read_text() == "+memory +pids"
+    assert delegated_group(tmp_path, "/system.slice/harmony.service") is None
+    assert delegated_group(tmp_path, "/") is None
+
+
+frames = st.tuples(
+    st.dictionaries(st.text(), st.integers() | st.text() | st.none()), st.binary(max_size=100)
+)
+
+
+@settings(deadline=None)
+@given(st.lists(frames))
+def test_frames_come_out_as_they_went_in(sent: list[tuple[dict[str, object], bytes]]) -> None:
+    async def read() -> list[tuple[dict[str, object], bytes]]:
+        stream = asyncio.StreamReader()
+        for request, data in sent:
+            stream.feed_data(pack_frame(request, data))
+        stream.feed_eof()
+        found = [await read_frame(stream) for _ in sent]
+        with pytest.raises(EOFError):
+            await read_frame(stream)
+        return found
+
+    assert asyncio.run(read()) == sent
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=40))
+def test_any_bytes_are_a_frame_or_an_error(data: bytes) -> None:
+    async def read() -> None:
+        stream = asyncio.StreamReader()
+        stream.feed_data(data)
+        stream.feed_eof()
+        try:
+            answer, _ = await read_frame(stream)
+        except (FrameError, EOFError):
+            return
+        assert isinstance(answer, dict)
+
+    asyncio.run(read())
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(max_size=30)), st.integers(2, 60))
+def test_output_keeps_both_ends(texts: list[str], characters: int) -> None:
+    output = Output(characters, 0)
+    for text in texts:
+        output.take("stream", {"name": "stdout", "text": text})
+    whole = "".join(texts)
+    answer, _ = output.answer()
+    half = characters // 2
+    assert answer["first"] == whole[:half]
+    assert answer["last"] == whole[half:][-half:]
+    assert len(answer["first"]) + answer["cut"] + len(answer["last"]) == len(whole)
+
+
+def test_images_are_limited() -> None:
+    output = Output(100, 5)
+    for _ in range(3):
+        output.take("display_data", {"data": {"image/png": "YWJj"}})  # abc
+    answer, data = output.answer()
+    assert answer["images"] == [{"type": "image/png", "size": 3}]
+    assert answer["images_left_out"] == 2
+    assert data == b"abc"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"data": {}},
+        {"data": {"image/png": "%"}},
+        {"data": {"text/plain": 1}},
+        {},
+        {"data": {"x": 1}},
+    ],
+)
+def test_odd_displays_do_no_harm(content: dict[str, object]) -> None:
+    output = Output(100, 100)
+    for kind in ("display_data", "execute_result", "update_display_data", "error", "odd"):
+        output.take(kind, content)
+    answer, _ = output.answer()
+    json.dumps(answer)
+
+
+def test_a_folder_tells_each_change_once(tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path))
+    assert folder.changes() == {"files": [], "files_left_out": 0, "files_gone": []}
+    for number in range(201):
+        (tmp_path / f"{number:03}").write_text("x")
+    first = folder.changes()
+    assert (len(first["files"]), first["files_left_out"]) == (200, 1)
+    assert folder.changes()["files"] == [{"path": "200", "size": 1}]
+    (tmp_path / "000").unlink()
+    assert folder.changes() == {"files": [], "files_left_out": 0, "files_gone": ["000"]}
+    folder.write("sub/new", 0, b"12")
+    folder.write("sub/new", 2, b"3")
+    assert folder.changes()["files"] == []
+    assert folder.read("sub/new", 1, 10) == (b"23", 3)

@@ -1,0 +1,425 @@
+"""Files to files: every row is in the output or among the rejected, whoever makes the parts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tracemalloc
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from openai_harmony import load_harmony_encoding
+from openai_harmony.training import IGNORED, TrainingOptions, training_examples
+from support.training_conversations import conversation, spoken
+
+pa = pytest.importorskip("pyarrow")
+pc = pytest.importorskip("pyarrow.compute")
+pq = pytest.importorskip("pyarrow.parquet")
+
+from openai_harmony.training.files import PrepareSettings, find_chunks, find_files, prepare  # noqa: E402
+from openai_harmony.training.files.sources import SourceError, read_chunk  # noqa: E402
+
+ENCODING = load_harmony_encoding("HarmonyGptOss")
+
+CONVERSATIONS = ["suf", "suafuaf", "stuacraf", "uf", "sdupcrf"] * 8
+ROWS: list[Any] = [conversation(letters).to_dict() for letters in CONVERSATIONS]
+
+
+def write_jsonl(path: Path, rows: Sequence[Any] = ROWS) -> Path:
+    lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def digests(out: Path) -> dict[str, str]:
+    """All files of an output but what says which files it was made of."""
+    return {
+        str(path.relative_to(out)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(out.rglob("*"))
+        if path.is_file() and path.name != "manifest.json"
+    }
+
+
+def examples_and_report(out: Path) -> dict[str, str]:
+    """All files of an output in which no name of the source stands."""
+    found = digests(out)
+    return {name: found[name] for name in found if name.startswith(("data", "report", "README"))}
+
+
+def table(out: Path) -> Any:
+    return pa.concat_tables(pq.read_table(path) for path in sorted((out / "data").iterdir()))
+
+
+def rejected(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / "rejected.jsonl").read_text().splitlines()]
+
+
+def test_rows_become_examples_in_their_order(tmp_path: Path) -> None:
+    source = write_jsonl(tmp_path / "rows.jsonl")
+    made = prepare(source, tmp_path / "out", workers=1, chunk_bytes=4000)
+    expected = [e for letters in CONVERSATIONS for e in training_examples(conversation(letters))]
+    found = table(tmp_path / "out").to_pylist()
+    assert len(list((tmp_path / "out" / "data").iterdir())) > 5
+    assert [row["input_ids"] for row in found] == [list(e.input_ids) for e in expected]
+    assert [row["labels"] for row in found] == [list(e.labels) for e in expected]
+    assert [row["assistant_masks"] for row in found] == [e.assistant_masks() for e in expected]
+    report = made.report
+    assert (report.rows, report.rejected, report.examples) == (40, 0, len(expected))
+    assert report.tokens.total() == sum(map(len, expected))
+    assert report.learned.total() == sum(e.learned for e in expected)
+    assert report.lengths.total() == len(expected)
+    assert set(report.learned) == {"analysis", "commentary", "final"}
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 7, 500, 10**6])
+def test_chunks_hold_each_row_once(tmp_path: Path, chunk_bytes: int) -> None:
+    rows = [{"n": at, "text": "é" * (at % 5)} for at in range(30)]
+    source = write_jsonl(tmp_path / "rows.jsonl", rows)
+    chunks = find_chunks(find_files(source), chunk_bytes)
+    assert [row.raw for chunk in chunks for row in read_chunk(chunk)] == rows
+
+
+def test_lines_without_an_end_and_with_a_mark_at_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"n": 1}\r\n\n{"n": 2}')
+    (chunk,) = find_chunks(find_files(path))
+    assert [(row.number, row.raw) for row in read_chunk(chunk)] == [
+        (0, {"n": 1}),
+        (1, None),
+        (2, {"n": 2}),
+    ]
+
+
+BAD = [
+    ("{", "not valid JSON"),
+    ('"text"', "expected an object"),
+    ('{"messages": []}', "nothing to learn"),
+    ('{"text": "hi"}', "neither 'messages' nor 'conversations'"),
+    ("[" * 100_000, "not valid JSON"),
+    ('{"messages": [{"role": "user", "content": "hi"}, {"role": "alien"}]}', "messages[1].role"),
+]
+
+
+def test_bad_rows_are_kept_aside_with_the_reason(tmp_path: Path) -> None:
+    rows: list[Any] = []
+    for text, _ in BAD:
+        rows += [text, "", ROWS[0]]
+    source = write_jsonl(tmp_path / "rows.jsonl", rows)
+    made = prepare(source, tmp_path / "out", workers=1, chunk_bytes=50)
+    found = rejected(tmp_path / "out")
+    assert [entry["line"] for entry in found] == [1 + 3 * at for at in range(len(BAD))]
+    for entry, (_, reason) in zip(found, BAD, strict=True):
+        assert reason in entry["reason"]
+        assert entry["file"] == str(source)
+    assert found[3]["row"] == {"text": "hi"}
+    assert (made.report.rows, made.report.rejected) == (2 * len(BAD), len(BAD))
+    assert made.report.examples == len(BAD)
+
+
+def test_what_is_too_long_is_counted(tmp_path: Path) -> None:
+    settings = PrepareSettings(TrainingOptions(context_length=75))
+    source = write_jsonl(tmp_path / "rows.jsonl", ROWS[:3])
+    made = prepare(source, tmp_path / "out", settings, workers=1)
+    assert made.report.too_long > 0
+    assert rejected(tmp_path / "out")[0]["reason"] == "nothing fits in 75 tokens"
+
+
+def test_any_number_of_workers_makes_the_same_bytes(tmp_path: Path) -> None:
+    source = write_jsonl(tmp_path / "rows.jsonl", [*ROWS, "{"])
+    for workers in (1, 2):
+        prepare(source, tmp_path / str(workers), workers=workers, chunk_bytes=20_000)
+    assert digests(tmp_path / "1") == digests(tmp_path / "2")
+
+
+def test_it_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
+    source = write_jsonl(tmp_path / "rows.jsonl")
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    prepare(source, whole, workers=1, chunk_bytes=4000)
+    seen: list[int] = []
+
+    def stop(done: int, _: int) -> None:
+        seen.append(done)
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare(source, out, workers=1, chunk_bytes=4000, watch=stop)
+    before = {path: path.stat().st_mtime_ns for path in (out / "data").iterdir()}
+    assert len(before) == 3
+    prepare(source, out, workers=1, chunk_bytes=4000)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert digests(out) == digests(whole)
+
+
+def test_other_rows_or_options_do_not_mix(tmp_path: Path) -> None:
+    source = write_jsonl(tmp_path / "rows.jsonl")
+    out = tmp_path / "out"
+    prepare(source, out, workers=1)
+    prepare(source, out, workers=1)
+    with pytest.raises(SourceError, match="other rows or with other options"):
+        prepare(source, out, PrepareSettings(TrainingOptions(turns="last")), workers=1)
+    write_jsonl(source, ROWS[:3])
+    with pytest.raises(SourceError, match="other rows"):
+        prepare(source, out, workers=1)
+    with pytest.raises(SourceError, match="is not empty"):
+        prepare(source, tmp_path, workers=1)
+
+
+def test_packing(tmp_path: Path) -> None:
+    settings = PrepareSettings(TrainingOptions(context_length=400), pack=True, loss_weights=True)
+    source = write_jsonl(tmp_path / "rows.jsonl")
+    made = prepare(source, tmp_path / "out", settings, workers=1)
+    examples = [e for letters in CONVERSATIONS for e in training_examples(conversation(letters))]
+    found = table(tmp_path / "out").to_pylist()
+    assert made.report.sequences == len(found) < len(examples) == made.report.examples
+    pieces: list[tuple[list[int], list[int]]] = []
+    for row in found:
+        assert len(row["input_ids"]) == sum(row["seq_lengths"]) <= 400
+        positions = [at for length in row["seq_lengths"] for at in range(length)]
+        assert row["position_ids"] == positions
+        weights = [0.0 if label == IGNORED else 1.0 for label in row["labels"]]
+        assert row["loss_weights"] == weights
+        start = 0
+        for length in row["seq_lengths"]:
+            end = start + length
+            pieces.append((row["input_ids"][start:end], row["labels"][start:end]))
+            start = end
+    assert sorted(pieces) == sorted((e.input_ids, e.labels) for e in examples)
+
+
+def test_packing_needs_a_length() -> None:
+    with pytest.raises(ValueError, match="context_length"):
+        PrepareSettings(pack=True)
+
+
+def test_nothing_at_all(tmp_path: Path) -> None:
+    source = write_jsonl(tmp_path / "rows.jsonl", [])
+    made = prepare(source, tmp_path / "out", workers=1)
+    assert (made.report.rows, made.report.examples) == (0, 0)
+    for pack in (False, True):
+        settings = PrepareSettings(TrainingOptions(context_length=9), pack=pack)
+        source = write_jsonl(tmp_path / "rows.jsonl", ["{"])
+        prepare(source, tmp_path / f"{pack}", settings, workers=1)
+        assert list((tmp_path / f"{pack}" / "data").iterdir()) == []
+
+
+def test_sources_that_are_none(tmp_path: Path) -> None:
+    for name, problem in [("x.csv", "not a file of rows"), ("x.jsonl", "no such file")]:
+        with pytest.raises(SourceError, match=problem):
+            find_files(tmp_path / name)
+    with pytest.raises(SourceError, match=r"no \.jsonl"):
+        find_files(tmp_path)
+
+
+CHAT = [
+    {
+        "messages": [
+            {"role": "user", "content": "hi"},
+            {
+                "role": "assistant",
+                "content": None,
+                "thinking": "hm",
+                "tool_calls": [{"function": {"name": "f", "arguments": {"city": "Rom"}}}],
+            },
+            {"role": "tool", "content": "{}"},
+            {"role": "assistant", "content": "ho"},
+        ],
+        "tools": None,
+    },
+    {
+        "messages": [
+            {"role": "user", "content": "hi"},
+            {
+                "role": "assistant",
+                "tool_calls": [{"function": {"name": "g", "arguments": {"unit": "K"}}}],
+            },
+            {"role": "tool", "content": "{}"},
+        ],
+        "tools": json.dumps([{"type": "function", "function": {"name": "g"}}]),
+    },
+] * 3
+
+
+def test_every_kind_of_file_gives_the_same(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    sources = [write_jsonl(tmp_path / "rows.jsonl", CHAT), tmp_path / "rows.parquet"]
+    pq.write_table(pa.Table.from_pylist(CHAT), sources[1], row_group_size=2)
+    for name in ("saved", "folder"):
+        sources.append(tmp_path / name)
+    datasets.Dataset.from_list(CHAT).save_to_disk(tmp_path / "saved")
+    (tmp_path / "folder").mkdir()
+    for number in (0, 1):
+        part = CHAT[3 * number : 3 * number + 3]
+        pq.write_table(pa.Table.from_pylist(part), tmp_path / "folder" / f"{number}.parquet")
+    rows = []
+    for at, source in enumerate(sources):
+        prepare(source, tmp_path / f"out{at}", workers=1)
+        assert rejected(tmp_path / f"out{at}") == []
+        rows.append(table(tmp_path / f"out{at}").to_pylist())
+    assert rows[0] == rows[1] == rows[2] == rows[3]
+    assert '{"city": "Rom"}' in ENCODING.decode(rows[0][0]["input_ids"])
+
+
+def packed(path: Path, suffix: str, *texts: bytes) -> Path:
+    """Compress texts, each by itself, into one file, as tools that append do."""
+    codec = pa.Codec({".gz": "gzip", ".zst": "zstd"}[suffix])
+    target = path.with_name(path.name + suffix)
+    target.write_bytes(b"".join(codec.compress(text, asbytes=True) for text in texts))
+    return target
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_compressed_lines_give_the_same(tmp_path: Path, suffix: str) -> None:
+    plain = write_jsonl(tmp_path / "rows.jsonl", [*ROWS, "{"])
+    text = plain.read_bytes()
+    source = packed(plain, suffix, text[:5000], text[5000:])
+    prepare(plain, tmp_path / "plain", workers=1, chunk_bytes=4000)
+    seen: list[tuple[int, int]] = []
+
+    def stop(done: int, whole: int) -> None:
+        seen.append((done, whole))
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        prepare(source, out, workers=1, chunk_bytes=4000, watch=stop)
+    assert seen == [(4000 * count, len(text)) for count in (1, 2, 3)]
+    copies = out / ".harmony" / "unpacked"
+    (copy,) = copies.glob("*.jsonl")
+    before = {path: path.stat().st_mtime_ns for path in (copy, *(out / "data").iterdir())}
+
+    def look(done: int, whole: int) -> None:
+        seen.append((done, whole))
+        assert {path: path.stat().st_mtime_ns for path in before} == before
+
+    made = prepare(source, out, workers=1, chunk_bytes=4000, watch=look)
+    assert (len(before), seen[-1]) == (4, (len(text), len(text)))
+    assert list(copies.glob("*.jsonl")) == []
+    assert made.report.rows == len(ROWS) + 1
+    assert [entry["file"] for entry in rejected(out)] == [str(source)]
+    expected = examples_and_report(tmp_path / "plain")
+    assert examples_and_report(out) == expected
+    # What is complete is known to be, without a copy; what got lost is made of a new one.
+    prepare(source, out, workers=1, chunk_bytes=4000, watch=lambda *_: pytest.fail("made again"))
+    (out / ".harmony" / "00002.json").unlink()
+    prepare(source, out, workers=1, chunk_bytes=4000)
+    assert examples_and_report(out) == expected
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst"])
+def test_a_compressed_file_that_is_broken_says_so(tmp_path: Path, suffix: str) -> None:
+    source = packed(write_jsonl(tmp_path / "rows.jsonl"), suffix, json.dumps(ROWS[0]).encode())
+    whole = source.read_bytes()
+    for number, text in enumerate((whole[:-9], b"{}")):
+        source.write_bytes(text)
+        with pytest.raises(SourceError, match=rf"rows.jsonl{suffix} cannot be unpacked"):
+            prepare(source, tmp_path / f"{number}", workers=1)
+        assert list((tmp_path / f"{number}" / ".harmony" / "unpacked").iterdir()) == []
+
+
+def test_a_folder_may_have_compressed_files_beside_others(tmp_path: Path) -> None:
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    text = json.dumps(ROWS[0]).encode()
+    packed(folder / "a.jsonl", ".gz", text)
+    write_jsonl(folder / "b.jsonl", ROWS[:2])
+    packed(folder / "c.ndjson", ".zst", text)
+    (folder / "d.gz").write_bytes(b"")
+    assert [file.path.name for file in find_files(folder)] == [
+        "a.jsonl.gz",
+        "b.jsonl",
+        "c.ndjson.zst",
+    ]
+    assert prepare(folder, tmp_path / "out", workers=1).report.rows == 4
+    with pytest.raises(SourceError, match="is compressed; say where"):
+        find_chunks(find_files(folder))
+
+
+def test_datasets_reads_what_was_made(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    source = write_jsonl(tmp_path / "rows.jsonl", [*ROWS, "{"])
+    out = tmp_path / "out"
+    prepare(source, out, workers=1, chunk_bytes=4000)
+    found = datasets.load_dataset(str(out), cache_dir=str(tmp_path / "cache"))["train"]
+    assert found.column_names == ["input_ids", "labels", "assistant_masks"]
+    assert found[:]["input_ids"] == table(out)["input_ids"].to_pylist()
+
+
+def test_the_report_is_text_and_a_picture(tmp_path: Path) -> None:
+    source = write_jsonl(tmp_path / "rows.jsonl")
+    made = prepare(source, tmp_path / "out", workers=1)
+    text = made.report.text()
+    assert text in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "40 rows (40 harmony), 0 rejected" in text
+    assert json.loads((tmp_path / "out" / "report.json").read_text()) == made.report.as_json()
+    pytest.importorskip("matplotlib")
+    assert (tmp_path / "out" / "report.svg").read_text().count("analysis") > 0
+
+
+@pytest.mark.filterwarnings("ignore")  # Ray uses what it itself, and what Python, deprecated
+def test_ray_makes_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray", reason="ray is not installed")
+    pytest.importorskip("ray.data", reason="ray is installed without its data library")
+    from openai_harmony.training.files.ray_parts import ray_runner
+
+    source = write_jsonl(tmp_path / "rows.jsonl", [*ROWS, "{"])
+    prepare(source, tmp_path / "local", workers=1, chunk_bytes=20_000)
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        prepare(source, tmp_path / "ray", runner=ray_runner(), chunk_bytes=20_000)
+        for pack in (False, True):
+            check_rows_that_are_in_ray(tmp_path / f"{pack}", pack)
+    finally:
+        ray.shutdown()
+    assert digests(tmp_path / "ray") == digests(tmp_path / "local")
+
+
+def check_rows_that_are_in_ray(folder: Path, pack: bool) -> None:
+    """Compare the examples of a Ray data set, as a file, with what `prepare` wrote."""
+    import ray.data
+
+    from openai_harmony.training.files.ray_rows import ray_examples
+
+    settings = PrepareSettings(TrainingOptions(context_length=400), pack=pack, loss_weights=True)
+    bad = {"messages": [{"role": "user", "content": "hi"}], "tools": None}
+    rows = [*CHAT, bad]
+    folder.mkdir()
+    prepare(write_jsonl(folder / "rows.jsonl", rows), folder / "out", settings, workers=1)
+    (local,) = (folder / "out" / "data").iterdir()
+    made = ray_examples(ray.data.from_items(rows, override_num_blocks=1), settings)
+    whole = pa.concat_tables(ray.get(made.to_arrow_refs()))
+    is_example = pc.is_null(whole["rejected"])
+    examples = whole.filter(is_example).drop_columns("rejected").replace_schema_metadata()
+    pq.write_table(examples.combine_chunks(), folder / "ray.parquet", compression="zstd")
+    assert (folder / "ray.parquet").read_bytes() == local.read_bytes()
+    (entry,) = map(json.loads, whole.filter(pc.invert(is_example))["rejected"].to_pylist())
+    assert entry == {"reason": "nothing to learn", "row": {"messages": bad["messages"]}}
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    long = conversation("suf")
+    long.messages[1] = spoken(" a" * 10_000, "analysis")
+    peaks: list[int] = []
+    for count in (4, 4, 16):  # the first makes what stays
+        source = write_jsonl(tmp_path / "rows.jsonl", [long.to_dict()] * count)
+        out = tmp_path / f"{len(peaks)}"
+        tracemalloc.start()
+        prepare(source, out, workers=1, chunk_bytes=40_000)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert len(list((out / "data").iterdir())) == count // 2
+    assert peaks[2] < 1.2 * peaks[1]
+
+
+def test_folders_that_need_a_choice(tmp_path: Path) -> None:
+    source = write_jsonl(tmp_path / "rows.jsonl")
+    with pytest.raises(SourceError, match="is inside of"):
+        prepare(tmp_path, tmp_path / "out", workers=1)
+    (tmp_path / "dataset_dict.json").write_text("{}")
+    with pytest.raises(SourceError, match="several splits"):
+        find_files(source.parent)

@@ -1,0 +1,67 @@
+"""Training and serving see the same prompts: each one of the server begins an example."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from openai_harmony.apis.chat_request import ChatRequest
+from openai_harmony.apis.turns import turn_of_chat
+from openai_harmony.training import IGNORED, training_examples
+from openai_harmony.training.rows import read_row
+
+preparation = pytest.importorskip(
+    "openai_harmony.server.turns.preparation", reason="the extra serve is not installed"
+)
+
+DATE = "2025-06-28"
+SYSTEM = {"role": "system", "content": "Be brief."}
+TOOLS = [{"type": "function", "function": {"name": "f", "description": "A function."}}]
+
+
+def asked(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def answered(text: str, thought: str = "hm") -> dict[str, Any]:
+    return {"role": "assistant", "content": text, "reasoning": thought}
+
+
+def called(number: int, **fields: Any) -> dict[str, Any]:
+    function = {"name": "f", "arguments": f'{{"a": {number}}}'}
+    call = {"id": f"call_{number}", "type": "function", "function": function}
+    return {"role": "assistant", "tool_calls": [call], "reasoning": "a call", **fields}
+
+
+def returned(number: int) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": f"call_{number}", "content": "{}"}
+
+
+CHATS: dict[str, dict[str, Any]] = {
+    "a turn": {"messages": [asked("hi"), answered("ho")]},
+    "turns": {"messages": [SYSTEM, asked("1"), answered("2"), asked("3"), answered("4")]},
+    "calls": {
+        "messages": [
+            *(SYSTEM, asked("1"), called(1), returned(1), called(2), returned(2), answered("2")),
+            *(asked("3"), called(3, content="I look."), returned(3), answered("4")),
+        ],
+        "tools": TOOLS,
+        "reasoning_effort": "high",
+    },
+    "without reasoning": {"messages": [asked("1"), answered("2", ""), asked("3"), answered("4")]},
+}
+
+
+@pytest.mark.parametrize("name", CHATS)
+def test_the_prompts_of_the_server_are_learned_from(name: str) -> None:
+    chat = CHATS[name]
+    examples = training_examples(read_row(chat, start_date=DATE).conversation)
+    spoken = [at for at, one in enumerate(chat["messages"]) if one["role"] == "assistant"]
+    for at in spoken:
+        request = ChatRequest(**{**chat, "messages": chat["messages"][:at]})
+        turn = turn_of_chat(request, date=DATE)
+        prompt, _ = preparation.prepare_turn(turn, constrain=False)
+        following = [one for one in examples if one.input_ids[: len(prompt)] == prompt]
+        # What the model is to say next is learned right after it, in one of the examples.
+        assert any(one.labels[len(prompt)] != IGNORED for one in following), at

@@ -1,0 +1,148 @@
+"""Sequences of sampled tokens: what was sampled is fed back as it was, whatever it means."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from openai_harmony import ConversationError, Role, load_harmony_encoding
+from openai_harmony.training import IGNORED, TokenSequence, inference_prompt
+from support.training_conversations import conversation, result
+
+ENCODING = load_harmony_encoding("HarmonyGptOss")
+
+
+def tokens(text: str) -> list[int]:
+    return ENCODING.encode(text, allowed_special="all")
+
+
+THOUGHT = "<|channel|>analysis<|message|>hm<|end|><|start|>assistant"
+CALL = "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>"
+ANSWER = "<|channel|>final<|message|>4<|return|>"
+
+# What a model sampled, how the prompt goes on right after it, and the channel of the last message.
+TURNS = [
+    (CALL, "", "commentary"),
+    (THOUGHT + CALL, "", "commentary"),
+    ("<|channel|>analysis<|message|>hm<|end|>", "", "analysis"),
+    # Malformed: the recipient in odd places, a missing end, no markup, a cut message or header.
+    ("<|channel|>commentary json to=functions.f<|message|>{}<|call|>", "", "commentary"),
+    ("<|channel|>functions.f<|message|>{}<|call|>", "", None),
+    ("<|channel|>analysis<|message|>hm<|start|>assistant" + CALL, "", "commentary"),
+    ("<|channel|>analysis<|message|>cut sho", "<|end|>", "analysis"),
+    ("<|channel|>commentary to=functions.f<|message|>{", "<|call|>", "commentary"),
+    ("<|channel|>analysis", "<|end|>", None),
+    ("<|start|><|start|>", "<|end|>", None),
+    ("", "<|end|>", None),
+]
+
+
+@pytest.mark.parametrize(("sampled", "closing", "channel"), TURNS)
+def test_sampled_tokens_are_fed_back(sampled: str, closing: str, channel: str | None) -> None:
+    known = conversation("stu")
+    prompt = TokenSequence.of_prompt(known)
+    assert prompt.input_ids == inference_prompt(known.messages)
+    ids = tokens(sampled)
+    logprobs = [-float(at + 1) for at in range(len(ids))]
+    turn = prompt.add_sampled(ids, logprobs)
+    following = turn.extend([result()])
+    rest = "<|start|>functions.f to=assistant<|channel|>commentary<|message|>{}<|end|>"
+    expected = [*prompt.input_ids, *ids, *tokens(closing + rest + "<|start|>assistant")]
+    assert following.input_ids == expected
+    start, end = len(prompt.input_ids), len(prompt.input_ids) + len(ids)
+    assert following.labels[start:end] == ids
+    assert following.logprobs[start:end] == logprobs
+    assert following.sampled_mask().count(True) == len(ids)
+    assert not any(following.logprobs[end:])
+    if channel is not None:
+        assert turn.messages[-1].channel == channel
+    assert following.earlier == ()
+
+
+def test_an_answer_is_closed_as_prompts_have_it_and_learned_as_it_was() -> None:
+    prompt = TokenSequence.of_prompt(conversation("su"))
+    turn = prompt.add_sampled(tokens(ANSWER))
+    following = turn.extend(conversation("u").messages)
+    assert turn.input_ids[-1] == 200002
+    at = len(turn.input_ids) - 1
+    assert (following.input_ids[at], following.labels[at]) == (200007, 200002)
+    assert math.isnan(following.logprobs[at])
+    assert following.input_ids[:at] == turn.input_ids[:at]
+
+
+def test_past_reasoning_begins_a_sequence_of_the_same_tokens() -> None:
+    odd = tokens("<|channel|>final<|message|>") + [ENCODING.encode(c)[0] for c in "four"] + [200002]
+    prompt = TokenSequence.of_prompt(conversation("su"))
+    turn = prompt.add_sampled(tokens(THOUGHT) + odd)
+    following = turn.extend(conversation("u").messages)
+    assert following.earlier == (turn,)
+    question = tokens("<|end|><|start|>user<|message|>What is 2 + 2?<|end|><|start|>assistant")
+    opening = tokens("<|start|>assistant")
+    assert following.input_ids == prompt.input_ids[:-2] + opening + odd[:-1] + question
+    assert set(following.labels) == {IGNORED}
+    last = following.add_sampled(tokens(ANSWER)).extend(conversation("u").messages)
+    assert last.earlier == (turn,)  # there was no more reasoning to leave out
+
+
+def test_one_prompt_many_samples() -> None:
+    prompt = TokenSequence.of_prompt(conversation("su"))
+    length = len(prompt.input_ids)
+    answers = [prompt.add_sampled(tokens(text)) for text in (ANSWER, CALL, THOUGHT)]
+    assert len(prompt.input_ids) == length
+    assert [len(answer.messages) for answer in answers] == [3, 3, 3]
+
+
+def test_the_parser_says_what_it_repaired() -> None:
+    prompt = TokenSequence.of_prompt(conversation("stu"))
+    turn = prompt.add_sampled(tokens("<|channel|>functions.f<|message|>{}<|call|>"))
+    assert turn.messages[-1].recipient == "functions.f"
+    assert turn.recoveries
+
+
+def test_steps_in_the_wrong_order() -> None:
+    prompt = TokenSequence.of_prompt(conversation("u"))
+    with pytest.raises(ConversationError, match="add_sampled"):
+        prompt.extend([result()])
+    turn = prompt.add_sampled(tokens(ANSWER))
+    with pytest.raises(ConversationError, match="extend"):
+        turn.add_sampled([1])
+    with pytest.raises(ConversationError, match="6 tokens have 1 logprobs"):
+        prompt.add_sampled([1] * 6, [0.0])
+
+
+def test_nothing_comes_before_the_first_message() -> None:
+    turn = TokenSequence.of_prompt(conversation("")).add_sampled(tokens(ANSWER))
+    assert [message.author.role for message in turn.messages] == [Role.ASSISTANT]
+
+
+# Laws
+
+some_tokens = st.lists(
+    st.one_of(
+        st.integers(0, 200020),
+        st.sampled_from([200002, 200003, 200005, 200006, 200007, 200008, 200012, 173781, 17196]),
+    ),
+    max_size=30,
+)
+
+
+@settings(deadline=None)
+@given(some_tokens)
+def test_any_tokens_are_fed_back(sampled: list[int]) -> None:
+    prompt = TokenSequence.of_prompt(conversation("stu"))
+    turn = prompt.add_sampled(sampled)
+    start = len(prompt.input_ids)
+    assert turn.input_ids == [*prompt.input_ids, *sampled]
+    assert [run.start for run in turn.runs[1:]] == [run.end for run in turn.runs[:-1]]
+    assert turn.runs[-1].end == len(turn.input_ids)
+    following = turn.extend([result()])
+    if following.earlier:
+        return  # it ended in an answer, after reasoning
+    shown = following.input_ids[start : start + len(sampled)]
+    expected = [*sampled[:-1], 200007] if sampled[-1:] == [200002] else sampled
+    assert shown == expected
+    assert following.labels[start : start + len(sampled)] == sampled
+    assert following.runs[-1].end == len(following.input_ids) - 2

@@ -1,0 +1,291 @@
+"""Sequences to learn from: their tokens, what is learned of them, and where they come from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from openai_harmony import (
+    Conversation,
+    Message,
+    RenderConversationConfig,
+    Role,
+    SegmentKind,
+    load_harmony_encoding,
+)
+from openai_harmony.sampled_messages import SampledMessage
+from openai_harmony.training import (
+    IGNORED,
+    TrainingExample,
+    TrainingOptions,
+    find_prompt_difference,
+    read_examples,
+    training_examples,
+)
+from support.training_conversations import any_letters, call, conversation, likely_letters, spoken
+
+ENCODING = load_harmony_encoding("HarmonyGptOss")
+
+
+def marked(example: TrainingExample) -> str:
+    """Write an example with what is learned in brackets; {a|b} is an `a` that is learned as `b`."""
+    text, learned = "", False
+    for token, label in zip(example.input_ids, example.labels, strict=True):
+        if (label != IGNORED) != learned:
+            text += "]" if learned else "["
+            learned = not learned
+        piece = ENCODING.decode([token])
+        text += piece if label in (IGNORED, token) else f"{{{piece}|{ENCODING.decode([label])}}}"
+    text = text.replace("<|start|>", "/").replace("<|message|>", ">").replace("<|channel|>", "@")
+    return text + "]" * learned
+
+
+QUESTION = "/user>What is 2 + 2?<|end|>"
+THOUGHT = "@analysis>Simple arithmetic.<|end|>"
+CALL = "@commentary to=functions.f <|constrain|>json>{}<|call|>"
+RESULT = "/functions.f to=assistant@commentary>{}<|end|>"
+ANSWER = "@final>2 + 2 = 4."
+
+# Letters of a conversation, options, and the examples.
+VECTORS: list[tuple[str, dict[str, Any], list[str]]] = [
+    ("u", {}, []),
+    ("uf", {}, [f"{QUESTION}/assistant[{ANSWER}<|return|>]"]),
+    ("fu", {}, [f"/assistant[{ANSWER}<|return|>]"]),
+    # Within a turn, the model samples the start of its later messages.
+    ("uaf", {}, [f"{QUESTION}/assistant[{THOUGHT}/assistant{ANSWER}<|return|>]"]),
+    ("ua", {}, [f"{QUESTION}/assistant[{THOUGHT}]"]),
+    # A call ends sampling; what comes after the result begins in the prompt.
+    (
+        "uacraf",
+        {},
+        [
+            f"{QUESTION}/assistant[{THOUGHT}/assistant{CALL}]{RESULT}"
+            f"/assistant[{THOUGHT}/assistant{ANSWER}<|return|>]"
+        ],
+    ),
+    ("uccr", {}, [f"{QUESTION}/assistant[{CALL}]/assistant[{CALL}]"]),
+    # Nothing to leave out: one sequence, in which the stop is learned but not shown.
+    (
+        "ufuf",
+        {},
+        [
+            f"{QUESTION}/assistant[{ANSWER}{{<|end|>|<|return|>}}]"
+            f"{QUESTION}/assistant[{ANSWER}<|return|>]"
+        ],
+    ),
+    # The second prompt leaves reasoning out: two sequences, and nothing is learned twice.
+    (
+        "uafuaf",
+        {},
+        [
+            f"{QUESTION}/assistant[{THOUGHT}/assistant{ANSWER}<|return|>]",
+            f"{QUESTION}/assistant{ANSWER}<|end|>"
+            f"{QUESTION}/assistant[{THOUGHT}/assistant{ANSWER}<|return|>]",
+        ],
+    ),
+    (
+        "uafuaf",
+        {"keep_past_reasoning": True},
+        [
+            f"{QUESTION}/assistant[{THOUGHT}/assistant{ANSWER}{{<|end|>|<|return|>}}]"
+            f"{QUESTION}/assistant[{THOUGHT}/assistant{ANSWER}<|return|>]"
+        ],
+    ),
+    (
+        "uafuf",
+        {"turns": "last"},
+        [f"{QUESTION}/assistant{ANSWER}<|end|>{QUESTION}/assistant[{ANSWER}<|return|>]"],
+    ),
+    ("uafu", {"turns": "last"}, []),
+    (
+        "uaf",
+        {"channels": frozenset(["final"])},
+        [f"{QUESTION}/assistant{THOUGHT}[/assistant{ANSWER}<|return|>]"],
+    ),
+    (
+        "uaf",
+        {"channels": frozenset(["analysis"])},
+        [f"{QUESTION}/assistant[{THOUGHT}]"],
+    ),
+    (
+        "uc",
+        {"header_style": "reference"},
+        [f"{QUESTION}/assistant[ to=functions.f@commentary <|constrain|>json>{{}}<|call|>]"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("letters", "options", "expected"), VECTORS)
+def test_examples(letters: str, options: dict[str, Any], expected: list[str]) -> None:
+    found = training_examples(conversation(letters), TrainingOptions(**options))
+    assert list(map(marked, found)) == expected
+
+
+def test_functions_declared_late_begin_a_sequence() -> None:
+    first, second = training_examples(conversation("sufdtuf"))
+    line = "Calls to these tools must go to the commentary channel"
+    assert line not in ENCODING.decode(first.input_ids)
+    assert line in ENCODING.decode(second.input_ids)
+    assert second.learned == first.learned
+
+
+def test_weights() -> None:
+    letters = conversation("uafuf")
+    (example,) = training_examples(letters, weights={2: 0.5, 4: 0.0, 1: 1.0})
+    assert marked(example) == f"{QUESTION}/assistant[{THOUGHT}/assistant{ANSWER}<|return|>]"
+    weights = example.loss_weights()
+    assert weights.count(0.0) == len(example) - example.learned
+    assert weights[-1] == 0.5
+    assert weights[example.labels.index(200005)] == 1.0
+
+
+def test_masks_leave_out_what_they_cannot_say() -> None:
+    (example,) = training_examples(conversation("ufuf"))
+    masks = example.assistant_masks()
+    assert sum(masks) == example.learned - 1
+    at = next(at for at, label in enumerate(example.labels) if label == 200002)
+    assert (example.input_ids[at], masks[at]) == (200007, 0)
+
+
+def test_provenance() -> None:
+    (example,) = training_examples(conversation("uaf"))
+    kinds, messages, sampled = (
+        example.token_kinds(),
+        example.token_messages(),
+        example.token_sampled(),
+    )
+    assert len(kinds) == len(messages) == len(sampled) == len(example)
+    rows = {
+        (messages[at], kinds[at].value, sampled[at]): ENCODING.decode(
+            example.input_ids[span.start : span.end]
+        )
+        for span in example.spans
+        for at in range(span.start, span.end)
+    }
+    assert rows == {
+        (0, "header", False): "<|start|>user<|message|>",
+        (0, "body", False): "What is 2 + 2?",
+        (0, "stop", False): "<|end|>",
+        (1, "header", False): "<|start|>assistant",
+        (1, "header", True): "<|channel|>analysis<|message|>",
+        (1, "body", True): "Simple arithmetic.",
+        (1, "stop", True): "<|end|>",
+        (2, "header", True): "<|start|>assistant<|channel|>final<|message|>",
+        (2, "body", True): "2 + 2 = 4.",
+        (2, "stop", True): "<|return|>",
+    }
+
+
+def test_sampled_messages_keep_their_tokens() -> None:
+    tokens = ENCODING.encode("<|channel|>final<|message|>", allowed_special="all")
+    tokens += [ENCODING.encode(letter)[0] for letter in "2 + 2 = 4."] + [200002]
+    assert tokens != [*ENCODING.render(spoken("2 + 2 = 4."))[2:-1], 200002]  # cut otherwise
+    known = conversation("uu")
+    known.messages.insert(1, SampledMessage.of(spoken("2 + 2 = 4."), tokens))
+    known.messages.append(SampledMessage.of(spoken("2 + 2 = 4."), tokens))
+    (example,) = training_examples(known)
+    assert [label for label in example.labels if label != IGNORED] == tokens * 2
+    assert example.input_ids[-len(tokens) :] == tokens
+    assert find_prompt_difference(known, example) is None
+
+
+def test_difference_from_inference_is_found() -> None:
+    known = conversation("suaf")
+    (example,) = training_examples(known)
+    example.input_ids[3] += 1
+    difference = find_prompt_difference(known, example)
+    assert difference is not None
+    assert (difference.message, difference.at) == (2, 3)
+
+
+# Laws
+
+
+@settings(deadline=None)
+@given(any_letters | likely_letters)
+def test_what_is_learned_follows_the_prompt_of_inference(letters: str) -> None:
+    known = conversation(letters)
+    for options in (TrainingOptions(), TrainingOptions(keep_past_reasoning=True)):
+        for example in training_examples(known, options):
+            assert find_prompt_difference(known, example, options) is None
+
+
+@settings(deadline=None)
+@given(any_letters | likely_letters)
+def test_each_message_is_learned_once_and_wholly(letters: str) -> None:
+    known = conversation(letters)
+    learned: list[str] = []
+    for example in training_examples(known):
+        for span in example.spans:
+            labels = example.labels[span.start : span.end]
+            assert len({label == IGNORED for label in labels}) <= 1
+            if span.kind is SegmentKind.STOP and labels[0] != IGNORED:
+                learned.append(str(span.message))
+            if labels and labels[0] != IGNORED:
+                assert span.sampled
+    own = [str(at) for at, m in enumerate(known.messages) if m.author.role is Role.ASSISTANT]
+    assert sorted(learned) == sorted(own)
+
+
+@settings(deadline=None)
+@given(likely_letters)
+def test_one_turn_is_what_the_reference_renders(letters: str) -> None:
+    known = conversation(letters)
+    options = TrainingOptions(keep_past_reasoning=True)
+    config = RenderConversationConfig(auto_drop_analysis=False, header_style="guide")
+    whole = ENCODING.render_conversation_for_training(known, config)
+    for example in training_examples(known, options)[-1:]:
+        if max(span.message for span in example.spans) == len(known.messages) - 1:
+            assert example.input_ids == whole
+        else:
+            assert whole[: len(example) - 1] == example.input_ids[:-1]
+
+
+@settings(deadline=None)
+@given(likely_letters, st.integers(20, 120))
+def test_windows_fit_and_lose_nothing_silently(letters: str, limit: int) -> None:
+    known = conversation(letters)
+    options = TrainingOptions(context_length=limit)
+    examples, too_long = read_examples(known, options)
+    learned = list(too_long)
+    for example in examples:
+        assert len(example) <= limit
+        assert find_prompt_difference(known, example, options) is None
+        learned += (
+            span.message
+            for span in example.spans
+            if span.kind is SegmentKind.STOP and example.labels[span.start] != IGNORED
+        )
+    own = [at for at, m in enumerate(known.messages) if m.author.role is Role.ASSISTANT]
+    assert sorted(learned) == own
+
+
+# Messages: 0 system, 1 and 3 questions, 2 and 8 answers, 4 and 6 calls, 5 and 7 results.
+WINDOWS = [
+    (182, ["012345678"], []),
+    (181, ["0123456", "0345678"], []),
+    (150, ["01234", "03456", "03678"], []),
+    (120, ["01234", "03678"], []),
+    (110, ["012", "034", "036", "038"], []),
+    (80, ["012", "038"], [4, 6]),
+    (60, [], [2, 4, 6, 8]),
+]
+
+
+@pytest.mark.parametrize(("limit", "held", "lost"), WINDOWS)
+def test_windows_leave_out_old_turns_then_old_steps(
+    limit: int, held: list[str], lost: list[int]
+) -> None:
+    known = conversation("sufucrcrf")
+    known.messages[4], known.messages[6] = call("1" * 40), call("2" * 40)
+    examples, too_long = read_examples(known, TrainingOptions(context_length=limit))
+    found = ["".join(map(str, sorted({s.message for s in one.spans}))) for one in examples]
+    assert (found, too_long) == (held, lost)
+
+
+def test_no_message_no_example() -> None:
+    assert training_examples(Conversation()) == []
+    assert training_examples(Conversation.from_messages([Message(author={"role": "user"})])) == []  # type: ignore[arg-type]
