@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import base64
 import copy
 import enum
@@ -656,22 +655,6 @@ def test_a_damaged_vocabulary_is_refused() -> None:
 
 # Imports
 
-CORE = sorted(path for path in PACKAGE.glob("*.py") if path.stem != "__main__")
-ON_TOP = {
-    "__main__",
-    "apis",
-    "chat_completions",
-    "cli",
-    "engines",
-    "grammar",
-    "serving",
-    "tools",
-    "training",
-}
-"""What stands on the library and is not imported by it."""
-
-DEPENDENCIES = {"pydantic", "tiktoken"}
-
 
 def run_python(code: str) -> str:
     command = [sys.executable, "-W", "error", "-c", code]
@@ -720,90 +703,3 @@ def test_importing_reads_no_vocabulary() -> None:
     module = "openai_harmony.tokens.vocabulary"
     code = f"import {module} as v; print(v.load_vocabulary.cache_info().currsize)"
     assert run_python(code) == "0\n"
-
-
-def imports_of(path: Path, *, typing: bool = False) -> set[str]:
-    """What a module imports when it is imported: other modules, or ``.name`` for our own."""
-    found: set[str] = set()
-    for node in statements(ast.parse(path.read_text(encoding="utf-8")), typing=typing):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.level:
-            names = [node.module] if node.module else [alias.name for alias in node.names]
-            found |= {"." + name.partition(".")[0] for name in names}
-        elif isinstance(node, ast.ImportFrom):
-            found.add(node.module or "")
-    return found
-
-
-def statements(tree: ast.AST, *, typing: bool) -> list[ast.AST]:
-    """All nodes, without the bodies of ``if TYPE_CHECKING`` unless `typing` is set."""
-    nodes: list[ast.AST] = []
-    for node in ast.iter_child_nodes(tree):
-        is_typing = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-        if typing or not is_typing:
-            nodes += [node, *statements(node, typing=typing)]
-    return nodes
-
-
-def graph() -> dict[str, set[str]]:
-    return {
-        path.stem: {name[1:] for name in imports_of(path) if name.startswith(".")}
-        for path in CORE
-        if path.stem not in {"__init__", *ON_TOP}
-    }
-
-
-def reachable(name: str, edges: dict[str, set[str]]) -> set[str]:
-    found: set[str] = set()
-    waiting = [name]
-    while waiting:
-        for other in edges.get(waiting.pop(), ()):
-            if other not in found:
-                found.add(other)
-                waiting.append(other)
-    return found
-
-
-def layers() -> list[list[str]]:
-    """The layers that the package's docstring draws, a line each."""
-    doc = openai_harmony.__doc__ or ""
-    drawn = [line.strip() for line in doc.partition("::\n")[2].splitlines() if line.strip()]
-    lines = [re.split(r", | → ", re.split(r"\s{2,}", line)[0]) for line in drawn]
-    rules = [path.stem for path in CORE if path.stem.endswith("_rules")]
-    return [[n for name in line for n in (rules if name == "rules" else [name])] for line in lines]
-
-
-def test_imports_point_one_way() -> None:
-    edges = graph()
-    for name in edges:
-        assert name not in reachable(name, edges), f"{name} imports itself in the end"
-
-
-def test_layers_import_only_those_above_them() -> None:
-    edges = graph()
-    drawn = layers()
-    assert len(drawn) > 5
-    for at, line in enumerate(drawn):
-        below = {name for lower in drawn[at + 1 :] for name in lower}
-        for place, name in enumerate(line):
-            assert name in edges, f"the docstring draws {name}, which is no module"
-            later = set() if name.endswith("_rules") else set(line[place + 1 :])
-            assert not reachable(name, edges) & (below | later), name
-
-
-def test_the_core_stands_alone() -> None:
-    for path in CORE:
-        if path.stem in ON_TOP:
-            continue
-        found = imports_of(path, typing=True)
-        assert not {f".{name}" for name in ON_TOP} & found, path.stem
-        others = {name.partition(".")[0] for name in found if not name.startswith(".")}
-        assert others - sys.stdlib_module_names <= DEPENDENCIES, path.stem
-
-
-def test_the_core_has_no_clock_network_or_environment() -> None:
-    forbidden = {"os", "time", "datetime", "random", "socket", "urllib.request", "subprocess"}
-    for path in CORE:
-        if path.stem not in ON_TOP:
-            assert not imports_of(path, typing=True) & forbidden, path.stem

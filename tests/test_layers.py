@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -83,3 +84,60 @@ def test_no_circle_is_left_between_rooms() -> None:
 
 def test_imports_are_seen() -> None:
     assert imported_rooms(PACKAGE / "pipeline.py") == {"apis", "conversation", "engines"}
+
+
+# Inside the rooms
+
+
+def runtime_imports(path: Path) -> Iterator[ast.Import | ast.ImportFrom]:
+    """What a module imports, but for what only type checkers read."""
+    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            continue
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        waiting += ast.iter_child_nodes(node)
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(
+        ".__init__"
+    )
+
+
+def imported_names(path: Path) -> Iterator[str]:
+    """Full names of the modules that a module imports, and of what it takes from them."""
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    for node in runtime_imports(path):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+            continue
+        base = parts[: len(parts) - node.level] if node.level else ()
+        full = ".".join((*base, *(node.module.split(".") if node.module else ())))
+        yield full
+        yield from (f"{full}.{alias.name}" for alias in node.names)
+
+
+def test_no_module_imports_itself_in_the_end() -> None:
+    """Packages themselves are left out: their `__init__` may offer what lies in them."""
+    paths = [path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"]
+    names = {module_name(path) for path in paths}
+    edges = {module_name(path): names & set(imported_names(path)) for path in paths}
+    assert list(TopologicalSorter(edges).static_order())
+
+
+CORE_FILES = [path for room in {*GROUND, *CORE, *JOINED} for path in room_files(room)]
+
+
+@pytest.mark.parametrize("path", CORE_FILES, ids=module_name)
+def test_the_core_stands_alone(path: Path) -> None:
+    others = {name.partition(".")[0] for name in imported_names(path)} - {"openai_harmony"}
+    assert others - sys.stdlib_module_names <= {"pydantic", "tiktoken"}
+
+
+@pytest.mark.parametrize("path", CORE_FILES, ids=module_name)
+def test_the_core_has_no_clock_network_or_environment(path: Path) -> None:
+    forbidden = {"os", "time", "datetime", "random", "socket", "urllib.request", "subprocess"}
+    assert not set(imported_names(path)) & forbidden

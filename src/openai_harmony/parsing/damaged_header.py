@@ -257,11 +257,11 @@ class _Reading:
             if name == Role.ASSISTANT.value and not by_tool:  # the assistant answers to nobody
                 self.others.append(f"to={name}")
                 continue
-            settled = self._settle(name)
-            if settled in names:
+            resolved = self._resolve_name(name)
+            if resolved in names:
                 self._note(RecoveryKind.REPEATED_RECIPIENT, name)
-            elif settled is not None:
-                names[settled] = None
+            elif resolved is not None:
+                names[resolved] = None
         if not names:
             return None
         chosen = next((name for name in reversed(names) if name in self.tools), [*names][-1])
@@ -270,7 +270,7 @@ class _Reading:
                 self._note(RecoveryKind.REPEATED_RECIPIENT, name)
         return chosen
 
-    def _settle(self, name: str) -> str | None:
+    def _resolve_name(self, name: str) -> str | None:
         """Find out what a recipient's name means: a tool, a tool and a type, only a type."""
         if not name:
             self._note(RecoveryKind.MISSING_RECIPIENT, "to=")

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from ..conversation.messages import Message, Role
 from ..tokens.tokenizer import Tokenizer, collection_of_ids, integer, special_positions
-from .state import ContentDelta, Machine, Rules, StreamState
-from .strict import STRICT_RULES
+from .state import ContentDelta, ParserState, StreamState, Transitions
+from .strict import STRICT_TRANSITIONS
 
 __all__ = ["ContentDelta", "StreamableParser", "parse_messages"]
 
@@ -22,7 +22,7 @@ class Encoding(Protocol):
         """The vocabulary."""
 
 
-class StreamableParser(Machine):
+class StreamableParser(ParserState):
     """Parse tokens while the model samples them.
 
     All state can be read after every token at no cost: ``state``, ``current_role``,
@@ -56,9 +56,9 @@ class StreamableParser(Machine):
         strict: bool = True,
         tools: Collection[str] = (),
     ) -> None:
-        rules = STRICT_RULES if strict else _lenient_rules()
+        transitions = STRICT_TRANSITIONS if strict else _lenient_transitions()
         known_role = None if role is None else Role(role)
-        super().__init__(encoding.tokenizer, rules, known_role, frozenset(tools))
+        super().__init__(encoding.tokenizer, transitions, known_role, frozenset(tools))
 
     def process(self, token: int) -> StreamableParser:
         """Take one token; raise `TokenError` in strict mode when it does not fit.
@@ -151,11 +151,11 @@ def parse_messages(
     return parser.process_eos().messages
 
 
-def _lenient_rules() -> Rules:
+def _lenient_transitions() -> Transitions:
     # Imported when first needed: strict programs are spared 10 ms at their start.
-    from .lenient import LENIENT_RULES
+    from .lenient import LENIENT_TRANSITIONS
 
-    return LENIENT_RULES
+    return LENIENT_TRANSITIONS
 
 
 def _special_positions(tokens: Iterable[int]) -> tuple[Sequence[int], Iterable[int]]:

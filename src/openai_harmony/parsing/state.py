@@ -1,5 +1,5 @@
 """The parser's state and the few steps that change it; which token takes which step stands in
-`strict_rules` and `lenient_rules`.
+`strict` and `lenient`.
 
 ::
 
@@ -29,11 +29,11 @@ from .recovery import Recovery, RecoveryKind
 __all__ = [
     "Action",
     "ContentDelta",
-    "Kind",
-    "Machine",
-    "Rules",
+    "ParserState",
     "StreamState",
-    "Suspended",
+    "SuspendedBody",
+    "TokenKind",
+    "Transitions",
     "spelling",
 ]
 
@@ -48,7 +48,7 @@ class StreamState(Enum):
     __hash__ = object.__hash__  # states are looked up at every step; Enum's own is slow
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """Kinds of input that a rule may name besides a single special token."""
 
     TEXT = "ordinary token"
@@ -66,7 +66,7 @@ class ContentDelta(NamedTuple):
     text: str
 
 
-class Suspended(NamedTuple):
+class SuspendedBody(NamedTuple):
     """A body interrupted by what may be a header."""
 
     header: Header
@@ -79,8 +79,8 @@ NO_TOKEN = -1
 _new_decoder = codecs.getincrementaldecoder("utf-8")
 
 
-class Machine:
-    """A parser without rules: where it stands, and the messages so far."""
+class ParserState:
+    """A parser without a transition table: where it stands, and the messages so far."""
 
     __slots__ = (
         "_decoder",
@@ -96,29 +96,33 @@ class Machine:
         "given_role",
         "header",
         "header_tokens",
-        "held",
         "incomplete",
         "last_content_delta",
         "last_stop",
+        "lookahead",
         "messages",
+        "pending",
+        "pending_ended",
         "received",
         "recoveries",
-        "rules",
         "started",
         "state",
-        "stray",
-        "stray_ended",
         "suspended",
         "texts",
         "tokenizer",
         "tools",
+        "transitions",
     )
 
     def __init__(
-        self, tokenizer: Tokenizer, rules: Rules, role: Role | None, tools: AbstractSet[str]
+        self,
+        tokenizer: Tokenizer,
+        transitions: Transitions,
+        role: Role | None,
+        tools: AbstractSet[str],
     ) -> None:
         self.tokenizer = tokenizer
-        self.rules = rules
+        self.transitions = transitions
         self.tools = tools
         self.received: list[int] = []  # see tokens
         self._integers = 0  # how many of these are known to be plain integers
@@ -141,11 +145,11 @@ class Machine:
         self._text = ""  # of the open body, up to ...
         self._unread = 0  # ... this token; those after it are nothing but text
         self.added: list[ContentDelta] = []  # the text that the current step has added
-        # Only the lenient rules use these five:
-        self.held: list[int] = []  # tokens of a body that may yet be the start of a header
-        self.stray: list[int] = []  # tokens between messages
-        self.stray_ended = False  # whether <|end|> came after them
-        self.suspended: Suspended | None = None
+        # Only the lenient transitions use these five:
+        self.lookahead: list[int] = []  # tokens of a body that may yet be the start of a header
+        self.pending: list[int] = []  # tokens between messages
+        self.pending_ended = False  # whether <|end|> came after them
+        self.suspended: SuspendedBody | None = None
         self.last_stop: int | None = None
 
     @property
@@ -188,7 +192,7 @@ class Machine:
             more = self.texts[self.received[start]] or ""
         else:
             more = "".join(itemgetter(*self.received[start:end])(self.texts))
-        text, self._text = self._text, ""  # held by one variable: see _append
+        text, self._text = self._text, ""  # lookahead by one variable: see _append
         text += more
         self._text = text
         self._unread = end
@@ -201,7 +205,7 @@ class Machine:
         self._text = text
 
     def step(self, token: int) -> None:
-        """Take the step that the rules name for the last token in this state."""
+        """Take the step that the transition table names for the last token in this state."""
         end = len(self.received)
         if self._unread < end - 1:
             self._read_up_to(end - 1)
@@ -210,16 +214,16 @@ class Machine:
 
     def take(self, token: int) -> None:
         """Take the step of a token, which may stand for others that were spelled out."""
-        table = self.rules[self.state]
+        table = self.transitions[self.state]
         action = table.get(token)
         if action is None:
             action = table[_kind(token)]
         action(self, token)
 
     def end(self) -> None:
-        """Take the step that the rules name for the end of the tokens in this state."""
+        """Take the step that the transition table names for the end of the tokens in this state."""
         self._read_up_to(len(self.received))
-        self.rules[self.state][Kind.EOS](self, NO_TOKEN)
+        self.transitions[self.state][TokenKind.EOS](self, NO_TOKEN)
 
     def take_added(self) -> list[ContentDelta]:
         """Hand over the text that was added since the last call, and set the delta from it."""
@@ -267,7 +271,7 @@ class Machine:
     def read_run(self, run: Sequence[int]) -> str | None:
         """Read ordinary tokens at once; return their text, or None when they need single steps.
 
-        This is a short cut: it comes to what all rules do for each of these tokens.
+        This is a short cut: it comes to what all transitions do for each of these tokens.
         """
         if self.state is StreamState.HEADER:
             self.received += run
@@ -316,7 +320,7 @@ class Machine:
     def suspend_body(self) -> None:
         """Put the open body aside."""
         self.flush_character()
-        self.suspended = Suspended(self._body_header(), self._text)
+        self.suspended = SuspendedBody(self._body_header(), self._text)
         self.drop_body()
 
     def resume_body(self) -> None:
@@ -363,14 +367,14 @@ class Machine:
         self.recoveries.append(Recovery(kind, max(len(self.received) - 1, 0), text))
 
 
-Action: TypeAlias = Callable[[Machine, int], None]
-Rules: TypeAlias = Mapping[StreamState, Mapping["int | Kind", Action]]
+Action: TypeAlias = Callable[[ParserState, int], None]
+Transitions: TypeAlias = Mapping[StreamState, Mapping["int | TokenKind", Action]]
 
 
-def _kind(token: int) -> Kind:
+def _kind(token: int) -> TokenKind:
     if 0 <= token < FIRST_SPECIAL:
-        return Kind.TEXT
-    return Kind.SPECIAL if token in SPECIAL_TEXTS else Kind.UNKNOWN
+        return TokenKind.TEXT
+    return TokenKind.SPECIAL if token in SPECIAL_TEXTS else TokenKind.UNKNOWN
 
 
 def spelling(token: int) -> str:

@@ -1,4 +1,4 @@
-"""Names of tools as models write them, settled by the recipients that a conversation declares."""
+"""Names of tools as models write them, resolved by the recipients that a conversation declares."""
 
 from __future__ import annotations
 
