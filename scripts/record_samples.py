@@ -71,8 +71,8 @@ class Recorder:
             python = peer_python(peer)
             if python is None:
                 raise SystemExit(f"{PEERS[peer]} cannot be installed here")
-            self._workers[peer] = Worker(python, {})
-        (answer,) = self._workers[peer].answer([case])
+            self._workers[peer] = Worker(python)
+        answer, _ = self._workers[peer].answer(case)
         if isinstance(answer, dict):
             raise SystemExit(f"the {peer} refuses {json.dumps(case)[:500]}: {answer}")
         return answer

@@ -37,9 +37,9 @@ def test_parity(peer: str, harness: dict[str, Any], capsys: pytest.CaptureFixtur
     if python is None:
         pytest.skip(f"{harness['PEERS'][peer]} cannot be installed here (no network?)")
     count = CASES if peer == "reference" else CASES // 3
-    mismatches, counts = harness["compare"](peer, python, SEED, count)
-    assert mismatches == 0, capsys.readouterr().out
-    compared = {kind for kind in counts if not kind.startswith("divergence")}
+    counts = harness["compare"](peer, python, SEED, count)
+    assert counts[harness["UNEXPLAINED"]] == 0, capsys.readouterr().out
     if count >= 1000:
-        expected = {"render", "stream", "parse", "schema", "encode", "decode"}
-        assert compared == (expected if peer == "reference" else {"render"})
+        kinds = {"render", "stream", "parse", "schema", "encode", "decode"}
+        compared = {name.split()[0] for name in counts}
+        assert compared & kinds == (kinds if peer == "reference" else {"render"})

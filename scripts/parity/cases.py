@@ -1,12 +1,13 @@
 """Seeded cases for the comparison with the reference: conversations, token streams, texts.
 
-Everything is drawn from one `random.Random`, so that a seed and a number name a case.
+A seed and a number name a case, so that several processes can share the work.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias
 
@@ -23,10 +24,13 @@ from openai_harmony.tokens.special_tokens import (
     SPECIAL_TEXTS,
     START,
 )
+from openai_harmony.tokens.vocabulary import load_vocabulary
 
 Case: TypeAlias = dict[str, Any]
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
+VOCABULARY = load_vocabulary()
+DATA = Path(__file__).resolve().parents[2] / "tests" / "data"
 
 ROLES = ["user", "assistant", "system", "developer", "tool"]
 CHANNELS = ["analysis", "commentary", "final"]
@@ -180,47 +184,226 @@ def render_case(random: Random) -> Case:
 
 
 # Token streams
+#
+# A stream is a list of token ids and of two things that are none: values that are no token, and
+# `EOS`, which stands for a call of `process_eos`.
+
+EOS = "eos"
+ODD_VALUES = [201_088, 201_089, 300_000, 2**32 - 1, 2**32, -1, 2**70, True, 1.5, "5", None]
+BROKEN_BYTES = [[94], [127], [9552], [9552, 99], [9552, 99, 250], [99, 250], [35, 94, 200_006]]
+"""Tokens of bytes: 94 begins no character, 127 needs one more, 9552, 99 and 250 are a parrot."""
+
+BYTES = {VOCABULARY[token][0]: token for token in range(256)}
+
+RECORDED = [
+    sample["completion"]
+    for sample in json.loads((DATA / "recoveries.json").read_text(encoding="utf-8"))
+]
+REPORTED = [
+    '<|channel|>final {"answer": "hi"}<|return|>',
+    "I'm sorry, but I can't help with that.<|return|>",
+    "Hello! How can I help?<|return|>",
+    " to=functions.bash<|channel|>commentary <|constrain|>json<|message|>{}<|call|>",
+    "<|channel|>commentary functions.bash <|constrain|>json<|message|>{}<|call|>",
+    "<|channel|>commentary functions.bash json<|message|>{}<|call|>",
+    "<|channel|>commentary to=functions.f\u200b<|message|>{}<|call|>",
+    "<|channel|>commentary <|constrain|>response to=functions.f json<|message|>{}<|call|>",
+    "<|channel|>commentary to=container.exec  彩神争霸高json<|message|>{}<|call|>",
+    "<|channel|>commentary to=functions.Web Search<|message|>{}<|call|>",
+    "<|channel|>analysis<|message|>a<|end|><|start|>tool<|message|>b<|call|>",
+    "<|channel|>analysis<|message|>a<|end|>assistant<|channel|>final<|message|>b<|return|>",
+    "<|channel|>analysis<|message|>a<|start|>assistant<|channel|>final<|message|>b<|return|>",
+]
+
+AUTHORS = [
+    "assistant", "assistant", "assistant", "user", "system", "developer", "tool", "functions.f",
+    "user:bob", "Assistant", " assistant", "assistant\n", "assistants", "python", "to=functions.f",
+    "", "\x1cassistant", "<|constrain|>assistant",
+]  # fmt: skip
+RECIPIENTS = [
+    " to=functions.f", " to=functions.bash", "to=assistant", " to=", " to= functions.f", " TO=f",
+    " to=functions.f to=functions.f", " to=a to=b", " to =f", " to=container.exec", "\tto=f",
+    " to=functions.f\u200b", " to=functions.Web Search",
+]  # fmt: skip
+CHANNEL_NAMES = [
+    "analysis", "commentary", "commentary", "final", "final", "", " final", "commentary ", "fi<nal",
+    "commentaryjson", "final\x1c", "final\u3000", "analysis\n", "<|constrain|>json", "日本",
+]  # fmt: skip
+CONTENT_TYPES = [
+    " <|constrain|>json", "<|constrain|>json", " <|constrain|> json", "<|constrain|>", " json",
+    " code", "json", " <|constrain|>response", "<|constrain|><|constrain|>json",
+]  # fmt: skip
+WORDS = [
+    " functions.bash", " a", " a b", " a b c", ' {"answer": "hi"}', "I'm sorry, but I", "assistant",
+    " user", " \u200b", "\u3000", "\x0b", "\x85", "\x0c", "\r\n", "  ", " é", " a\u0301", " কা",
+    ' "q"', " \\", " \x00", " 🦜", " 彩神争霸高json", " \u00ad", " \ue000", "=", "to=", "<", "|>",
+    " <|end|>",
+]  # fmt: skip
 
 
-def stream_tokens(random: Random) -> list[int]:
+def encode(marked_up: str) -> list[Any]:
+    return ENCODING.encode(marked_up, allowed_special="all")
+
+
+def encode_plainly(words: str) -> list[Any]:
+    return ENCODING.encode(words, disallowed_special=())
+
+
+def of_conversation(random: Random) -> Case:
+    """A rendered conversation, whole or from its first generation prompt on, often damaged."""
     config = RenderConversationConfig(
         auto_drop_analysis=False, header_style=random.choice(["reference", "guide", "oss-harmony"])
     )
     data = conversation(random, clean=True)
-    tokens = ENCODING.render_conversation(Conversation.from_json(json.dumps(data)), config)
-    return tokens[: random.randint(0, 160)] if random.random() < 0.3 else tokens[:240]
+    tokens: list[Any] = ENCODING.render_conversation(
+        Conversation.from_json(json.dumps(data)), config
+    )
+    tokens = tokens[: random.choice([20, 60, 120, 120])]
+    role = None
+    if tokens and random.random() < 0.6:
+        role, tokens = "assistant", tokens[2:]
+    if random.random() < 0.6:
+        tokens = sprinkle(random, damage(random, tokens))
+    return {"tokens": tokens, "role": role}
 
 
-def damage(random: Random, tokens: list[int]) -> list[int]:
+def of_headers(random: Random) -> Case:
+    """Messages of a few words; the parts of their headers are dropped, doubled and exchanged."""
+    role = random.choice(["assistant", "assistant", "assistant", None, "user", "tool"])
+    tokens: list[Any] = []
+    for at in range(random.randint(1, 3)):
+        parts = header_parts(random)
+        if at == 0 and role is not None:
+            del parts[: random.choice([2] * 8 + [1, 0])]
+        for _ in range(random.choice([0, 0, 1, 1, 2, 4])):
+            change_parts(random, parts)
+        parts += [text(random, 2), random.choice(["<|end|>", "<|call|>", "<|return|>", ""])]
+        for part in parts:
+            tokens += (encode if random.random() < 0.95 else encode_plainly)(part)
+    return {"tokens": sprinkle(random, tokens), "role": role}
+
+
+def header_parts(random: Random) -> list[str]:
+    """A header of a usual order; most of its parts are usual ones."""
+    return [
+        "<|start|>",
+        random.choice(AUTHORS),
+        random.choice([*RECIPIENTS, *[""] * 20]),
+        random.choice(["<|channel|>"] * 9 + [""]) + random.choice(CHANNEL_NAMES),
+        random.choice([*RECIPIENTS, *[""] * 6]),
+        random.choice([*CONTENT_TYPES, *[""] * 6]),
+        random.choice([*WORDS, *[""] * 40]),
+        "<|message|>",
+    ]
+
+
+def change_parts(random: Random, parts: list[str]) -> None:
+    at, other = random.randrange(len(parts) + 1), random.randrange(len(parts) + 1)
+    step = random.randrange(4)
+    if step == 0:
+        del parts[at : at + 1]
+    elif step == 1:
+        parts[at:at] = parts[other : other + 1]
+    elif step == 2:
+        parts[at : at + 1], parts[other : other + 1] = (
+            parts[other : other + 1],
+            parts[at : at + 1],
+        )
+    else:
+        markers = [SPECIAL_TEXTS[token] for token in MARKERS]
+        choices = [
+            AUTHORS,
+            RECIPIENTS,
+            CHANNEL_NAMES,
+            CONTENT_TYPES,
+            WORDS,
+            WORDS,
+            markers,
+            markers,
+        ]
+        parts.insert(at, random.choice(random.choice(choices)))
+
+
+def of_reports(random: Random) -> Case:
+    """A malformed output that somebody has seen, in part of the cases damaged further."""
+    marked_up = random.choice([*RECORDED, *REPORTED * 3])
+    if random.random() < 0.2:
+        marked_up += random.choice([*RECORDED, *REPORTED])
+    tokens = encode(marked_up)[:150]
+    role = random.choice(["assistant"] * 5 + [None])
+    if role is None:
+        tokens = encode("<|start|>assistant") + tokens
+    if random.random() < 0.6:
+        tokens = sprinkle(random, damage(random, tokens))
+    return {"tokens": tokens, "role": role}
+
+
+ALPHABET = [
+    *MARKERS, MESSAGE, START, CHANNEL,
+    *map(encode_plainly, ("assistant", "user", " to=", "f", " final", "json", " ", "\n")),
+]  # fmt: skip
+
+
+def of_noise(random: Random) -> Case:
+    """Markers and a few words in any order."""
+    tokens: list[Any] = []
+    for _ in range(random.randint(0, 24)):
+        drawn = random.choice(ALPHABET)
+        tokens += drawn if isinstance(drawn, list) else [drawn]
+    return {
+        "tokens": sprinkle(random, tokens),
+        "role": random.choice(["assistant", "assistant", None, *ROLES]),
+    }
+
+
+def of_bytes(random: Random) -> Case:
+    """Bodies, now and then headers, in which characters are cut."""
+    tokens = encode(random.choice(["<|start|>user", "<|start|>assistant<|channel|>final"]))
+    if random.random() < 0.1:
+        tokens += random.choice(BROKEN_BYTES)
+    tokens.append(MESSAGE)
+    for _ in range(random.randint(1, 12)):
+        step = random.randrange(4)
+        if step == 0:
+            tokens += random.choice(BROKEN_BYTES)
+        elif step == 1:  # a byte for a token
+            tokens += [BYTES[byte] for byte in random.choice(SNIPPETS).encode()]
+        elif step == 2:
+            tokens += encode_plainly(random.choice(["🦜", "👩‍👩‍👧", "𠮷", "龘", "é", "한"]))
+        else:
+            tokens += encode_plainly(random.choice(SNIPPETS))
+        if random.random() < 0.05:
+            tokens.append(random.choice([START, MESSAGE, CHANNEL, 199_999, 200_000, 201_089]))
+    if random.random() < 0.8:
+        tokens.append(random.choice([END, RETURN, CALL]))
+    return {"tokens": tokens, "role": None}
+
+
+def damage(random: Random, tokens: list[Any]) -> list[Any]:
     tokens = list(tokens)
     for _ in range(random.randint(0, 3)):
         at = random.randint(0, len(tokens))
-        step = random.randrange(5)
+        step = random.randrange(6)
         if step == 0:
             del tokens[at : at + random.randint(1, 4)]
         elif step == 1:
             tokens.insert(at, random.choice(MARKERS))
         elif step == 2:
-            tokens[at:at] = ENCODING.encode(text(random, 2), disallowed_special=())
+            tokens[at:at] = encode_plainly(text(random, 2))
         elif step == 3:
             tokens[at:at] = tokens[at : at + random.randint(1, 6)]
+        elif step == 4:
+            tokens[at:at] = encode(random.choice([*WORDS, *CONTENT_TYPES, *RECIPIENTS]))
         else:
             tokens.insert(at, random.choice([random.randrange(200), random.randrange(201_400)]))
     return tokens
 
 
-def stream_case(random: Random, kind: str = "stream") -> Case:
-    tokens = stream_tokens(random)
-    role = None
-    if tokens and random.random() < 0.6:  # as after a generation prompt
-        role, tokens = "assistant", tokens[2:]
-    if random.random() < 0.6:
-        tokens = damage(random, tokens)
-    return {"kind": kind, "tokens": tokens, "role": role}
-
-
-def parse_case(random: Random) -> Case:
-    return stream_case(random, "parse")
+def sprinkle(random: Random, tokens: list[Any]) -> list[Any]:
+    """Insert a value that is no token, or an early end, into one stream in ten."""
+    if random.random() < 0.1:
+        tokens.insert(random.randint(0, len(tokens)), random.choice([EOS, *ODD_VALUES]))
+    return tokens
 
 
 # Texts
@@ -237,7 +420,7 @@ def encode_case(random: Random) -> Case:
 
 
 def decode_case(random: Random) -> Case:
-    tokens = ENCODING.encode(text(random, 12), disallowed_special=())
+    tokens = encode_plainly(text(random, 12))
     return {"kind": "decode", "tokens": damage(random, tokens), "strict": random.random() < 0.5}
 
 
@@ -246,20 +429,26 @@ def schema_case(random: Random) -> Case:
     return {"kind": "schema", "schema": schema}
 
 
-MAKERS: list[tuple[Callable[[Random], Case], int]] = [
-    (render_case, 6),
-    (stream_case, 6),
-    (parse_case, 3),
-    (schema_case, 3),
-    (encode_case, 2),
-    (decode_case, 1),
-]
+SOURCES: dict[str, tuple[Callable[[Random], Case], int]] = {
+    "headers": (of_headers, 8),
+    "reports": (of_reports, 4),
+    "conversation": (of_conversation, 4),
+    "noise": (of_noise, 2),
+    "bytes": (of_bytes, 2),
+}
+MAKERS: dict[str, tuple[Callable[[Random], Case], int]] = {
+    "render": (render_case, 4),
+    "schema": (schema_case, 2),
+    "encode": (encode_case, 1),
+    "decode": (decode_case, 1),
+    **{f"stream of {name}": (make, weight) for name, (make, weight) in SOURCES.items()},
+    **{f"parse of {name}": (make, weight // 2) for name, (make, weight) in SOURCES.items()},
+}
 
 
-def cases(seed: int, count: int) -> Iterator[Case]:
-    """Draw `count` cases of all kinds."""
-    random = Random(seed)
-    makers, weights = zip(*MAKERS, strict=True)
-    for _ in range(count):
-        (make,) = random.choices(makers, weights)
-        yield make(Random(random.getrandbits(64)))
+def case(seed: int, number: int, *, only: str = "") -> Case:
+    """Draw a case of any kind, or of the kinds whose name begins with `only`."""
+    random = Random(f"{seed}/{number}")
+    names = [name for name in MAKERS if name.startswith(only)]
+    (name,) = random.choices(names, [MAKERS[name][1] for name in names])
+    return {"name": name, "kind": name.split()[0], **MAKERS[name][0](random)}

@@ -39,8 +39,12 @@ def peer_python(name: str) -> Path | None:
 
 
 def peer_environment(python: Path) -> dict[str, str]:
-    """Environment variables that tell a peer's interpreter where its vocabulary lies."""
-    return {**os.environ, "TIKTOKEN_ENCODINGS_BASE": str(python.parent.parent)}
+    """Environment variables that tell a peer's interpreter where its vocabulary lies.
+
+    Without ``PYTHONPATH``, which could put our package in the place of the peer's.
+    """
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return {**kept, "TIKTOKEN_ENCODINGS_BASE": str(python.parent.parent)}
 
 
 def write_vocabulary(path: Path) -> None:

@@ -1,15 +1,18 @@
 """Answer parity cases with whatever `openai_harmony` this interpreter imports.
 
-Reads one JSON case a line on standard input and writes one JSON answer a line. The same file
-runs under this library, the reference and its fork, so it uses the reference's API alone; the
-options that only this library knows come as ``--options JSON`` and are passed to the configs.
+The same file runs under this library, the reference and its fork, so it uses the reference's API
+alone; `OPTIONS` holds what only this library knows and is passed to the configs.
+
+As a program it reads a line of JSON, ``{"cases": […], "whole": false}``, and writes one: for each
+case the `digest` of the answer and the words of its errors, or the whole answer.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
-from typing import Any
+from typing import Any, TypeAlias
 
 import openai_harmony as harmony
 from openai_harmony import (
@@ -23,19 +26,38 @@ from openai_harmony import (
     load_harmony_encoding,
 )
 
-OPTIONS: dict[str, Any] = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
+Answer: TypeAlias = tuple[Any, list[str]]
+"""What must be equal, and the words of the errors, to which ours may add."""
+
+EOS = "eos"
+ERRORS = (HarmonyError, RuntimeError, ValueError, OverflowError, TypeError)
+OPTIONS: dict[str, Any] = {}
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 RenderConversationConfig = harmony.RenderConversationConfig
 RenderOptions = harmony.RenderOptions
 
 
-def answer(case: dict[str, Any]) -> Any:
+def answer(case: dict[str, Any]) -> Answer:
+    if case["kind"] == "stream":
+        return stream(case)
     try:
-        return ANSWERS[case["kind"]](case)
-    except (RuntimeError, ValueError, OverflowError) as error:
-        return {"error": "runtime" if isinstance(error, RuntimeError) else "value"}
-    except Exception as error:  # noqa: BLE001 - the kind of the error is the answer
-        return {"error": type(error).__name__}
+        return ANSWERS[case["kind"]](case), []
+    except BaseException as error:  # noqa: BLE001 - a panic of the reference is no Exception
+        if case["kind"] == "parse":
+            return {"error": error_class(error)}, error_words(error)
+        if isinstance(error, (RuntimeError, ValueError, OverflowError)):
+            return {"error": "runtime" if isinstance(error, RuntimeError) else "value"}, []
+        return {"error": type(error).__name__}, []
+
+
+def error_class(error: BaseException) -> str:
+    """Name what an `except` can catch the error as."""
+    found = [one.__name__ for one in ERRORS if isinstance(error, one)]
+    return " ".join(found) or type(error).__name__
+
+
+def error_words(error: BaseException) -> list[str]:
+    return [str(error)] if isinstance(error, HarmonyError) else []
 
 
 def render(case: dict[str, Any]) -> Any:
@@ -64,47 +86,45 @@ def schema(case: dict[str, Any]) -> Any:
 
 def parse(case: dict[str, Any]) -> Any:
     role = Role(case["role"]) if case["role"] else None
-    messages = ENCODING.parse_messages_from_completion_tokens(case["tokens"], role)
-    return [plain(message) for message in messages]
+    tokens = [token for token in case["tokens"] if token != EOS]
+    messages = ENCODING.parse_messages_from_completion_tokens(tokens, role)
+    return [message.to_dict() for message in messages]
 
 
-def stream(case: dict[str, Any]) -> Any:
-    """Everything a server can read, after every token, up to the first error."""
+def stream(case: dict[str, Any]) -> Answer:
+    """Everything that a server can read, after every token, whatever errors there were before."""
     parser = StreamableParser(ENCODING, Role(case["role"]) if case["role"] else None)
-    seen = [properties(parser)]
-    for token in case["tokens"]:
+    seen, words = [properties(parser)], []
+    for token in [*case["tokens"], EOS, EOS]:
+        error = None
         try:
-            parser.process(token)
-        except (HarmonyError, OverflowError):
-            return {"seen": seen, "error_at": len(seen) - 1, "messages": len(parser.messages)}
-        seen.append(properties(parser))
-    try:
-        parser.process_eos()
-    except HarmonyError:
-        return {"seen": seen, "error_at": "end", "messages": len(parser.messages)}
-    seen.append(properties(parser))
-    return {
-        "seen": seen,
-        "messages": [plain(message) for message in parser.messages],
-        "tokens": list(parser.tokens),
-    }
+            if token == EOS:
+                parser.process_eos()
+            else:
+                parser.process(token)
+        except BaseException as raised:  # noqa: BLE001 - a panic of the reference is no Exception
+            error = error_class(raised)
+            words += error_words(raised)
+        after = properties(parser)
+        after["error"] = error
+        if after["state"] != seen[-1]["state"] or error is not None or token == EOS:
+            after["messages"] = [message.to_dict() for message in parser.messages]
+        seen.append(after)
+    return {"seen": seen, "tokens": list(parser.tokens)}, words
 
 
-def properties(parser: StreamableParser) -> list[Any]:
-    state = dict(parser.state_data)
-    state.pop("content_tokens", None)  # the reference encodes them anew; see the divergences
+def properties(parser: StreamableParser) -> dict[str, Any]:
     role = parser.current_role
-    return [
-        parser.state.value,
-        role.value if role is not None else None,
-        parser.current_channel,
-        parser.current_recipient,
-        parser.current_content_type,
-        parser.current_content,
-        parser.last_content_delta,
-        len(parser.messages),
-        state,
-    ]
+    return {
+        "state": parser.state.value,
+        "role": role.value if role is not None else None,
+        "channel": parser.current_channel,
+        "recipient": parser.current_recipient,
+        "content_type": parser.current_content_type,
+        "content": parser.current_content,
+        "delta": parser.last_content_delta,
+        "state_data": parser.state_data,
+    }
 
 
 def encode(case: dict[str, Any]) -> Any:
@@ -121,24 +141,27 @@ def decode(case: dict[str, Any]) -> Any:
     return ENCODING.decode(case["tokens"])
 
 
-def plain(message: Message) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads(json.dumps(message.to_dict()))
-    return data
-
-
 ANSWERS = {
     "render": render,
     "schema": schema,
     "parse": parse,
-    "stream": stream,
     "encode": encode,
     "decode": decode,
 }
 
 
+def digest(given: Answer) -> list[Any]:
+    """Cut an answer to what two processes need to compare."""
+    what, words = given
+    return [hashlib.blake2b(json.dumps(what).encode(), digest_size=8).hexdigest(), words]
+
+
 def main() -> None:
     for line in sys.stdin:
-        print(json.dumps(answer(json.loads(line))), flush=True)
+        batch = json.loads(line)
+        answers = [answer(case) for case in batch["cases"]]
+        found = answers if batch["whole"] else [digest(given) for given in answers]
+        print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":
