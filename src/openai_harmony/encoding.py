@@ -6,7 +6,7 @@ import functools
 from collections.abc import Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from .config import RenderConversationConfig, RenderOptions
 from .conversation.messages import Conversation, Message, Role
@@ -14,7 +14,7 @@ from .errors import VocabularyError
 from .parsing.parser import parse_messages
 from .rendering.segments import Segment
 from .tokens.special_tokens import CALL, END, RETURN, SPECIAL_IDS, SPECIAL_TEXTS
-from .tokens.tokenizer import Tokenizer, integer
+from .tokens.tokenizer import integer, load_tokenizer
 
 if TYPE_CHECKING:
     from .rendering.renderer import Rendered, Renderer
@@ -41,10 +41,13 @@ class HarmonyEncoding:
 
     def __init__(self, name: HarmonyEncodingName) -> None:
         self._name = name
-        self.tokenizer = Tokenizer()
+        self.tokenizer = load_tokenizer()
 
     def __repr__(self) -> str:
         return f"<HarmonyEncoding {self._name.value}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return load_harmony_encoding, (self._name,)  # its copies are the one of the process
 
     @functools.cached_property
     def _renderer(self) -> Renderer:

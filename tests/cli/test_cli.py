@@ -32,6 +32,7 @@ HARMONY = '{"messages": [{"role": "user", "recipient": "all", "content": "hi"}]}
 CHAT = '[{"role": "user", "content": "hi"}]'
 TOOL = '{"name": "now", "description": "Tells the time."}'
 
+UNEXPECTED_EOS = "Unexpected EOS while waiting for message header to complete"
 READ_LENIENTLY = "; --lenient reads it for what the model meant"
 
 # Arguments and standard input, then what is written.
@@ -123,12 +124,14 @@ ERRORS = [
      "write the date into its system content as conversation_start_date"),
     ("parse", "\n", 1, "there is no input; expected token ids or marked-up text"),
     ("parse", "Hello", 1,
-     f"the tokens end inside a message header (token 1, state Header){READ_LENIENTLY}"),
+     f"{UNEXPECTED_EOS} (token 1, state Header){READ_LENIENTLY}"),
     ("parse", f"{FINAL}?", 1,
-     f"unexpected token 30 where <|start|> belongs (token 12, state ExpectStart){READ_LENIENTLY}"),
+     "Unexpected token 30 while expecting start token 200006 "
+     f"(token 12, state ExpectStart){READ_LENIENTLY}"),
     ("parse --from ids", "12 cat", 1, "expected token ids (integers between spaces or commas, "
      "or a JSON list of them), found 'cat'"),
-    ("parse", "201089", 1, "token id 201089 is outside the vocabulary (0 to 201088)"),
+    ("parse", "201089", 1, f"{UNEXPECTED_EOS} (token 1, state Header){READ_LENIENTLY}"),
+    ("parse", str(2**32), 1, f"token id {2**32} is outside the vocabulary (0 to 201088)"),
     ("decode", "1" * 5000, 1, "expected token ids (integers between spaces or commas, "
      f"or a JSON list of them), found '{'1' * 39}"),
     ("decode", "201089", 1, "token id 201089 is outside the vocabulary (0 to 201088)"),

@@ -449,11 +449,15 @@ def test_a_whole_prompt_has_its_own_roles() -> None:
 # What is broken: where strict fails and why, and what lenient makes of it.
 BROKEN: dict[str, tuple[str, int, str, list[str], list[str]]] = {
     "no message token": (
-        "<|channel|>final Hello.<|return|>", 4, "<|return|>", ["missing-message"], ["Hello."]
+        "<|channel|>final Hello.<|return|>", 5, "Unexpected EOS", ["missing-message"], ["Hello."]
     ),
-    "a stray token": ("<|end|>" + ANSWER, 0, "unexpected token", ["extra-stop"], ["4"]),
-    "an unknown id": ("200005 17196 200008 19 300000 200002", 4, "300000", [], ["4"]),
-    "an end in a header": ("<|channel|>final", 2, "end inside a message header", [], []),
+    "a stray token": (
+        "<|start|>user<|message|>Hi<|end|><|end|>", 5, "Unexpected token", ["extra-stop"], ["Hi"]
+    ),
+    "an unknown id": (
+        "200005 17196 300000 200008 19 200002", 3, "could not decode", ["unknown-token"], ["4"]
+    ),
+    "an end in a header": ("<|channel|>final", 2, "Unexpected EOS", [], []),
 }  # fmt: skip
 
 
@@ -499,8 +503,8 @@ def test_readings_are_the_parsers(
         expected: Outcome | None = None
         try:
             expected = outcome(parser, [[token] for token in tokens])
-        except ValueError:  # an id that is no token
-            assert "outside" in reading["error"]["message"]
+        except OverflowError:
+            assert "out of range" in reading["error"]["message"]
         else:
             assert (reading["error"] is None) == (expected.error is None)
             if expected.error is not None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import pickle
 from array import array
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
 from openai_harmony import (
     Author,
-    HarmonyError,
     Message,
     Role,
     StreamableParser,
@@ -20,7 +23,7 @@ from openai_harmony import (
     VocabularyError,
     load_harmony_encoding,
 )
-from openai_harmony.tokens.special_tokens import SPECIAL_TEXTS, STOP_TOKENS
+from openai_harmony.tokens.special_tokens import STOP_TOKENS
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 ANSWER = "<|start|>assistant<|channel|>final<|message|>4<|return|>"
@@ -118,15 +121,6 @@ ACCEPTED = [
     Accepted("user", "<|start|>user<|message|>Hi<|end|>", [message("user", "Hi")]),
     Accepted("system", "<|start|>system<|message|>S<|end|>", [message("system", "S")]),
     Accepted("developer", "<|start|>developer<|message|>D<|end|>", [message("developer", "D")]),
-    Accepted(
-        "named author", "<|start|>user:bob<|message|>Hi<|end|>", [message("user", "Hi", name="bob")]
-    ),
-    Accepted("empty name", "<|start|>user:<|message|>Hi<|end|>", [message("user", "Hi", name="")]),
-    Accepted(
-        "name with a colon",
-        "<|start|>assistant:a:b<|message|>Hi<|end|>",
-        [message("assistant", "Hi", name="a:b")],
-    ),
     Accepted("empty body", "<|start|>user<|message|><|end|>", [message("user", "")]),
     Accepted(
         "channel",
@@ -152,7 +146,6 @@ ACCEPTED = [
         for header, call in {
             "<|channel|>commentary to=functions.f <|constrain|>json": CONSTRAINED,
             "<|channel|>commentary to=functions.f<|constrain|>json": CONSTRAINED,
-            "<|channel|>commentary to=functions.f<|constrain|> json": CONSTRAINED,
             "<|channel|>commentary to=functions.f json": CALL,
             " to=functions.f<|channel|>commentary json": CALL,
             " to=functions.f<|channel|>commentary <|constrain|>json": CONSTRAINED,
@@ -218,10 +211,9 @@ ACCEPTED = [
         tools=("functions.f",),
     ),
     Accepted(
-        "recipient without to=, declared",
+        "recipient without to=, and a type",
         "<|start|>assistant<|channel|>commentary functions.f json<|message|>{}<|call|>",
         [CALL],
-        tools=("functions.f", "functions.g"),
     ),
     Accepted(
         "only ASCII white space separates words, as in the reference",
@@ -232,12 +224,6 @@ ACCEPTED = [
         "control characters in words",
         "<|start|>assistant<|channel|>a\x1cb<|message|>x<|end|>",
         [message("assistant", "x", channel="a\x1cb")],
-    ),
-    # Only real special tokens are markers.
-    Accepted(
-        "text that spells markers in a header",
-        ("<|start|>assistant<|channel|>", Plain("<|end|>"), "<|message|>x<|end|>"),
-        [message("assistant", "x", channel="<|end|>")],
     ),
     Accepted(
         "text that spells markers in a body",
@@ -324,7 +310,7 @@ ACCEPTED = [
 ]
 
 
-def parser_for(case: Accepted | Refused) -> StreamableParser:
+def parser_for(case: Accepted) -> StreamableParser:
     return StreamableParser(ENCODING, case.role, tools=case.tools)
 
 
@@ -365,207 +351,109 @@ def test_accepted_with_trailing_data(case: Accepted, feed: Callable[..., None]) 
     assert (parser.state, parser.current_content) == (StreamState.CONTENT, "And")
 
 
-# Streams that do not
+# Any streams: what the reference makes of them
 
 
-class Refused(NamedTuple):
-    """`at` is the index of the refused token, or the stream's length where it ends too early."""
+class Recorded(NamedTuple):
+    """A stream of ``tests/data/strict.json``; `errors` are a position and the error's words."""
 
-    name: str
-    stream: Stream
-    at: int
-    state: str
-    problem: str
-    role: Role | None = None
-    tools: tuple[str, ...] = ()
+    role: str | None
+    stream: str | list[int]
+    errors: list[tuple[int, str]]
+    state_data: dict[str, Any]
+    messages: list[dict[str, Any]]
 
-
-START, HEADER = "ExpectStart", "Header"
-UNEXPECTED = "unexpected token {} where {} belongs"
-A_START = "<|start|>"
-A_HEADER = "a header or <|message|>"
-NO_ROLE = "the message header names no role"
-UNKNOWN_ROLE = "unknown role {!r} in the message header"
-NO_CHANNEL = "<|channel|> without a channel's name in the message header"
-TWO_CHANNELS = "a second <|channel|> in the message header"
-WORDS = "unexpected words in the message header: {!r}"
-
-REFUSED = [
-    Refused("text", "hello", 0, START, UNEXPECTED.format(24912, A_START)),
-    Refused("line end", "\n", 0, START, UNEXPECTED.format(198, A_START)),
-    *[
-        Refused(f"{text} first", text, 0, START, UNEXPECTED.format(text, A_START))
-        for token, text in SPECIAL_TEXTS.items()
-        if text != "<|start|>" and (token < 200020 or token == 201088)
-    ],
-    *[
-        Refused(
-            f"{text} in a header",
-            f"<|start|>user{text}",
-            2,
-            HEADER,
-            UNEXPECTED.format(text, A_HEADER),
-        )
-        for text in (
-            "<|start|>",
-            "<|end|>",
-            "<|return|>",
-            "<|call|>",
-            "<|endoftext|>",
-            "<|reserved_200000|>",
-        )
-    ],
-    Refused(
-        "start in a completion's header",
-        "<|channel|>final<|start|>assistant",
-        2,
-        HEADER,
-        UNEXPECTED.format("<|start|>", A_HEADER),
-        role=ASSISTANT,
-    ),
-    Refused(
-        "two starts although the role is given",
-        "<|start|><|start|>assistant",
-        1,
-        HEADER,
-        UNEXPECTED.format("<|start|>", A_HEADER),
-        role=ASSISTANT,
-    ),
-    Refused(
-        "end of a completion's header",
-        "<|end|>",
-        0,
-        HEADER,
-        UNEXPECTED.format("<|end|>", A_HEADER),
-        role=ASSISTANT,
-    ),
-    # Headers, refused at their <|message|>.
-    *[
-        Refused(header or "nothing", f"<|start|>{header}<|message|>", -1, HEADER, problem)
-        for header, problem in {
-            "": NO_ROLE,
-            " \n": NO_ROLE,
-            "<|channel|>final": NO_ROLE,
-            "to=functions.f": NO_ROLE,
-            "<|constrain|>json": NO_ROLE,
-            "narrator": UNKNOWN_ROLE.format("narrator"),
-            "User": UNKNOWN_ROLE.format("User"),
-            "tool:f": UNKNOWN_ROLE.format("tool:f"),
-            "x:y": UNKNOWN_ROLE.format("x:y"),
-            "functions.f": UNKNOWN_ROLE.format("functions.f"),
-            "assistant<|channel|>": NO_CHANNEL,
-            "assistant<|channel|><|constrain|>json": NO_CHANNEL,
-            "assistant<|channel|> final": NO_CHANNEL,
-            "assistant<|channel|>analysis<|channel|>final": TWO_CHANNELS,
-            "assistant<|channel|>final<|channel|>final": TWO_CHANNELS,
-            "assistant to=a<|channel|>commentary to=b": WORDS.format("to=b"),
-            "assistant to=a to=a": WORDS.format("to=a"),
-            "assistant json to=a": WORDS.format("to=a"),
-            "assistant to=a<|channel|>commentary json code": WORDS.format("code"),
-            "assistant to=a<|constrain|>x<|constrain|>json": WORDS.format("<|constrain|>json"),
-            "assistant<|channel|>analysis we need to": WORDS.format("need to"),
-        }.items()
-    ],
-    Refused(
-        "undeclared recipient without to=",
-        "<|start|>assistant<|channel|>commentary functions.f json<|message|>",
-        -1,
-        HEADER,
-        WORDS.format("json"),
-        tools=("functions.g",),
-    ),
-    Refused(
-        "another role than the given one",
-        "user<|channel|>final json<|message|>",
-        -1,
-        HEADER,
-        WORDS.format("json"),
-        role=ASSISTANT,
-    ),
-    Refused(
-        "invalid UTF-8 in a header",
-        ("<|start|>user", [178], "<|message|>"),
-        -1,
-        HEADER,
-        "the message header is not valid UTF-8",
-    ),
-    # The end of the tokens inside a header.
-    *[
-        Refused(f"cut {name}", stream, at, HEADER, "the tokens end inside a message header", role)
-        for name, stream, at, role in (
-            ("after <|start|>", "<|start|>", 1, None),
-            ("in a role", "<|start|>assist", 2, None),
-            ("after a role and more", "<|start|>assistant ", 3, None),
-            ("before <|message|>", "<|start|>assistant<|channel|>final", 4, None),
-            ("completion", "<|channel|>final", 2, ASSISTANT),
-            ("completion that is empty", "", 0, ASSISTANT),
-            ("completion that is only a role", "assistant", 1, ASSISTANT),
-        )
-    ],
-]
+    @property
+    def tokens(self) -> list[int]:
+        return tokens_of(self.stream) if isinstance(self.stream, str) else self.stream
 
 
-def tokens_and_position(case: Refused) -> tuple[list[int], int]:
-    tokens = tokens_of(case.stream)
-    return tokens, len(tokens) - 1 if case.at < 0 else case.at
+DATA = Path(__file__).parents[1] / "data" / "strict.json"
+RECORDED = [Recorded(**case) for case in json.loads(DATA.read_text(encoding="utf-8"))]
+each_recorded = pytest.mark.parametrize("case", RECORDED, ids=lambda case: str(case.stream)[:60])
 
 
-def refuse(parser: StreamableParser, tokens: list[int], feed: Callable[..., None]) -> TokenError:
-    def run() -> None:
-        feed(parser, tokens)
+def with_content_type(data: dict[str, Any]) -> dict[str, Any]:
+    """The named difference `content-type`: the reference takes a type for the recipient."""
+    word = data.get("recipient") or ""
+    is_type = word in ("json", "code", "text") or word.startswith("<|constrain|>")
+    if is_type and "channel" in data and "content_type" not in data:
+        return {**data, "recipient": None, "content_type": word}
+    return data
+
+
+def expected(case: Recorded) -> list[Message]:
+    return [Message.from_dict(with_content_type(data)) for data in case.messages]
+
+
+@each_recorded
+def test_recorded_streams(case: Recorded) -> None:
+    parser = StreamableParser(ENCODING, case.role)
+    errors: list[tuple[int, TokenError]] = []
+    for position, token in enumerate(case.tokens):
+        try:
+            parser.process(token)
+        except TokenError as error:
+            errors.append((position, error))
+    state_data = parser.state_data
+    assert parser.tokens == case.tokens
+    try:
         parser.process_eos()
+    except TokenError as error:
+        errors.append((len(case.tokens), error))
+    if case.errors and case.errors[-1][0] == len(case.tokens):
+        assert parser.state_data == state_data  # nothing is lost: more tokens may come
+    for (at, raised), (other_at, words) in zip(errors, case.errors, strict=True):
+        refused = case.tokens[at] if at < len(case.tokens) else None
+        assert (raised.problem, at) == (words, other_at)
+        assert (raised.token, raised.position) == (refused, at)
+        assert str(raised) == f"{words} (token {at}, state {raised.state})"
+    assert state_data == case.state_data
+    assert parser.messages == expected(case)
+    assert parser.recoveries == []
 
+
+@each_recorded
+def test_recorded_streams_in_one_call(case: Recorded) -> None:
+    def parse() -> list[Message]:
+        role = Role(case.role) if case.role else None
+        return ENCODING.parse_messages_from_completion_tokens(case.tokens, role)
+
+    if not case.errors:
+        assert parse() == expected(case)
+        return
     with pytest.raises(TokenError) as caught:
-        run()
-    return caught.value
-
-
-each_refused = pytest.mark.parametrize("case", REFUSED, ids=lambda case: case.name)
+        parse()
+    assert [caught.value.position, caught.value.problem] == [*case.errors[0]]
 
 
 @each_way
-@each_refused
-def test_refused(case: Refused, feed: Callable[..., None]) -> None:
-    tokens, position = tokens_and_position(case)
-    error = refuse(parser_for(case), tokens, feed)
-    token = tokens[position] if position < len(tokens) else None
-    assert error.problem == case.problem
-    assert (error.token, error.position, error.state) == (token, position, case.state)
-    assert str(error) == f"{case.problem} (token {position}, state {case.state})"
-    assert isinstance(error, HarmonyError)
+@each_recorded
+def test_recorded_streams_in_parts(case: Recorded, feed: Callable[..., None]) -> None:
+    """However the tokens come, the first error is the same, and so is the state after it."""
+    parser, single = (StreamableParser(ENCODING, case.role) for _ in range(2))
+    first = case.errors[0][0] if case.errors else len(case.tokens)
+    if first < len(case.tokens):
+        with pytest.raises(TokenError) as caught:
+            feed(parser, case.tokens)
+        assert [caught.value.position, caught.value.problem] == [*case.errors[0]]
+        with pytest.raises(TokenError):
+            one_by_one(single, case.tokens)
+    else:
+        feed(parser, case.tokens)
+        one_by_one(single, case.tokens)
+    assert parser.state_data == single.state_data
+    assert parser.tokens == single.tokens
+    assert parser.messages == single.messages
+    assert properties(parser)[:6] == properties(single)[:6]
 
 
-@each_refused
-def test_refused_in_one_call(case: Refused) -> None:
-    tokens, position = tokens_and_position(case)
-    with pytest.raises(TokenError) as caught:
-        ENCODING.parse_messages_from_completion_tokens(tokens, case.role, tools=case.tools)
-    assert (caught.value.problem, caught.value.position) == (case.problem, position)
-
-
-@each_way
-@each_refused
-def test_refused_with_data_before_and_behind(case: Refused, feed: Callable[..., None]) -> None:
-    before = [] if case.role else tokens_of(ANSWER)
-    tokens, position = tokens_and_position(case)
-    behind = tokens_of("x<|message|>y<|end|>") if position < len(tokens) else []
-    parser = parser_for(case)
-    error = refuse(parser, before + tokens + behind, feed)
-    assert (error.problem, error.position) == (case.problem, len(before) + position)
-    assert parser.messages == ([message("assistant", "4", channel="final")] if before else [])
-
-
-@each_refused
-def test_after_an_error_the_parser_expects_a_start(case: Refused) -> None:
-    parser = parser_for(case)
-    tokens, position = tokens_and_position(case)
-    refuse(parser, tokens, one_by_one)
-    assert parser.tokens == tokens[: position + 1]
-    assert parser.state_data == {"state": "ExpectStart"}
-    assert properties(parser) == ("ExpectStart", None, None, None, None, "", None, 0)
-    parser.process_many(tokens_of(ANSWER))
-    parser.process_eos()
-    assert parser.messages == [message("assistant", "4", channel="final")]
+def test_tools_may_be_named_without_a_recipient() -> None:
+    tokens = tokens_of("<|start|>functions.f<|message|>20<|end|>")
+    with pytest.raises(TokenError, match=r"Unknown role: functions\.f"):
+        ENCODING.parse_messages_from_completion_tokens(tokens)
+    parsed = ENCODING.parse_messages_from_completion_tokens(tokens, tools=["functions.f"])
+    assert parsed == [message("tool", "20", name="functions.f")]
 
 
 # What can be read after each token
@@ -598,7 +486,7 @@ def properties(parser: StreamableParser) -> tuple[Any, ...]:
     )
 
 
-HEAD, BODY = "Header", "Content"
+START, HEAD, BODY = "ExpectStart", "Header", "Content"
 
 TABLES = {
     "reasoning and answer, role given": (
@@ -685,17 +573,55 @@ def test_properties_after_the_end_of_the_tokens() -> None:
     assert parser.process_eos().messages == [message("assistant", "Hi\ufffd", channel="final")]
 
 
-def test_messages_and_tokens_are_the_parsers_own_lists() -> None:
+def test_what_is_read_is_a_copy() -> None:
     parser = StreamableParser(ENCODING, None)
+    parser.process_many(tokens_of(ANSWER))
     messages, tokens = parser.messages, parser.tokens
+    messages.clear()
+    tokens.clear()
+    parser.recoveries.append(None)  # type: ignore[arg-type]
     parser.process_many(tokens_of(ANSWER))
-    assert messages == [message("assistant", "4", channel="final")]
-    assert tokens == tokens_of(ANSWER)
-    first = messages[0]
-    parser.process_many(tokens_of(ANSWER))
-    assert parser.messages is messages
-    assert parser.tokens is tokens
-    assert messages[0] is first
+    assert parser.messages == [message("assistant", "4", channel="final")] * 2
+    assert parser.tokens == tokens_of(ANSWER) * 2
+    assert parser.recoveries == []
+
+
+PROPERTIES = (
+    "state", "state_data", "current_role", "current_channel", "current_recipient",
+    "current_content_type", "current_content", "last_content_delta", "messages", "tokens",
+    "recoveries", "incomplete",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_properties_cannot_be_set(name: str) -> None:
+    parser = StreamableParser(ENCODING, None)
+    with pytest.raises(AttributeError):
+        setattr(parser, name, getattr(parser, name))
+
+
+def test_the_surface_is_what_is_documented() -> None:
+    methods = {"process", "process_many", "process_eos"}
+    assert {n for n in dir(StreamableParser) if not n.startswith("_")} == {*PROPERTIES, *methods}
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("copy_of", [copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))])
+def test_a_parser_can_be_copied_at_any_token(
+    strict: bool, copy_of: Callable[[StreamableParser], StreamableParser]
+) -> None:
+    tokens = tokens_of("<|channel|>analysis<|message|>a 🏰 b<|end|>" + ANSWER)
+    whole_parser = StreamableParser(ENCODING, ASSISTANT, strict=strict)
+    whole_parser.process_many(tokens)
+    for cut in range(len(tokens)):
+        parser = StreamableParser(ENCODING, ASSISTANT, strict=strict)
+        one_by_one(parser, tokens[:cut])
+        copied = copy_of(parser)
+        assert (copied.state_data, properties(copied)) == (parser.state_data, properties(parser))
+        one_by_one(copied, tokens[cut:])
+        assert (copied.messages, copied.tokens) == (whole_parser.messages, tokens)
+        assert parser.tokens == tokens[:cut]
+    assert copy_of(ENCODING) is ENCODING  # type: ignore[arg-type, comparison-overlap]
 
 
 def test_parsers_of_one_encoding_do_not_share_state() -> None:
@@ -725,7 +651,7 @@ def test_state_data() -> None:
             "channel": "commentary",
             "content_type": "<|constrain|>json",
         },
-        "content_tokens": body,
+        "content_tokens": [12083, 220],  # the texts of the deltas "{}" and " ", encoded again
     }
 
 
@@ -796,39 +722,30 @@ STREAM_STARTS = {
 
 
 @pytest.mark.parametrize("start", STREAM_STARTS.values(), ids=STREAM_STARTS)
-@pytest.mark.parametrize("token", [-1, -(2**40), 201089, 2**32, 2**70])
-def test_ids_outside_the_vocabulary_change_nothing(token: int, start: str) -> None:
-    parser = StreamableParser(ENCODING, None)
-    parser.process_many(tokens_of(start))
-    before = (*properties(parser), parser.state_data, list(parser.tokens))
-    problem = rf"token id {token} is outside the vocabulary \(0 to 201088\)"
-    for feed in (parser.process, lambda token: parser.process_many([token])):
-        with pytest.raises(VocabularyError, match=problem):
-            feed(token)
-        assert (*properties(parser)[:6], None, *properties(parser)[7:]) == (
-            *before[:6], None, *before[7:8],
-        )  # fmt: skip
-        assert (parser.state_data, parser.tokens) == before[8:]
-    with pytest.raises(VocabularyError, match=problem):
-        ENCODING.parse_messages_from_completion_tokens([*tokens_of(start), token])
-    with pytest.raises(VocabularyError, match=problem):
-        ENCODING.decode([*tokens_of(start), token])
-
-
-@pytest.mark.parametrize("start", STREAM_STARTS.values(), ids=STREAM_STARTS)
-@pytest.mark.parametrize("token", [None, "5", b"5", 5.0, [5], object()])
+@pytest.mark.parametrize("token", [-1, -(2**40), 2**32, 2**70, None, "5", b"5", 5.0, [5], object()])
 @pytest.mark.parametrize("strict", [True, False])
-def test_what_is_no_integer_changes_nothing(token: Any, start: str, strict: bool) -> None:
+def test_what_is_no_token_changes_nothing(token: Any, start: str, strict: bool) -> None:
     parser = StreamableParser(ENCODING, None, strict=strict)
     parser.process_many(tokens_of(start))
-    before = (parser.state_data, list(parser.tokens))
+    before = (*properties(parser), parser.state_data, parser.tokens)
+    kind: type[Exception] = VocabularyError
+    if isinstance(token, int) and not strict:
+        return  # left out, and noted: see test_recovery
+    if strict:
+        kind = OverflowError if isinstance(token, int) else TypeError
     for feed in (parser.process, lambda token: parser.process_many([token])):
-        with pytest.raises(VocabularyError, match="a token id is an integer, not "):
+        with pytest.raises(kind):
             feed(token)
-        assert (parser.state_data, parser.tokens) == before
-    tokens = [*tokens_of(start), token]
-    with pytest.raises(VocabularyError, match="a token id is an integer, not "):
-        ENCODING.parse_messages_from_completion_tokens(tokens, strict=strict)
+        assert (*properties(parser), parser.state_data, parser.tokens) == before
+    with pytest.raises(kind):
+        ENCODING.parse_messages_from_completion_tokens([*tokens_of(start), token], strict=strict)
+
+
+def test_an_id_outside_the_vocabulary_is_invalid_text() -> None:
+    parser = StreamableParser(ENCODING, ASSISTANT)
+    deltas = [parser.process(t).last_content_delta for t in [200008, 64, 52622, 201089, 64]]
+    assert deltas == [None, "a", None, "\ufffd\ufffd", "a"]
+    assert parser.current_content == "a\ufffd\ufffda"
 
 
 @pytest.mark.parametrize("text", [ANSWER, ANSWER.encode()])

@@ -75,17 +75,25 @@ content_types = words | words.map(CONSTRAIN_TEXT.__add__)
 
 @st.composite
 def well_formed_messages(draw: st.DrawFn) -> Message:
-    """Messages whose header can be read back: names without spaces, a tool's recipient."""
+    """Messages whose header can be read back in strict mode, as in the reference.
+
+    Names are without spaces; only tools have names, and a recipient; a content type without a
+    recipient is a known one, behind a channel.
+    """
     role = draw(st.sampled_from(Role))
     is_tool = role is Role.TOOL
-    name = draw(words if is_tool else st.none() | words | st.just(""))
     recipient = draw(st.just("assistant") | words if is_tool else st.none() | words)
+    channel = draw(st.none() | st.sampled_from(CHANNELS) | words)
+    content_type = draw(st.none() | content_types)
+    if recipient is None:
+        known_types = st.sampled_from(["json", "code", "<|constrain|>json"])
+        content_type = draw(st.none() | known_types) if channel else None
     return Message(
-        author=Author(role=role, name=name),
+        author=Author(role=role, name=draw(words) if is_tool else None),
         content=[TextContent(text=text) for text in draw(st.lists(texts, max_size=3))],
-        channel=draw(st.none() | st.sampled_from(CHANNELS) | words),
+        channel=channel,
         recipient=recipient,
-        content_type=draw(st.none() | content_types),
+        content_type=content_type,
     )
 
 

@@ -12,6 +12,7 @@ from ..encoding import HarmonyEncoding, load_harmony_encoding
 from ..errors import TokenError
 from ..parsing.parser import StreamableParser
 from ..parsing.recovery import Recovery
+from ..tokens.tokenizer import token_ids
 from ..written_tokens import token_ids_in, written_tokens
 from .command import Command, add_color, add_file, role_named, role_names
 from .output import Output, json_lines
@@ -72,7 +73,7 @@ def _run(arguments: argparse.Namespace) -> None:
     )
     tokens = _tokens(read_text(arguments.file), arguments.format, encoding)
     try:
-        parser.process_many(tokens)
+        parser.process_many(tokens if arguments.lenient else token_ids(tokens))
         parser.process_eos()
     except TokenError as error:
         raise InputError(f"{error}; --lenient reads it for what the model meant") from error

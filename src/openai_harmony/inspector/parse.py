@@ -8,8 +8,10 @@ from typing import Any
 from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
 
 from ..encoding import load_harmony_encoding
-from ..errors import TokenError, VocabularyError
+from ..errors import TokenError
 from ..parsing.parser import StreamableParser
+from ..parsing.state import StreamState
+from ..tokens.special_tokens import FIRST_SPECIAL
 from ..written_tokens import written_tokens
 from .token_list import TokenList, token_list
 from .wire import ParseBody
@@ -85,14 +87,13 @@ def _reading(tokens: Sequence[int], body: ParseBody, *, strict: bool) -> Reading
     error: Failure | None = None
     try:
         for token in tokens:
-            # Most tokens are text in a body that is open: they change nothing else.
-            texts = parser.texts
-            is_text = token < len(texts) and texts[token] is not None
+            was_body = parser.state is StreamState.CONTENT
             parser.process(token)
-            watch.note(is_text=is_text)
+            # Most tokens are text in a body that is open: they change nothing else.
+            watch.note(is_text=was_body and token < FIRST_SPECIAL)
         parser.process_eos()
         watch.note_end()
-    except (TokenError, VocabularyError) as problem:
+    except (TokenError, OverflowError) as problem:
         error = {"message": getattr(problem, "problem", str(problem)), "position": watch.at}
         watch.note_failure()
     return {

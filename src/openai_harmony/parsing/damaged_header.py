@@ -18,7 +18,7 @@ from typing import TypeAlias
 from ..conversation.header import ROLES, Header
 from ..conversation.messages import Role
 from ..tokens.special_tokens import CHANNEL, CONSTRAIN, CONSTRAIN_TEXT
-from .header import HeaderError, Piece, read_header, split_words
+from .old_header import HeaderError, Piece, read_header, split_words
 from .recovery import RecoveryKind
 from .tool_names import glued_tool, resolve_tool
 

@@ -1,69 +1,50 @@
-"""Message headers as the model writes them: header tokens in, a `Header` or an error out.
+"""How strict parsing reads a message header: its text in, a `Header` or an error out.
 
-The header is first cut at its special tokens, so that only a real ``<|channel|>`` is a marker;
-text that spells one stays a word. Then its words are read in their order::
+A header is read as openai-harmony 0.0.8 reads it, as text, special tokens by their spelling::
 
     [role] [to=recipient] [<|channel|>channel] [to=recipient] [content type]
+
+First the channel is cut out. Of the words that are left, the first is the author where no role was
+given; the last ones are the recipient and the content type; no other word may be left.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import pairwise
-from typing import NamedTuple
 
 from ..conversation.header import ROLES, Header
 from ..conversation.messages import Role
-from ..tokens.special_tokens import CHANNEL, CONSTRAIN, CONSTRAIN_TEXT, FIRST_SPECIAL, SPECIAL_TEXTS
+from ..errors import VocabularyError
+from ..tokens.special_tokens import CHANNEL_TEXT, CONSTRAIN_TEXT
 from ..tokens.tokenizer import Tokenizer
 
-__all__ = [
-    "HeaderError",
-    "Piece",
-    "read_header",
-    "read_header_tokens",
-    "split_header",
-    "split_words",
-]
+__all__ = ["HeaderError", "read_header", "read_header_tokens"]
 
+CONTENT_TYPES = frozenset({"json", "code", "text"})
+"""Words that are a content type where one word stands alone, although it could be a recipient."""
 
-class Piece(NamedTuple):
-    """A special token of a header (None before the first) and the text that follows it."""
+LONGEST_CACHED_HEADER = 100
+"""Tokens; so that the cache of headers stays small."""
 
-    marker: int | None
-    text: str
+_WHITE_SPACE = (
+    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
+)  # the characters with Unicode's property White_Space; Python's own set has four more
+_CHANNEL_NAME = re.compile(rf"[^<{_WHITE_SPACE}]*")
+_WORD = re.compile(r"[^ \t\n\f\r]+")
 
 
 class HeaderError(ValueError):
     """The header does not follow the format; the parser adds where it stands."""
 
 
-def split_header(tokens: Sequence[int], tokenizer: Tokenizer, errors: str) -> list[Piece]:
-    """Cut header tokens at their special tokens; `errors` is for invalid UTF-8."""
-    cuts = [at for at, token in enumerate(tokens) if token >= FIRST_SPECIAL]
-    texts = [
-        tokenizer.decode_bytes(tokens[start + 1 : end]).decode("utf-8", errors)
-        for start, end in pairwise([-1, *cuts, len(tokens)])
-    ]
-    pieces = [Piece(tokens[at], text) for at, text in zip(cuts, texts[1:], strict=True)]
-    return [Piece(None, texts[0]), *pieces] if texts[0] else pieces
-
-
-LONGEST_KEPT_HEADER = 100
-"""Tokens; so that what is kept of headers stays small."""
-
-
 def read_header_tokens(
     tokens: tuple[int, ...], tokenizer: Tokenizer, role: Role | None, tools: AbstractSet[str]
 ) -> Header:
-    """Read header tokens that follow the format; the few headers there are come again and again.
-
-    Raises `HeaderError`, or `UnicodeDecodeError` where they are not valid UTF-8.
-    """
-    if len(tokens) > LONGEST_KEPT_HEADER:
+    """Read header tokens, or raise `HeaderError`; the same few headers come again and again."""
+    if len(tokens) > LONGEST_CACHED_HEADER:
         return _read_header_tokens.__wrapped__(tokens, tokenizer, role, tools)
     return _read_header_tokens(tokens, tokenizer, role, tools)
 
@@ -72,86 +53,92 @@ def read_header_tokens(
 def _read_header_tokens(
     tokens: tuple[int, ...], tokenizer: Tokenizer, role: Role | None, tools: AbstractSet[str]
 ) -> Header:
-    return read_header(split_header(tokens, tokenizer, "strict"), role, tools)
+    try:
+        text = tokenizer.decode_bytes(tokens).decode()
+    except (UnicodeDecodeError, VocabularyError):
+        raise HeaderError("could not decode header") from None
+    return read_header(text, role, tools)
 
 
 def read_header(
-    pieces: Iterable[Piece], role: Role | None, tools: AbstractSet[str] = frozenset()
+    text: str, role: Role | None = None, tools: AbstractSet[str] = frozenset()
 ) -> Header:
-    """Read a header that follows the format, or raise `HeaderError`.
+    """Read the text of a header, or raise `HeaderError`.
 
     `role` is known when the header's start was part of the prompt; then the header need not
     repeat it. `tools` are the recipients that the conversation declares.
 
-    >>> read_header([Piece(CHANNEL, "commentary to=functions.f "), Piece(CONSTRAIN, "json")],
-    ...             Role.ASSISTANT).content_type
-    '<|constrain|>json'
+    >>> read_header("assistant<|channel|>commentary to=functions.f json").recipient
+    'functions.f'
     """
-    channel, words = _channel_and_words(pieces)
+    before, marker, after = text.partition(CHANNEL_TEXT)
+    channel = None
+    if marker:
+        channel = _CHANNEL_NAME.match(after)[0]  # type: ignore[index]  # it matches anything
+        if not channel:
+            raise HeaderError("channel marker present but no channel value found in header")
+        after = after[len(channel) :]
+    words = _split_words(before + after)
     name = None
     if role is None:
         role, name = _read_author(words, tools)
-    elif words and words[0] == role.value:
+    if words and words[0] == role.value:
         del words[0]
-    recipient = _take_recipient(words, tools)
-    content_type = words.pop(0) if words and not words[0].startswith("to=") else None
+    if len(words) == 1 and words == _split_words(after) and _is_content_type(words[0], tools):
+        return Header(role, name, channel, None, words[0])
+    content_type = words.pop() if len(words) > 1 and not words[-1].startswith("to=") else None
+    recipient = words.pop().removeprefix("to=") if words else None
     if words:
-        raise HeaderError(f"unexpected words in the message header: {' '.join(words)!r}")
+        left = _debug_text(" ".join(words))
+        raise HeaderError(f"unexpected tokens remaining in message header: Some({left})")
     return Header(role, name, channel, recipient, content_type)
 
 
-def _channel_and_words(pieces: Iterable[Piece]) -> tuple[str | None, list[str]]:
-    channel = None
-    words: list[str] = []
-    for piece in pieces:
-        found = split_words(piece.text)
-        if piece.marker is None:
-            pass
-        elif piece.marker == CHANNEL:
-            if channel is not None:
-                raise HeaderError("a second <|channel|> in the message header")
-            name = _CHANNEL_NAME.match(piece.text)
-            if name is None:
-                raise HeaderError("<|channel|> without a channel's name in the message header")
-            channel = name[0]
-            found = split_words(piece.text[name.end() :])
-        elif piece.marker == CONSTRAIN:
-            found[:1] = [CONSTRAIN_TEXT + "".join(found[:1])]
-        else:
-            raise HeaderError(f"{SPECIAL_TEXTS[piece.marker]} in the message header")
-        words += found
-    return channel, words
+def _split_words(text: str) -> list[str]:
+    """Split at ASCII white space, and before each ``<|constrain|>``."""
+    return _WORD.findall(text.strip(_WHITE_SPACE).replace(CONSTRAIN_TEXT, f" {CONSTRAIN_TEXT}"))
 
 
 def _read_author(words: list[str], tools: AbstractSet[str]) -> tuple[Role, str | None]:
-    """Take the author from the front of `words`; whatever is no role is the name of a tool."""
-    if not words or words[0].startswith(("to=", CONSTRAIN_TEXT)):
-        raise HeaderError("the message header names no role")
-    first = words.pop(0)
-    if first in ROLES:
+    """Read the author at the front of `words`; the name of a tool is taken off."""
+    if not words:
+        raise HeaderError("message header did not contain a role")
+    word = words[0]
+    if word in ROLES:
         # A tool is known by its name alone, so a tool named "tool" is written this way.
-        return ROLES[first], first if first == Role.TOOL.value else None
-    role, colon, name = first.partition(":")
-    if colon and role in ROLES and role != Role.TOOL.value:
-        return ROLES[role], name
-    if words or first in tools:
-        return Role.TOOL, first
-    raise HeaderError(f"unknown role {first!r} in the message header")
+        return ROLES[word], word if word == Role.TOOL.value else None
+    if len(words) > 1 or word.startswith("to=") or word in tools:
+        del words[0]
+        return Role.TOOL, word
+    raise HeaderError(f"Unknown role: {word}")
 
 
-def _take_recipient(words: list[str], tools: AbstractSet[str]) -> str | None:
-    if words and words[0].startswith("to="):
-        return words.pop(0)[3:]
-    if words and words[0] in tools:
-        return words.pop(0)
-    return None
+def _is_content_type(word: str, tools: AbstractSet[str]) -> bool:
+    """Whether the only word after a channel is rather a content type than a recipient."""
+    return word not in tools and (word in CONTENT_TYPES or word.startswith(CONSTRAIN_TEXT))
 
 
-# As in the reference, a channel ends at Unicode white space, any other word at ASCII's.
-_CHANNEL_NAME = re.compile(r"[\S\x1c-\x1f]+")
-_WORD = re.compile(r"[^ \t\n\f\r]+")
+def _debug_text(text: str) -> str:
+    """Quote text as the reference quotes it in errors, which programs compare."""
+    import unicodedata  # only for an error
+
+    escapes = {'"': '\\"', "\\": "\\\\", "\0": "\\0", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
+
+    def quoted(character: str) -> str:
+        if character in escapes:
+            return escapes[character]
+        extends = unicodedata.category(character) in ("Mn", "Me") or character in _EXTENDING
+        plain = character.isprintable() and not extends
+        return character if plain else f"\\u{{{ord(character):x}}}"
+
+    return f'"{"".join(map(quoted, text))}"'
 
 
-def split_words(text: str) -> list[str]:
-    """Split at ASCII white space."""
-    return _WORD.findall(text)
+_EXTENDING = frozenset(
+    "\u09be\u09d7\u0b3e\u0b57\u0bbe\u0bd7\u0cc0\u0cc2\u0cc7\u0cc8\u0cca\u0ccb\u0cd5\u0cd6"
+    "\u0d3e\u0d57\u0dcf\u0ddf\u1715\u1734\u1b35\u1b3b\u1b3d\u1b43\u1b44\u1baa\u1bf2\u1bf3"
+    "\u302e\u302f\ua953\ua9c0\uff9e\uff9f\U000111c0\U00011235\U0001133e\U0001134d\U00011357"
+    "\U000114b0\U000114bd\U000115af\U000116b6\U00011930\U0001193d\U00016ff0\U00016ff1"
+    "\U0001d165\U0001d166\U0001d16d\U0001d16e\U0001d16f\U0001d170\U0001d171\U0001d172"
+)
+"""Characters with Unicode's property Grapheme_Extend that are not of the categories Mn and Me."""

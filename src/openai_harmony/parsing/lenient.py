@@ -27,7 +27,7 @@ from .damaged_header import (
     split_plain_text,
     split_unfinished,
 )
-from .header import split_header, split_words
+from .old_header import split_header, split_words
 from .recovery import RecoveryKind
 from .state import NO_TOKEN, ParserState, StreamState, TokenKind, Transitions, spelling
 
@@ -183,7 +183,7 @@ def _open_header_again(parser: ParserState, token: int) -> None:
         return
     if parser.started:
         parser.recover(RecoveryKind.DOUBLED_START, spelling(token))
-    parser.given_role = parser.current_role = None
+    parser.given_role = parser.role = None
     parser.open_header(started=True)
 
 
@@ -277,18 +277,18 @@ def _add_whole_message(parser: ParserState, header: Header, text: str, ending: i
 def _add_token(parser: ParserState, token: int) -> None:
     if token == ASSISTANT:  # perhaps the role of a header that lacks <|start|>
         parser.lookahead.append(token)
-        parser.in_plain_text = False
+        parser.texts = parser.tokenizer.no_texts
         return
     _release_lookahead(parser)
-    text = parser.add_token(token)
-    if "\ufffd" in text and "\ufffd" not in parser.tokenizer.decode((token,), "ignore"):
-        parser.recover(RecoveryKind.INVALID_UTF8, text)
+    parser.add_token(token)
 
 
 def _release_lookahead(parser: ParserState) -> None:
-    for token in parser.lookahead:
-        parser.add_token(token)
-    parser.lookahead.clear()
+    if parser.lookahead:
+        for token in parser.lookahead:
+            parser.add_token(token)
+        parser.lookahead.clear()
+        parser.expect_text()
 
 
 def _close(parser: ParserState, token: int) -> None:
@@ -304,9 +304,9 @@ def _note_call(parser: ParserState, token: int) -> None:
     """Note a call to nobody. Even where only one tool exists nothing is guessed: models write
     imagined tool results that way (sgl-project/sglang#9097).
     """
-    if token != CALL or parser.current_recipient is not None:
+    if token != CALL or parser.recipient is not None:
         return
-    if parser.current_role is Role.TOOL:
+    if parser.role is Role.TOOL:
         parser.recover(RecoveryKind.TOOL_AS_ROLE, parser.address_to_author())
     else:
         parser.recover(RecoveryKind.MISSING_RECIPIENT)
@@ -325,7 +325,7 @@ def _start_in_body(parser: ParserState, token: int) -> None:
 
 def _channel_in_body(parser: ParserState, token: int) -> None:
     """Perhaps a header without ``<|end|>`` and ``<|start|>``: put the body aside until it shows."""
-    role = parser.current_role
+    role = parser.role
     if role is Role.TOOL:  # whose name is not known here; what models go on with is their own
         role = Role.ASSISTANT
     lookahead = parser.lookahead.copy()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from array import array
+from codecs import utf_8_decode
 from collections.abc import Collection, Iterable, Sequence
+from operator import index
 from typing import Any, Protocol
 
 from ..conversation.messages import Message, Role
+from ..tokens.special_tokens import VOCABULARY_SIZE
 from ..tokens.tokenizer import Tokenizer, collection_of_ids, integer, special_positions
+from .recovery import Recovery
 from .state import ContentDelta, ParserState, StreamState, Transitions
 from .strict import STRICT_TRANSITIONS
 
@@ -22,19 +27,20 @@ class Encoding(Protocol):
         """The vocabulary."""
 
 
-class StreamableParser(ParserState):
+class StreamableParser:
     """Parse tokens while the model samples them.
 
-    All state can be read after every token at no cost: ``state``, ``current_role``,
-    ``current_channel``, ``current_recipient``, ``current_content_type``,
-    ``last_content_delta`` (None when the token completed no text), ``messages`` and
-    ``tokens``. The last two are the parser's own growing lists: copy them to keep a snapshot.
+    All state can be read after every token. `messages`, `tokens` and `recoveries` are copies.
 
     `role` is the author of the first message when its ``<|start|>`` and role were part of the
     prompt. `tools` are the recipients that the conversation declares, such as
-    ``functions.get_weather``. With ``strict=False`` no token raises an error; what was
-    repaired or left out stands in ``recoveries``. ``incomplete`` tells, after `process_eos`,
-    that the tokens ended inside a message.
+    ``functions.get_weather``.
+
+    With ``strict=True`` the parser does what openai-harmony 0.0.8 does, token for token; see
+    ``docs/divergences.md`` for the few differences. With ``strict=False`` no token raises an
+    error; `recoveries` lists what was repaired or left out.
+
+    A parser can be copied and pickled at any token.
 
     >>> from openai_harmony import load_harmony_encoding
     >>> encoding = load_harmony_encoding("HarmonyGptOss")
@@ -46,7 +52,7 @@ class StreamableParser(ParserState):
     ('final', '2 + 2 = 4.')
     """
 
-    __slots__ = ()
+    __slots__ = ("_encoded", "_state")
 
     def __init__(
         self,
@@ -56,74 +62,145 @@ class StreamableParser(ParserState):
         strict: bool = True,
         tools: Collection[str] = (),
     ) -> None:
-        transitions = STRICT_TRANSITIONS if strict else _lenient_transitions()
-        known_role = None if role is None else Role(role)
-        super().__init__(encoding.tokenizer, transitions, known_role, frozenset(tools))
+        self._state = ParserState(
+            encoding.tokenizer,
+            STRICT_TRANSITIONS if strict else _lenient_transitions(),
+            None if role is None else Role(role),
+            frozenset(tools),
+            strict=strict,
+        )
+        self._encoded = _EncodedBody()
 
     def process(self, token: int) -> StreamableParser:
         """Take one token; raise `TokenError` in strict mode when it does not fit.
 
-        An id outside the vocabulary raises `VocabularyError` and changes nothing.
+        What is no token id raises an error and changes nothing: `TypeError` or `OverflowError`
+        in strict mode, `VocabularyError` in lenient mode.
         """
+        state = self._state
         try:
-            text = self.texts[token]
+            text = state.texts[token]
             if text is not None:
-                self.received.append(token)
-                self.last_content_delta = text
+                state.received.append(token)
+                state.delta = text
                 return self
         except (TypeError, IndexError):
             pass  # no plain integer, or one beyond the table
-        token = integer(token)
-        self.received.append(token)
-        self.step(token)
-        self.take_added()
+        state.step(_token_id(token, strict=state.strict))
         return self
 
     def process_many(self, tokens: Iterable[int]) -> list[ContentDelta]:
-        """Take several tokens at once; return the text they add, joined per message."""
+        """Take several tokens at once; return the text they add, joined per message.
+
+        An error leaves the parser as after the tokens before the one that it is about.
+        """
+        state = self._state
         joined: dict[int, list[str]] = {}
-        plain, positions = _special_positions(tokens)
+        ids, positions = _split_points(tokens)
         done = 0
-        for at in positions:
-            if at > done:
-                self._process_run(plain[done:at], joined)
-            self._process_single(plain[at], joined)
-            done = at + 1
-        if done < len(plain):
-            self._process_run(plain[done:], joined)
+        for position in positions:
+            if position > done:
+                self._process_run(ids[done:position], joined)
+            self._process_single(ids[position], joined)
+            done = position + 1
+        if done < len(ids):
+            self._process_run(ids[done:], joined)
         deltas = [ContentDelta(message, "".join(texts)) for message, texts in joined.items()]
-        self.last_content_delta = "".join(delta.text for delta in deltas) or None
+        state.delta = "".join(delta.text for delta in deltas) or None
         return deltas
 
     def _process_run(self, run: Sequence[int], joined: dict[int, list[str]]) -> None:
-        text = self.read_run(run)
+        text = self._state.read_run(run)
         if text:
-            joined.setdefault(len(self.messages), []).append(text)
+            joined.setdefault(len(self._state.messages), []).append(text)
         elif text is None:
             for token in run:
                 self._process_single(token, joined)
 
     def _process_single(self, token: int, joined: dict[int, list[str]]) -> None:
-        self.received.append(token)
-        self.step(token)
-        if self.added:
-            for message, text in self.take_added():
+        state = self._state
+        token = _token_id(token, strict=state.strict)
+        state.receive(token)
+        state.take(token)
+        if state.added:
+            for message, text in state.take_added():
                 joined.setdefault(message, []).append(text)
 
     def process_eos(self) -> StreamableParser:
         """End the tokens: an open body becomes a message; strict mode refuses an open header."""
-        self.end()
-        self.take_added()
+        self._state.end()
+        self._state.take_added()
         return self
 
     @property
+    def state(self) -> StreamState:
+        """What the parser expects next."""
+        return self._state.state
+
+    @property
+    def current_role(self) -> Role | None:
+        """The author of the open message, or the role that was given for the next one."""
+        return self._state.role
+
+    @property
+    def current_channel(self) -> str | None:
+        """The channel of the open message."""
+        return self._state.channel
+
+    @property
+    def current_recipient(self) -> str | None:
+        """The recipient of the open message."""
+        return self._state.recipient
+
+    @property
+    def current_content_type(self) -> str | None:
+        """The content type of the open message."""
+        return self._state.content_type
+
+    @property
+    def current_content(self) -> str:
+        """The text of the open body so far."""
+        return self._state.content
+
+    @property
+    def last_content_delta(self) -> str | None:
+        """The text that the last token completed, or None."""
+        return self._state.delta
+
+    @property
+    def messages(self) -> list[Message]:
+        """The messages that have ended."""
+        return self._state.messages.copy()
+
+    @property
+    def tokens(self) -> list[int]:
+        """All tokens so far, as plain integers."""
+        return [*map(int, self._state.received)]
+
+    @property
+    def recoveries(self) -> list[Recovery]:
+        """What was repaired or left out; always empty in strict mode."""
+        return self._state.recoveries.copy()
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether the tokens ended inside a message; known after `process_eos`."""
+        return self._state.incomplete
+
+    @property
     def state_data(self) -> dict[str, Any]:
-        """The state with what belongs to it, as plain data; ``content_tokens`` as received."""
-        data: dict[str, Any] = {"state": self.state.value}
-        if self.state is StreamState.HEADER:
-            data["header_tokens"] = list(self.header_tokens)
-        elif self.state is StreamState.CONTENT and self.header is not None:
-            header = self.header
+        """The state with what belongs to it, as plain data.
+
+        ``header_tokens`` are the tokens of an open header. ``content_tokens`` are the texts of
+        the open body's tokens, each encoded again, as the reference has them; in lenient mode
+        they are the tokens as received.
+        """
+        state = self._state
+        data: dict[str, Any] = {"state": state.state.value}
+        if state.state is StreamState.HEADER:
+            data["header_tokens"] = list(state.header_tokens)
+        elif state.state is StreamState.CONTENT and state.header is not None:
+            header = state.header
             author = {"role": header.role.value}
             if header.name is not None:
                 author["name"] = header.name
@@ -133,8 +210,44 @@ class StreamableParser(ParserState):
                 "channel": header.channel,
                 "content_type": header.content_type,
             }
-            data["content_tokens"] = self.received[self.body_start :]
+            data["content_tokens"] = (
+                self._encoded.up_to_now(state)
+                if state.strict
+                else state.received[state.body_start :]
+            )
         return data
+
+
+_NO_TEXT = b"\xff"
+"""Stands for the bytes of an id outside the vocabulary: they are not UTF-8."""
+
+
+class _EncodedBody:
+    """The text of each token of a body encoded again; goes on where the last call ended."""
+
+    def __init__(self) -> None:
+        self._start = self._end = -1
+        self._partial = b""
+        self._tokens: list[int] = []
+
+    def up_to_now(self, state: ParserState) -> list[int]:
+        """Return a copy of the tokens that the open body gives."""
+        if self._start != state.body_start:
+            self._start = self._end = state.body_start
+            self._partial, self._tokens = b"", []
+        for token in state.received[self._end :]:
+            known = token < VOCABULARY_SIZE
+            data = self._partial + (state.tokenizer.pieces[token] if known else _NO_TEXT)
+            text, used = utf_8_decode(data, "replace", False)
+            self._partial = data[used:]
+            self._tokens += _encoded(state.tokenizer, text)
+        self._end = len(state.received)
+        return self._tokens.copy()
+
+
+@functools.lru_cache(maxsize=4096)
+def _encoded(tokenizer: Tokenizer, text: str) -> list[int]:
+    return tokenizer.encode_ordinary(text)
 
 
 def parse_messages(
@@ -147,7 +260,13 @@ def parse_messages(
 ) -> list[Message]:
     """Parse a whole completion, or a whole prompt, into its messages."""
     parser = StreamableParser(encoding, role, strict=strict, tools=tools)
-    parser.process_many(tokens)
+    ids = collection_of_ids(tokens)
+    if strict:  # before any token is parsed, as in the reference
+        try:
+            array("I", ids)
+        except (TypeError, OverflowError, ValueError):
+            ids = [_token_id(token, strict=True) for token in ids]
+    parser.process_many(ids)
     return parser.process_eos().messages
 
 
@@ -158,15 +277,28 @@ def _lenient_transitions() -> Transitions:
     return LENIENT_TRANSITIONS
 
 
-def _special_positions(tokens: Iterable[int]) -> tuple[Sequence[int], Iterable[int]]:
-    """Return the tokens as plain ones, and where those stand that need a step of their own."""
-    known = collection_of_ids(tokens)
+def _token_id(token: object, *, strict: bool) -> int:
+    """A token as a plain integer, in strict mode with the errors of the reference."""
+    if not strict:
+        return integer(token)
     try:
-        ids = array("I", known)
-    except (TypeError, OverflowError, ValueError):  # there are ids that only a rule can judge
-        plain = [integer(token) for token in known]
-        return plain, range(len(plain))
+        number = int(index(token))  # type: ignore[arg-type]
+    except TypeError as error:
+        raise TypeError(f"argument 'token': {error}") from None
+    if not 0 <= number < 1 << 32:
+        raise OverflowError("out of range integral type conversion attempted: a token has 32 bits")
+    return number
+
+
+def _split_points(tokens: Iterable[int]) -> tuple[Sequence[int], Iterable[int]]:
+    """Return the tokens, and the positions of those that need a step of their own."""
+    ids = collection_of_ids(tokens)
+    try:
+        plain = array("I", ids)
+    except (TypeError, OverflowError, ValueError):  # a step judges each of them
+        listed = list(ids)
+        return listed, range(len(listed))
     # A list that begins and ends with plain integers is taken to hold nothing else.
-    if isinstance(known, list) and known and type(known[0]) is type(known[-1]) is int:
-        return known, special_positions(ids)
-    return ids.tolist(), special_positions(ids)
+    if isinstance(ids, list) and ids and type(ids[0]) is type(ids[-1]) is int:
+        return ids, special_positions(plain)
+    return plain.tolist(), special_positions(plain)

@@ -1,5 +1,5 @@
 """The parser's state and the few steps that change it; which token takes which step stands in
-`strict` and `lenient`.
+the transition tables of `strict` and `lenient`.
 
 ::
 
@@ -12,18 +12,18 @@
 
 from __future__ import annotations
 
-import codecs
+from codecs import utf_8_decode
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from operator import itemgetter
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ..conversation.content import TextContent
 from ..conversation.header import Header
 from ..conversation.messages import Author, Message, Role
 from ..tokens.special_tokens import FIRST_SPECIAL, SPECIAL_TEXTS
-from ..tokens.tokenizer import ASSISTANT, Tokenizer, integer
+from ..tokens.tokenizer import ASSISTANT, Tokenizer
 from .recovery import Recovery, RecoveryKind
 
 __all__ = [
@@ -49,7 +49,7 @@ class StreamState(Enum):
 
 
 class TokenKind(Enum):
-    """Kinds of input that a rule may name besides a single special token."""
+    """Kinds of input that a transition table may name besides a single special token."""
 
     TEXT = "ordinary token"
     SPECIAL = "any other special token"
@@ -76,37 +76,35 @@ class SuspendedBody(NamedTuple):
 NO_TOKEN = -1
 """Stands for a token where an action is called at the end of the tokens."""
 
-_new_decoder = codecs.getincrementaldecoder("utf-8")
-
 
 class ParserState:
-    """A parser without a transition table: where it stands, and the messages so far."""
+    """Where a parser stands, and the messages so far."""
 
     __slots__ = (
-        "_decoder",
-        "_integers",
         "_text",
         "_unread",
         "added",
         "body_start",
-        "current_channel",
-        "current_content_type",
-        "current_recipient",
-        "current_role",
+        "channel",
+        "content_type",
+        "delta",
         "given_role",
         "header",
         "header_tokens",
         "incomplete",
-        "last_content_delta",
         "last_stop",
         "lookahead",
         "messages",
+        "partial",
         "pending",
         "pending_ended",
         "received",
+        "recipient",
         "recoveries",
+        "role",
         "started",
         "state",
+        "strict",
         "suspended",
         "texts",
         "tokenizer",
@@ -120,12 +118,14 @@ class ParserState:
         transitions: Transitions,
         role: Role | None,
         tools: AbstractSet[str],
+        *,
+        strict: bool,
     ) -> None:
         self.tokenizer = tokenizer
         self.transitions = transitions
+        self.strict = strict
         self.tools = tools
-        self.received: list[int] = []  # see tokens
-        self._integers = 0  # how many of these are known to be plain integers
+        self.received: list[int] = []
         self.messages: list[Message] = []
         self.recoveries: list[Recovery] = []
         self.state = StreamState.EXPECT_START if role is None else StreamState.HEADER
@@ -133,15 +133,16 @@ class ParserState:
         self.started = False  # whether <|start|> opened the header
         self.header_tokens: list[int] = []
         self.header: Header | None = None
-        self.current_role = role
-        self.current_channel: str | None = None
-        self.current_recipient: str | None = None
-        self.current_content_type: str | None = None
-        self.last_content_delta: str | None = None
-        self.texts = tokenizer.no_texts  # see in_plain_text
+        self.role = role
+        self.channel: str | None = None
+        self.recipient: str | None = None
+        self.content_type: str | None = None
+        self.delta: str | None = None
+        self.texts = tokenizer.no_texts
+        """Text of the tokens that now are nothing but text in an open body; None for others."""
         self.incomplete = False
         self.body_start = 0  # index of the open body's first token
-        self._decoder = _new_decoder("replace")
+        self.partial = b""  # the bytes of a character that has not ended
         self._text = ""  # of the open body, up to ...
         self._unread = 0  # ... this token; those after it are nothing but text
         self.added: list[ContentDelta] = []  # the text that the current step has added
@@ -152,65 +153,40 @@ class ParserState:
         self.suspended: SuspendedBody | None = None
         self.last_stop: int | None = None
 
-    @property
-    def tokens(self) -> list[int]:
-        """All tokens so far, as plain integers."""
-        received = self.received
-        for at in range(self._integers, len(received)):
-            if type(received[at]) is not int:  # of NumPy, say
-                received[at] = integer(received[at])
-        self._integers = len(received)
-        return received
+    def __getstate__(self) -> dict[str, Any]:
+        values = {name: getattr(self, name) for name in ParserState.__slots__}
+        values["texts"] = self.texts is self.tokenizer.body_texts
+        return values
 
-    @property
-    def in_plain_text(self) -> bool:
-        """Whether a body is open and no half character waits: then most tokens are just text.
+    def __setstate__(self, values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            setattr(self, name, value)
+        self.texts = self.tokenizer.body_texts if values["texts"] else self.tokenizer.no_texts
 
-        It is told by the table of texts, so that looking a token up says both.
-        """
-        return self.texts is self.tokenizer.body_texts
-
-    @in_plain_text.setter
-    def in_plain_text(self, value: bool) -> None:
-        tokenizer = self.tokenizer
-        self.texts = tokenizer.body_texts if value else tokenizer.no_texts
-
-    @property
-    def current_content(self) -> str:
-        """The text of the open body so far."""
-        end = len(self.received)
-        if self._unread < end:
-            self._read_up_to(end)
-        return self._text
-
-    def _read_up_to(self, end: int) -> None:
-        """Append the text of tokens that the fast path has only counted."""
-        start = self._unread
-        if start >= end:
-            return
-        if start + 1 == end:
-            more = self.texts[self.received[start]] or ""
-        else:
-            more = "".join(itemgetter(*self.received[start:end])(self.texts))
-        text, self._text = self._text, ""  # lookahead by one variable: see _append
-        text += more
-        self._text = text
-        self._unread = end
-
-    def _append(self, more: str) -> None:
-        # Python appends in place to a string that only one local variable holds, so that a text
-        # which grows, and is read, token by token is not copied every time.
-        text, self._text = self._text, ""
-        text += more
-        self._text = text
+    # Tokens
 
     def step(self, token: int) -> None:
-        """Take the step that the transition table names for the last token in this state."""
-        end = len(self.received)
-        if self._unread < end - 1:
-            self._read_up_to(end - 1)
-        self._unread = end
-        self.take(token)
+        """Take any token, and set the delta."""
+        self.receive(token)
+        if (
+            self.state is StreamState.CONTENT
+            and 0 <= token < FIRST_SPECIAL
+            and token != ASSISTANT
+            and not self.lookahead
+        ):  # a piece of a character, most likely: this comes to what the transitions do
+            text = self._decode(token)
+            self._append(text)
+            self.delta = text or None
+        else:
+            self.take(token)
+            self.take_added()
+
+    def receive(self, token: int) -> None:
+        """Count a token that is more than text, after those before it were read."""
+        if self._unread < len(self.received):
+            self._read_counted()
+        self.received.append(token)
+        self._unread += 1
 
     def take(self, token: int) -> None:
         """Take the step of a token, which may stand for others that were spelled out."""
@@ -221,8 +197,8 @@ class ParserState:
         action(self, token)
 
     def end(self) -> None:
-        """Take the step that the transition table names for the end of the tokens in this state."""
-        self._read_up_to(len(self.received))
+        """Take the step that the transition table names for the end of the tokens."""
+        self._read_counted()
         self.transitions[self.state][TokenKind.EOS](self, NO_TOKEN)
 
     def take_added(self) -> list[ContentDelta]:
@@ -230,27 +206,61 @@ class ParserState:
         added = self.added
         if added:
             self.added = []
-        self.last_content_delta = "".join(delta.text for delta in added) or None
+        self.delta = "".join(delta.text for delta in added) or None
         return added
 
-    def open_header(self, *, started: bool) -> None:
-        """Enter the state HEADER."""
-        self.state = StreamState.HEADER
-        self.started = started
-        self.header_tokens = []
-        self.in_plain_text = False
+    def read_run(self, run: Sequence[int]) -> str | None:
+        """Read ordinary tokens at once; return their text, or None when they need single steps.
 
-    def open_body(self, header: Header) -> None:
-        """Enter the state CONTENT."""
-        self.state = StreamState.CONTENT
-        self.header = header
-        self.body_start = len(self.received)
-        self.given_role = None
-        self.current_role = header.role
-        self.current_channel = header.channel
-        self.current_recipient = header.recipient
-        self.current_content_type = header.content_type
-        self.in_plain_text = True
+        This is a short cut: it comes to what the transitions do for each of these tokens.
+        """
+        if self.state is StreamState.HEADER:
+            self.header_tokens += run
+            self._receive_run(run)
+            return ""
+        if self.state is StreamState.EXPECT_START or self.lookahead:
+            return None
+        if not self.strict and run[-1] == ASSISTANT:
+            return None
+        data = self.partial + self.tokenizer.decode_bytes(run)
+        text, used = utf_8_decode(data, "replace", False)
+        if not self.strict and "\ufffd" in text:
+            return None  # each repair is noted with its position
+        self._receive_run(run)
+        self._append(text)
+        self.partial = data[used:]
+        self.expect_text()
+        return text
+
+    def _receive_run(self, run: Sequence[int]) -> None:
+        self._read_counted()
+        self.received += run
+        self._unread = len(self.received)
+
+    # The text of the open body
+
+    @property
+    def content(self) -> str:
+        """The text of the open body so far."""
+        if self._unread < len(self.received):
+            self._read_counted()
+        return self._text
+
+    def _read_counted(self) -> None:
+        """Append the text of the tokens that were only counted, as they are nothing but text."""
+        start, end = self._unread, len(self.received)
+        if start + 1 == end:
+            self._append(self.texts[self.received[start]] or "")
+        elif start < end:
+            self._append("".join(itemgetter(*self.received[start:end])(self.texts)))
+        self._unread = end
+
+    def _append(self, more: str) -> None:
+        # Python appends in place to a string that only one local variable holds, so that a text
+        # which grows, and is read, token by token is not copied every time.
+        text, self._text = self._text, ""
+        text += more
+        self._text = text
 
     def add_text(self, text: str) -> None:
         """Append text to the open body."""
@@ -258,70 +268,71 @@ class ParserState:
             self._append(text)
             self.added.append(ContentDelta(len(self.messages), text))
 
-    def add_token(self, token: int) -> str:
-        """Append a token's bytes to the open body, keeping back half a character."""
-        if self.in_plain_text and (known := self.tokenizer.learn(token)) is not None:
-            self.add_text(known)
-            return known
-        text = self._decoder.decode(self.tokenizer.pieces[token])
-        self.add_text(text)
-        self.in_plain_text = not self._decoder.getstate()[0]
+    def add_token(self, token: int) -> None:
+        """Append the bytes of a token to the open body; half a character waits for the rest."""
+        self.add_text(self._decode(token))
+
+    def _decode(self, token: int) -> str:
+        """Return the characters that are complete with this token."""
+        tokenizer = self.tokenizer
+        partial = self.partial
+        data = partial + tokenizer.pieces[token]
+        text, used = utf_8_decode(data, "replace", False)
+        if partial or used < len(data):
+            self.partial = data[used:]
+            self.expect_text()
+        elif token < FIRST_SPECIAL and token != ASSISTANT and "\ufffd" not in text:
+            tokenizer.body_texts[token] = text
+        if "\ufffd" in text and not self.strict:
+            spelled = "\ufffd" in tokenizer.decode((token,), "ignore")
+            if not spelled:
+                self.recover(RecoveryKind.INVALID_UTF8, text)
         return text
 
-    def read_run(self, run: Sequence[int]) -> str | None:
-        """Read ordinary tokens at once; return their text, or None when they need single steps.
-
-        This is a short cut: it comes to what all transitions do for each of these tokens.
-        """
-        if self.state is StreamState.HEADER:
-            self.received += run
-            self.header_tokens += run
-            self._unread = len(self.received)
-            return ""
-        if not self.in_plain_text:
-            return None
-        if run[-1] == ASSISTANT:
-            return None
-        text = self.tokenizer.decode_body(run)
-        if text is None:
-            return None
-        self._read_up_to(len(self.received))
-        self.received += run
-        self._append(text)
-        self._unread = len(self.received)
-        return text
+    def expect_text(self) -> None:
+        """Let tokens that are nothing but text be counted, unless a character is open."""
+        self.texts = self.tokenizer.no_texts if self.partial else self.tokenizer.body_texts
 
     def flush_character(self) -> str:
         """Append U+FFFD for a character of which only some bytes came."""
-        if self.in_plain_text:
+        if not self.partial:
             return ""
-        text = self._decoder.decode(b"", final=True)
+        text = self.partial.decode("utf-8", "replace")
+        self.partial = b""
+        self.expect_text()
         self.add_text(text)
         return text
 
-    def address_to_author(self) -> str:
-        """Make the open body of a tool a call of that tool; return its name."""
-        header = self._body_header()
-        tool = header.name or ""
-        self.header = header._replace(role=Role.ASSISTANT, name=None, recipient=tool)
-        return tool
+    # Headers and messages
+
+    def open_header(self, *, started: bool) -> None:
+        """Enter the state HEADER."""
+        self.state = StreamState.HEADER
+        self.started = started
+        self.header_tokens = []
+        self.texts = self.tokenizer.no_texts
+
+    def open_body(self, header: Header) -> None:
+        """Enter the state CONTENT."""
+        self.state = StreamState.CONTENT
+        self.header = header
+        self.header_tokens = []
+        self.body_start = len(self.received)
+        self.given_role = None
+        self.role, _, self.channel, self.recipient, self.content_type = header
+        self.texts = self.tokenizer.body_texts
 
     def close_message(self) -> None:
         """Finish the open body as a message and enter the state EXPECT_START."""
-        self.take_body()
-        self.leave()
-
-    def take_body(self) -> None:
-        """Turn the open body into a message; an unfinished character becomes U+FFFD."""
         self.flush_character()
-        self.add_message(self._body_header(), self._text)
-        self.drop_body()
+        self.add_message(self._open_header(), self._text)
+        self.leave()
 
     def suspend_body(self) -> None:
         """Put the open body aside."""
         self.flush_character()
-        self.suspended = SuspendedBody(self._body_header(), self._text)
-        self.drop_body()
+        self.suspended = SuspendedBody(self._open_header(), self._text)
+        self._drop_body()
 
     def resume_body(self) -> None:
         """Open the body again that was put aside."""
@@ -330,25 +341,31 @@ class ParserState:
             self._text = self.suspended.text
             self.suspended = None
 
-    def _body_header(self) -> Header:
-        if self.header is None:
-            raise AssertionError("a body is open only after its header")
-        return self.header
+    def address_to_author(self) -> str:
+        """Make the open body of a tool a call of that tool; return its name."""
+        header = self._open_header()
+        tool = header.name or ""
+        self.header = header._replace(role=Role.ASSISTANT, name=None, recipient=tool)
+        return tool
 
-    def drop_body(self) -> None:
-        """Forget the open body."""
+    def leave(self) -> None:
+        """Enter the state EXPECT_START without a message."""
+        self._drop_body()
+        self.state = StreamState.EXPECT_START
+        self.header_tokens = []
+        self.started = False
+        self.texts = self.tokenizer.no_texts
+        self.given_role = self.role = None
+        self.channel = self.recipient = self.content_type = None
+
+    def _drop_body(self) -> None:
         self._text = ""
         self.header = None
 
-    def leave(self) -> None:
-        """Enter the state EXPECT_START."""
-        self.state = StreamState.EXPECT_START
-        self.header_tokens = []
-        self.given_role = None
-        self.started = False
-        self.in_plain_text = False
-        self.current_role = None
-        self.current_channel = self.current_recipient = self.current_content_type = None
+    def _open_header(self) -> Header:
+        if self.header is None:
+            raise AssertionError("a body is open only after its header")
+        return self.header
 
     def add_message(self, header: Header, text: str) -> None:
         """Append a message to the result."""

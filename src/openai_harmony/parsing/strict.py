@@ -1,16 +1,20 @@
 """What each token does in each state when the tokens must follow the format.
 
-An error names the token and leaves the parser in the state EXPECT_START.
+On any tokens this is what openai-harmony 0.0.8 does: a header collects every token up to
+``<|message|>``, and an error leaves the parser where the reference's stands. Two things are more:
+a whole prompt may come with a role, and may end in the start of the next message.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from ..conversation.header import ROLES
+from ..conversation.messages import Role
 from ..errors import TokenError
-from ..tokens.special_tokens import CALL, CHANNEL, CONSTRAIN, END, MESSAGE, RETURN, START
-from ..tokens.tokenizer import token_id
+from ..tokens.special_tokens import CALL, END, FIRST_SPECIAL, MESSAGE, RETURN, START
 from .header import HeaderError, read_header_tokens
-from .state import ParserState, StreamState, TokenKind, Transitions, spelling
+from .state import ParserState, StreamState, TokenKind, Transitions
 
 __all__ = ["STRICT_TRANSITIONS"]
 
@@ -19,12 +23,8 @@ def _open_header(parser: ParserState, _token: int) -> None:
     parser.open_header(started=True)
 
 
-def _open_header_again(parser: ParserState, token: int) -> None:
-    """Take a leading ``<|start|>`` even when the caller has given the role of the header."""
-    if parser.given_role is None or parser.header_tokens:
-        _refuse(parser, token)
-    parser.given_role = parser.current_role = None
-    parser.open_header(started=True)
+def _refuse(parser: ParserState, token: int) -> None:
+    _fail(parser, f"Unexpected token {token} while expecting start token {START}")
 
 
 def _collect(parser: ParserState, token: int) -> None:
@@ -32,32 +32,47 @@ def _collect(parser: ParserState, token: int) -> None:
 
 
 def _open_body(parser: ParserState, _token: int) -> None:
+    tokens, role = tuple(parser.header_tokens), parser.given_role
+    if role is not None and tokens[:1] == (START,) and len(parser.received) == len(tokens) + 1:
+        with suppress(HeaderError):  # a whole prompt, perhaps, which names its roles itself
+            header = read_header_tokens(tokens[1:], parser.tokenizer, None, parser.tools)
+            if header.role is not Role.TOOL:
+                parser.open_body(header)
+                return
     try:
-        header = read_header_tokens(
-            tuple(parser.header_tokens), parser.tokenizer, parser.given_role, parser.tools
-        )
-    except UnicodeDecodeError:
-        _fail(parser, "the message header is not valid UTF-8")
+        header = read_header_tokens(tokens, parser.tokenizer, role, parser.tools)
     except HeaderError as error:
         _fail(parser, str(error))
     else:
         parser.open_body(header)
 
 
+def _end_in_header(parser: ParserState, _token: int) -> None:
+    """Leave out the start of a next message (``<|start|>`` and a role) behind a whole prompt."""
+    tokens = parser.header_tokens
+    is_text = all(token < FIRST_SPECIAL for token in tokens)
+    is_role = is_text and parser.tokenizer.decode(tokens) in ROLES
+    if not (is_role and parser.received[0] == START):
+        raise TokenError(
+            "Unexpected EOS while waiting for message header to complete",
+            position=len(parser.received),
+            state=parser.state.value,
+        )
+    parser.leave()
+
+
 def _add_token(parser: ParserState, token: int) -> None:
     parser.add_token(token)
 
 
+def _add_unknown(parser: ParserState, _token: int) -> None:
+    """An id outside the vocabulary has no text: it counts as bytes that are not UTF-8."""
+    parser.flush_character()
+    parser.add_text("\ufffd")
+
+
 def _close(parser: ParserState, _token: int) -> None:
     parser.close_message()
-
-
-def _end_in_header(parser: ParserState, _token: int) -> None:
-    """Accept a bare generation prompt (``<|start|>`` and a role), refuse any other header."""
-    text = parser.tokenizer.decode(parser.header_tokens)
-    if not (parser.started and text in ROLES):
-        _fail(parser, "the tokens end inside a message header", at_end=True)
-    parser.leave()
 
 
 def _end_in_body(parser: ParserState, _token: int) -> None:
@@ -65,29 +80,17 @@ def _end_in_body(parser: ParserState, _token: int) -> None:
     parser.close_message()
 
 
-def _end(_machine: ParserState, _token: int) -> None:
+def _end(_parser: ParserState, _token: int) -> None:
     pass
 
 
-def _refuse(parser: ParserState, token: int) -> None:
-    expected = (
-        "<|start|>" if parser.state is StreamState.EXPECT_START else "a header or <|message|>"
-    )
-    _fail(parser, f"unexpected token {spelling(token)} where {expected} belongs")
-
-
-def _refuse_unknown(parser: ParserState, token: int) -> None:
-    """Raise the error of `token_id`, as if the token had not come."""
-    parser.received.pop()
-    token_id(token)
-
-
-def _fail(parser: ParserState, problem: str, *, at_end: bool = False) -> None:
-    position = len(parser.received) - (0 if at_end else 1)
-    state = parser.state.value
+def _fail(parser: ParserState, problem: str) -> None:
+    """Raise an error about the last token; a role that was given waits for the next header."""
+    state, role = parser.state.value, parser.given_role
     parser.leave()
-    token = None if at_end else parser.received[-1]
-    raise TokenError(problem, token=token, position=position, state=state)
+    parser.given_role = parser.role = role
+    position = len(parser.received) - 1
+    raise TokenError(problem, token=parser.received[-1], position=position, state=state)
 
 
 STRICT_TRANSITIONS: Transitions = {
@@ -95,17 +98,14 @@ STRICT_TRANSITIONS: Transitions = {
         START: _open_header,
         TokenKind.TEXT: _refuse,
         TokenKind.SPECIAL: _refuse,
-        TokenKind.UNKNOWN: _refuse_unknown,
+        TokenKind.UNKNOWN: _refuse,
         TokenKind.EOS: _end,
     },
     StreamState.HEADER: {
-        START: _open_header_again,
-        CHANNEL: _collect,
-        CONSTRAIN: _collect,
         MESSAGE: _open_body,
         TokenKind.TEXT: _collect,
-        TokenKind.SPECIAL: _refuse,
-        TokenKind.UNKNOWN: _refuse_unknown,
+        TokenKind.SPECIAL: _collect,
+        TokenKind.UNKNOWN: _collect,
         TokenKind.EOS: _end_in_header,
     },
     StreamState.CONTENT: {
@@ -114,7 +114,7 @@ STRICT_TRANSITIONS: Transitions = {
         CALL: _close,
         TokenKind.TEXT: _add_token,
         TokenKind.SPECIAL: _add_token,
-        TokenKind.UNKNOWN: _refuse_unknown,
+        TokenKind.UNKNOWN: _add_unknown,
         TokenKind.EOS: _end_in_body,
     },
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 __all__ = [
     "CALL",
     "CHANNEL",
+    "CHANNEL_TEXT",
     "CONSTRAIN",
     "CONSTRAIN_TEXT",
     "END",
@@ -61,6 +62,7 @@ SPECIAL_TEXTS: dict[int, str] = {
 SPECIAL_IDS: dict[str, int] = {text: token for token, text in SPECIAL_TEXTS.items()}
 """Spelling to id, for all special tokens."""
 
+CHANNEL_TEXT = SPECIAL_TEXTS[CHANNEL]
 CONSTRAIN_TEXT = SPECIAL_TEXTS[CONSTRAIN]
 
 STOP_TOKENS = frozenset((END, RETURN, CALL))

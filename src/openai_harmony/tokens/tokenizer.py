@@ -14,7 +14,7 @@ from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from operator import index, itemgetter
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import VocabularyError
 from .first_texts import FirstTexts
@@ -28,6 +28,7 @@ __all__ = [
     "Tokenizer",
     "collection_of_ids",
     "integer",
+    "load_tokenizer",
     "special_positions",
     "token_id",
     "token_ids",
@@ -92,6 +93,12 @@ class _TokenBytes(dict[int, bytes]):
         return piece
 
 
+@functools.cache
+def load_tokenizer() -> Tokenizer:
+    """Return the tokenizer; made once per process."""
+    return Tokenizer()
+
+
 class Tokenizer:
     """Encode and decode; safe to share between threads.
 
@@ -109,6 +116,9 @@ class Tokenizer:
         self._first: FirstTexts | None = FirstTexts()  # until there is an encoder
         self._bpe: tiktoken.Encoding | None = None
         self._bpe_lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return load_tokenizer, ()  # its copies are the one of the process
 
     @functools.cached_property
     def _ids(self) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ from ...apis.request_body import RequestBody
 from ...encoding import load_harmony_encoding
 from ...errors import TokenError, VocabularyError
 from ...parsing.parser import StreamableParser
+from ...tokens.tokenizer import token_ids
 from ..api_error import ApiError
 
 __all__ = ["ParseRequest", "ParsedTokens", "parsed_tokens"]
@@ -73,7 +74,7 @@ def parsed_tokens(request: ParseRequest) -> ParsedTokens:
         tokens = encoding.encode(request.text or "", allowed_special="all")
     field = "tokens" if request.text is None else "text"
     try:
-        parser.process_many(tokens)
+        parser.process_many(token_ids(tokens) if strict else tokens)
         parser.process_eos()
     except TokenError as error:
         problem = f"{error}; with strict false it is read for what the model meant"

@@ -76,7 +76,7 @@ class TurnReader:
         is_own = role is Role.ASSISTANT
         stop = self._stop if is_own and what_kind(channel, recipient).is_message else ()
         self._body = TurnBody(
-            self._told, channel, stop, self._parser.tokenizer.decode_bytes, is_hidden=not is_own
+            self._told, channel, stop, self._encoding.tokenizer.decode_bytes, is_hidden=not is_own
         )
         if is_own:
             self._told += 1
