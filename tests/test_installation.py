@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -88,3 +89,28 @@ def test_the_command_says_so_in_both_orders(copied: Path) -> None:
     assert REMEDY in run(copied, "-m", "openai_harmony", "--version").stderr
     (copied / "__init__.py").write_text("")
     assert REMEDY in run(copied, "-m", "openai_harmony", "--version").stderr
+
+
+# The wheel under another name
+
+
+def test_a_drop_in_has_the_name_and_a_version_of_the_other_library(tmp_path: Path) -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "build_drop_in.py"))
+    installation = tmp_path / script["INSTALLATION"]
+    installation.parent.mkdir(parents=True)
+    shutil.copy(PACKAGE / "installation.py", installation)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    script["rename"](tmp_path, "openai-harmony", "0.0.8")
+    project = (tmp_path / "pyproject.toml").read_text(encoding="utf-8")
+    assert '\nname = "openai-harmony"\n' in project
+    assert f'\nversion = "0.0.8+gptoss.{openai_harmony.__version__}"\n' in project
+    assert '"openai-harmony[grammar]"' in project
+    assert DISTRIBUTION not in project
+    assert runpy.run_path(str(installation))["DISTRIBUTION"] == "openai-harmony"
+
+
+@pytest.mark.parametrize("requirement", ["openai-harmony", "openai-harmony>=0.0.3", "==0.0.8"])
+def test_a_drop_in_needs_a_version(requirement: str) -> None:
+    build = runpy.run_path(str(ROOT / "scripts" / "build_drop_in.py"))["build_drop_in"]
+    with pytest.raises(SystemExit, match="does not name a version"):
+        build(requirement)
