@@ -6,9 +6,11 @@ CASES ?= 1000
 SECONDS ?= 60
 TURNS ?= 1000
 TORCH ?= 2.13.0
+DROP_IN ?= openai-harmony==0.0.8
 
 VENV := .venv
 BIN := $(VENV)/bin
+BUILD_VENV := .venv-build
 FUZZ_VENV := .venv-fuzz
 GPT_OSS_VENV := .venv-gpt-oss
 XGRAMMAR_VENV := .venv-xgrammar
@@ -23,7 +25,7 @@ CLIENTS_INSTALLED := $(if $(NPM),$(CLIENTS)/node_modules/.installed)
 PAGE_INSTALLED := $(if $(NPM),$(PAGE)/node_modules/.installed)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo chat inspect serve demo-model demo-accuracy test check format parity bench bench-serving bench-training fuzz noise screenshots xgrammar clean
+.PHONY: help demo chat inspect serve demo-model demo-accuracy test check format parity bench bench-serving bench-training fuzz noise screenshots xgrammar wheel wheel-drop-in clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +75,12 @@ noise: $(VENV)/.installed-dev ## Sample TURNS=N turns under grammars from a mode
 xgrammar: $(XGRAMMAR_VENV)/.installed ## Run the structural tag through xgrammar, beside the grammar
 	$(XGRAMMAR_VENV)/bin/python scripts/structural_tag/check.py $(XGRAMMAR)
 
+wheel: $(BUILD_VENV)/.installed ## Build the distribution gpt-oss-harmony into dist
+	$(BUILD_VENV)/bin/python -m build --outdir dist
+
+wheel-drop-in: $(BUILD_VENV)/.installed ## Build its wheel in the place of DROP_IN=openai-harmony==0.0.8
+	$(BUILD_VENV)/bin/python scripts/build_drop_in.py '$(DROP_IN)'
+
 inspect: $(VENV)/.installed-serve ## Look at conversations and tokens in the browser, with the demo model
 	@$(BIN)/harmony inspect demo
 
@@ -86,7 +94,7 @@ demo-accuracy: $(VENV)/.installed-dev ## Count how often the demo model is right
 	PYTHONPATH=scripts $(BIN)/python -m demo_model.evaluate
 
 clean: ## Remove the virtual environment, caches and builds
-	rm -rf $(VENV) $(FUZZ_VENV) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(CLIENTS)/node_modules $(PAGE)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BUILD_VENV) $(FUZZ_VENV) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(CLIENTS)/node_modules $(PAGE)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are remade when the dependencies in pyproject.toml may have changed.
@@ -123,6 +131,11 @@ $(CLIENTS)/node_modules/.installed $(PAGE)/node_modules/.installed: %/node_modul
 
 $(VENV)/.installed-bench: pyproject.toml | $(VENV)/.created
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	@touch $@
+
+$(BUILD_VENV)/.installed:
+	$(PYTHON) -m venv $(BUILD_VENV)
+	$(BUILD_VENV)/bin/python -m pip install --quiet --disable-pip-version-check build
 	@touch $@
 
 $(FUZZ_VENV)/.installed: pyproject.toml

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 FRESH = Path(__file__).with_name("fresh.py")
-PACKAGES = ("openai-harmony", "oss-harmony", "pydantic", "tiktoken")
+PACKAGES = ("gpt-oss-harmony", "openai-harmony", "oss-harmony", "pydantic", "tiktoken")
 MOST_RUNS = 7  # of a workload in a round
 
 

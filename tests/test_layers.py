@@ -14,12 +14,13 @@ import openai_harmony
 
 PACKAGE = Path(openai_harmony.__file__).parent
 
-GROUND = {"errors", "config"}
+GROUND = {"installation", "errors", "config"}
 CORE = {"conversation", "tokens", "typescript", "rendering", "parsing", "encoding"}
 JOINED = {"sampled_messages", "written_tokens"}
 
 BELOW: dict[str, set[str]] = {
-    "errors": set(),
+    "installation": set(),
+    "errors": {"installation"},
     "config": {"errors"},
     "conversation": GROUND,
     "tokens": {"errors"},

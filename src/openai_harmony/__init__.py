@@ -2,7 +2,7 @@
 
 The layers, each importing only those above it::
 
-    errors, config                        what can go wrong, and what can be chosen
+    installation, errors, config          how it is installed, what can go wrong, what can be chosen
     conversation   tokens   typescript    what is said, how it is spelled, how schemas look
     rendering      parsing                messages to tokens, tokens to messages
     encoding                              all of it behind one object: the core ends here

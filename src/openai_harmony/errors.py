@@ -6,6 +6,8 @@ reference documents; errors about an argument are a `ValueError` as well.
 
 from __future__ import annotations
 
+from os.path import dirname, exists, join
+
 __all__ = [
     "ConversationError",
     "HarmonyError",
@@ -13,6 +15,15 @@ __all__ = [
     "TokenError",
     "VocabularyError",
 ]
+
+# OpenAI's library and its fork install a compiled module into this folder, too (.pyd on Windows).
+# Every package imports this module, so the check runs even where their `__init__.py` replaced ours.
+for _name in ("openai_harmony.abi3.so", "openai_harmony.pyd"):
+    _file = join(dirname(__file__), _name)
+    if exists(_file):
+        from .installation import mixed_installation
+
+        raise mixed_installation(_file)
 
 
 class HarmonyError(RuntimeError):

@@ -285,7 +285,7 @@ def test_the_extra_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
     assert main(["chat", option]) == 1
-    assert "pip install 'openai-harmony[tools]'" in capsys.readouterr().err
+    assert "pip install 'gpt-oss-harmony[tools]'" in capsys.readouterr().err
 
 
 def test_tools_are_closed_where_the_next_one_fails(

@@ -247,7 +247,7 @@ def test_a_server_without_a_list_of_models_is_told_the_name(
 
 def test_servers_need_an_extra(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openai_harmony.cli.chat_server", None)
-    assert "pip install 'openai-harmony[http]'" in talk("hi\n").err
+    assert "pip install 'gpt-oss-harmony[http]'" in talk("hi\n").err
 
 
 @pytest.mark.parametrize("by", ["option", "environment"])

@@ -187,7 +187,7 @@ sys.modules["torch"] = None
 try:
     engines.TransformersEngine
 except ImportError as error:
-    assert "pip install 'openai-harmony[transformers]'" in str(error), error
+    assert "pip install 'gpt-oss-harmony[transformers]'" in str(error), error
 else:
     raise AssertionError
 """

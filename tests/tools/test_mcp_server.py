@@ -356,4 +356,4 @@ def test_the_extra_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "openai_harmony.tools.mcp", None)
     assert main(["mcp", "--python"]) == 1
-    assert "pip install 'openai-harmony[tools]'" in capsys.readouterr().err
+    assert "pip install 'gpt-oss-harmony[tools]'" in capsys.readouterr().err

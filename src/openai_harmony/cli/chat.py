@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..apis.chat_messages import tool_from_chat
 from ..conversation.content import ReasoningEffort
+from ..installation import missing_package
 from .chat_conversation import ChatConversation, effort_named
 from .chat_partner import Opening
 from .chat_url import server_url
@@ -105,9 +106,7 @@ async def _server(url: str, arguments: argparse.Namespace) -> ServerPartner:
     try:
         from .chat_server import ServerPartner
     except ModuleNotFoundError as error:
-        raise InputError(
-            f"talking with a server needs {error.name}; pip install 'openai-harmony[http]'"
-        ) from error
+        raise InputError(missing_package("talking with a server needs", error, "http")) from error
     given = {name: getattr(arguments, name) for name in _SENT}
     partner = await ServerPartner.connect(
         url,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from ..installation import missing_package
 from .command import Command, add_color
 from .event_loop import EventLoop
 from .loading import open_watched
@@ -74,9 +75,7 @@ def _grammar(arguments: argparse.Namespace, conversation: Any, fields: Any) -> s
     try:
         from ..grammar import TurnOptions, turn_grammar
     except ModuleNotFoundError as error:
-        raise InputError(
-            f"--grammar needs {error.name}; pip install 'openai-harmony[grammar]'"
-        ) from error
+        raise InputError(missing_package("--grammar needs", error, "grammar")) from error
     options = TurnOptions(
         tool_choice=fields.get("tool_choice"), response_format=fields.get("response_format")
     )

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
+from ..installation import missing_package
 from ..written_tokens import written_tokens
 from .command import Command
 from .output import Output
@@ -67,9 +68,7 @@ def _grammar(arguments: argparse.Namespace) -> str:
     try:
         from ..grammar import TurnOptions, turn_grammar
     except ModuleNotFoundError as error:
-        raise InputError(
-            f"grammars need {error.name}; pip install 'openai-harmony[grammar]'"
-        ) from error
+        raise InputError(missing_package("grammars need", error, "grammar")) from error
     options = TurnOptions(
         tool_choice=_tool_choice(arguments.tool_choice, fields),
         response_format=fields.get("response_format"),

@@ -13,6 +13,7 @@ import webbrowser
 import zlib
 from typing import TYPE_CHECKING, Any
 
+from ..installation import missing_package
 from .command import Command
 from .listener import listen
 from .loading import open_watched
@@ -81,7 +82,7 @@ async def _serve_page(arguments: argparse.Namespace, listener: socket.socket, ur
 
         from ..inspector import create_inspector
     except ModuleNotFoundError as error:
-        raise _missing(error, "inspect") from error
+        raise InputError(missing_package("this needs", error, "inspect")) from error
     config = uvicorn.Config(
         create_inspector(), lifespan="off", log_level="warning", server_header=False
     )
@@ -97,7 +98,7 @@ async def _serve_model(arguments: argparse.Namespace, listener: socket.socket, u
         from ..inspector import LOOPBACK_NAMES
         from ..server import Settings, create_app, run_server
     except ModuleNotFoundError as error:
-        raise _missing(error, "serve") from error
+        raise InputError(missing_package("this needs", error, "serve")) from error
     engine = await open_watched(arguments.model)
     async with engine:
         settings = Settings()
@@ -105,10 +106,6 @@ async def _serve_model(arguments: argparse.Namespace, listener: socket.socket, u
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=LOOPBACK_NAMES, www_redirect=False)
         _announce(url, opens=arguments.open)
         await run_server(app, settings, listener)
-
-
-def _missing(error: ModuleNotFoundError, extra: str) -> InputError:
-    return InputError(f"this needs {error.name}; pip install 'openai-harmony[{extra}]'")
 
 
 def _announce(url: str, *, opens: bool) -> None:

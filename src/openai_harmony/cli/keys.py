@@ -6,6 +6,7 @@ import argparse
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from ..installation import missing_package
 from .command import Command, add_color
 from .output import Output
 from .serve import add_database, database_url
@@ -41,7 +42,7 @@ def _run(arguments: argparse.Namespace) -> None:
         from ..server.keys.api_keys import ApiKeys
         from ..server.store import Store
     except ModuleNotFoundError as error:
-        raise InputError(f"keys need {error.name}; pip install 'openai-harmony[serve]'") from error
+        raise InputError(missing_package("keys need", error, "serve")) from error
     output = Output(arguments.color)
     with Store(database_url(arguments)) as store:
         keys = ApiKeys(store.keys)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..installation import missing_package
 from .command import Command
 from .listener import listen
 from .source import InputError
@@ -60,9 +61,7 @@ def _run(arguments: argparse.Namespace) -> None:
     try:
         from ..tools.mcp import make_server
     except ModuleNotFoundError as error:
-        raise InputError(
-            f"the MCP server needs {error.name}; pip install 'openai-harmony[tools]'"
-        ) from error
+        raise InputError(missing_package("the MCP server needs", error, "tools")) from error
     asyncio.run(_serve(arguments, make_server))
 
 

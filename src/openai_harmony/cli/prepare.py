@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from ..config import HeaderStyle
+from ..installation import missing_package
 from .command import Command, add_color, add_schema_dialect
 from .output import Output
 from .request import iso_date
@@ -107,9 +108,7 @@ def _run(arguments: argparse.Namespace) -> None:
         from ..training.files import prepare
         from ..training.files.sources import SourceError
     except ModuleNotFoundError as error:
-        raise InputError(
-            f"prepare needs {error.name}; pip install 'openai-harmony[train]'"
-        ) from error
+        raise InputError(missing_package("prepare needs", error, "train")) from error
     source, out = Path(arguments.file), Path(arguments.out)
     try:
         with _progress() as watch:

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..installation import missing_package
 from .command import Command
 from .listener import listen
 from .request import iso_date
@@ -132,9 +133,7 @@ def _run(arguments: argparse.Namespace) -> None:
     try:
         from ..server import Settings
     except ModuleNotFoundError as error:
-        raise InputError(
-            f"the server needs {error.name}; pip install 'openai-harmony[serve]'"
-        ) from error
+        raise InputError(missing_package("the server needs", error, "serve")) from error
     date = arguments.date
     settings = Settings(
         model_names=tuple(arguments.served_model_name),

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..installation import missing_package
 from .source import InputError
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ __all__ = ["add_built_in_tools", "add_mcp", "open_tools", "tool_options_given"]
 _KEYS = {"brave": "BRAVE_API_KEY", "exa": "EXA_API_KEY", "you": "YDC_API_KEY"}
 _SEARXNG = "searxng:"
 _NOWHERE = logging.NullHandler()
-_EXTRA = "pip install 'openai-harmony[tools]'"
 
 
 def add_built_in_tools(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +81,7 @@ async def _browser(backend: str) -> Browser:
     try:
         from ..tools.browser import Brave, Browser, Exa, SearXng, WebPages, YouCom
     except ModuleNotFoundError as error:
-        raise InputError(f"the tool browser needs {error.name}; {_EXTRA}") from error
+        raise InputError(missing_package("the tool browser needs", error, "tools")) from error
     if backend.startswith(_SEARXNG):
         return Browser(SearXng(backend.removeprefix(_SEARXNG)), [WebPages()])
     services: dict[str, Callable[[str], SearchBackend]] = {
@@ -121,7 +121,7 @@ async def _python() -> Tool[Any]:
     try:
         from ..tools.python.python_tool import PythonTool
     except ModuleNotFoundError as error:
-        raise InputError(f"the tool python needs {error.name}; {_EXTRA}") from error
+        raise InputError(missing_package("the tool python needs", error, "tools")) from error
     tool = PythonTool()
     try:
         await tool.start()
@@ -135,7 +135,9 @@ async def _mcp(server: str, others: Sequence[Tool[Any]]) -> Tool[Any]:
     try:
         from ..tools.mcp import McpAddress, McpTool
     except ModuleNotFoundError as error:
-        raise InputError(f"the tools of MCP servers need {error.name}; {_EXTRA}") from error
+        raise InputError(
+            missing_package("the tools of MCP servers need", error, "tools")
+        ) from error
     try:
         address = McpAddress.parse(server)
     except ValueError as error:

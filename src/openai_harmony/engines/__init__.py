@@ -14,6 +14,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ..installation import missing_package
 from .completion import Completion, CompletionStep, complete, stream_completion
 from .engine import Engine, FinishReason, Health, SampledToken
 from .errors import ContextLengthError, EngineError, SamplingError
@@ -57,5 +58,5 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(f".{module}", __name__), name)
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"{name} needs {error.name}; pip install 'openai-harmony[{extra}]'", name=error.name
+            missing_package(f"{name} needs", error, extra), name=error.name
         ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ..installation import missing_package
 from .engine import Engine
 from .errors import EngineError
 
@@ -27,8 +28,7 @@ async def open_engine(model: str, **options: Any) -> Engine:
         from .transformers_engine import TransformersEngine
     except ImportError as error:
         raise EngineError(
-            f"running {model!r} in this process needs {error.name}; "
-            "pip install 'openai-harmony[transformers]'"
+            missing_package(f"running {model!r} in this process needs", error, "transformers")
         ) from error
     folder: str | Path = model
     if model == "demo":
@@ -43,9 +43,7 @@ async def _open_server(url: str, options: dict[str, Any]) -> Engine:
         from .llama_cpp_engine import LlamaCppEngine
         from .vllm_engine import VllmEngine
     except ImportError as error:
-        raise EngineError(
-            f"an engine behind a URL needs {error.name}; pip install 'openai-harmony[http]'"
-        ) from error
+        raise EngineError(missing_package("an engine behind a URL needs", error, "http")) from error
     if await LlamaCppEngine.answers(url):
         return await LlamaCppEngine.connect(url, **options)
     return await VllmEngine.connect(url, **options)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..encoding import load_harmony_encoding
+from ..installation import missing_package
 from ..tokens.special_tokens import START
 from .errors import GrammarError
 from .matcher import BITMASK_WORDS, Matcher, fill_bitmasks
@@ -24,7 +25,7 @@ try:
     import torch
 except ImportError as error:
     raise ImportError(
-        "GrammarLogitsProcessor needs torch; pip install 'openai-harmony[transformers]'"
+        missing_package("GrammarLogitsProcessor needs", error, "transformers")
     ) from error
 
 __all__ = ["GrammarLogitsProcessor"]

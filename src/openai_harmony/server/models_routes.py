@@ -51,6 +51,6 @@ def _model(services: Services, name: str) -> Model:
         "id": name,
         "object": "model",
         "created": int(services.started),
-        "owned_by": "openai-harmony",
+        "owned_by": "gpt-oss-harmony",
         "max_model_len": services.context_length,
     }

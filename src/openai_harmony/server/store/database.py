@@ -17,6 +17,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import StaticPool
 
+from ...installation import missing_package
 from .errors import StoreError
 
 __all__ = ["Database"]
@@ -94,9 +95,7 @@ class Database:
         try:
             return create_engine(self.url, pool_size=_CONNECTIONS, pool_pre_ping=True)
         except ModuleNotFoundError as error:
-            raise StoreError(
-                f"PostgreSQL needs {error.name}; pip install 'openai-harmony[serve]'"
-            ) from error
+            raise StoreError(missing_package("PostgreSQL needs", error, "serve")) from error
 
     def _make_file(self) -> None:
         """Make the file where there is none, for its owner alone: it holds what people say."""

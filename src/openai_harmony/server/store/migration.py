@@ -36,7 +36,7 @@ def _run_steps(connection: Connection, name: str) -> None:
     current = context.get_current_revision()
     if current is not None and current not in known:
         raise StoreVersionError(
-            f"the database {name} has the schema {current}, which this version of openai-harmony "
+            f"the database {name} has the schema {current}, which this version of gpt-oss-harmony "
             "does not know; install the newer version that has written it, or name another database"
         )
     missing = list(steps.iterate_revisions("head", current or "base"))

@@ -18,6 +18,8 @@ Everything here needs the extra ``tools``.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ...installation import missing_package
+
 if TYPE_CHECKING:
     from .addresses import AddressRules as AddressRules
     from .brave import Brave as Brave
@@ -74,5 +76,5 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(f".{_PLACES[name]}", __name__), name)
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"the browser needs {error.name}; pip install 'openai-harmony[tools]'", name=error.name
+            missing_package("the browser needs", error, "tools"), name=error.name
         ) from error

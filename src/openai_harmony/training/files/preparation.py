@@ -207,7 +207,7 @@ configs:
 
 # Training data in the harmony format
 
-Made by `harmony prepare`, openai-harmony {__version__}.
+Made by `harmony prepare`, gpt-oss-harmony {__version__}.
 
 ```text
 {report.text()}
