@@ -277,7 +277,7 @@ def _add_whole_message(parser: ParserState, header: Header, text: str, ending: i
 def _add_token(parser: ParserState, token: int) -> None:
     if token == ASSISTANT:  # perhaps the role of a header that lacks <|start|>
         parser.lookahead.append(token)
-        parser.texts = parser.tokenizer.no_texts
+        parser.expect_anything()
         return
     _release_lookahead(parser)
     parser.add_token(token)

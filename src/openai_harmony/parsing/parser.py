@@ -84,6 +84,11 @@ class StreamableParser:
                 state.received.append(token)
                 state.delta = text
                 return self
+            split = state.splits.get(token)
+            if split is not None:
+                state.received.append(token)
+                state.delta, state.texts, state.splits = split
+                return self
         except (TypeError, IndexError):
             pass  # no plain integer, or one beyond the table
         state.step(_token_id(token, strict=state.strict))

@@ -16,7 +16,6 @@ from codecs import utf_8_decode
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
-from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from ..conversation.content import TextContent
@@ -73,6 +72,28 @@ class SuspendedBody(NamedTuple):
     text: str
 
 
+class SplitTokens(dict[int, "tuple[str | None, list[str | None], SplitTokens]"]):
+    """What tokens do behind certain bytes of a character that has not ended.
+
+    A token leads to the text that it completes, and to the two tables that hold after it. Only
+    tokens that were met, and that are valid UTF-8 here, have an entry.
+    """
+
+    __slots__ = ()
+
+    entries = 0
+    """In all tables."""
+
+
+NO_SPLIT_TOKENS = SplitTokens()
+"""Always empty: holds where each token is looked at."""
+
+MOST_SPLIT_TOKENS = 100_000
+"""Entries that are kept in all tables; so that no input fills the memory."""
+
+_split_tokens: dict[bytes, SplitTokens] = {}
+"""The tables by those bytes, of which there are some 20,000."""
+
 NO_TOKEN = -1
 """Stands for a token where an action is called at the end of the tokens."""
 
@@ -102,6 +123,7 @@ class ParserState:
         "recipient",
         "recoveries",
         "role",
+        "splits",
         "started",
         "state",
         "strict",
@@ -140,10 +162,12 @@ class ParserState:
         self.delta: str | None = None
         self.texts = tokenizer.no_texts
         """Text of the tokens that now are nothing but text in an open body; None for others."""
+        self.splits = NO_SPLIT_TOKENS
+        """Tokens that begin, continue or end a character of several tokens in an open body."""
         self.incomplete = False
         self.body_start = 0  # index of the open body's first token
-        self.partial = b""  # the bytes of a character that has not ended
         self._text = ""  # of the open body, up to ...
+        self.partial = b""  # ... these bytes of a character that has not ended, and ...
         self._unread = 0  # ... this token; those after it are nothing but text
         self.added: list[ContentDelta] = []  # the text that the current step has added
         # Only the lenient transitions use these five:
@@ -154,37 +178,36 @@ class ParserState:
         self.last_stop: int | None = None
 
     def __getstate__(self) -> dict[str, Any]:
+        self.read_counted()
         values = {name: getattr(self, name) for name in ParserState.__slots__}
-        values["texts"] = self.texts is self.tokenizer.body_texts
-        return values
+        del values["texts"], values["splits"]
+        return {**values, "_expects_text": self.splits is not NO_SPLIT_TOKENS}
 
     def __setstate__(self, values: dict[str, Any]) -> None:
+        expects_text = values.pop("_expects_text")
         for name, value in values.items():
             setattr(self, name, value)
-        self.texts = self.tokenizer.body_texts if values["texts"] else self.tokenizer.no_texts
+        self.expect_anything()
+        if expects_text:
+            self.expect_text()
 
     # Tokens
 
     def step(self, token: int) -> None:
         """Take any token, and set the delta."""
         self.receive(token)
-        if (
-            self.state is StreamState.CONTENT
-            and 0 <= token < FIRST_SPECIAL
-            and token != ASSISTANT
-            and not self.lookahead
-        ):  # a piece of a character, most likely: this comes to what the transitions do
-            text = self._decode(token)
-            self._append(text)
-            self.delta = text or None
+        is_text = 0 <= token < FIRST_SPECIAL and token != ASSISTANT
+        if is_text and self.splits is not NO_SPLIT_TOKENS:
+            self.delta = (
+                self._decode(token) or None
+            )  # as the transitions do, without a look at them
         else:
             self.take(token)
             self.take_added()
 
     def receive(self, token: int) -> None:
         """Count a token that is more than text, after those before it were read."""
-        if self._unread < len(self.received):
-            self._read_counted()
+        self.read_counted()
         self.received.append(token)
         self._unread += 1
 
@@ -198,7 +221,7 @@ class ParserState:
 
     def end(self) -> None:
         """Take the step that the transition table names for the end of the tokens."""
-        self._read_counted()
+        self.read_counted()
         self.transitions[self.state][TokenKind.EOS](self, NO_TOKEN)
 
     def take_added(self) -> list[ContentDelta]:
@@ -214,46 +237,52 @@ class ParserState:
 
         This is a short cut: it comes to what the transitions do for each of these tokens.
         """
+        self.read_counted()
         if self.state is StreamState.HEADER:
             self.header_tokens += run
-            self._receive_run(run)
-            return ""
-        if self.state is StreamState.EXPECT_START or self.lookahead:
+            text = ""
+        elif self.splits is NO_SPLIT_TOKENS or (not self.strict and run[-1] == ASSISTANT):
             return None
-        if not self.strict and run[-1] == ASSISTANT:
-            return None
-        data = self.partial + self.tokenizer.decode_bytes(run)
-        text, used = utf_8_decode(data, "replace", False)
-        if not self.strict and "\ufffd" in text:
-            return None  # each repair is noted with its position
-        self._receive_run(run)
-        self._append(text)
-        self.partial = data[used:]
-        self.expect_text()
-        return text
-
-    def _receive_run(self, run: Sequence[int]) -> None:
-        self._read_counted()
+        else:
+            text, partial = self._join(run)
+            if not self.strict and "\ufffd" in text:
+                return None  # each repair is noted with its position
+            self._append(text)
+            self.partial = partial
+            self.expect_text()
         self.received += run
         self._unread = len(self.received)
+        return text
 
     # The text of the open body
 
     @property
     def content(self) -> str:
         """The text of the open body so far."""
-        if self._unread < len(self.received):
-            self._read_counted()
+        self.read_counted()
         return self._text
 
-    def _read_counted(self) -> None:
+    def read_counted(self) -> None:
         """Append the text of the tokens that were only counted, as they are nothing but text."""
-        start, end = self._unread, len(self.received)
-        if start + 1 == end:
-            self._append(self.texts[self.received[start]] or "")
-        elif start < end:
-            self._append("".join(itemgetter(*self.received[start:end])(self.texts)))
+        received, start = self.received, self._unread
+        end = len(received)
+        if start == end:
+            return
         self._unread = end
+        more = (
+            None if self.partial or end > start + 1 else self.tokenizer.body_texts[received[start]]
+        )
+        if more is None:
+            more, self.partial = self._join(received[start:end])
+        self._append(more)
+
+    def _join(self, run: Sequence[int]) -> tuple[str, bytes]:
+        """Return the text that tokens add to the body, and the bytes of a half character."""
+        pieces = self.tokenizer.pieces
+        more = pieces[run[0]] if len(run) == 1 else self.tokenizer.decode_bytes(run)
+        data = self.partial + more
+        text, used = utf_8_decode(data, "replace", False)
+        return text, data[used:]
 
     def _append(self, more: str) -> None:
         # Python appends in place to a string that only one local variable holds, so that a text
@@ -270,28 +299,43 @@ class ParserState:
 
     def add_token(self, token: int) -> None:
         """Append the bytes of a token to the open body; half a character waits for the rest."""
-        self.add_text(self._decode(token))
+        text = self._decode(token)
+        if text:
+            self.added.append(ContentDelta(len(self.messages), text))
 
     def _decode(self, token: int) -> str:
-        """Return the characters that are complete with this token."""
-        tokenizer = self.tokenizer
-        partial = self.partial
-        data = partial + tokenizer.pieces[token]
+        """Append the characters that are complete with this token, and return them."""
+        tokenizer, splits = self.tokenizer, self.splits
+        data = self.partial + tokenizer.pieces[token]
         text, used = utf_8_decode(data, "replace", False)
-        if partial or used < len(data):
-            self.partial = data[used:]
+        is_whole = used == len(data) and not self.partial
+        self.partial = data[used:]
+        self._append(text)
+        if splits is not NO_SPLIT_TOKENS:
             self.expect_text()
-        elif token < FIRST_SPECIAL and token != ASSISTANT and "\ufffd" not in text:
-            tokenizer.body_texts[token] = text
-        if "\ufffd" in text and not self.strict:
-            spelled = "\ufffd" in tokenizer.decode((token,), "ignore")
-            if not spelled:
+        if "\ufffd" in text:
+            if not self.strict and "\ufffd" not in tokenizer.decode((token,), "ignore"):
                 self.recover(RecoveryKind.INVALID_UTF8, text)
+        elif token < FIRST_SPECIAL and token != ASSISTANT:
+            if is_whole:
+                tokenizer.body_texts[token] = text
+            elif splits is not NO_SPLIT_TOKENS and SplitTokens.entries < MOST_SPLIT_TOKENS:
+                SplitTokens.entries += 1
+                splits[token] = (text or None, self.texts, self.splits)
         return text
 
     def expect_text(self) -> None:
-        """Let tokens that are nothing but text be counted, unless a character is open."""
+        """Let tokens that are nothing but text be counted."""
+        splits = _split_tokens.get(self.partial)
+        if splits is None:
+            splits = _split_tokens[self.partial] = SplitTokens()
+        self.splits = splits
         self.texts = self.tokenizer.no_texts if self.partial else self.tokenizer.body_texts
+
+    def expect_anything(self) -> None:
+        """Let each token take the step that the transition table names."""
+        self.splits = NO_SPLIT_TOKENS
+        self.texts = self.tokenizer.no_texts
 
     def flush_character(self) -> str:
         """Append U+FFFD for a character of which only some bytes came."""
@@ -310,7 +354,7 @@ class ParserState:
         self.state = StreamState.HEADER
         self.started = started
         self.header_tokens = []
-        self.texts = self.tokenizer.no_texts
+        self.expect_anything()
 
     def open_body(self, header: Header) -> None:
         """Enter the state CONTENT."""
@@ -320,7 +364,7 @@ class ParserState:
         self.body_start = len(self.received)
         self.given_role = None
         self.role, _, self.channel, self.recipient, self.content_type = header
-        self.texts = self.tokenizer.body_texts
+        self.expect_text()
 
     def close_message(self) -> None:
         """Finish the open body as a message and enter the state EXPECT_START."""
@@ -354,7 +398,7 @@ class ParserState:
         self.state = StreamState.EXPECT_START
         self.header_tokens = []
         self.started = False
-        self.texts = self.tokenizer.no_texts
+        self.expect_anything()
         self.given_role = self.role = None
         self.channel = self.recipient = self.content_type = None
 
