@@ -26,8 +26,8 @@ from openai_harmony import (
     load_harmony_encoding,
 )
 from openai_harmony.rendering.system_prompt import tool_declaration
-from openai_harmony.tokens import tokenizer
-from openai_harmony.tokens.first_texts import FirstTexts
+from openai_harmony.tokens import encoder
+from openai_harmony.tokens.encoder import FirstTexts
 from openai_harmony.tokens.special_tokens import CONSTRAIN, VOCABULARY_SIZE
 from openai_harmony.typescript.json_text import compact_json, json_value
 
@@ -125,11 +125,11 @@ def text_promise(texts: list[str]) -> None:
         whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         assert ENCODING.decode(tokens) == whole
         assert ENCODING.encode(text, disallowed_special=()) == tokens
-        FIRST_TEXTS._left = len(text)
+        FIRST_TEXTS.left = len(text)
         assert FIRST_TEXTS.encode(text) in (tokens, None)
     assert [list(tokens) for tokens in ENCODING.tokenizer.encode_many(texts)] == singly
     for limit in (2, 3, 7):
-        with patch.object(tokenizer, "WHITE_LIMIT", limit):
+        with patch.object(encoder, "WHITE_LIMIT", limit):
             assert [encode(text) for text in texts] == singly
             assert [list(tokens) for tokens in ENCODING.tokenizer.encode_many(texts)] == singly
 

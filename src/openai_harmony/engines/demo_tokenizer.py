@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..tokens.encoder import WORD_PATTERN
 from ..tokens.special_tokens import SPECIAL_TEXTS, START_OF_TEXT
-from ..tokens.tokenizer import _WORD_PATTERN
 from ..tokens.vocabulary import load_vocabulary
 
 __all__ = ["tokenizer_config", "tokenizer_json"]
@@ -21,7 +21,7 @@ def tokenizer_json() -> dict[str, Any]:
     letters = _byte_letters()
     texts = ["".join(map(letters.__getitem__, piece)) for piece in pieces]
     by_bytes = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
-    split = {"type": "Split", "pattern": {"Regex": _WORD_PATTERN}, "behavior": "Isolated"}
+    split = {"type": "Split", "pattern": {"Regex": WORD_PATTERN}, "behavior": "Isolated"}
     return {
         "version": "1.0",
         "truncation": None,

@@ -1,0 +1,227 @@
+"""Text to token ids, by the byte pair encoder of tiktoken.
+
+The encoder takes 130 ms to build. A program's first texts are encoded in Python, as long as they
+are short and ASCII: a program that renders one small prompt, such as the command, never builds it.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import threading
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from .special_tokens import SPECIAL_IDS, SPECIAL_TEXTS, VOCABULARY_SIZE
+from .vocabulary import load_vocabulary
+
+__all__ = ["WORD_PATTERN", "Encoder", "FirstTexts"]
+
+# How o200k_base cuts text into words before byte pairs are merged. \p{..} are Unicode classes.
+_UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
+_LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+# The outer group lets the encoder try all of these at once; alone, each is tried by itself.
+WORD_PATTERN = "|".join(
+    (
+        rf"(?:[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_CONTRACTION}",
+        rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_CONTRACTION}",
+        r"\p{N}{1,3}",
+        r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+        r"\s*[\r\n]+)",
+        r"\s+(?!\S)",
+        r"\s+",
+    )
+)
+
+WHITE_LIMIT = 250_000
+"""White space of this length is encoded apart: see `_long_white_words`."""
+
+_WHITE_CHARACTERS = (
+    "\t\v\f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
+)  # what \s matches in the pattern, except \r and \n
+_WHITE = re.compile(f"[{_WHITE_CHARACTERS}]+")
+
+# A special token without a meaning stands between texts that are encoded in one call. It is ASCII,
+# so that texts in ASCII need not be converted, and no end of it is a beginning of it, so that no
+# text beside it can move the place where it is found.
+_SEPARATOR_ID = VOCABULARY_SIZE - 1
+_SEPARATOR = SPECIAL_TEXTS[_SEPARATOR_ID]
+_SEPARATOR_BYTES = array("I", [_SEPARATOR_ID]).tobytes()
+
+TESTED_TIKTOKEN = ("0.13", "0.14")
+"""Releases of tiktoken, the same as in pyproject.toml: its class `CoreBPE` is private."""
+
+
+class Encoder:
+    """Encode ordinary text, in which nothing is a special token; safe to share between threads.
+
+    >>> Encoder().encode("hello <|end|>")
+    [24912, 464, 91, 419, 91, 29]
+    """
+
+    def __init__(self) -> None:
+        self.core: Any = None
+        """The encoder of tiktoken once it is built; it also decodes, special tokens too."""
+        self._first: FirstTexts | None = FirstTexts()  # until then
+        self._lock = threading.Lock()
+
+    def encode(self, text: str) -> list[int]:
+        """Encode a text. Lone surrogates become U+FFFD, pairs of them their character."""
+        first = self._first
+        if first is not None and (tokens := first.encode(text)) is not None:
+            return tokens
+        core = self.core or self._build()
+        try:
+            tokens = []
+            done = 0
+            if len(text) >= WHITE_LIMIT:
+                for start, end in _long_white_words(text, WHITE_LIMIT):
+                    tokens += core.encode_ordinary(text[done:start])
+                    tokens += core.encode_single_piece(text[start:end].encode())
+                    done = end
+            tokens += core.encode_ordinary(text[done:])
+            return tokens
+        except UnicodeEncodeError:  # lone surrogates
+            return self.encode(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+
+    def encode_many(self, texts: Sequence[str]) -> list[array[int]]:
+        """Encode each text by itself, all in one call: the encoder works without the GIL, and
+        threads that call it for one text after the other would wait for each other in between.
+        """
+        joined = _SEPARATOR.join(texts)
+        first = self._first
+        if (
+            (first is not None and len(joined) <= first.left)
+            or joined.count(_SEPARATOR) != len(texts) - 1
+            or (len(joined) >= WHITE_LIMIT and any(_long_white_words(joined, WHITE_LIMIT)))
+        ):
+            return [array("I", self.encode(text)) for text in texts]
+        core = self.core or self._build()
+        try:
+            # What tiktoken's encode_to_numpy wraps in an array: the ids as they lie in memory.
+            buffer = core.encode_to_tiktoken_buffer(joined, {_SEPARATOR})
+        except UnicodeEncodeError:  # lone surrogates
+            return [array("I", self.encode(text)) for text in texts]
+        # A separator's bytes are found nowhere else: the last byte of every id is zero, and none
+        # of the separator's others.
+        return [array("I", part) for part in bytes(buffer).split(_SEPARATOR_BYTES)]
+
+    def _build(self) -> Any:
+        with self._lock:
+            if self.core is None:
+                self.core = _new_core((self._first or FirstTexts()).ranks)
+                self._first = None
+            return self.core
+
+
+def _new_core(ranks: Mapping[bytes, int]) -> Any:
+    """Build the encoder that is in `tiktoken.Encoding`, which would keep 20 MB of `ranks`."""
+    import tiktoken  # 20 ms that a program which only parses need not spend
+    from tiktoken import _tiktoken  # type: ignore[attr-defined]
+
+    if ".".join(tiktoken.__version__.split(".")[:2]) not in TESTED_TIKTOKEN:
+        raise ImportError(
+            f"tiktoken {tiktoken.__version__} is installed, and openai_harmony needs "
+            f"{' or '.join(TESTED_TIKTOKEN)}: pip install 'tiktoken=={TESTED_TIKTOKEN[-1]}.*'"
+        )
+    return _tiktoken.CoreBPE(ranks, SPECIAL_IDS, WORD_PATTERN)
+
+
+def _long_white_words(text: str, limit: int) -> Iterator[tuple[int, int]]:
+    r"""Find the words of white space (start, end) that are about `limit` long or longer.
+
+    tiktoken panics where ``\s+(?!\S)`` meets a million characters, so such words are cut off
+    and merged by themselves. Take a run: all the white space (two characters or more, none of
+    them ``\r`` or ``\n``) between two characters that are not such white space.
+
+    - A word begins where the run begins. Words of other characters hold white space only as their
+      first character, or ``\r`` and ``\n`` at their end; and after white space that ends in
+      ``\r`` or ``\n`` a word of white space ends (``\s*[\r\n]+``).
+    - If ``\r`` or ``\n`` follows, the run is the beginning of such a word, which is matched
+      without a stack.
+    - Else the word is the whole run at the end of the text, and elsewhere the run without its
+      last character, which may belong to the next word.
+
+    A run of `limit` characters covers a multiple of `limit` (less one): only these places are
+    looked at.
+    """
+    done = 0
+    for at in range(limit - 1, len(text), limit):
+        run = _WHITE.match(text, at) if at >= done else None
+        if run is None:
+            continue
+        done = run.end()
+        start = at - limit + 1 + len(text[at - limit + 1 : at].rstrip(_WHITE_CHARACTERS))
+        if done - start >= limit and text[done : done + 1] not in ("\r", "\n"):
+            yield start, done if done == len(text) else done - 1
+
+
+LIMIT = 20_000
+"""Characters in all; more of them are worth the encoder that is made for many."""
+
+LONGEST_WORD = 100
+"""In characters: merging takes quadratic time here."""
+
+_CONTRACTION = "(?:'(?:[sStTmMdD]|[rRvV][eE]|[lL][lL]))?"
+_WORDS = (
+    rf"[^\r\nA-Za-z0-9]?[A-Z]*[a-z]+{_CONTRACTION}"
+    rf"|[^\r\nA-Za-z0-9]?[A-Z]+[a-z]*{_CONTRACTION}"
+    r"|[0-9]{1,3}"
+    r"| ?[^\sA-Za-z0-9]+[\r\n/]*"
+    r"|\s*[\r\n]+"
+    r"|\s+(?!\S)"
+    r"|\s+"
+)
+"""What the encoder's pattern comes to in ASCII; compiled when the first text comes."""
+
+
+class FirstTexts:
+    """Encode a program's first texts, in Python.
+
+    >>> FirstTexts().encode("hello world")
+    [24912, 2375]
+    >>> FirstTexts().encode("héllo") is None
+    True
+    """
+
+    def __init__(self) -> None:
+        self.left = LIMIT
+        """Characters that may still come."""
+
+    @functools.cached_property
+    def ranks(self) -> dict[bytes, int]:
+        """All tokens with their ids."""
+        return load_vocabulary().ranks()
+
+    def encode(self, text: str) -> list[int] | None:
+        """Encode `text`, or return None where that is the encoder's work."""
+        if len(text) > self.left or not text.isascii():
+            return None
+        self.left -= len(text)
+        tokens: list[int] = []
+        for word in re.findall(_WORDS, text, re.ASCII):
+            piece = word.encode()
+            token = self.ranks.get(piece)
+            if token is not None:
+                tokens.append(token)
+            elif len(piece) <= LONGEST_WORD:
+                tokens += _merge(piece, self.ranks)
+            else:
+                return None
+        return tokens
+
+
+def _merge(piece: bytes, ranks: dict[bytes, int]) -> list[int]:
+    """Join neighbours, those of the lowest rank first, until no two make a token."""
+    parts = [piece[at : at + 1] for at in range(len(piece))]
+    while True:
+        pairs = [first + second for first, second in pairwise(parts)]
+        best = min(pairs, key=lambda pair: ranks.get(pair, len(ranks)), default=b"")
+        if best not in ranks:
+            return [ranks[part] for part in parts]
+        at = pairs.index(best)
+        parts[at : at + 2] = [best]
