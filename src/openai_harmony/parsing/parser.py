@@ -99,9 +99,12 @@ class StreamableParser:
 
         An error leaves the parser as after the tokens before the one that it is about.
         """
+        return self._process_all(tokens, check_first=False)
+
+    def _process_all(self, tokens: Iterable[int], *, check_first: bool) -> list[ContentDelta]:
         state = self._state
         joined: dict[int, list[str]] = {}
-        ids, positions = _split_points(tokens)
+        ids, positions = _split_points(tokens, check=check_first)
         done = 0
         for position in positions:
             if position > done:
@@ -265,13 +268,7 @@ def parse_messages(
 ) -> list[Message]:
     """Parse a whole completion, or a whole prompt, into its messages."""
     parser = StreamableParser(encoding, role, strict=strict, tools=tools)
-    ids = collection_of_ids(tokens)
-    if strict:  # before any token is parsed, as in the reference
-        try:
-            array("I", ids)
-        except (TypeError, OverflowError, ValueError):
-            ids = [_token_id(token, strict=True) for token in ids]
-    parser.process_many(ids)
+    parser._process_all(tokens, check_first=strict)
     return parser.process_eos().messages
 
 
@@ -295,13 +292,16 @@ def _token_id(token: object, *, strict: bool) -> int:
     return number
 
 
-def _split_points(tokens: Iterable[int]) -> tuple[Sequence[int], Iterable[int]]:
-    """Return the tokens, and the positions of those that need a step of their own."""
+def _split_points(tokens: Iterable[int], *, check: bool) -> tuple[Sequence[int], Iterable[int]]:
+    """Return the tokens, and the positions of those that need a step of their own.
+
+    With `check`, what is no token is an error before any token is parsed, as in the reference.
+    """
     ids = collection_of_ids(tokens)
     try:
         plain = array("I", ids)
     except (TypeError, OverflowError, ValueError):  # a step judges each of them
-        listed = list(ids)
+        listed = [_token_id(token, strict=True) for token in ids] if check else list(ids)
         return listed, range(len(listed))
     # A list that begins and ends with plain integers is taken to hold nothing else.
     if isinstance(ids, list) and ids and type(ids[0]) is type(ids[-1]) is int:
