@@ -197,7 +197,7 @@ class HarmonyEncoding:
             return self.tokenizer.decode(tokens, "strict")
         except UnicodeDecodeError as error:
             raise VocabularyError(
-                f"the tokens are not valid UTF-8 ({error.reason} at byte {error.start}); "
+                f"Invalid utf-8 sequence: {error.reason} at byte {error.start}; "
                 "decode() replaces what is invalid"
             ) from error
 

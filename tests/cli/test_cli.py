@@ -134,7 +134,8 @@ ERRORS = [
     ("parse", str(2**32), 1, f"token id {2**32} is outside the vocabulary (0 to 201088)"),
     ("decode", "1" * 5000, 1, "expected token ids (integers between spaces or commas, "
      f"or a JSON list of them), found '{'1' * 39}"),
-    ("decode", "201089", 1, "token id 201089 is outside the vocabulary (0 to 201088)"),
+    ("decode", "201089", 1,
+     "Invalid token for decoding: 201089 is outside the vocabulary (0 to 201088)"),
     ("schema", "[]", 1, "the list of tools is empty"),
     ("schema", "[3]", 1, "[0]: expected an object, found 3"),
     ("schema", '[{"type": "function"}]', 1, "[0].name: the field is missing; expected text"),

@@ -152,7 +152,12 @@ class Tokenizer:
 
     def decode(self, tokens: Iterable[int], errors: str = "replace") -> str:
         """Join the text of `tokens`; `errors` says what happens to invalid UTF-8."""
-        return self.decode_bytes(tokens).decode("utf-8", errors)
+        try:
+            data = self.decode_bytes(tokens)
+        except VocabularyError as error:  # in the words that users of the reference look for
+            problem = str(error).removeprefix("token id ")
+            raise VocabularyError(f"Invalid token for decoding: {problem}") from None
+        return data.decode("utf-8", errors)
 
 
 def _empty_table() -> list[str | None]:
@@ -223,9 +228,9 @@ def _refuse_disallowed(
         found = min(present, key=text.index, default=None)
     if found is not None:
         raise VocabularyError(
-            f"the text contains {found!r}, which is disallowed here. To encode it as a special "
-            f"token pass allowed_special={{{found!r}}}; to encode it as ordinary text pass "
-            f"disallowed_special=(encoding.special_tokens_set - {{{found!r}}}), or "
+            f"Encountered text corresponding to disallowed special token {found!r}. To encode it "
+            f"as a special token pass allowed_special={{{found!r}}}; to encode it as ordinary text "
+            f"pass disallowed_special=(encoding.special_tokens_set - {{{found!r}}}), or "
             "disallowed_special=() to do so for all special tokens."
         )
 
