@@ -5,7 +5,8 @@
 Each suite of `suites` is fetched from PyPI into ``build/users``. Its dependencies are installed
 once; each library has an environment of its own on top of them. The table is printed; the outcome
 of every case is written to ``build/users/results/SUITE.json``. The exit status is 1 where a case
-passes with the reference and not with this library, unless `suites` lists it as a divergence.
+passes with the reference and not with this library, unless `suites` lists it as a divergence, and
+where a case passes with no library.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ LIBRARIES = {**PEERS, "ours": str(ROOT)}
 MODELS = ("openai/gpt-oss-20b", "openai/gpt-oss-120b", "openai-community/gpt2", "gpt2")
 DEMO_MODEL = ROOT / "src" / "openai_harmony" / "data" / "demo_model"
 
+DIVERGENCES = "Divergences"
+BELOW_REFERENCE = "Below the reference"
+NEVER_PASSES = "Pass with no library"
+
 Outcomes: TypeAlias = dict[str, dict[str, str]]
 """By the id of a case: its ``outcome``, and a ``reason`` unless it passed."""
 
@@ -43,12 +48,11 @@ def write_stand_ins() -> None:
     (BUILD / "vocabulary").mkdir(exist_ok=True)
     write_vocabulary(BUILD / "vocabulary" / "o200k_base.tiktoken")
     tokenizer = json.dumps(tokenizer_json()), json.dumps(tokenizer_config())
-    shutil.rmtree(BUILD / "hub", ignore_errors=True)
     for model in MODELS:
         folder = BUILD / "hub" / f"models--{model.replace('/', '--')}"
         snapshot = folder / "snapshots" / "stand-in"
-        snapshot.mkdir(parents=True)
-        (folder / "refs").mkdir()
+        snapshot.mkdir(parents=True, exist_ok=True)
+        (folder / "refs").mkdir(exist_ok=True)
         (folder / "refs" / "main").write_text("stand-in", "utf-8")
         for name in ("config.json", "generation_config.json", "chat_template.jinja"):
             shutil.copy(DEMO_MODEL / name, snapshot)
@@ -133,7 +137,7 @@ def run_cases(suite: Suite, library: str, source: Path, environment: Path) -> Ou
             [
                 *(environment / "bin" / "python", "-m", "pytest", "-c", "pyproject.toml"),
                 *(f"-p{plugin}" for plugin in (*suite.plugins, "no:cacheprovider")),
-                *("--tb=short", *suite.tests),
+                *("--tb=short", "--continue-on-collection-errors", *suite.tests),
             ],
             cwd=source,
             env={
@@ -176,18 +180,20 @@ def table_row(suite: Suite, results: dict[str, Outcomes]) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
-def regressions(suite: Suite, results: dict[str, Outcomes]) -> tuple[list[str], list[str]]:
-    """Return the cases that pass with the reference alone: the divergences, and the others."""
-    named, unnamed = [], []
+def findings(suite: Suite, results: dict[str, Outcomes]) -> dict[str, list[str]]:
+    """Return by title the cases that pass with the reference alone, and with no library."""
+    titles: dict[str, list[str]] = {
+        title: [] for title in (DIVERGENCES, BELOW_REFERENCE, NEVER_PASSES)
+    }
     for case, reference in results["reference"].items():
         ours = results["ours"].get(case, {"outcome": "missing", "reason": "not collected"})
+        reasons = [why for part, why in suite.divergences.items() if part in case]
         if reference["outcome"] == "passed" != ours["outcome"]:
-            reasons = [why for part, why in suite.divergences.items() if part in case]
-            if reasons:
-                named.append(f"{suite.name} {case}: {reasons[0]}")
-            else:
-                unnamed.append(f"{suite.name} {case}: {ours['outcome']}: {ours['reason']}")
-    return named, unnamed
+            title = DIVERGENCES if reasons else BELOW_REFERENCE
+            titles[title].append(f"{suite.name} {case}: {(reasons or [ours['reason']])[0]}")
+        elif all(results[library].get(case, ours)["outcome"] == "failed" for library in LIBRARIES):
+            titles[NEVER_PASSES].append(f"{suite.name} {case}: {reference['reason']}")
+    return titles
 
 
 def main(names: list[str]) -> int:
@@ -195,8 +201,7 @@ def main(names: list[str]) -> int:
         sys.exit(f"{unknown} is not among {[suite.name for suite in SUITES]}")
     write_stand_ins()
     rows: list[str] = []
-    named: list[str] = []
-    unnamed: list[str] = []
+    listed: dict[str, list[str]] = collections.defaultdict(list)
     for suite in SUITES:
         if names and suite.name not in names:
             continue
@@ -213,18 +218,17 @@ def main(names: list[str]) -> int:
         }
         (BUILD / "results" / f"{suite.name}.json").write_text(json.dumps(by_case, indent=1))
         rows.append(table_row(suite, results))
-        expected, unexpected = regressions(suite, results)
-        named += expected
-        unnamed += unexpected
+        for title, cases in findings(suite, results).items():
+            listed[title] += cases
     print(
         "| Suite | Cases | Reference | Fork | Ours | Not run |",
         "|---|---|---|---|---|---|",
         sep="\n",
     )
     print(*rows, *(f"| {name} | | | | | {why} |" for name, why in NO_SUITE.items()), sep="\n")
-    for title, cases in (("Divergences", named), ("Below the reference", unnamed)):
+    for title, cases in listed.items():
         print(f"\n{title}: {len(cases)}", *cases, sep="\n")
-    return 1 if unnamed else 0
+    return 1 if listed[BELOW_REFERENCE] or listed[NEVER_PASSES] else 0
 
 
 if __name__ == "__main__":
