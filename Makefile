@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 PYTHON_GPT_OSS ?= python3.12
+PYTHON_USERS ?= python3.12
 CASES ?= 1000
 SECONDS ?= 60
 TURNS ?= 1000
@@ -14,6 +15,7 @@ BUILD_VENV := .venv-build
 FUZZ_VENV := .venv-fuzz
 GPT_OSS_VENV := .venv-gpt-oss
 XGRAMMAR_VENV := .venv-xgrammar
+USERS_VENV := .venv-users
 FUZZ_TARGETS := parser header text schema conversation
 
 # What the tests run from npm: clients of the server, and checks of the inspector's page. Where there
@@ -25,7 +27,7 @@ CLIENTS_INSTALLED := $(if $(NPM),$(CLIENTS)/node_modules/.installed)
 PAGE_INSTALLED := $(if $(NPM),$(PAGE)/node_modules/.installed)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo chat inspect serve demo-model demo-accuracy test check format parity bench bench-serving bench-training fuzz noise screenshots xgrammar wheel wheel-drop-in clean
+.PHONY: help demo chat inspect serve demo-model demo-accuracy test check format parity bench bench-serving bench-training fuzz noise screenshots xgrammar users wheel wheel-drop-in clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +53,9 @@ format: $(VENV)/.installed-dev ## Format the code and repair what the linter can
 
 parity: $(VENV)/.installed-dev ## Compare with the reference and its fork on CASES=N random cases
 	$(BIN)/python scripts/parity/run.py --cases $(CASES)
+
+users: $(USERS_VENV)/.installed ## Run the harmony tests of vLLM and others with this library; SUITE=name for one
+	PYTHONPATH=scripts/parity $(USERS_VENV)/bin/python scripts/users/users.py $(SUITE)
 
 bench: $(VENV)/.installed-bench ## Measure against both; BENCH=--quick takes a minute
 	$(BIN)/python -m benchmarks.run $(BENCH)
@@ -94,7 +99,7 @@ demo-accuracy: $(VENV)/.installed-dev ## Count how often the demo model is right
 	PYTHONPATH=scripts $(BIN)/python -m demo_model.evaluate
 
 clean: ## Remove the virtual environment, caches and builds
-	rm -rf $(VENV) $(BUILD_VENV) $(FUZZ_VENV) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(CLIENTS)/node_modules $(PAGE)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BUILD_VENV) $(FUZZ_VENV) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(USERS_VENV) $(CLIENTS)/node_modules $(PAGE)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are remade when the dependencies in pyproject.toml may have changed.
@@ -155,4 +160,10 @@ $(XGRAMMAR_VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(XGRAMMAR_VENV)
 	$(XGRAMMAR_VENV)/bin/python -m pip install --quiet --disable-pip-version-check torch==$(TORCH)
 	$(XGRAMMAR_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' xgrammar==0.2.8
+	@touch $@
+
+# vLLM needs Python 3.11, gpt-oss 3.12. unearth downloads source distributions without building them.
+$(USERS_VENV)/.installed: pyproject.toml
+	$(PYTHON_USERS) -m venv $(USERS_VENV)
+	$(USERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable . unearth==0.19.0
 	@touch $@
