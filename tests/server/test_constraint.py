@@ -9,7 +9,7 @@ import pytest
 from openai_harmony import Conversation, DeveloperContent, Message, Role, ToolDescription
 from openai_harmony.apis.turn_request import TurnRequest
 from openai_harmony.grammar import GrammarError, Matcher
-from openai_harmony.server.turns.constraint import turn_constraint
+from openai_harmony.server.generation.preparation import turn_constraint
 
 UNIQUE = {"type": "object", "properties": {"tags": {"type": "array", "uniqueItems": True}}}
 PLAIN = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

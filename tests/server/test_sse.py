@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from openai_harmony.server.answers.disconnect import while_connected
-from openai_harmony.server.answers.event_stream import Event, EventStream, encode_event
-from openai_harmony.server.api_error import ApiError
+from openai_harmony.server.http.errors import ApiError
+from openai_harmony.server.http.requests import while_connected
+from openai_harmony.server.http.server_sent_events import Event, EventStream, encode_event
 
 ENCODED = {
     "data": ((None, {"a": [1, "é"]}), 'data: {"a":[1,"é"]}\n\n'),

@@ -13,13 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from openai_harmony.server.store import (
-    NewItem,
-    NewResponse,
-    Store,
-    StoreError,
-    StoreInUseError,
-)
+from openai_harmony.server.store import NewItem, NewResponse, Store, StoreError, StoreInUseError
 from support.databases import Clock
 
 pytest_plugins = ("support.postgres_server", "support.databases")
