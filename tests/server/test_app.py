@@ -14,7 +14,7 @@ from openai_harmony import ConversationError, HarmonyError
 from openai_harmony.engines import ContextLengthError, EngineError, SamplingError
 from openai_harmony.grammar import GrammarError
 from openai_harmony.server import Settings, create_app
-from openai_harmony.server.auth.caller import AuthenticatedCaller
+from openai_harmony.server.auth.api_keys import AuthenticatedCaller
 from support.scripted_engine import ScriptedEngine
 
 

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from ..engines.engine import Engine
 from ..inspector import LiveModel, inspector_routes
 from ..tools.tool import Tool
-from .auth.caller import authenticate
+from .auth.api_keys import authenticate
 from .chat.routes import router as chat_router
 from .completions.routes import router as completions_router
 from .containers import router as containers_router

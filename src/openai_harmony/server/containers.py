@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
 
-from .auth.caller import AuthenticatedCaller
+from .auth.api_keys import AuthenticatedCaller
 from .services import services_of
 from .store import ContainerFile, Order
 
@@ -86,7 +86,7 @@ async def retrieve(
 async def content(
     container_id: str, file_id: str, request: Request, caller: AuthenticatedCaller
 ) -> Response:
-    """Read a file. Its type is not told, so that no browser shows what a model has written."""
+    """Read a file. Its type is left out, so that no browser shows a file of a model."""
     files = services_of(request).store.files
     file = await asyncio.to_thread(files.get, container_id, file_id, caller.owner)
     data = await asyncio.to_thread(files.data, container_id, file_id, caller.owner)

@@ -16,7 +16,7 @@ from ..apis.request_body import Metadata, RequestBody
 from ..apis.responses_request import ResponsesRequest
 from ..apis.turns import turn_of_response
 from ..errors import ConversationError
-from .auth.caller import AuthenticatedCaller
+from .auth.api_keys import AuthenticatedCaller
 from .http.identifiers import new_id
 from .http.json import JsonResponse
 from .responses.encryption import OwnerCipher
@@ -35,7 +35,7 @@ Items = Annotated["list[dict[str, Any]]", Field(max_length=_MAX_ITEMS)]
 
 
 class ConversationRequest(RequestBody):
-    """A new conversation, and what it begins with."""
+    """A new conversation, and its first items."""
 
     items: Items | None = None
     metadata: Metadata | None = None

@@ -17,7 +17,7 @@ router = APIRouter(tags=["Operation"])
 
 
 class HealthAnswer(TypedDict):
-    """That the server is well, and how busy it is."""
+    """The health of the server, and how busy it is."""
 
     status: str
     model: str
@@ -41,13 +41,13 @@ async def _health(request: Request) -> HealthAnswer:
 
 @router.get("/health")
 async def health(request: Request) -> HealthAnswer:
-    """Tell that the process and the engine answer; 503 where the engine does not."""
+    """Return the health of the process and the engine; 503 where the engine is not ready."""
     return await _health(request)
 
 
 @router.get("/ready")
 async def ready(request: Request) -> HealthAnswer:
-    """Tell that requests are welcome; 503 also when the server is shutting down."""
+    """Return the same; 503 also when the server is shutting down."""
     if services_of(request).admission.is_closed:
         raise shutting_down()
     return await _health(request)
@@ -55,5 +55,5 @@ async def ready(request: Request) -> HealthAnswer:
 
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(request: Request) -> Response:
-    """Tell what was counted and measured, in the text format of Prometheus."""
+    """Return the metrics, in the text format of Prometheus."""
     return Response(services_of(request).metrics.text(), media_type=CONTENT_TYPE_LATEST)

@@ -7,7 +7,7 @@ from typing import Literal
 from fastapi import APIRouter, Request
 from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
 
-from .auth.caller import AuthenticatedCaller
+from .auth.api_keys import AuthenticatedCaller
 from .services import Services, services_of
 
 __all__ = ["router"]

@@ -23,7 +23,7 @@ from ..errors import TokenError, VocabularyError
 from ..parsing.parser import StreamableParser
 from ..sampled_messages import prompt_segments
 from ..tokens.tokenizer import token_ids
-from .auth.caller import AuthenticatedCaller
+from .auth.api_keys import AuthenticatedCaller
 from .generation.preparation import RENDERING
 from .http.errors import ApiError
 from .http.json import JsonResponse
@@ -136,7 +136,7 @@ class ParsedTokens(TypedDict):
 
 
 def parsed_tokens(request: ParseRequest) -> ParsedTokens:
-    """Parse; it may take a while. Raises `ApiError` for what is broken, in strict mode."""
+    """Parse; it may take a while. Raises `ApiError` for broken markup, in strict mode."""
     encoding = load_harmony_encoding("HarmonyGptOss")
     strict = bool(request.strict)
     parser = StreamableParser(encoding, request.role, strict=strict, tools=request.tools or ())

@@ -1,8 +1,7 @@
-"""Who may send requests, and how many.
+"""API keys: the callers of requests, and their limits.
 
 ::
 
-    api_keys    keys: created, checked, revoked
-    caller      the owner of a request, by its headers
+    api_keys    keys: created, checked, revoked; the caller of a request
     limits      requests and tokens of a key in the last minute
 """

@@ -1,4 +1,4 @@
-"""API keys: created, checked, revoked.
+"""API keys: created, checked, revoked; and the caller of a request, by its key.
 
 A key is ``sk-harmony-`` and 256 random bits. The store has its SHA-256. Nobody can guess a value
 among so many: a slow hash with salt, as passwords need, would cost time at each request and protect
@@ -7,17 +7,31 @@ nothing. A key is shown once, when it is made.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import secrets
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Annotated, NamedTuple, TypeAlias
+
+from fastapi import Depends
+from fastapi.requests import HTTPConnection
 
 from ...errors import HarmonyError
+from ..http.errors import ApiError
 from ..store.keys import KeyLimits, KeyRecord, Keys
 
-__all__ = ["ApiKeyError", "ApiKeys", "NewKey", "hash_key"]
+__all__ = [
+    "ApiKeyError",
+    "ApiKeys",
+    "AuthenticatedCaller",
+    "Caller",
+    "NewKey",
+    "authenticate",
+    "hash_key",
+]
 
 _PREFIX = "sk-harmony-"
 _BYTES = 32
@@ -61,7 +75,14 @@ class ApiKeys:
     ) -> None:
         self._stored = stored
         self._clock = clock
-        self._given = [_given_key(key) for key in given]
+        self._given: list[KeyRecord] = []
+        for key in given:
+            if not key.strip():
+                raise ValueError("an API key that was given to the server is empty; leave it out")
+            hash = hash_key(key)
+            # The id depends on the key alone, so that its owner is the same after a restart.
+            record = KeyRecord(id=f"key_{hash[:24]}", hash=hash, name=_GIVEN, created_at=0)
+            self._given.append(record)
 
     def create(self, name: str, limits: KeyLimits | None = None) -> NewKey:
         """Make a key and store its hash. Raises `ValueError` for a limit below one."""
@@ -122,9 +143,25 @@ class ApiKeys:
         return self._stored
 
 
-def _given_key(key: str) -> KeyRecord:
-    if not key.strip():
-        raise ValueError("an API key that was given to the server is empty; leave it out")
-    hash = hash_key(key)
-    # The id is made of the key, so that what it owns is still its own after a restart.
-    return KeyRecord(id=f"key_{hash[:24]}", hash=hash, name=_GIVEN, created_at=0)
+class Caller(NamedTuple):
+    """The owner of what a request stores: the id of its key, empty on a server without keys."""
+
+    owner: str
+    limits: KeyLimits = KeyLimits()
+
+
+async def authenticate(connection: HTTPConnection) -> Caller:
+    """Read the key of a request; raise `ApiError` where it is missing or unknown."""
+    keys: ApiKeys = connection.app.state.services.keys
+    scheme, _, credentials = connection.headers.get("authorization", "").partition(" ")
+    key = credentials.strip() if scheme.lower() == "bearer" else ""
+    try:
+        record = await asyncio.to_thread(keys.check, key or None)
+    except ApiKeyError as error:
+        code = "invalid_api_key" if key else "missing_api_key"
+        raise ApiError(401, str(error), kind="authentication_error", code=code) from error
+    return Caller("") if record is None else Caller(record.id, record.limits)
+
+
+AuthenticatedCaller: TypeAlias = Annotated[Caller, Depends(authenticate)]
+"""A parameter of routes that need a caller."""

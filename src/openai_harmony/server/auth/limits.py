@@ -120,7 +120,7 @@ class _Window:
 
 
 class _KeyCounters:
-    """What a key uses now."""
+    """The counters of one key."""
 
     def __init__(self) -> None:
         self.running = 0

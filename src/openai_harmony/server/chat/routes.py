@@ -14,7 +14,7 @@ from starlette.responses import Response
 from ...apis.chat_request import ChatRequest
 from ...apis.turn_request import TurnRequest
 from ...apis.turns import turn_of_chat
-from ..auth.caller import AuthenticatedCaller, Caller
+from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..generation.events import TurnEnded, TurnEvent, Usage
 from ..generation.preparation import prepare_turn
 from ..generation.sampling import choice_sampling, sample_choices, sample_turn

@@ -1,4 +1,7 @@
-"""The body of a request to ``/v1/completions``: what the API has, and what vLLM added."""
+"""A request to ``/v1/completions``, its choices, and sampled tokens to their text.
+
+The fields of the request are those of the API, with additions of vLLM.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from ...encoding import load_harmony_encoding
 from ...engines.engine import FinishReason, SampledToken
 from ...engines.sampling import Sampling
 from ...tokens.special_tokens import SPECIAL_TEXTS, VOCABULARY_SIZE
-from ..auth.caller import Caller
+from ..auth.api_keys import Caller
 from ..auth.limits import RequestUsage
 from ..generation.events import LEAST_LOGPROB
 from ..generation.sampling import choice_sampling, engine_slot, sample_choices

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 from typing_extensions import NotRequired, TypedDict  # of Python 3.12, which tells pydantic more
 
-from ..auth.caller import AuthenticatedCaller, Caller
+from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..chat.completion import ChatUsage, chat_usage
 from ..generation.events import Usage
 from ..http.identifiers import new_id
@@ -53,7 +53,7 @@ class CompletionChoice(TypedDict):
 
 
 class CompletionAnswer(TypedDict):
-    """An answer."""
+    """A completion, or a chunk of it."""
 
     id: str
     object: Literal["text_completion"]
@@ -101,6 +101,13 @@ def completions_usage(prompts: Sequence[Sequence[Usage]]) -> ChatUsage:
 
 
 router = APIRouter(tags=["Completions"])
+
+_CHUNK_FIELDS = (
+    "text",
+    "logprobs",
+    "token_ids",
+    "finish_reason",
+)  # a chunk without any is left out
 
 
 @router.post(
@@ -161,15 +168,10 @@ async def _chunks(
             counts[index] += 1
             cached[index] = piece.cached_tokens
             choice = completion_choice(body, plans[index], [piece], is_start=is_start)
-            if is_start or _says_something(choice):
+            if is_start or any(choice.get(field) for field in _CHUNK_FIELDS):
                 yield None, {**head, "choices": [choice], **nothing}
     if includes_usage:
         yield None, {**head, "choices": [], "usage": _usage(body, plans, counts, cached)}
-
-
-def _says_something(choice: dict[str, Any]) -> bool:
-    fields = ("text", "logprobs", "token_ids", "finish_reason")
-    return any(choice.get(field) for field in fields)
 
 
 def _usage(

@@ -37,7 +37,7 @@ class PreparedTurn(NamedTuple):
 
 
 def prepare_turn(request: TurnRequest, *, constrain: bool) -> PreparedTurn:
-    """Render the prompt, and write the grammar where the request asks for something.
+    """Render the prompt, and write the grammar where the request needs one.
 
     It may take a while: call it off the event loop. Raises `ConversationError`, `GrammarError`.
     """

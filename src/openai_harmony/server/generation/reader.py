@@ -60,7 +60,11 @@ class TurnReader:
             parser.process_eos()
         for position, text in deltas:
             yield from self._end_messages(before=position)
-            yield from self._add(text)
+            if self.is_over:
+                break
+            yield from self._begin()
+            if self._body is not None and not self._body.is_hidden:
+                yield from self._emit(self._body, self._body.add(text))
         yield from self._end_messages(before=len(parser.messages))
         if not self.is_over and parser.state is StreamState.CONTENT:
             yield from self._begin()
@@ -92,13 +96,6 @@ class TurnReader:
         if is_own:
             self._emitted += 1
             yield MessageBegun(self._body.position, channel, recipient)
-
-    def _add(self, text: str) -> Iterator[TurnEvent]:
-        if self.is_over:
-            return
-        yield from self._begin()
-        if self._body is not None and not self._body.is_hidden:
-            yield from self._emit(self._body, self._body.add(text))
 
     def _emit(self, body: MessageBody, added: TextAdded | None) -> Iterator[TurnEvent]:
         """Emit text of the body; end the message and the turn at a stop text."""

@@ -31,7 +31,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class ErrorObject(TypedDict):
-    """What went wrong; `param` is the path of the field at fault, `code` a word for programs."""
+    """An error; `param` is the path of the field at fault, `code` a word for programs."""
 
     message: str
     type: str

@@ -1,4 +1,4 @@
-"""Ids of what the server makes."""
+"""Ids of responses, items, conversations and files."""
 
 from __future__ import annotations
 

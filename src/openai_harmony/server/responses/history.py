@@ -153,7 +153,7 @@ def history_items(items: Iterable[StoredItem]) -> list[HistoryItem]:
 
 
 def new_items(items: Iterable[HistoryItem]) -> list[NewItem]:
-    """Convert items to those that the store keeps."""
+    """Convert items to those that can be stored."""
     return [
         NewItem(item.item["id"], item.item, item.tokens, item.messages or None) for item in items
     ]

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from ...apis.responses_request import ResponsesRequest
-from ..auth.caller import Caller
+from ..auth.api_keys import Caller
 from ..http.errors import ApiError
 from ..services import Services
 from ..store import StoredResponse

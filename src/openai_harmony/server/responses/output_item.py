@@ -83,7 +83,7 @@ class OutputItemBuilder:
         return "".join(self._emitted)
 
     def add(self, text: str, logprobs: tuple[TokenLogprob, ...]) -> tuple[str, list[LogprobJson]]:
-        """Take text; return what the text for clients grows by."""
+        """Take text; return the text that is safe to emit to clients, and its log-probabilities."""
         self._sampled.append(text)
         emitted = text if self._converter is None else self._converter.feed(text)
         self._emitted.append(emitted)
@@ -98,7 +98,7 @@ class OutputItemBuilder:
         return pending
 
     def rest(self, *, is_complete: bool) -> str:
-        """Return what the text for clients grows by at the end."""
+        """Return the rest of the text for clients."""
         rest = "" if self._converter is None else self._converter.rest()
         if self.shape.field == "arguments" and is_complete and not self.text.strip():
             rest = "{}"  # clients parse it as JSON

@@ -18,7 +18,7 @@ from ...conversation.messages import Conversation, Message, Role
 from ...encoding import load_harmony_encoding
 from ...engines.errors import ContextLengthError
 from ...sampled_messages import SampledMessage
-from ..auth.caller import Caller
+from ..auth.api_keys import Caller
 from ..generation.preparation import RENDERING, PreparedTurn, prepare_turn
 from ..http.identifiers import new_id
 from ..services import Services
@@ -243,7 +243,7 @@ class CompactionRequest(ResponsesRequest):
 
 
 def compact(services: Services, owner: str, request: CompactionRequest) -> dict[str, Any]:
-    """Make one encrypted item of a conversation; it blocks. Raises what planning a response raises.
+    """Make one encrypted item of a conversation; it blocks. Raises the errors of a plan.
 
     Nothing is summed up: the prompt of the item is that of the conversation, token for token. It
     leaves past reasoning out, so the item is shorter than the items that it stands for, and a

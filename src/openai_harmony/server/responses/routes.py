@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from ...apis.response import Response as ResponseResource
 from ...apis.responses_request import ResponsesRequest
-from ..auth.caller import AuthenticatedCaller
+from ..auth.api_keys import AuthenticatedCaller
 from ..generation.preparation import prepare_turn
 from ..http.json import JsonResponse
 from ..http.requests import while_connected

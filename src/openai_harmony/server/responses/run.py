@@ -68,7 +68,7 @@ def _stored_body(plan: ResponsePlan, response: Mapping[str, Any]) -> dict[str, A
 
 
 class _Outcome(NamedTuple):
-    """How a response ends, before it is stored."""
+    """The end of a response, before it is stored."""
 
     status: str
     error: ApiError | None = None
@@ -183,7 +183,7 @@ class ResponseRun:
         return None
 
     async def _take(self, event: LoopEvent) -> None:
-        """Log what happens."""
+        """Log an event of the loop."""
         if isinstance(event, TextAdded):  # most of them, by far
             self._add(self.stream.take(event))
             return
@@ -240,8 +240,13 @@ class ResponseRun:
         elif outcome.status == "cancelled" and not self._log.events:
             self._error = _CANCELLED
         if self._error is not None:
-            if self.plan.is_stored:
-                await asyncio.to_thread(self._forget)
+            if self.plan.is_stored:  # nobody has heard of it
+                delete = self._services.store.responses.delete
+                try:
+                    await asyncio.to_thread(delete, self.plan.id, self.plan.owner)
+                except StoreError:
+                    problem = "the response %s, which failed, could not be deleted"
+                    _LOG.exception(problem, self.plan.id)
             return
         self._begin()
         self._add(self.stream.break_off())
@@ -281,13 +286,6 @@ class ResponseRun:
             failed = self.stream.end(outcome.status, **self._last_fields(outcome))
             return {**failed, "sequence_number": last["sequence_number"]}
         return last
-
-    def _forget(self) -> None:
-        """Delete a response that nobody has heard of."""
-        try:
-            self._services.store.responses.delete(self.plan.id, self.plan.owner)
-        except StoreError:
-            _LOG.exception("the response %s, which failed, could not be deleted", self.plan.id)
 
     def _last_fields(self, outcome: _Outcome) -> dict[str, Any]:
         reason, usage = outcome.incomplete_reason, self._usage

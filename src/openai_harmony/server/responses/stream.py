@@ -24,7 +24,7 @@ from ...apis.item_kind import ItemKind, what_kind
 from ...apis.output_items import ID_PREFIXES, item_of_message, new_item
 from ...conversation.messages import Message, Role
 from ...sampled_messages import SampledMessage
-from ..generation.events import LogprobJson, MessageBegun, MessageEnded, TextAdded, TokenLogprob
+from ..generation.events import LogprobJson, MessageBegun, MessageEnded, TextAdded
 from ..tools.citations import CitedAnswer
 from ..tools.conversation_tools import AnsweredCall
 from .live_responses import WireEvent
@@ -101,7 +101,7 @@ class ResponseStream:
         encrypted: str | None = None,
         planned: Mapping[str, Any] | None = None,
     ) -> Iterator[WireEvent]:
-        """Write what happens to a message.
+        """Write the events of a message.
 
         For a message that ends: `encrypted` is its reasoning, `planned` has the fields of a call of
         the server's tool.
@@ -112,7 +112,9 @@ class ResponseStream:
         elif self._open is None:
             raise ValueError(f"{event} belongs to no message that has begun")
         elif isinstance(event, TextAdded):
-            yield from self._add_text(self._open, event.text, event.logprobs)
+            delta, logprobs = self._open.add(event.text, event.logprobs)
+            if delta and self._open.kind is not ItemKind.WEB_SEARCH_CALL:
+                yield self._delta(self._open, delta, logprobs)
         elif self._open.kind.is_built_in:
             yield from self._end_call_text(self._open, event.message, planned or {})
             if not event.is_complete:
@@ -205,13 +207,6 @@ class ResponseStream:
         yield self._event("response.output_item.added", output_index=item.index, item=begun)
         if item.shape.part is not None:
             yield self._of_item("response.content_part.added", item, part=item.part())
-
-    def _add_text(
-        self, item: OutputItemBuilder, text: str, logprobs: tuple[TokenLogprob, ...]
-    ) -> Iterator[WireEvent]:
-        delta, written = item.add(text, logprobs)
-        if delta and item.kind is not ItemKind.WEB_SEARCH_CALL:
-            yield self._delta(item, delta, written)
 
     def _begin_call(
         self, item: OutputItemBuilder, planned: Mapping[str, Any]

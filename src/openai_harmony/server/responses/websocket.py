@@ -19,7 +19,7 @@ from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from ...apis.history import HistoryItem
 from ...apis.request_body import read_body
 from ...apis.responses_request import ResponsesRequest
-from ..auth.caller import AuthenticatedCaller, Caller
+from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..http.errors import ApiError, api_error_of
 from ..http.identifiers import new_id
 from ..http.json import json_text
@@ -73,7 +73,10 @@ class _Connection:
             lane: str | None = None
             try:
                 event = await asyncio.to_thread(self._read_event, message)
-                lane = _lane_of(event)
+                lane = event.get("stream_id")
+                if lane is not None and not isinstance(lane, str):
+                    lane = None
+                    raise ApiError(400, "expected text", param="stream_id", code="invalid_value")
                 if event["type"] == "response.steer":
                     await self._send(_no_steering(event))
                 else:
@@ -82,7 +85,7 @@ class _Connection:
                 await self._send(_error_event(error), lane)
 
     async def close(self) -> None:
-        """End what is under way."""
+        """End the lanes."""
         await cancel_all(*self._tasks)
 
     def _read_event(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -177,13 +180,6 @@ class _Connection:
         sent = event if lane is None else {**event, "stream_id": lane}
         async with self._sending:
             await self._socket.send_text(json_text(sent))
-
-
-def _lane_of(event: Mapping[str, Any]) -> str | None:
-    lane = event.get("stream_id")
-    if lane is not None and not isinstance(lane, str):
-        raise ApiError(400, "expected text", param="stream_id", code="invalid_value")
-    return lane
 
 
 def _too_many(items: str, remedy: str) -> ApiError:

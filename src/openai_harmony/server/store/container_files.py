@@ -95,7 +95,7 @@ class ContainerFiles:
         ]
 
     def list(self, container_id: str, owner: str) -> builtins.list[ContainerFile]:
-        """Read what there is in a container, the oldest first; nothing where there is none."""
+        """List the files of a container, the oldest first; none where there is no container."""
         with self._database.reading() as connection:
             rows = connection.execute(self._visible(container_id, owner).order_by(*_AGE))
             return [_file(row) for row in rows]

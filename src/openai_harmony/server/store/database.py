@@ -42,7 +42,9 @@ class Database:
     def __init__(self, url: str | Path | None) -> None:
         self.url = _read_url(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
-        self.path = _sqlite_path(self.url)
+        self.path = None  # of the file; None for PostgreSQL, and for a database in memory
+        if self.is_sqlite and self.url.database not in (None, "", ":memory:"):
+            self.path = Path(self.url.database or "").absolute()
         is_memory = self.is_sqlite and self.path is None
         # A database in memory has one connection, so that readers take turns as well.
         turn = threading.RLock()
@@ -89,16 +91,13 @@ class Database:
                 self.url, pool_size=_CONNECTIONS, connect_args={"timeout": _BUSY_SECONDS}
             )
         else:
-            return self._open_postgres()
+            try:
+                return create_engine(self.url, pool_size=_CONNECTIONS, pool_pre_ping=True)
+            except ModuleNotFoundError as error:
+                raise StoreError(missing_package("PostgreSQL needs", error, "serve")) from error
         event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
-
-    def _open_postgres(self) -> Engine:
-        try:
-            return create_engine(self.url, pool_size=_CONNECTIONS, pool_pre_ping=True)
-        except ModuleNotFoundError as error:
-            raise StoreError(missing_package("PostgreSQL needs", error, "serve")) from error
 
     def _make_file(self) -> None:
         """Make the file where there is none, for its owner alone: it holds conversations."""
@@ -142,13 +141,6 @@ def _read_url(text: str | Path | None) -> URL:
     return url
 
 
-def _sqlite_path(url: URL) -> Path | None:
-    """Return the file's path; None for PostgreSQL, and for a database in memory."""
-    if url.get_backend_name() != "sqlite" or url.database in (None, "", ":memory:"):
-        return None
-    return Path(url.database or "").absolute()
-
-
 def _configure_sqlite(connection: Any, _: Any) -> None:
     connection.isolation_level = None  # or sqlite3 would begin transactions by its own rules
     for pragma in (
@@ -182,22 +174,19 @@ def migrate(database: Database) -> None:
             connection.execute(
                 text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK}
             )
-        _run_steps(connection, database.name)
-
-
-def _run_steps(connection: Connection, name: str) -> None:
-    context = MigrationContext.configure(connection)
-    steps = ScriptDirectory(str(_MIGRATIONS))
-    revisions = {step.revision for step in steps.walk_revisions()}
-    current = context.get_current_revision()
-    if current is not None and current not in revisions:
-        raise StoreVersionError(
-            f"the database {name} has the schema {current}, which this version of gpt-oss-harmony "
-            "does not know; install the newer version that has written it, or name another database"
-        )
-    missing = list(steps.iterate_revisions("head", current or "base"))
-    with Operations.context(context):
-        for step in reversed(missing):
-            step.module.upgrade()
-    if missing:
-        context.stamp(steps, "head")
+        context = MigrationContext.configure(connection)
+        steps = ScriptDirectory(str(_MIGRATIONS))
+        revisions = {step.revision for step in steps.walk_revisions()}
+        current = context.get_current_revision()
+        if current is not None and current not in revisions:
+            raise StoreVersionError(
+                f"the database {database.name} has the schema {current}, which this version of "
+                "gpt-oss-harmony does not know; install the newer version that has written it, or "
+                "name another database"
+            )
+        missing = list(steps.iterate_revisions("head", current or "base"))
+        with Operations.context(context):
+            for step in reversed(missing):
+                step.module.upgrade()
+        if missing:
+            context.stamp(steps, "head")

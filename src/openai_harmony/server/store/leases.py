@@ -1,4 +1,4 @@
-"""The servers of one database, and the leases by which they know which of them live.
+"""The servers of one database, and the leases that show which of them live.
 
 A running server holds a lock. The operating system or PostgreSQL releases it when the server dies,
 however it dies: no heartbeats, and no clocks to compare. On PostgreSQL each server has a lock of
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -92,8 +93,10 @@ class _PostgresLease:
         self._connection: Connection | None = None
 
     def acquire(self) -> None:
-        if self._connection is not None and self._is_alive(self._connection):
-            return
+        if self._connection is not None:
+            with suppress(DBAPIError):
+                self._connection.exec_driver_sql("SELECT 1")
+                return  # the lock is held
         self.release()
         with self._database.errors_named():
             self._connection = self._connect()
@@ -118,14 +121,6 @@ class _PostgresLease:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-
-    @staticmethod
-    def _is_alive(connection: Connection) -> bool:
-        try:
-            connection.exec_driver_sql("SELECT 1")
-        except DBAPIError:
-            return False
-        return True
 
 
 def _lock_key(server_id: str) -> int:

@@ -10,14 +10,12 @@ its responses.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from sqlalchemy import (
     CTE,
     ColumnElement,
     Connection,
-    Row,
     Select,
     and_,
     delete,
@@ -85,30 +83,25 @@ def read_history(connection: Connection, id: str, owner: str, now: float) -> lis
     first = connection.execute(select(chain).order_by(chain.c.age.desc()).limit(1)).first()
     if first is None:
         raise NotFoundError("response", id)
+    history: list[StoredItem] = []
+    if first.conversation_id is not None:
+        table = conversation_items
+        earlier = (
+            item_columns(table)
+            .where(
+                table.c.conversation_id == first.conversation_id,
+                table.c.position < first.conversation_length,
+            )
+            .order_by(table.c.position)
+        )
+        history += map(read_item, connection.execute(earlier))
     items = (
         item_columns(response_items)
         .join(chain, response_items.c.response_id == chain.c.id)
         .order_by(chain.c.age.desc(), response_items.c.direction, response_items.c.position)
     )
-    return [
-        *_earlier_conversation(connection, first),
-        *map(read_item, connection.execute(items)),
-    ]
-
-
-def _earlier_conversation(connection: Connection, response: Row[Any]) -> Iterator[StoredItem]:
-    if response.conversation_id is None:
-        return iter(())
-    table = conversation_items
-    items = (
-        item_columns(table)
-        .where(
-            table.c.conversation_id == response.conversation_id,
-            table.c.position < response.conversation_length,
-        )
-        .order_by(table.c.position)
-    )
-    return map(read_item, connection.execute(items))
+    history += map(read_item, connection.execute(items))
+    return history
 
 
 def forget(database: Database, connection: Connection, ids: list[str]) -> None:
@@ -122,7 +115,10 @@ def forget(database: Database, connection: Connection, ids: list[str]) -> None:
     )
     connection.execute(delete(container_files).where(container_files.c.response_id.in_(ids)))
     for id in ids:
-        _remove(connection, _unneeded(connection, id))
+        unneeded = _unneeded(connection, id)
+        for start in range(0, len(unneeded), _BATCH):
+            batch = unneeded[start : start + _BATCH]
+            connection.execute(delete(responses).where(responses.c.id.in_(batch)))
 
 
 def delete_expired(database: Database, now: float) -> int:
@@ -176,9 +172,3 @@ def _deleted_chain(id: str) -> Select[Any]:
         .scalar_subquery()
     )
     return select(chain.c.id, followers.label("followers")).order_by(chain.c.age)
-
-
-def _remove(connection: Connection, ids: list[str]) -> None:
-    for start in range(0, len(ids), _BATCH):
-        batch = ids[start : start + _BATCH]
-        connection.execute(delete(responses).where(responses.c.id.in_(batch)))

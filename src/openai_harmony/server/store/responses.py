@@ -156,11 +156,14 @@ class Responses:
         returns True, it is on the disk.
         """
         check_ids(output)
+        blob = None
+        if events is not None:  # a JSON array under zlib
+            blob = zlib.compress(json.dumps([*events], separators=(",", ":")).encode("ascii"))
         values = {
             "status": status,
             "body": dict(body),
             "completed_at": completed_at,
-            "events": None if events is None else _compress(events),
+            "events": blob,
             "server_id": None,
         }
         with self._database.writing() as connection:
@@ -217,7 +220,7 @@ class Responses:
             )
 
     def events(self, id: str, owner: str) -> list[dict[str, Any]]:
-        """Read the events of the stream; empty where none were kept. Raises `NotFoundError`."""
+        """Read the events of the stream; empty where none were stored. Raises `NotFoundError`."""
         query = select(responses.c.events).where(visible_to(owner, self._server.now(), id))
         with self._database.reading() as connection:
             row = connection.execute(query).first()
@@ -237,7 +240,7 @@ class Responses:
             return read_history(connection, id, owner, self._server.now())
 
     def delete(self, id: str, owner: str) -> None:
-        """Delete a response; `response_chains` says what those that follow it keep.
+        """Delete a response; `response_chains` says what stays for its followers.
 
         One that is running is deleted, too, and `finish` returns False for it. Raises
         `NotFoundError`.
@@ -305,8 +308,3 @@ def _fail(connection: Connection, server_id: str) -> int:
         change = update(responses).where(running, responses.c.id == row.id)
         connection.execute(change.values(status="failed", body=body))
     return len(rows)
-
-
-def _compress(events: Iterable[Mapping[str, Any]]) -> bytes:
-    """Write the events of a stream as one blob: a JSON array under zlib."""
-    return zlib.compress(json.dumps([*events], separators=(",", ":")).encode("ascii"))

@@ -121,10 +121,16 @@ def _find_items(
     Output of responses comes first, since it has its tokens; then items of conversations, and input
     of responses.
     """
+    in_conversations = (
+        item_columns(conversation_items)
+        .add_columns(_rank(conversation_items.c.id, conversations))
+        .join(conversations, conversations.c.id == conversation_items.c.conversation_id)
+        .where(conversations.c.owner == owner)
+    )
     items: dict[str, StoredItem] = {}
     for query in (
         _in_responses("output", owner, now),
-        _in_conversations(owner),
+        in_conversations,
         _in_responses("input", owner, now),
     ):
         missing = [id for id in dict.fromkeys(ids) if id not in items]
@@ -143,16 +149,6 @@ def _in_responses(direction: str, owner: str, now: float) -> Select[Any]:
         .add_columns(_rank(table.c.id, responses))
         .join(responses, responses.c.id == table.c.response_id)
         .where(table.c.direction == direction, responses.c.owner == owner, visible(now))
-    )
-
-
-def _in_conversations(owner: str) -> Select[Any]:
-    table = conversation_items
-    return (
-        item_columns(table)
-        .add_columns(_rank(table.c.id, conversations))
-        .join(conversations, conversations.c.id == table.c.conversation_id)
-        .where(conversations.c.owner == owner)
     )
 
 

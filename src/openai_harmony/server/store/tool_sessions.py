@@ -18,7 +18,7 @@ __all__ = ["StoredSession", "ToolSessions", "insert_sessions", "replace_sessions
 
 @dataclass(frozen=True)
 class StoredSession:
-    """The session of a tool: its id stays the same as long as the conversation goes on."""
+    """The session of a tool: its id stays the same for the whole conversation."""
 
     tool: str
     id: str

@@ -102,7 +102,7 @@ class ShownCode:
         self._is_plain = False
 
     def feed(self, text: str) -> str:
-        """Take text; return what the shown code grows by."""
+        """Take text; return the code that is safe to emit."""
         if self._is_plain:
             return text
         self._pending += text
@@ -113,7 +113,7 @@ class ShownCode:
         return self._pending
 
     def rest(self) -> str:
-        """Return what the shown code grows by at the end."""
+        """Return the rest of the code."""
         return "" if self._is_plain else read_code(self._pending)
 
 

@@ -56,21 +56,20 @@ class CitedAnswer:
     def annotations(self, *, is_answer: bool) -> list[dict[str, Any]]:
         """List the citations of the text, once it has ended, in its order."""
         text = "".join(self._emitted)
-        citations = self._page_citations(text) + self._cite_files(text, is_answer=is_answer)
+        citations: list[dict[str, Any]] = []
+        if self._links is not None:
+            citations += [citation.to_annotation() for citation in self._links.citations]
+        elif self._pages is not None and "【" in text:
+            from ...tools.browser import find_citations
+
+            pages = find_citations(text, self._pages)
+            citations += [citation.to_annotation() for citation in pages]
+        citations += self._cite_files(text, is_answer=is_answer)
         return sorted(citations, key=lambda citation: int(citation["start_index"]))
 
     def _emit(self, text: str) -> str:
         self._emitted.append(text)
         return text
-
-    def _page_citations(self, text: str) -> list[dict[str, Any]]:
-        if self._links is not None:
-            return [citation.to_annotation() for citation in self._links.citations]
-        if self._pages is None or "【" not in text:
-            return []
-        from ...tools.browser import find_citations
-
-        return [citation.to_annotation() for citation in find_citations(text, self._pages)]
 
 
 def file_citations(text: str, files: Mapping[str, ContainerFile]) -> Iterator[dict[str, Any]]:
