@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from openai_harmony import Conversation, DeveloperContent, Message, Role, ToolDescription
@@ -166,6 +166,7 @@ well_formed = st.lists(st.sampled_from([THINK, PREAMBLE]), max_size=3).flatmap(
 
 
 @given(hostile, st.sampled_from([(), ("END",), ("E", "ND")]), st.booleans())
+@example(ENCODING.encode(" to=user<|message|>END", allowed_special="all"), ("END",), False)
 def test_the_stream_says_what_the_messages_say(
     tokens: list[int], stop: tuple[str, ...], logprobs: bool
 ) -> None:

@@ -91,11 +91,14 @@ class TurnReader:
         is_own = role is Role.ASSISTANT
         stop = self._stop if is_own and what_kind(channel, recipient).is_message else ()
         self._body = MessageBody(
-            self._emitted, channel, stop, self._encoding.tokenizer.decode_bytes, is_hidden=not is_own
+            MessageBegun(self._emitted, channel, recipient),
+            stop,
+            self._encoding.tokenizer.decode_bytes,
+            is_hidden=not is_own,
         )
         if is_own:
             self._emitted += 1
-            yield MessageBegun(self._body.position, channel, recipient)
+            yield self._body.begun
 
     def _emit(self, body: MessageBody, added: TextAdded | None) -> Iterator[TurnEvent]:
         """Emit text of the body; end the message and the turn at a stop text."""
@@ -103,8 +106,8 @@ class TurnReader:
             yield added
         if body.has_stopped:
             message = Message.from_role_and_content(Role.ASSISTANT, body.text)
-            message.channel = body.channel
-            yield MessageEnded(body.position, message, True)
+            message.channel, message.recipient = body.begun.channel, body.begun.recipient
+            yield MessageEnded(body.begun.position, message, True)
             yield self._end(FinishReason.STOP, 0)
 
     def _end_messages(self, before: int) -> Iterator[TurnEvent]:
@@ -134,7 +137,7 @@ class TurnReader:
         if body is not None and not body.is_hidden:
             (sampled,) = with_sampled_tokens(self._encoding, [message], tokens, [len(tokens)])
             is_complete = not (is_last and self._parser.incomplete)
-            yield MessageEnded(body.position, sampled, is_complete)
+            yield MessageEnded(body.begun.position, sampled, is_complete)
         self._body = None
         self._ended += 1
 
@@ -155,15 +158,13 @@ class MessageBody:
 
     def __init__(
         self,
-        position: int,
-        channel: str | None,
+        begun: MessageBegun,
         stop: Sequence[str],
         bytes_of: Callable[[Collection[int]], bytes],
         *,
         is_hidden: bool = False,
     ) -> None:
-        self.position = position
-        self.channel = channel
+        self.begun = begun
         self.is_hidden = is_hidden
         self._stop = StopTexts(stop) if stop else None
         self._bytes_of = bytes_of
@@ -215,4 +216,4 @@ class MessageBody:
         logprobs = []
         while self._logprobs and self._logprobs[0][0] < self._emitted:
             logprobs.append(self._logprobs.popleft()[1])
-        return TextAdded(self.position, text, tuple(logprobs))
+        return TextAdded(self.begun.position, text, tuple(logprobs))
