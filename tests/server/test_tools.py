@@ -22,9 +22,8 @@ from openai_harmony.server.generation.events import (
 from openai_harmony.server.responses.stream import ResponseStream
 from openai_harmony.server.tools.citations import CitedAnswer
 from openai_harmony.tools.browser import BrowserSession, Page
-from support.gated_engine import PATIENCE
 from support.responses_server import NOW, create, replay, stream, types
-from support.scripted_engine import ENCODING
+from support.scripted_engine import ENCODING, PATIENCE
 from support.server_tools import (
     COMPUTE,
     NEXT,

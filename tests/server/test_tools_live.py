@@ -26,12 +26,10 @@ from openai_harmony.server.tools.conversation_tools import AnsweredCall
 from openai_harmony.tokens.special_tokens import CALL, RETURN
 from openai_harmony.tools.python.python_tool import PythonTool
 from support import hostile_mcp_server
-from support.gated_engine import PATIENCE
 from support.notebooks import SETTINGS, needs_bubblewrap
-from support.responses_server import EVENT, checked_response, create
-from support.responses_socket import PATH
-from support.responses_socket import answer as answered
-from support.scripted_engine import ENCODING
+from support.responses_server import EVENT, PATH, checked_response, create
+from support.responses_server import answer as answered
+from support.scripted_engine import ENCODING, PATIENCE
 from support.served import sdk, server_process, serving
 from support.server_tools import (
     COMPUTE,
