@@ -47,7 +47,7 @@ async def health(request: Request) -> HealthAnswer:
 
 @router.get("/ready")
 async def ready(request: Request) -> HealthAnswer:
-    """Return the same; 503 also when the server is shutting down."""
+    """Return the health of a server that takes requests; 503 also when it shuts down."""
     if services_of(request).admission.is_closed:
         raise shutting_down()
     return await _health(request)
