@@ -37,6 +37,7 @@ from .tokens import router as tokens_router
 __all__ = ["create_app", "make_server", "run_server"]
 
 _LOG = logging.getLogger(__name__)
+
 _MAINTENANCE_INTERVAL = 60  # seconds
 _CLOSING_SECONDS = 5  # for clients to read that their request was cancelled
 _SIGNAL_INTERVAL = 0.1  # seconds between looks for a second signal

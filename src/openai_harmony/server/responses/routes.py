@@ -34,6 +34,7 @@ from .run import ResponseRun
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/responses", tags=["Responses"])
+
 _DONE = "[DONE]"
 _RESPONSE: dict[int | str, dict[str, Any]] = {200: {"model": ResponseResource}}
 _RESPONSE_OR_STREAM = json_or_stream(ResponseResource)

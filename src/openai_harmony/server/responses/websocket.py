@@ -33,7 +33,9 @@ from .run import ResponseRun
 __all__ = ["router"]
 
 router = APIRouter()
+
 _LOG = logging.getLogger(__name__)
+
 _MAX_REMEMBERED = 16  # responses that are not stored
 _MAX_LANES = 16
 _MAX_WAITING = 16  # requests of a lane

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["AnsweredCall", "ConversationTools", "FileStorage"]
 
 _LOG = logging.getLogger(__name__)
+
 _BROWSER = "browser"
 _PYTHON = "python"
 _CONTAINER = "cntr"
