@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from openai_harmony.cli import main
-from openai_harmony.server.keys.api_keys import ApiKeyError, ApiKeys
+from openai_harmony.server.auth.api_keys import ApiKeyError, ApiKeys
 from openai_harmony.server.store import KeyLimits, Store
 
 

@@ -19,7 +19,7 @@ import pytest
 from openai_harmony.cli import main
 from openai_harmony.engines import SampledToken, Sampling
 from openai_harmony.server import Settings, create_app
-from openai_harmony.server.run_server import make_server
+from openai_harmony.server.app import make_server
 from support.scripted_engine import ScriptedEngine
 from support.served import PATIENCE, sdk, server_process, serving
 

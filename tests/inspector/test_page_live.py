@@ -13,9 +13,8 @@ from playwright.sync_api import Locator, Page, expect
 from openai_harmony import load_harmony_encoding
 from openai_harmony.engines import Engine, SampledToken, Sampling
 from openai_harmony.server import Settings
-from support.gated_engine import GatedEngine
 from support.page_visitor import Visitor, fragment, token_ids
-from support.scripted_engine import ScriptedEngine
+from support.scripted_engine import GatedEngine, ScriptedEngine
 from support.served import CHAT_WEATHER, serving
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openai_harmony.server.admission import Admission
-from openai_harmony.server.api_error import ApiError
+from openai_harmony.server.generation.admission import Admission
+from openai_harmony.server.http.errors import ApiError
 
 
 class Guest:
@@ -22,7 +22,7 @@ class Guest:
         self.task = asyncio.ensure_future(self._stay(admission, is_first))
 
     async def _stay(self, admission: Admission, is_first: bool) -> None:
-        async with admission.place(is_first=is_first):
+        async with admission.slot(is_first=is_first):
             self.is_in = True
             await self._leaves.wait()
         self.is_in = False
@@ -144,9 +144,9 @@ def test_an_error_inside_gives_the_place_back() -> None:
     async def test() -> None:
         admission = Admission(1, 0)
         with pytest.raises(ZeroDivisionError):
-            async with admission.place():
+            async with admission.slot():
                 _ = 1 // (admission.running - 1)
-        async with admission.place():
+        async with admission.slot():
             assert admission.running == 1
 
     run(test)
@@ -188,11 +188,11 @@ def test_closing_waits_no_longer_than_it_may() -> None:
     st.integers(0, 3),
     st.lists(st.one_of(st.none(), st.integers(0, 9)), max_size=20),
 )
-def test_no_place_is_lost(most_running: int, most_waiting: int, steps: list[int | None]) -> None:
+def test_no_slot_is_lost(max_running: int, max_waiting: int, steps: list[int | None]) -> None:
     """Guests come (None) and go (the number is which of them), at any time."""
 
     async def test() -> None:
-        admission = Admission(most_running, most_waiting)
+        admission = Admission(max_running, max_waiting)
         guests: list[Guest] = []
         for step in steps:
             there = [guest for guest in guests if not guest.task.done()]
@@ -204,8 +204,8 @@ def test_no_place_is_lost(most_running: int, most_waiting: int, steps: list[int 
             there = [guest for guest in guests if not guest.task.done()]
             assert admission.running == sum(guest.is_in for guest in there)
             assert admission.running + admission.waiting == len(there)
-            assert admission.running <= most_running
-            assert admission.waiting <= most_waiting
-            assert admission.waiting == 0 or admission.running == most_running
+            assert admission.running <= max_running
+            assert admission.waiting <= max_waiting
+            assert admission.waiting == 0 or admission.running == max_running
 
     run(test)

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from openai_harmony.server.keys.api_keys import ApiKeyError, ApiKeys
-from openai_harmony.server.keys.limits import KeyLimiter
+from openai_harmony.server.auth.api_keys import ApiKeyError, ApiKeys
+from openai_harmony.server.auth.limits import KeyLimiter
 from openai_harmony.server.store import KeyLimits, NotFoundError, Store
 from support.databases import Clock
 

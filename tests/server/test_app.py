@@ -14,7 +14,7 @@ from openai_harmony import ConversationError, HarmonyError
 from openai_harmony.engines import ContextLengthError, EngineError, SamplingError
 from openai_harmony.grammar import GrammarError
 from openai_harmony.server import Settings, create_app
-from openai_harmony.server.keys.caller import KnownCaller
+from openai_harmony.server.auth.api_keys import AuthenticatedCaller
 from support.scripted_engine import ScriptedEngine
 
 
@@ -36,7 +36,7 @@ def application(**settings: Any) -> FastAPI:
     app = create_app(ScriptedEngine(), Settings(**settings))
 
     @app.post("/try")
-    async def try_body(body: Body, caller: KnownCaller) -> dict[str, Any]:
+    async def try_body(body: Body, caller: AuthenticatedCaller) -> dict[str, Any]:
         return {"words": len(body.words), "owner": caller.owner}
 
     @app.get("/fail/{name}")

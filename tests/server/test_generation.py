@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from openai_harmony import Conversation, DeveloperContent, Message, Role, ToolDescription
@@ -14,16 +14,16 @@ from openai_harmony.apis.output_items import message_text
 from openai_harmony.apis.turn_request import TurnRequest
 from openai_harmony.engines import FinishReason, SampledToken
 from openai_harmony.sampled_messages import SampledMessage
-from openai_harmony.server.turns.events import (
+from openai_harmony.server.generation.events import (
     MessageBegun,
     MessageEnded,
     TextAdded,
     TurnEnded,
     TurnEvent,
 )
-from openai_harmony.server.turns.preparation import prepare_turn
-from openai_harmony.server.turns.reader import TurnReader
-from openai_harmony.server.turns.stop_texts import StopTexts
+from openai_harmony.server.generation.preparation import prepare_turn
+from openai_harmony.server.generation.reader import TurnReader
+from openai_harmony.server.generation.stop_texts import StopTexts
 from openai_harmony.tokens.special_tokens import END
 from support.scripted_engine import ENCODING
 
@@ -75,8 +75,8 @@ def messages_of(events: Iterable[TurnEvent]) -> list[tuple[str | None, str | Non
         if isinstance(event, MessageBegun):
             found.append((event.channel, event.recipient, ""))
         elif isinstance(event, TextAdded):
-            channel, recipient, text = found[event.at]
-            found[event.at] = (channel, recipient, text + event.text)
+            channel, recipient, text = found[event.position]
+            found[event.position] = (channel, recipient, text + event.text)
     return found
 
 
@@ -166,6 +166,7 @@ well_formed = st.lists(st.sampled_from([THINK, PREAMBLE]), max_size=3).flatmap(
 
 
 @given(hostile, st.sampled_from([(), ("END",), ("E", "ND")]), st.booleans())
+@example(ENCODING.encode(" to=user<|message|>END", allowed_special="all"), ("END",), False)
 def test_the_stream_says_what_the_messages_say(
     tokens: list[int], stop: tuple[str, ...], logprobs: bool
 ) -> None:
@@ -176,13 +177,13 @@ def test_the_stream_says_what_the_messages_say(
     for event in events:
         if isinstance(event, MessageBegun):
             assert open_at is None
-            open_at = event.at
-            assert event.at == len(ended)
+            open_at = event.position
+            assert event.position == len(ended)
         elif isinstance(event, TextAdded):
             assert event.text
-            assert event.at == open_at
+            assert event.position == open_at
         elif isinstance(event, MessageEnded):
-            assert event.at == open_at
+            assert event.position == open_at
             open_at = None
             assert event.message.author.role is Role.ASSISTANT
             known = (event.message.channel, event.message.recipient, message_text(event.message))
@@ -230,9 +231,9 @@ def _joined(events: Iterable[TurnEvent]) -> list[TextAdded]:
     found: dict[int, TextAdded] = {}
     for event in events:
         if isinstance(event, TextAdded):
-            before = found.get(event.at, TextAdded(event.at, "", ()))
-            found[event.at] = TextAdded(
-                event.at, before.text + event.text, before.logprobs + event.logprobs
+            before = found.get(event.position, TextAdded(event.position, "", ()))
+            found[event.position] = TextAdded(
+                event.position, before.text + event.text, before.logprobs + event.logprobs
             )
     return list(found.values())
 

@@ -15,8 +15,8 @@ import httpx2
 import pytest
 
 from openai_harmony.server import Settings
+from support.scripted_engine import TalkingEngine
 from support.served import CHAT_WEATHER, PATIENCE, WEATHER, serving
-from support.talking_engine import TalkingEngine
 
 REQUESTS = 40
 

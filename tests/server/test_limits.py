@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from openai_harmony.server import Settings, create_app
-from openai_harmony.server.keys.api_keys import ApiKeys
+from openai_harmony.server.auth.api_keys import ApiKeys
 from openai_harmony.server.store import KeyLimits, Store
 from support.scripted_engine import ScriptedEngine
 

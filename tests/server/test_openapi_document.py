@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, Phase, settings
 from schemathesis import checks
 
 from openai_harmony.server import Settings, create_app
+from support.scripted_engine import TalkingEngine
 from support.served import PATIENCE, serving
-from support.talking_engine import TalkingEngine
 
 EXAMPLES = 12
 

@@ -17,9 +17,8 @@ import pytest
 from openai_harmony.engines import Engine
 from openai_harmony.server import Settings
 from openai_harmony.server.store import Responses, StoreError
-from support.gated_engine import PATIENCE, GatedEngine
 from support.responses_server import EVENT, TEXT, THOUGHT, checked_events, checked_response, types
-from support.scripted_engine import ScriptedEngine
+from support.scripted_engine import PATIENCE, GatedEngine, ScriptedEngine
 from support.served import serving
 
 BEFORE_GATE = 6

@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from openai_harmony.engines import FinishReason, SampledToken, Sampling
-from openai_harmony.server.responses import past as responses_past
+from openai_harmony.server.responses.history import CURRENT_DATE
 from openai_harmony.tokens.special_tokens import END, RETURN
 from support.responses_server import (
     CALL,
@@ -173,7 +173,7 @@ def test_a_chain_keeps_its_date(tmp_path: Path) -> None:
     with serving(engine=engine, database=database, current_date="2025-06-29") as client:
         second = create(client, input="and?", previous_response_id=first["id"])
         create(client, input="and?", previous_response_id=second["id"])
-        assert responses_past.CURRENT_DATE not in client.get(f"/v1/responses/{first['id']}").json()
+        assert CURRENT_DATE not in client.get(f"/v1/responses/{first['id']}").json()
     assert [prompt.count("2025-06-28") for prompt in engine.prompts] == [1, 1, 1]
 
 

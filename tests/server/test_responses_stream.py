@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from openai_harmony.apis import ResponsesRequest, response_of, turn_of_response
 from openai_harmony.engines import FinishReason, SampledToken
+from openai_harmony.server.generation.events import TurnEnded
+from openai_harmony.server.generation.reader import TurnReader
 from openai_harmony.server.responses.stream import ResponseStream
-from openai_harmony.server.turns.events import TurnEnded
-from openai_harmony.server.turns.reader import TurnReader
 from openai_harmony.tokens.special_tokens import CALL, RETURN
 from support.responses_server import EVENT, NOW, RUN, checked_response
 from support.scripted_engine import ENCODING

@@ -12,19 +12,18 @@ import pytest
 
 from openai_harmony import Message, Role
 from openai_harmony.apis import ResponsesRequest, response_of
-from openai_harmony.server.admission import Admission
-from openai_harmony.server.responses.stream import ResponseStream
-from openai_harmony.server.tools.citations import CitedAnswer
-from openai_harmony.server.turns.events import (
+from openai_harmony.server.generation.admission import Admission
+from openai_harmony.server.generation.events import (
     MessageBegun,
     MessageEnded,
     TextAdded,
     TokenLogprob,
 )
+from openai_harmony.server.responses.stream import ResponseStream
+from openai_harmony.server.tools.citations import CitedAnswer
 from openai_harmony.tools.browser import BrowserSession, Page
-from support.gated_engine import PATIENCE
 from support.responses_server import NOW, create, replay, stream, types
-from support.scripted_engine import ENCODING
+from support.scripted_engine import ENCODING, PATIENCE
 from support.server_tools import (
     COMPUTE,
     NEXT,
@@ -382,7 +381,7 @@ def test_shutting_down_while_the_tool_runs_ends_the_response() -> None:
 def test_a_server_that_ends_waits_for_tools() -> None:
     async def closing() -> list[bool]:
         admission = Admission(1, 1)
-        with admission.held():
+        with admission.whole_request():
             under_way = await admission.close(0.01)
         return [under_way, await admission.close(PATIENCE)]
 

@@ -19,19 +19,17 @@ from openai_harmony import ToolDescription, ToolNamespaceConfig
 from openai_harmony.apis import ResponsesRequest, response_of, turn_of_response
 from openai_harmony.engines import Engine, FinishReason, SampledToken
 from openai_harmony.server import Settings
+from openai_harmony.server.generation.events import MessageEnded, TurnEnded
+from openai_harmony.server.generation.reader import TurnReader
 from openai_harmony.server.responses.stream import ResponseStream
 from openai_harmony.server.tools.conversation_tools import AnsweredCall
-from openai_harmony.server.turns.events import MessageEnded, TurnEnded
-from openai_harmony.server.turns.reader import TurnReader
 from openai_harmony.tokens.special_tokens import CALL, RETURN
 from openai_harmony.tools.python.python_tool import PythonTool
 from support import hostile_mcp_server
-from support.gated_engine import PATIENCE
 from support.notebooks import SETTINGS, needs_bubblewrap
-from support.responses_server import EVENT, checked_response, create
-from support.responses_socket import PATH
-from support.responses_socket import answer as answered
-from support.scripted_engine import ENCODING
+from support.responses_server import EVENT, PATH, checked_response, create
+from support.responses_server import answer as answered
+from support.scripted_engine import ENCODING, PATIENCE
 from support.served import sdk, server_process, serving
 from support.server_tools import (
     COMPUTE,
@@ -269,7 +267,7 @@ def told(
         mcp_names={"host.get_time": "get-time"},
     )
     reader = TurnReader(TURN, 0)
-    events = [*stream.begin(), *stream.go_on()]
+    events = [*stream.begin(), *stream.leave_queue()]
     for at, token in enumerate(tokens[:limit]):
         reason = FinishReason.STOP if at == len(tokens) - 1 else None
         for event in reader.take(SampledToken(token, finish_reason=reason)):

@@ -14,10 +14,8 @@ from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import connect
 
 from openai_harmony.server import Settings
-from support.gated_engine import GatedEngine
-from support.responses_server import CALL, NOW, TEXT, THOUGHT, serving, types
-from support.responses_socket import ENDS, PATH, answer
-from support.scripted_engine import ScriptedEngine
+from support.responses_server import CALL, ENDS, NOW, PATH, TEXT, THOUGHT, answer, serving, types
+from support.scripted_engine import GatedEngine, ScriptedEngine
 from support.served import sdk
 from support.served import serving as serving_at
 

@@ -10,6 +10,7 @@ from typing import Any
 from fastapi.testclient import TestClient
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
+from starlette.testclient import WebSocketTestSession
 
 from openai_harmony.engines import Engine
 from openai_harmony.server import Settings, create_app
@@ -91,3 +92,18 @@ def checked_response(response: dict[str, Any]) -> dict[str, Any]:
 def types(events: list[dict[str, Any]]) -> list[str]:
     """What the events are, without what all of them begin with."""
     return [event["type"].removeprefix("response.") for event in events]
+
+
+# Over a WebSocket
+
+PATH = "/v1/responses"
+ENDS = ("response.completed", "response.incomplete", "response.failed", "error")
+
+
+def answer(socket: WebSocketTestSession, **body: Any) -> dict[str, Any]:
+    """Send a request, and return its response."""
+    socket.send_json({"type": "response.create", **body})
+    while True:
+        event = socket.receive_json()
+        if event["type"] in ENDS:
+            return checked_response(event["response"])

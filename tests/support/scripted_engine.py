@@ -1,14 +1,28 @@
-"""An engine that says what it is told to, and remembers what it was asked."""
+"""Engines without a model: one samples a script, one stops at a gate, one talks without end."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import itertools
+import threading
+from collections.abc import AsyncGenerator, Sequence
 
 from openai_harmony import load_harmony_encoding
 from openai_harmony.engines import Engine, EngineError, FinishReason, Health, SampledToken, Sampling
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
+
+PATIENCE = 60  # seconds
+
+START = "<|start|>assistant"
+SAID = (
+    f"<|channel|>analysis<|message|>Hm.<|end|>{START}<|channel|>final<|message|>Four.<|return|>",
+    '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>',
+    '<|channel|>analysis to=python code<|message|>print("no json")<|call|>',
+    "words that belong to no message at all<|return|>",
+    f"<|channel|>final<|message|>{{}}<|end|>{START}<|channel|><|channel|>odd<|message|>\ufffd<|return|>",
+    "<|channel|>final<|message|>🙈<|return|>",
+)
 
 
 class ScriptedEngine(Engine):
@@ -58,3 +72,63 @@ class ScriptedEngine(Engine):
     async def close(self) -> None:
         self.closed = True
         self._closing.set()
+
+
+class GatedEngine(ScriptedEngine):
+    """Samples `before_gate` tokens of each completion, and the rest when `open` was called.
+
+    The server may run in another thread than the test.
+    """
+
+    def __init__(self, *completions: str, before_gate: int) -> None:
+        super().__init__(*completions)
+        self.before_gate = before_gate
+        self.at_gate = threading.Semaphore(0)
+        self.ended = threading.Semaphore(0)
+        self._gate = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def wait_at_gate(self) -> None:
+        """Wait until a completion has come to the gate."""
+        assert self.at_gate.acquire(timeout=PATIENCE), "no completion came to the gate"
+
+    def wait_for_end(self) -> None:
+        """Wait until a completion has ended, however it did."""
+        assert self.ended.acquire(timeout=PATIENCE), "no completion ended"
+
+    def open(self) -> None:
+        """Let all completions go on."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._gate.set)
+
+    async def _generate(
+        self, prompt: list[int], sampling: Sampling, max_tokens: int
+    ) -> AsyncGenerator[SampledToken, None]:
+        self._loop = asyncio.get_running_loop()
+        source = super()._generate(prompt, sampling, max_tokens)
+        try:
+            for number in range(max_tokens):
+                if number == self.before_gate:
+                    self.at_gate.release()
+                    await self._gate.wait()
+                sampled = await anext(source, None)
+                if sampled is None:
+                    return
+                yield sampled
+        finally:
+            await source.aclose()
+            self.ended.release()
+
+
+class TalkingEngine(ScriptedEngine):
+    """Says all kinds of things in turn, whatever it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._more = itertools.cycle(SAID)
+
+    def generate(
+        self, prompt: Sequence[int], sampling: Sampling | None = None
+    ) -> AsyncGenerator[SampledToken, None]:
+        self.completions = [next(self._more)]
+        return super().generate(prompt, sampling)

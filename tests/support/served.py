@@ -19,7 +19,7 @@ from openai import OpenAI
 
 from openai_harmony.engines import Engine
 from openai_harmony.server import Settings, create_app
-from openai_harmony.server.run_server import make_server
+from openai_harmony.server.app import make_server
 from openai_harmony.tools.tool import Tool
 
 PATIENCE = 60

@@ -12,7 +12,7 @@ from openai_harmony.training import IGNORED, training_examples
 from openai_harmony.training.rows import read_row
 
 preparation = pytest.importorskip(
-    "openai_harmony.server.turns.preparation", reason="the extra serve is not installed"
+    "openai_harmony.server.generation.preparation", reason="the extra serve is not installed"
 )
 
 DATE = "2025-06-28"

@@ -13,7 +13,7 @@ from .serve import add_database, database_url
 from .source import InputError
 
 if TYPE_CHECKING:
-    from ..server.keys.api_keys import ApiKeys
+    from ..server.auth.api_keys import ApiKeys
     from ..server.store import KeyRecord
 
 __all__ = ["KEYS"]
@@ -39,7 +39,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
     try:
-        from ..server.keys.api_keys import ApiKeys
+        from ..server.auth.api_keys import ApiKeys
         from ..server.store import Store
     except ModuleNotFoundError as error:
         raise InputError(missing_package("keys need", error, "serve")) from error

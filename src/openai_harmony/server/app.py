@@ -1,42 +1,46 @@
-"""The server as an ASGI application."""
+"""The server as an ASGI application, and the socket that it serves until a signal ends it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import uvicorn
 from fastapi import FastAPI
+from starlette.requests import Request
 
 from ..engines.engine import Engine
+from ..inspector import LiveModel, inspector_routes
 from ..tools.tool import Tool
-from .admission import shutting_down
-from .answers.disconnect import cancel_all
-from .answers.errors import ERROR_ANSWERS, add_error_answers
+from .auth.api_keys import authenticate
 from .chat.routes import router as chat_router
 from .completions.routes import router as completions_router
-from .containers.routes import router as containers_router
-from .conversations.routes import router as conversations_router
-from .health_routes import router as health_router
-from .inspector_page import inspector_page
-from .models_routes import router as models_router
-from .request_counter import RequestCounter
-from .request_size import RequestSizeLimit
+from .containers import router as containers_router
+from .conversations import router as conversations_router
+from .health import router as health_router
+from .http.errors import ERROR_RESPONSES, add_error_handlers, shutting_down
+from .http.requests import RequestSizeLimit, cancel_all
+from .metrics import RequestCounter
+from .models import router as models_router
+from .responses.encryption import ItemCipher
 from .responses.routes import router as responses_router
 from .responses.websocket import router as websocket_router
-from .sealed_reasoning import ReasoningSeal
-from .services import Services
+from .services import Services, services_of
 from .settings import Settings
 from .store import Store, StoreError
-from .tokens.routes import router as tokens_router
+from .tokens import router as tokens_router
 
-__all__ = ["create_app"]
+__all__ = ["create_app", "make_server", "run_server"]
 
 _LOG = logging.getLogger(__name__)
 
-_UPKEEP = 60  # seconds
+_MAINTENANCE_INTERVAL = 60  # seconds
+_CLOSING_SECONDS = 5  # for clients to read that their request was cancelled
+_SIGNAL_INTERVAL = 0.1  # seconds between looks for a second signal
 
 
 def create_app(
@@ -44,50 +48,117 @@ def create_app(
 ) -> FastAPI:
     """Make the application; engine and tools stay the caller's, to be closed after it.
 
-    Of the tools, `browser`, `python` and those of MCP servers are run for the requests that want
-    them.
+    Of the tools, `browser`, `python` and those of MCP servers are run for requests that name them.
     """
     settings = settings or Settings()
-    own = {tool.namespace.name: tool for tool in tools}
+    by_name = {tool.namespace.name: tool for tool in tools}
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         with await asyncio.to_thread(Store, settings.database) as store:
             await asyncio.to_thread(store.start_serving)
-            services = app.state.services = Services(engine, settings, store, _seal(settings), own)
-            upkeep = asyncio.ensure_future(_maintain(store))
+            path = settings.key_file
+            cipher = ItemCipher.with_new_key() if path is None else ItemCipher.from_file(path)
+            services = app.state.services = Services(engine, settings, store, cipher, by_name)
+            maintenance = asyncio.ensure_future(_maintain(store))
             yield
-            await services.runs.end_all(shutting_down())
-            await cancel_all(upkeep)
+            await services.live_responses.end_all(shutting_down())
+            await cancel_all(maintenance)
 
-    app = FastAPI(title="Harmony", lifespan=lifespan, responses=ERROR_ANSWERS)
+    app = FastAPI(title="Harmony", lifespan=lifespan, responses=ERROR_RESPONSES)
     app.add_middleware(RequestSizeLimit, limit=settings.max_request_bytes)
-    add_error_answers(app)
+    add_error_handlers(app)
     app.add_middleware(RequestCounter)
-    app.include_router(chat_router)
-    app.include_router(completions_router)
-    app.include_router(tokens_router)
-    app.include_router(models_router)
-    app.include_router(health_router)
-    app.include_router(responses_router)
-    app.include_router(websocket_router)
-    app.include_router(conversations_router)
-    app.include_router(containers_router)
+    for router in (
+        chat_router,
+        completions_router,
+        tokens_router,
+        models_router,
+        health_router,
+        responses_router,
+        websocket_router,
+        conversations_router,
+        containers_router,
+    ):
+        app.include_router(router)
     if settings.inspector:
-        app.router.routes.extend(inspector_page())
+        # The page needs no key, and its API the same as all others.
+        app.router.routes.extend(inspector_routes(authenticate, _live_model))
     return app
 
 
-def _seal(settings: Settings) -> ReasoningSeal:
-    path = settings.key_file
-    return ReasoningSeal.with_new_key() if path is None else ReasoningSeal.from_file(path)
-
-
 async def _maintain(store: Store) -> None:
-    """Do what the store needs now and then."""
+    """Maintain the store from time to time."""
     while True:
-        await asyncio.sleep(_UPKEEP)
+        await asyncio.sleep(_MAINTENANCE_INTERVAL)
         try:
             await asyncio.to_thread(store.maintain)
         except StoreError:
             _LOG.exception("the upkeep of the store failed; it is tried again")
+
+
+def _live_model(request: Request) -> LiveModel:
+    """Describe the model to the inspector's page."""
+    services = services_of(request)
+    return LiveModel(services.model_names[0], services.keys.are_needed)
+
+
+async def run_server(app: FastAPI, settings: Settings, listener: socket.socket) -> None:
+    """Serve on `listener` until SIGINT or SIGTERM.
+
+    Requests under way then have `Settings.shutdown_seconds` to end. The rest are cancelled, with an
+    error to their clients. A second SIGINT ends at once. Raises `HarmonyError` where the
+    application cannot begin, as with a database that cannot be used.
+    """
+    await make_server(app, settings).serve(sockets=[listener])
+
+
+def make_server(app: FastAPI, settings: Settings) -> uvicorn.Server:
+    """Make the server of an application; it ends in order once its `should_exit` is true."""
+    config = uvicorn.Config(
+        app,
+        lifespan="off",  # `serve` runs it, so that its errors reach the caller
+        log_level="warning",
+        timeout_graceful_shutdown=round(settings.shutdown_seconds) + _CLOSING_SECONDS,
+        server_header=False,
+    )
+    return _Server(config, app)
+
+
+class _Server(uvicorn.Server):
+    """Shuts the application down first; the framework would do so after all connections."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
+        super().__init__(config)
+        self._app = app
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve within the application's lifespan; raise the error that keeps it from beginning."""
+        async with self._app.router.lifespan_context(self._app):
+            await super().serve(sockets)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Set TCP_NODELAY on the listeners: connections inherit it.
+
+        The event loop sets it only on sockets that were made with the protocol's number. Without
+        it, the end of a response waits some 40 ms until the client has confirmed its beginning.
+        """
+        for listener in sockets or ():
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await super().startup(sockets)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let requests under way end, for a while, before connections are closed.
+
+        The framework closes WebSockets at once, and would leave their clients without a word.
+        """
+        for server in self.servers:
+            server.close()
+        ending = asyncio.ensure_future(self._app.state.services.shut_down())
+        while not ending.done() and not self.force_exit:
+            await asyncio.wait({ending}, timeout=_SIGNAL_INTERVAL)
+        if ending.done():
+            ending.result()
+        else:
+            ending.cancel()
+        await super().shutdown(sockets)

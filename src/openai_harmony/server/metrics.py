@@ -1,16 +1,18 @@
-"""What a server counts and measures, as Prometheus reads it."""
+"""Metrics of the server, as Prometheus reads them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..parsing.recovery import Recovery
-from .admission import Admission
+from .generation.admission import Admission
 
-__all__ = ["Metrics"]
+__all__ = ["Metrics", "RequestCounter"]
 
+_METHODS = {"GET", "POST", "DELETE", "HEAD", "OPTIONS", "PUT", "PATCH"}  # clients make others up
 _WAITS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)  # seconds
 _STEPS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 
@@ -48,13 +50,19 @@ class Metrics:
             "Between the tokens of a completion, on average.",
             _STEPS,
         )
-        self.prompt_tokens = self._counter("harmony_prompt_tokens", "Tokens of prompts.")
-        self.cached_tokens = self._counter(
-            "harmony_cached_tokens", "Those of prompts that the engine had in its cache."
+        self.prompt_tokens = Counter(
+            "harmony_prompt_tokens", "Tokens of prompts.", registry=registry
         )
-        self.completion_tokens = self._counter("harmony_completion_tokens", "Sampled tokens.")
-        self.reasoning_tokens = self._counter(
-            "harmony_reasoning_tokens", "Sampled tokens of reasoning."
+        self.cached_tokens = Counter(
+            "harmony_cached_tokens",
+            "Those of prompts that the engine had in its cache.",
+            registry=registry,
+        )
+        self.completion_tokens = Counter(
+            "harmony_completion_tokens", "Sampled tokens.", registry=registry
+        )
+        self.reasoning_tokens = Counter(
+            "harmony_reasoning_tokens", "Sampled tokens of reasoning.", registry=registry
         )
         self._recoveries = Counter(
             "harmony_recoveries",
@@ -68,12 +76,10 @@ class Metrics:
             ("tool", "status"),
             registry=registry,
         )
-        self._gauge("harmony_running", "Completions at the engine.").set_function(
-            lambda: admission.running
-        )
-        self._gauge("harmony_waiting", "Completions in the queue before it.").set_function(
-            lambda: admission.waiting
-        )
+        running = Gauge("harmony_running", "Completions at the engine.", registry=registry)
+        running.set_function(lambda: admission.running)
+        waiting = Gauge("harmony_waiting", "Completions in the queue before it.", registry=registry)
+        waiting.set_function(lambda: admission.waiting)
 
     def count_recoveries(self, recoveries: Iterable[Recovery]) -> None:
         """Count the repairs of one completion."""
@@ -88,11 +94,33 @@ class Metrics:
         """Write all numbers, in the text format of Prometheus."""
         return generate_latest(self._registry)
 
-    def _counter(self, name: str, about: str) -> Counter:
-        return Counter(name, about, registry=self._registry)
-
-    def _gauge(self, name: str, about: str) -> Gauge:
-        return Gauge(name, about, registry=self._registry)
-
     def _histogram(self, name: str, about: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(name, about, buckets=buckets, registry=self._registry)
+
+
+class RequestCounter:
+    """Middleware that counts responses by route and status; unknown routes count as ``other``."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, and count its response."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        status = 500  # of an error that is raised, whose response is made further out
+
+        async def observed_send(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, observed_send)
+        finally:
+            metrics: Metrics = scope["app"].state.services.metrics
+            route = getattr(scope.get("route"), "path", "other")
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            metrics.requests.labels(method, route, status).inc()

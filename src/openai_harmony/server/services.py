@@ -1,7 +1,8 @@
-"""What the routes of one server share."""
+"""The objects that the routes of one server share."""
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,17 +11,18 @@ from typing import Any
 
 from fastapi import Request
 
+from .. import __version__
 from ..conversation.tool_namespaces import ToolNamespaceConfig
 from ..engines.engine import Engine
 from ..tools.server_tool import ServerTool
 from ..tools.tool import Tool
-from .admission import Admission, shutting_down
-from .api_error import ApiError
-from .keys.api_keys import ApiKeys
-from .keys.limits import KeyLimiter
+from .auth.api_keys import ApiKeys
+from .auth.limits import KeyLimiter
+from .generation.admission import Admission
+from .http.errors import ApiError, shutting_down
 from .metrics import Metrics
-from .responses.runs import ResponseRuns
-from .sealed_reasoning import ReasoningSeal
+from .responses.encryption import ItemCipher
+from .responses.live_responses import LiveResponses
 from .settings import Settings
 from .store import Store
 
@@ -29,16 +31,16 @@ __all__ = ["Services", "services_of"]
 
 @dataclass
 class Services:
-    """An engine, and what is kept about the requests to it; `tools` by their names."""
+    """An engine, and everything around it that requests need; `tools` by their names."""
 
     engine: Engine
     settings: Settings
     store: Store
-    seal: ReasoningSeal
+    cipher: ItemCipher
     tools: Mapping[str, Tool[Any]] = field(default_factory=dict)
     keys: ApiKeys = field(init=False)
     limiter: KeyLimiter = field(default_factory=KeyLimiter, init=False)
-    runs: ResponseRuns = field(default_factory=ResponseRuns)
+    live_responses: LiveResponses = field(default_factory=LiveResponses, init=False)
     admission: Admission = field(init=False)
     metrics: Metrics = field(init=False)
     started: float = field(default_factory=time.time, init=False)
@@ -50,9 +52,9 @@ class Services:
 
     @property
     def context_length(self) -> int:
-        """Tokens of prompt and answer together, at most."""
-        most = self.settings.context_length or self.engine.context_length
-        return min(most, self.engine.context_length)
+        """The most tokens of prompt and output together."""
+        limit = self.settings.context_length or self.engine.context_length
+        return min(limit, self.engine.context_length)
 
     @property
     def built_in(self) -> dict[str, ToolNamespaceConfig]:
@@ -65,37 +67,42 @@ class Services:
 
     @property
     def model_names(self) -> tuple[str, ...]:
-        """The names that requests may use; answers bear the one that was used."""
+        """The names that requests may use; a response has the one that its request used."""
         return self.settings.model_names or (self.engine.model,)
 
+    @property
+    def system_fingerprint(self) -> str:
+        """Identify the model and this library: another may answer the same request differently."""
+        identity = f"{self.engine.model}\n{self.engine.origin}\n{__version__}"
+        return f"fp_{hashlib.sha256(identity.encode()).hexdigest()[:10]}"
+
     def check_model(self, name: str | None) -> str:
-        """Return the name for the answer; raise `ApiError` where it is another model's."""
+        """Return the name for the response; raise `ApiError` where it is another model's."""
         if name is None:
             return self.model_names[0]
         if name not in self.model_names:
-            known = ", ".join(self.model_names)
             raise ApiError(
                 404,
-                f"the model {name!r} is not served here; there is: {known}",
+                f"the model {name!r} is not served here; there is: {', '.join(self.model_names)}",
                 param="model",
                 code="model_not_found",
             )
         return name
 
     def current_date(self) -> str | None:
-        """The date that the model reads."""
+        """Return the date that the model reads."""
         date = self.settings.current_date
         return datetime.now(timezone.utc).date().isoformat() if date == "today" else date
 
     async def shut_down(self) -> None:
         """Let requests under way end; after the deadline, those that are left end with an error."""
         in_time = await self.admission.close(self.settings.shutdown_seconds)
-        await self.runs.end_all(shutting_down())
+        await self.live_responses.end_all(shutting_down())
         if not in_time:
             await self.engine.close()
 
 
 def services_of(request: Request) -> Services:
-    """Find them from a route."""
+    """Return the services of the application that a request came to."""
     services: Services = request.app.state.services
     return services

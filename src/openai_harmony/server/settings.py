@@ -1,4 +1,4 @@
-"""What a server is told when it starts."""
+"""The settings of a server."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ __all__ = ["Settings"]
 
 @dataclass(frozen=True)
 class Settings:
-    """How a server answers, keeps and limits.
+    """The settings of a server: what it serves, stores and limits.
 
-    - `model_names`: the names that requests may use; the first stands in answers to requests that
-      name none. Empty is the engine's own name.
+    - `model_names`: the names that requests may use; the first stands in responses to requests
+      that name none. Empty is the engine's own name.
     - `database`: the URL of the store; ``sqlite:///PATH`` or ``postgresql://...``. None keeps
       responses in memory, until the server ends.
-    - `key_file`: the file with the key that seals reasoning; made where there is none. None makes a
-      key that is forgotten when the server ends.
+    - `key_file`: the file with the key that encrypts reasoning; made where there is none. None
+      makes a key that is forgotten when the server ends.
     - `api_keys`: keys that are accepted beside those in the store.
     - `grammar`: whether turns with tools or a response format are sampled under the grammar.
     - `current_date`: what the model reads: ``today`` (UTC), a date as ``YYYY-MM-DD``, or None.
     - `inspector`: whether the inspector's page is at ``/``.
     - `event_names`: reasoning events as OpenAI's SDKs read them, or as Open Responses names them.
-    - `context_length`: tokens of prompt and answer together, at most; None is what the engine has.
+    - `context_length`: the most tokens of a prompt with its output; None is the engine's limit.
     - `max_running`, `max_waiting`: requests at the engine, and in the queue before it.
-    - `max_request_bytes`: of a request's body.
+    - `max_request_bytes`: the size of a request's body.
     - `max_tool_calls`: calls of the server's own tools in one response; a request may allow fewer.
     - `keep_days`: days after which stored responses are deleted; None keeps them.
     - `shutdown_seconds`: how long requests under way may go on when the server is told to end.

@@ -2,8 +2,6 @@
 
 ::
 
-    turn               a request at the engine, and its choices as one stream of events
-    answer, deltas     the wire format
-    choice             events to a choice, whole or streamed
-    routes             the endpoint
+    completion    turn events to a chat completion, whole and as chunks
+    routes        the endpoint
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -11,16 +12,26 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from ...apis.chat_request import ChatRequest
-from ..answers.disconnect import while_connected
-from ..answers.event_stream import Event, EventStream, whole_or_stream
-from ..answers.json_answer import JsonAnswer
-from ..identifiers import new_id, system_fingerprint
-from ..keys.caller import Caller, KnownCaller
+from ...apis.turn_request import TurnRequest
+from ...apis.turns import turn_of_chat
+from ..auth.api_keys import AuthenticatedCaller, Caller
+from ..generation.events import TurnEnded, TurnEvent, Usage
+from ..generation.preparation import prepare_turn
+from ..generation.sampling import choice_sampling, sample_choices, sample_turn
+from ..http.identifiers import new_id
+from ..http.json import JsonResponse
+from ..http.requests import while_connected
+from ..http.server_sent_events import Event, EventStream, json_or_stream
 from ..services import Services, services_of
-from ..turns.events import TurnEnded, Usage
-from .answer import ChatCompletion, ChatHead, ChatUsage, ChunkChoice, chat_usage
-from .choice import StreamedChoice, WholeChoice
-from .turn import chat_turn, choice_events
+from .completion import (
+    ChatCompletion,
+    ChatHead,
+    ChatUsage,
+    ChunkChoice,
+    StreamedChoice,
+    WholeChoice,
+    chat_usage,
+)
 
 __all__ = ["router"]
 
@@ -30,14 +41,14 @@ router = APIRouter(tags=["Chat Completions"])
 @router.post(
     "/v1/chat/completions",
     response_model=None,
-    responses=whole_or_stream(ChatCompletion),
+    responses=json_or_stream(ChatCompletion),
 )
 async def create_chat_completion(
-    body: ChatRequest, request: Request, caller: KnownCaller
+    body: ChatRequest, request: Request, caller: AuthenticatedCaller
 ) -> Response:
-    """Answer a conversation.
+    """Respond to a conversation.
 
-    With `stream` the answer comes as server-sent events: chunks, and ``[DONE]`` at the end; an
+    With `stream` the completion comes as server-sent events: chunks, and ``[DONE]`` at the end; an
     error within is a chunk with the field `error`. Reasoning stands under `reasoning` and
     `reasoning_content`. Preambles before calls of tools are content, and so is the answer.
     """
@@ -47,21 +58,21 @@ async def create_chat_completion(
         "created": int(time.time()),
         "model": services.check_model(body.model),
         "service_tier": None,
-        "system_fingerprint": system_fingerprint(services.engine),
+        "system_fingerprint": services.system_fingerprint,
     }
     if body.stream:
         return EventStream(_chunks(services, caller, body, head), ending="[DONE]")
     work = _completion(services, caller, body, head)
-    return JsonAnswer(await while_connected(request.receive, work))
+    return JsonResponse(await while_connected(request.receive, work))
 
 
 async def _completion(
     services: Services, caller: Caller, body: ChatRequest, head: ChatHead
 ) -> ChatCompletion:
-    turn = await chat_turn(services, body)
+    turn = await asyncio.to_thread(turn_of_chat, body, date=services.current_date())
     choices = [WholeChoice(turn) for _ in range(body.n or 1)]
     usages: list[Usage] = []
-    async with aclosing(choice_events(services, caller, turn, len(choices))) as events:
+    async with aclosing(_choice_events(services, caller, turn, len(choices))) as events:
         async for index, event in events:
             choices[index].take(event)
             if isinstance(event, TurnEnded):
@@ -77,10 +88,10 @@ async def _completion(
 async def _chunks(
     services: Services, caller: Caller, body: ChatRequest, head: ChatHead
 ) -> AsyncGenerator[Event, None]:
-    turn = await chat_turn(services, body)
+    turn = await asyncio.to_thread(turn_of_chat, body, date=services.current_date())
     choices = [StreamedChoice(turn, index) for index in range(body.n or 1)]
     usages: list[Usage] = []
-    async with aclosing(choice_events(services, caller, turn, len(choices))) as events:
+    async with aclosing(_choice_events(services, caller, turn, len(choices))) as events:
         async for index, event in events:
             for choice in choices[index].take(event):
                 yield None, _chunk(body, head, choice)
@@ -93,10 +104,37 @@ async def _chunks(
 def _chunk(
     body: ChatRequest, head: ChatHead, choice: ChunkChoice | None, usage: ChatUsage | None = None
 ) -> dict[str, Any]:
-    """Write a chunk; where the usage is asked for all have it, null but in the last."""
+    """Write a chunk; where usage is requested all have the field, null but in the last."""
     return {
         **head,
         "object": "chat.completion.chunk",
         "choices": [] if choice is None else [choice],
         **({"usage": usage} if body.includes_usage else {}),
     }
+
+
+async def _choice_events(
+    services: Services, caller: Caller, turn: TurnRequest, count: int
+) -> AsyncGenerator[tuple[int, TurnEvent], None]:
+    """Sample `count` choices at once; yield their events, with the index of the choice.
+
+    The prompt and the grammar are the same for all. Each has a slot of its own at the engine, as it
+    is as much work as another request; but a request is refused as a whole, or not at all.
+    """
+    with services.metrics.preparation.time():
+        constrain = services.settings.grammar
+        prepared = await asyncio.to_thread(prepare_turn, turn, constrain=constrain)
+    with services.limiter.request(caller.owner, caller.limits) as usage:
+        choices = [
+            sample_turn(
+                services,
+                usage,
+                turn,
+                prepared._replace(sampling=choice_sampling(prepared.sampling, index)),
+                is_first=index == 0,
+            )
+            for index in range(count)
+        ]
+        async with aclosing(sample_choices(choices, prompt_field="messages")) as events:
+            async for event in events:
+                yield event

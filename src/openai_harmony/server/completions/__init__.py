@@ -2,7 +2,6 @@
 
 ::
 
-    body, answer       the wire format
-    text → choices     tokens to pieces of text; all choices as one stream
-    routes             the endpoint
+    choices    a request, its choices, and sampled tokens to their text
+    routes     the endpoint
 """

@@ -1,32 +1,111 @@
-"""The choices of a Completions request: what is continued, and the pieces of all as one stream."""
+"""A request to ``/v1/completions``, its choices, and sampled tokens to their text.
+
+The fields of the request are those of the API, with additions of vLLM.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import codecs
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
+from pydantic import Field, field_validator
+
+from ...apis.completion_request import CompletionRequest
 from ...encoding import load_harmony_encoding
-from ...engines.errors import ContextLengthError, EngineError
+from ...engines.engine import FinishReason, SampledToken
 from ...engines.sampling import Sampling
 from ...tokens.special_tokens import SPECIAL_TEXTS, VOCABULARY_SIZE
-from ..api_error import ApiError
-from ..keys.caller import Caller
-from ..keys.use import KeyUse, key_use
+from ..auth.api_keys import Caller
+from ..auth.limits import RequestUsage
+from ..generation.events import LEAST_LOGPROB
+from ..generation.sampling import choice_sampling, engine_slot, sample_choices
+from ..generation.stop_texts import StopTexts
+from ..http.errors import ApiError
 from ..services import Services
-from ..turns.engine_place import engine_place
-from ..turns.merged import merged
-from ..turns.seeds import with_seed_of
-from .body import CompletionBody
-from .text import CompletionPiece, CompletionText
 
-__all__ = ["ChoicePlan", "choice_plans", "sampled_choices"]
+__all__ = [
+    "ChoicePlan",
+    "CompletionBody",
+    "CompletionPiece",
+    "CompletionText",
+    "choice_plans",
+    "joined_logprobs",
+    "sampled_choices",
+]
+
+_MAX_CHOICES = 128
+
+
+class CompletionBody(CompletionRequest):
+    """A request for completions.
+
+    Text is encoded with its special tokens: this endpoint is for prompts as the model reads them.
+    """
+
+    skip_special_tokens: bool | None = Field(
+        default=None,
+        description="Whether special tokens are left out of the text; true by default.",
+    )
+    return_token_ids: bool | None = Field(
+        default=None, description="Whether choices have `prompt_token_ids` and `token_ids`."
+    )
+    return_tokens_as_token_ids: bool | None = Field(
+        default=None, description="Whether log-probabilities name tokens as `token_id:ID`."
+    )
+    stop_token_ids: list[int] | None = Field(
+        default=None, description="Tokens that end the completion, beside <|return|> and <|call|>."
+    )
+    ignore_eos: bool | None = Field(
+        default=None, description="Whether only `stop_token_ids` end the completion."
+    )
+    structured_outputs: dict[str, Any] | None = Field(
+        default=None, description="`grammar`: what the completion must follow, as llguidance reads."
+    )
+
+    @field_validator("structured_outputs")
+    @classmethod
+    def _is_a_grammar(cls, outputs: Any) -> Any:
+        if outputs and (outputs.keys() != {"grammar"} or not isinstance(outputs["grammar"], str)):
+            raise ValueError("only 'grammar' is read here, a text; for JSON, ask for a chat")
+        return outputs
+
+    @field_validator("echo")
+    @classmethod
+    def _echoes_text_alone(cls, echo: Any, info: Any) -> Any:
+        if echo and info.data.get("logprobs") is not None:
+            raise ValueError("the engines tell no log-probabilities of prompts; leave logprobs out")
+        return echo
+
+    @field_validator("n")
+    @classmethod
+    def _is_no_flood(cls, n: Any, info: Any) -> Any:
+        prompts = len(info.data.get("prompt") or ())
+        if n is not None and n * prompts > _MAX_CHOICES:
+            raise ValueError(f"{prompts} prompts with {n} choices each are over {_MAX_CHOICES}")
+        return n
+
+    @property
+    def shows_special_tokens(self) -> bool:
+        """True where special tokens are in the text."""
+        return self.skip_special_tokens is False
+
+    def sampling(self, defaults: Sampling | None = None) -> Sampling:
+        """Return the sampling settings of each choice."""
+        sampling = super().sampling(defaults)
+        stop_tokens = frozenset(self.stop_token_ids or ())
+        if not self.ignore_eos:
+            stop_tokens |= sampling.stop_tokens
+        grammar = (self.structured_outputs or {}).get("grammar")
+        return replace(sampling, stop_tokens=stop_tokens, grammar=grammar)
 
 
 class ChoicePlan(NamedTuple):
-    """A choice before it is sampled: its prompt as tokens, and what is echoed of it."""
+    """A choice before it is sampled: its prompt as tokens, and the text that echoes it."""
 
-    at: int
+    position: int
     prompt: list[int]
     echo: str = ""
 
@@ -42,7 +121,7 @@ def choice_plans(body: CompletionBody) -> list[ChoicePlan]:
 
 
 def _encoded(prompt: str | list[int], body: CompletionBody) -> tuple[list[int], str]:
-    """Return the tokens of a prompt, and how it is echoed."""
+    """Return the tokens of a prompt, and the text that echoes it."""
     encoding = load_harmony_encoding("HarmonyGptOss")
     if isinstance(prompt, str):
         return encoding.encode(prompt, allowed_special="all"), prompt
@@ -50,10 +129,10 @@ def _encoded(prompt: str | list[int], body: CompletionBody) -> tuple[list[int], 
     if unknown is not None:
         problem = f"the token {unknown} is outside the vocabulary (0 to {VOCABULARY_SIZE - 1})"
         raise ApiError(400, problem, param="prompt", code="invalid_value")
-    shown = prompt
+    echoed = prompt
     if not body.shows_special_tokens:
-        shown = [token for token in prompt if token not in SPECIAL_TEXTS]
-    return prompt, encoding.decode(shown)
+        echoed = [token for token in prompt if token not in SPECIAL_TEXTS]
+    return prompt, encoding.decode(echoed)
 
 
 async def sampled_choices(
@@ -61,31 +140,113 @@ async def sampled_choices(
 ) -> AsyncGenerator[tuple[int, CompletionPiece], None]:
     """Sample all choices at once; a request is refused as a whole, or not at all."""
     sampling, count = body.sampling(), body.n or 1
-    with key_use(services, caller) as use:
+    with services.limiter.request(caller.owner, caller.limits) as usage:
         choices = [
-            _choice(services, use, body, plan, with_seed_of(sampling, plan.at % count))
+            _choice(services, usage, body, plan, choice_sampling(sampling, plan.position % count))
             for plan in plans
         ]
-        async with aclosing(merged(choices)) as pieces:
-            try:
-                async for piece in pieces:
-                    yield piece
-            except ContextLengthError as error:
-                raise ApiError.of(error, prompt_field="prompt") from error
+        async with aclosing(sample_choices(choices, prompt_field="prompt")) as pieces:
+            async for piece in pieces:
+                yield piece
 
 
 async def _choice(
-    services: Services, use: KeyUse, body: CompletionBody, plan: ChoicePlan, sampling: Sampling
+    services: Services,
+    usage: RequestUsage,
+    body: CompletionBody,
+    plan: ChoicePlan,
+    sampling: Sampling,
 ) -> AsyncGenerator[CompletionPiece, None]:
     reader = CompletionText(body, start=len(plan.echo))
-    is_first = plan.at == 0
-    place = engine_place(services, use, plan.prompt, sampling, is_first=is_first)
-    async with place as (tokens, tally):
+    is_first = plan.position == 0
+    slot = engine_slot(services, usage, plan.prompt, sampling, is_first=is_first)
+    async with slot as (tokens, metrics):
         async for sampled in tokens:
             piece = reader.take(sampled)
             if piece.finish is not None:
-                tally.ended(piece.finish, cached=piece.cached_tokens)
+                metrics.finish(piece.finish, cached=piece.cached_tokens)
             yield piece
             if piece.finish is not None:
                 return
-        raise EngineError("the engine ended a completion without a reason", retryable=True)
+
+
+_new_decoder = codecs.getincrementaldecoder("utf-8")
+
+
+class CompletionPiece(NamedTuple):
+    """The addition of a token; the last has `finish` and `cached_tokens`."""
+
+    token: int
+    text: str
+    logprobs: dict[str, list[Any]] | None
+    finish: FinishReason | None = None
+    cached_tokens: int = 0
+
+
+class CompletionText:
+    """Reads one completion; `start` is the number of characters that are echoed before it."""
+
+    def __init__(self, body: CompletionBody, start: int = 0) -> None:
+        self._body = body
+        self._stop = StopTexts(body.stop_texts) if body.stop_texts else None
+        self._bytes_of = load_harmony_encoding("HarmonyGptOss").tokenizer.decode_bytes
+        self._decoder = _new_decoder("replace")
+        self._offset = start
+        self._has_logprobs = body.logprobs is not None
+
+    def take(self, sampled: SampledToken) -> CompletionPiece:
+        """Read a token; after a piece with `finish` there is no more to read."""
+        logprobs = self._logprobs(sampled) if self._has_logprobs else None
+        is_last = sampled.finish_reason is not None
+        text = self._text(sampled.token, is_last=is_last)
+        self._offset += len(text)
+        finish = sampled.finish_reason
+        if self._stop is not None:
+            text = self._stop.feed(text)
+            if self._stop.found:
+                finish = FinishReason.STOP
+            elif is_last:
+                text += self._stop.rest()
+        return CompletionPiece(sampled.token, text, logprobs, finish, sampled.cached_tokens or 0)
+
+    def _text(self, token: int, *, is_last: bool) -> str:
+        """Return the text that is complete; half a character waits for its other half."""
+        special = SPECIAL_TEXTS.get(token)
+        if special is None:
+            return self._decoder.decode(self._bytes_of([token]), is_last)
+        text = self._decoder.decode(b"", True)
+        return text + special if self._body.shows_special_tokens else text
+
+    def _logprobs(self, sampled: SampledToken) -> dict[str, list[Any]]:
+        """Write the token as the API does; the sampled one is always among the likeliest."""
+        own = max(sampled.logprob or 0.0, LEAST_LOGPROB)
+        name = self._name(sampled.token)
+        top = {
+            self._name(token): max(value, LEAST_LOGPROB)
+            for token, value in sampled.top_logprobs or ()
+        }
+        return {
+            "text_offset": [self._offset],
+            "token_logprobs": [own],
+            "tokens": [name],
+            "top_logprobs": [{**top, name: own}],
+        }
+
+    def _name(self, token: int) -> str:
+        if self._body.return_tokens_as_token_ids:
+            return f"token_id:{token}"
+        data = self._bytes_of([token])
+        try:
+            return data.decode()
+        except UnicodeDecodeError:  # a part of a character
+            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in data)
+
+
+def joined_logprobs(pieces: Iterable[CompletionPiece]) -> dict[str, list[Any]] | None:
+    """Join the log-probabilities of a completion; None where they were not requested."""
+    joined: dict[str, list[Any]] | None = None
+    for piece in pieces:
+        for name, values in (piece.logprobs or {}).items():
+            joined = joined or {}
+            joined.setdefault(name, []).extend(values)
+    return joined

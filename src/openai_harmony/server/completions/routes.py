@@ -4,37 +4,119 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
+from typing_extensions import NotRequired, TypedDict  # of Python 3.12, which tells pydantic more
 
-from ..answers.disconnect import while_connected
-from ..answers.event_stream import Event, EventStream, whole_or_stream
-from ..answers.json_answer import JsonAnswer
-from ..identifiers import new_id, system_fingerprint
-from ..keys.caller import Caller, KnownCaller
+from ..auth.api_keys import AuthenticatedCaller, Caller
+from ..chat.completion import ChatUsage, chat_usage
+from ..generation.events import Usage
+from ..http.identifiers import new_id
+from ..http.json import JsonResponse
+from ..http.requests import while_connected
+from ..http.server_sent_events import Event, EventStream, json_or_stream
 from ..services import Services, services_of
-from ..turns.events import Usage
-from .answer import CompletionAnswer, completion_choice, completions_usage
-from .body import CompletionBody
-from .choices import ChoicePlan, choice_plans, sampled_choices
-from .text import CompletionPiece
+from .choices import (
+    ChoicePlan,
+    CompletionBody,
+    CompletionPiece,
+    choice_plans,
+    joined_logprobs,
+    sampled_choices,
+)
 
-__all__ = ["router"]
+__all__ = ["CompletionAnswer", "completion_choice", "completions_usage", "router"]
+
+
+class LogprobLists(TypedDict):
+    """Lists of the same length: an entry for each token."""
+
+    text_offset: list[int]
+    token_logprobs: list[float]
+    tokens: list[str]
+    top_logprobs: list[dict[str, float]]
+
+
+class CompletionChoice(TypedDict):
+    """A choice, or what a chunk adds to it; `finish_reason` is null in chunks but the last."""
+
+    index: int
+    text: str
+    logprobs: LogprobLists | None
+    finish_reason: Literal["stop", "length"] | None
+    prompt_token_ids: NotRequired[list[int]]
+    token_ids: NotRequired[list[int]]
+
+
+class CompletionAnswer(TypedDict):
+    """A completion, or a chunk of it."""
+
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    system_fingerprint: str
+    choices: list[CompletionChoice]
+    usage: NotRequired[ChatUsage | None]
+
+
+def completion_choice(
+    body: CompletionBody, plan: ChoicePlan, pieces: Sequence[CompletionPiece], *, is_start: bool
+) -> dict[str, Any]:
+    """Write a choice of these pieces; the echo of the prompt comes at its start."""
+    finish = pieces[-1].finish
+    choice: dict[str, Any] = {
+        "index": plan.position,
+        "text": (plan.echo if is_start else "") + "".join(piece.text for piece in pieces),
+        "logprobs": joined_logprobs(pieces),
+        "finish_reason": None if finish is None else finish.value,
+    }
+    if body.return_token_ids:
+        if is_start:
+            choice["prompt_token_ids"] = plan.prompt
+        choice["token_ids"] = [piece.token for piece in pieces]
+    return choice
+
+
+def completions_usage(prompts: Sequence[Sequence[Usage]]) -> ChatUsage:
+    """Count the choices of each prompt, and their prompt once.
+
+    >>> completions_usage([[Usage(5, 0, 2), Usage(5, 5, 3)], [Usage(7, 0, 1)]])["total_tokens"]
+    18
+    """
+    total = Usage()
+    for choices in prompts:
+        total = total.plus(
+            Usage(
+                input_tokens=max((usage.input_tokens for usage in choices), default=0),
+                cached_tokens=min((usage.cached_tokens for usage in choices), default=0),
+                output_tokens=sum(usage.output_tokens for usage in choices),
+            )
+        )
+    return chat_usage([total])
+
 
 router = APIRouter(tags=["Completions"])
+
+_CHUNK_FIELDS = (
+    "text",
+    "logprobs",
+    "token_ids",
+    "finish_reason",
+)  # a chunk without any is left out
 
 
 @router.post(
     "/v1/completions",
     response_model=None,
-    responses=whole_or_stream(CompletionAnswer),
+    responses=json_or_stream(CompletionAnswer),
 )
 async def create_completion(
-    body: CompletionBody, request: Request, caller: KnownCaller
+    body: CompletionBody, request: Request, caller: AuthenticatedCaller
 ) -> Response:
     """Go on with one or several prompts, which are texts or token ids.
 
@@ -48,12 +130,12 @@ async def create_completion(
         "object": "text_completion",
         "created": int(time.time()),
         "model": services.check_model(body.model),
-        "system_fingerprint": system_fingerprint(services.engine),
+        "system_fingerprint": services.system_fingerprint,
     }
     if body.stream:
         return EventStream(_chunks(services, caller, body, head), ending="[DONE]")
     work = _completion(services, caller, body, head)
-    return JsonAnswer(await while_connected(request.receive, work))
+    return JsonResponse(await while_connected(request.receive, work))
 
 
 async def _completion(
@@ -65,11 +147,11 @@ async def _completion(
         async for index, piece in sampled:
             pieces[index].append(piece)
     choices = [
-        completion_choice(body, plan, known, is_start=True)
-        for plan, known in zip(plans, pieces, strict=True)
+        completion_choice(body, plan, own, is_start=True)
+        for plan, own in zip(plans, pieces, strict=True)
     ]
-    counts = [len(known) for known in pieces]
-    cached = [known[-1].cached_tokens for known in pieces]
+    counts = [len(own) for own in pieces]
+    cached = [own[-1].cached_tokens for own in pieces]
     return {**head, "choices": choices, "usage": _usage(body, plans, counts, cached)}
 
 
@@ -86,23 +168,18 @@ async def _chunks(
             counts[index] += 1
             cached[index] = piece.cached_tokens
             choice = completion_choice(body, plans[index], [piece], is_start=is_start)
-            if is_start or _says_something(choice):
+            if is_start or any(choice.get(field) for field in _CHUNK_FIELDS):
                 yield None, {**head, "choices": [choice], **nothing}
     if includes_usage:
         yield None, {**head, "choices": [], "usage": _usage(body, plans, counts, cached)}
-
-
-def _says_something(choice: dict[str, Any]) -> bool:
-    fields = ("text", "logprobs", "token_ids", "finish_reason")
-    return any(choice.get(field) for field in fields)
 
 
 def _usage(
     body: CompletionBody, plans: list[ChoicePlan], counts: list[int], cached: list[int]
 ) -> Any:
     usages = [
-        Usage(len(plan.prompt), known, count)
-        for plan, known, count in zip(plans, cached, counts, strict=True)
+        Usage(len(plan.prompt), cached_tokens, count)
+        for plan, cached_tokens, count in zip(plans, cached, counts, strict=True)
     ]
     width = body.n or 1
     return completions_usage(

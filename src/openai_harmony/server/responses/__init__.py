@@ -2,11 +2,12 @@
 
 ::
 
-    past, sealing → truncation → plan    a request and what came before it, prepared
-    tool_loop                            turn after turn, with the server's tools between them
-    log, open_item → stream → run → runs, start
-                                         a response under way: its events, and its end in the store
-    records, lookup                      responses as they are stored
-    compaction                           a long conversation as one sealed item
-    routes, websocket                    the endpoints
+    history, encryption        the items before a request: stored, or encrypted at the client
+    plan                       a request, read and prepared; also compaction and token counts
+    tool_loop                  turn after turn, with the server's tools between them
+    output_item, stream        turn events to the items and events of a response
+    live_responses             responses under way, and the log of the events of one
+    run                        one response from its plan to its end in the store
+    lifecycle                  start, retrieve, cancel and delete responses by their ids
+    routes, websocket          the endpoints
 """

@@ -1,51 +1,54 @@
-"""A request to respond, read and prepared: all that can be wrong with it is found here."""
+"""A request to respond, read and prepared: everything that can be wrong with it is found here."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from ...apis.history import HistoryItem
 from ...apis.input_items import input_items_of
-from ...apis.response import response_of
+from ...apis.response import ResponseUsage, response_of
 from ...apis.responses_request import ResponsesRequest
 from ...apis.turn_request import TurnRequest
 from ...apis.turns import turn_of_response
+from ...conversation.messages import Conversation, Message, Role
 from ...encoding import load_harmony_encoding
 from ...engines.errors import ContextLengthError
 from ...sampled_messages import SampledMessage
-from ..identifiers import new_id
-from ..keys.caller import Caller
+from ..auth.api_keys import Caller
+from ..generation.preparation import RENDERING, PreparedTurn, prepare_turn
+from ..http.identifiers import new_id
 from ..services import Services
-from ..tools.conversation_tools import ConversationTools, FileKeeper
-from ..tools.mcp_servers import WantedServers, wanted_servers
-from ..turns.preparation import RENDERING, prepare_turn
-from ..turns.sampled_turn import PreparedTurn
-from .past import Past, past_of, sessions_of, with_stored_items
-from .sealing import OwnedSeal
-from .truncation import without_oldest_turns
+from ..tools.conversation_tools import ConversationTools, FileStorage
+from ..tools.mcp_servers import RequestedServers, requested_servers
+from .encryption import OwnerCipher
+from .history import History, history_of, sessions_of, with_stored_items
 
 __all__ = [
+    "CompactionRequest",
     "ResponsePlan",
+    "compact",
     "plan_response",
-    "planned_prompt",
     "planned_turn",
     "prepare_plan_turn",
+    "without_oldest_turns",
 ]
 
-_LEAST_ROOM = 4  # a part of the context: what truncation leaves for the answer
+_OUTPUT_SHARE = 4  # truncation leaves this part of the context, a quarter, for the output
+_PREAMBLE_ROLES = (Role.SYSTEM, Role.DEVELOPER)
 
 
 @dataclass(frozen=True)
 class ResponsePlan:
-    """What a response is made of.
+    """Everything that a response is made from.
 
-    - `response`: the resource as it begins; `turn`, `prepared`: what the engine gets.
-    - `past`: what comes before it; `input`: the items of the request, whole.
-    - `tools`: the server's own that it may use; `listings` are what its MCP servers have, where
-      the conversation does not say it yet.
+    - `response`: the resource as it begins; `turn`, `prepared`: the input of the engine.
+    - `history`: the items before it; `input`: the items of the request, whole.
+    - `tools`: the server's own that it may use; `listings` are the tools of its MCP servers, where
+      the conversation does not list them yet.
     - `is_generated`: False where the state is prepared alone, for a later request.
     """
 
@@ -54,7 +57,7 @@ class ResponsePlan:
     response: dict[str, Any]
     turn: TurnRequest
     prepared: PreparedTurn
-    past: Past
+    history: History
     input: Sequence[HistoryItem]
     tools: ConversationTools
     listings: Sequence[Mapping[str, Any]] = ()
@@ -62,7 +65,7 @@ class ResponsePlan:
 
     @property
     def owner(self) -> str:
-        """Whose response it is."""
+        """The owner of the response."""
         return self.caller.owner
 
     @property
@@ -72,12 +75,12 @@ class ResponsePlan:
 
     @property
     def is_stored(self) -> bool:
-        """Whether the response is kept."""
+        """True for a response that is stored."""
         return self.request.is_stored
 
     @property
     def is_background(self) -> bool:
-        """Whether it goes on without a client."""
+        """True for a response that goes on without a client."""
         return bool(self.request.background)
 
 
@@ -86,131 +89,196 @@ def plan_response(
     caller: Caller,
     request: ResponsesRequest,
     *,
-    past: Past | None = None,
+    history: History | None = None,
     is_generated: bool = True,
 ) -> ResponsePlan:
-    """Read a request and what it goes on from, and render the prompt; it blocks.
+    """Read a request and the items before it, and render the prompt; it blocks.
 
-    `past` takes the place of what the store has. Raises `HarmonyError` of many kinds, which
-    `ApiError.of` knows.
+    `history` replaces that of the store. Raises `HarmonyError` of many kinds, which `ApiError.of`
+    maps.
     """
     model = services.check_model(request.model)
     owner = caller.owner
-    begun = past or past_of(services, owner, request)
-    whole, references = with_stored_items(services, owner, request)
-    servers = wanted_servers(request, services.tools)
-    turn = _turn(services, owner, whole, begun, references, servers)
+    history = history or history_of(services, owner, request)
+    resolved, references = with_stored_items(services, owner, request)
+    servers = requested_servers(request, services.tools)
+    turn = _turn(services, owner, resolved, history, references, servers)
     turn, prepared = prepare_plan_turn(services, request, turn)
-    sent = input_items_of(whole, new_id, references)
+    input_items = input_items_of(resolved, new_id, references)
     response = response_of(request, id=new_id("resp"), created_at=int(time.time()), model=model)
     if request.background:
         response = response.model_copy(update={"status": "queued"})
+    tools = {name: services.tools[name] for name in sorted(turn.built_in_tools)}
+    sessions = sessions_of(services, owner, request, history) if tools else ()
+    conversation_tools = ConversationTools(
+        tools,
+        sessions,
+        files=[
+            file
+            for session in sessions
+            if session.tool != "browser"
+            for file in services.store.files.list(session.id, owner)
+        ],
+        storage=FileStorage(services.store, response.id) if request.is_stored else None,
+        include=request.include or (),
+        functions=servers.functions if tools else None,
+    )
     return ResponsePlan(
-        tools=_tools(services, owner, request, turn, begun, servers, response.id),
-        listings=servers.new_listings(begun.items, sent),
+        tools=conversation_tools,
+        listings=servers.new_listings(history.items, input_items),
         caller=caller,
         request=request,
         response=response.to_dict(),
         turn=turn,
         prepared=prepared,
-        past=begun,
-        input=sent,
+        history=history,
+        input=input_items,
         is_generated=is_generated,
     )
 
 
-def planned_prompt(services: Services, owner: str, request: ResponsesRequest) -> list[int]:
-    """Render the prompt of a request, whatever its length; it blocks."""
-    return prepare_turn(planned_turn(services, owner, request), constrain=False)[0]
-
-
 def planned_turn(services: Services, owner: str, request: ResponsesRequest) -> TurnRequest:
-    """Read a request and what it goes on from; it blocks."""
-    past = past_of(services, owner, request)
-    whole, references = with_stored_items(services, owner, request)
-    servers = wanted_servers(request, services.tools)
-    return _turn(services, owner, whole, past, references, servers)
+    """Read a request and the items before it; it blocks."""
+    history = history_of(services, owner, request)
+    resolved, references = with_stored_items(services, owner, request)
+    servers = requested_servers(request, services.tools)
+    return _turn(services, owner, resolved, history, references, servers)
 
 
 def _turn(
     services: Services,
     owner: str,
     request: ResponsesRequest,
-    past: Past,
+    history: History,
     references: dict[str, HistoryItem],
-    servers: WantedServers,
+    servers: RequestedServers,
 ) -> TurnRequest:
     return turn_of_response(
         servers.with_choice(request),
-        past.items,
-        date=past.date,
-        unseal=OwnedSeal(services.seal, owner).open,
+        history.items,
+        date=history.date,
+        unseal=OwnerCipher(services.cipher, owner).decrypt,
         references=references,
         built_in={**services.built_in, **servers.namespaces},
     )
 
 
-def _tools(
-    services: Services,
-    owner: str,
-    request: ResponsesRequest,
-    turn: TurnRequest,
-    past: Past,
-    servers: WantedServers,
-    id: str,
-) -> ConversationTools:
-    """Open the tools that the request may use, as the conversation has left them."""
-    tools = {name: services.tools[name] for name in sorted(turn.built_in_tools)}
-    if not tools:
-        return ConversationTools({})
-    sessions = sessions_of(services, owner, request, past)
-    containers = [session.id for session in sessions if session.tool != "browser"]
-    return ConversationTools(
-        tools,
-        sessions,
-        files=[file for one in containers for file in services.store.files.list(one, owner)],
-        keeper=FileKeeper(services.store, id) if request.is_stored else None,
-        include=request.include or (),
-        functions=servers.functions,
-    )
+# Preparation and truncation
 
 
 def prepare_plan_turn(
     services: Services, request: ResponsesRequest, turn: TurnRequest
 ) -> tuple[TurnRequest, PreparedTurn]:
-    """Prepare a turn of a response, truncated where the request asks for it; it blocks.
+    """Prepare a turn of a response, truncated where the request says so; it blocks.
 
     Raises `ContextLengthError` where there is no room for a token.
     """
+    limit = services.context_length
     with services.metrics.preparation.time():
-        prepared = PreparedTurn(*prepare_turn(turn, constrain=services.settings.grammar))
+        prepared = prepare_turn(turn, constrain=services.settings.grammar)
         if request.truncation == "auto":
-            turn, prepared = _truncated(services, turn, prepared)
-    ContextLengthError.check(len(prepared.prompt), services.context_length)
+            room = min(turn.sampling.max_tokens or limit, limit // _OUTPUT_SHARE)
+            excess = len(prepared.prompt) + room - limit
+            if excess > 0:
+                lengths = _message_lengths(turn)
+                shorter = without_oldest_turns(turn.conversation, lengths, excess)
+                turn = replace(turn, conversation=shorter)
+                prompt = prepare_turn(turn, constrain=False).prompt
+                prepared = prepared._replace(prompt=prompt)
+    ContextLengthError.check(len(prepared.prompt), limit)
     return turn, prepared
 
 
-def _truncated(
-    services: Services, turn: TurnRequest, prepared: PreparedTurn
-) -> tuple[TurnRequest, PreparedTurn]:
-    limit = services.context_length
-    room = min(turn.sampling.max_tokens or limit, limit // _LEAST_ROOM)
-    excess = len(prepared.prompt) + room - limit
-    if excess <= 0:
-        return turn, prepared
-    shorter = without_oldest_turns(turn.conversation, _lengths(turn), excess)
-    turn = replace(turn, conversation=shorter)
-    return turn, PreparedTurn(prepare_turn(turn, constrain=False)[0], prepared.sampling)
-
-
-def _lengths(turn: TurnRequest) -> list[int]:
+def _message_lengths(turn: TurnRequest) -> list[int]:
     """Count the tokens of each message."""
     messages = turn.conversation.messages
     lengths = [0] * len(messages)
     encoding = load_harmony_encoding("HarmonyGptOss")
     for segment in encoding.segments_for_completion(turn.conversation, None, RENDERING):
         lengths[segment.message] += len(segment.tokens)
-    for at, message in enumerate(messages):
+    for index, message in enumerate(messages):
         if isinstance(message, SampledMessage):
-            lengths[at] = len(message.sampled_tokens) + 2
+            lengths[index] = len(message.sampled_tokens) + 2
     return lengths
+
+
+def without_oldest_turns(
+    conversation: Conversation, lengths: Sequence[int], excess: int
+) -> Conversation:
+    """Leave out whole turns, the oldest first, until `excess` tokens fewer are left.
+
+    A turn begins with a message by the user, so that no call loses its result. The system's and the
+    developer's messages stay, and so does the last turn. `lengths` are those of the messages, in
+    tokens.
+    """
+    messages = conversation.messages
+
+    def begins_turn(index: int, message: Message) -> bool:
+        role = message.author.role
+        if role in _PREAMBLE_ROLES:
+            return False
+        is_first = index == 0 or messages[index - 1].author.role in _PREAMBLE_ROLES
+        return role is Role.USER or is_first
+
+    starts = [index for index, message in enumerate(messages) if begins_turn(index, message)]
+    left_out = 0
+    for start, end in pairwise(starts):
+        if excess <= 0:
+            break
+        excess -= sum(lengths[start:end])
+        left_out = end - starts[0]
+    if not left_out:
+        return conversation
+    first = starts[0]
+    return Conversation.from_messages([*messages[:first], *messages[first + left_out :]])
+
+
+# Compaction
+
+
+class CompactionRequest(ResponsesRequest):
+    """A conversation to compact, as a request to respond to it would have it."""
+
+    model: str
+
+
+def compact(services: Services, owner: str, request: CompactionRequest) -> dict[str, Any]:
+    """Make one encrypted item of a conversation; it blocks. Raises the errors of a plan.
+
+    Nothing is summed up: the prompt of the item is that of the conversation, token for token. It
+    leaves past reasoning out, so the item is shorter than the items that it stands for, and a
+    client has one thing to keep. No model runs, so that the usage is zero.
+    """
+    services.check_model(request.model)
+    history = history_of(services, owner, request)
+    resolved, references = with_stored_items(services, owner, request)
+    cipher = OwnerCipher(services.cipher, owner)
+    turn_of_response(  # raises an error for items that cannot be rendered
+        resolved,
+        history.items,
+        unseal=cipher.decrypt,
+        references=references,
+        built_in=services.built_in,
+    )
+    items = [*history.items, *input_items_of(resolved, new_id, references)]
+    encrypted = cipher.encrypt(_without_past_reasoning(items))
+    return {
+        "id": new_id("resp"),
+        "object": "response.compaction",
+        "created_at": int(time.time()),
+        "output": [{"type": "compaction", "id": new_id("cmp"), "encrypted_content": encrypted}],
+        "usage": ResponseUsage.of(0, 0, 0, 0).model_dump(),
+    }
+
+
+def _without_past_reasoning(items: Sequence[HistoryItem]) -> list[HistoryItem]:
+    """Leave out the reasoning before the last answer, with calls of built-in tools within it."""
+
+    def is_reasoning(item: HistoryItem) -> bool:
+        if item.messages:
+            return item.messages[0].get("channel") == "analysis"
+        return item.item.get("type") == "reasoning"
+
+    answers = [i for i, item in enumerate(items) if item.item.get("phase") == "final_answer"]
+    last = answers[-1] if answers else -1
+    return [item for i, item in enumerate(items) if i > last or not is_reasoning(item)]

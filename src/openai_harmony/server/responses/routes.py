@@ -12,103 +12,103 @@ from starlette.responses import Response
 
 from ...apis.response import Response as ResponseResource
 from ...apis.responses_request import ResponsesRequest
-from ..answers.disconnect import while_connected
-from ..answers.event_stream import Event, EventStream, whole_or_stream
-from ..answers.json_answer import JsonAnswer
-from ..keys.caller import KnownCaller
+from ..auth.api_keys import AuthenticatedCaller
+from ..generation.preparation import prepare_turn
+from ..http.json import JsonResponse
+from ..http.requests import while_connected
+from ..http.server_sent_events import Event, EventStream, json_or_stream
 from ..services import services_of
 from ..store import Order
-from .compaction import CompactionRequest, compact
-from .log import WireEvent
-from .lookup import (
-    cancelled_response,
+from .history import page_json
+from .lifecycle import (
+    cancel_response,
     delete_response,
-    events_after,
-    found_response,
+    response_events,
+    retrieve_response,
+    start_response,
 )
-from .plan import planned_prompt
-from .records import page_json
+from .live_responses import WireEvent
+from .plan import CompactionRequest, compact, planned_turn
 from .run import ResponseRun
-from .start import start_response
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/responses", tags=["Responses"])
 
 _DONE = "[DONE]"
-
 _RESPONSE: dict[int | str, dict[str, Any]] = {200: {"model": ResponseResource}}
-_RESPONSE_OR_STREAM = whole_or_stream(ResponseResource)
+_RESPONSE_OR_STREAM = json_or_stream(ResponseResource)
 
 
 @router.post("", responses=_RESPONSE_OR_STREAM)
-async def create(body: ResponsesRequest, request: Request, caller: KnownCaller) -> Response:
-    """Answer a request: at once, as a stream, or in the background."""
+async def create(body: ResponsesRequest, request: Request, caller: AuthenticatedCaller) -> Response:
+    """Respond to a request: at once, as a stream, or in the background."""
     run = await start_response(services_of(request), caller, body)
     if body.stream:
-        return EventStream(_named(_followed(run)), ending=_DONE)
+        return EventStream(_named(run.events(), None if body.background else run), ending=_DONE)
     if body.background:
-        return JsonAnswer(run.response)
+        return JsonResponse(run.response)
     try:
-        return JsonAnswer(await while_connected(request.receive, run.ended()))
+        return JsonResponse(await while_connected(request.receive, run.ended()))
     finally:
         run.stop()
 
 
 @router.post("/input_tokens")
 async def count_input_tokens(
-    body: ResponsesRequest, request: Request, caller: KnownCaller
+    body: ResponsesRequest, request: Request, caller: AuthenticatedCaller
 ) -> dict[str, Any]:
     """Count the tokens of the prompt that a request would make."""
     services = services_of(request)
-    prompt = await asyncio.to_thread(planned_prompt, services, caller.owner, body)
+    turn = await asyncio.to_thread(planned_turn, services, caller.owner, body)
+    prompt = (await asyncio.to_thread(prepare_turn, turn, constrain=False)).prompt
     return {"object": "response.input_tokens", "input_tokens": len(prompt)}
 
 
 @router.post("/compact")
 async def compact_conversation(
-    body: CompactionRequest, request: Request, caller: KnownCaller
+    body: CompactionRequest, request: Request, caller: AuthenticatedCaller
 ) -> Response:
     """Make one item of a conversation, to be sent in its place."""
     services = services_of(request)
-    return JsonAnswer(await asyncio.to_thread(compact, services, caller.owner, body))
+    return JsonResponse(await asyncio.to_thread(compact, services, caller.owner, body))
 
 
 @router.get("/{response_id}", responses=_RESPONSE_OR_STREAM)
 async def retrieve(
     response_id: str,
     request: Request,
-    caller: KnownCaller,
+    caller: AuthenticatedCaller,
     stream: bool = False,
     starting_after: int | None = None,
 ) -> Response:
-    """Read a response as it is, or its events: those that have been, and those to come."""
+    """Read a response as it is now, or its events, past and future."""
     services = services_of(request)
     if not stream:
-        return JsonAnswer(await found_response(services, response_id, caller.owner))
+        return JsonResponse(await retrieve_response(services, response_id, caller.owner))
     after = -1 if starting_after is None else starting_after
-    events = await events_after(services, response_id, caller.owner, after)
+    events = await response_events(services, response_id, caller.owner, after)
     return EventStream(_named(events), ending=_DONE)
 
 
 @router.delete("/{response_id}")
-async def delete(response_id: str, request: Request, caller: KnownCaller) -> dict[str, Any]:
+async def delete(response_id: str, request: Request, caller: AuthenticatedCaller) -> dict[str, Any]:
     """Delete a response; one that is under way is cancelled before."""
     await delete_response(services_of(request), response_id, caller.owner)
     return {"id": response_id, "object": "response", "deleted": True}
 
 
 @router.post("/{response_id}/cancel", responses=_RESPONSE)
-async def cancel(response_id: str, request: Request, caller: KnownCaller) -> Response:
+async def cancel(response_id: str, request: Request, caller: AuthenticatedCaller) -> Response:
     """End a response that is under way."""
-    return JsonAnswer(await cancelled_response(services_of(request), response_id, caller.owner))
+    return JsonResponse(await cancel_response(services_of(request), response_id, caller.owner))
 
 
 @router.get("/{response_id}/input_items")
 async def list_input_items(
     response_id: str,
     request: Request,
-    caller: KnownCaller,
+    caller: AuthenticatedCaller,
     after: str | None = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     order: Order = "desc",
@@ -122,21 +122,17 @@ async def list_input_items(
         limit=limit,
         order=order,
     )
-    return JsonAnswer(page_json(page))
+    return JsonResponse(page_json(page))
 
 
-async def _followed(run: ResponseRun) -> AsyncGenerator[WireEvent, None]:
-    """Yield the events of a run, which ends with the client unless it is in the background."""
+async def _named(
+    events: AsyncGenerator[WireEvent, None], run: ResponseRun | None = None
+) -> AsyncGenerator[Event, None]:
+    """Yield events with their names; a `run` ends with its client."""
     try:
-        async with aclosing(run.events()) as events:
+        async with aclosing(events):
             async for event in events:
-                yield event
+                yield event["type"], event
     finally:
-        if not run.plan.is_background:
+        if run is not None:
             run.stop()
-
-
-async def _named(events: AsyncGenerator[WireEvent, None]) -> AsyncGenerator[Event, None]:
-    async with aclosing(events):
-        async for event in events:
-            yield event["type"], event

@@ -1,72 +1,128 @@
-"""One response under way: it samples, tells its log, is kept, and only then tells its end."""
+"""One response under way.
+
+A run samples the response, logs its events, stores it, then emits the final event.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any, NamedTuple
 
 from ...apis.item_kind import ItemKind, what_kind
 from ...apis.response import ResponseUsage
 from ...conversation.messages import Message
-from ...errors import HarmonyError
-from ..api_error import ApiError
-from ..keys.use import key_use
+from ..generation.events import MessageBegun, MessageEnded, TextAdded, TurnEnded, Usage
+from ..http.errors import ApiError, api_error_of
+from ..http.identifiers import new_id
 from ..services import Services
-from ..store import StoreError
-from ..turns.events import MessageBegun, MessageEnded, TextAdded, TurnEnded, Usage
-from .log import EventLog, WireEvent
+from ..store import NewResponse, StoreError
+from .encryption import OwnerCipher
+from .history import CURRENT_DATE, new_items
+from .live_responses import EventLog, WireEvent
 from .plan import ResponsePlan
-from .records import finish_record
-from .sealing import OwnedSeal
 from .stream import ResponseStream
 from .tool_loop import CallAnswered, CallBegun, LoopEnded, LoopEvent, ToolLoop
 
-__all__ = ["ResponseRun", "known_error"]
+__all__ = ["ResponseRun", "store_beginning"]
 
 _LOG = logging.getLogger(__name__)
 
-_PATIENCE = 1.0  # seconds without a token, after which the response tells that it has begun
+_DAY = 24 * 60 * 60  # seconds
+_FIRST_EVENT_SECONDS = 1.0  # without a token, after which the first event is sent all the same
+
+_CANCELLED = ApiError(499, "the response was cancelled", code="response_cancelled")
 
 
-class _Ending(NamedTuple):
-    """How a response ends, before it is kept."""
+def store_beginning(services: Services, plan: ResponsePlan) -> None:
+    """Store a response that begins; it blocks.
+
+    The items before it that are not stored become a part of its input.
+    """
+    history, response = plan.history, plan.response
+    created_at = response["created_at"]
+    days = services.settings.keep_days
+    services.store.responses.begin(
+        NewResponse(
+            id=plan.id,
+            owner=plan.owner,
+            created_at=created_at,
+            body=_stored_body(plan, response),
+            input=new_items(plan.input if history.is_stored else [*history.items, *plan.input]),
+            status=response["status"],
+            background=plan.is_background,
+            expires_at=None if days is None else created_at + round(days * _DAY),
+            previous_response_id=response["previous_response_id"] if history.is_stored else None,
+            conversation_id=plan.request.conversation,
+        )
+    )
+
+
+def _stored_body(plan: ResponsePlan, response: Mapping[str, Any]) -> dict[str, Any]:
+    body = {name: value for name, value in response.items() if name != "output"}
+    return {**body, CURRENT_DATE: plan.history.date}
+
+
+class _Outcome(NamedTuple):
+    """The end of a response, before it is stored."""
 
     status: str
     error: ApiError | None = None
-    reason: str | None = None  # why it is incomplete
+    incomplete_reason: str | None = None
 
 
 class ResponseRun:
     """A response from its plan to its end.
 
-    What fails before a client was told of the response fails the request: nothing is kept, and
-    whoever waits gets the `ApiError`. What fails later fails the response, and the log says so.
+    A failure before the client has heard of the response fails the request: nothing is stored, and
+    whoever waits gets the `ApiError`. A later one fails the response, and the log says so.
     """
 
-    def __init__(
-        self,
-        services: Services,
-        plan: ResponsePlan,
-        stream: ResponseStream,
-        on_end: Callable[[ResponseRun], None],
-    ) -> None:
+    def __init__(self, services: Services, plan: ResponsePlan) -> None:
         self.plan = plan
-        self.stream = stream
+        self.stream = ResponseStream(
+            plan.response,
+            new_id=new_id,
+            custom_tools=plan.turn.custom_tools,
+            namespaces={tool.partition(".")[0] for tool in plan.turn.tools},
+            built_in_tools=plan.tools.names,
+            container_id=plan.tools.container_id,
+            listings=plan.listings,
+            mcp_names=plan.tools.mcp_names,
+            cited_answer=partial(
+                plan.tools.cited_answer, keeps_marks=plan.turn.response_format is not None
+            ),
+            event_names=services.settings.event_names,
+        )
         self._services = services
-        self._on_end = on_end
         self._log = EventLog()
         self._usage: Usage | None = None
         self._error: ApiError | None = None
-        self._stopped_by: ApiError | None = None
-        self._is_told = plan.is_background or bool(plan.request.stream)
+        self._stop_error: ApiError | None = None
+        self._is_announced = plan.is_background or bool(plan.request.stream)
         if plan.is_background:
-            self._open()
+            self._begin()
         self._sampling = asyncio.ensure_future(self._sample())
-        self._task = asyncio.ensure_future(self._go())
+        self._task = asyncio.ensure_future(self._run())
+
+    @property
+    def id(self) -> str:
+        """The id of the response."""
+        return self.plan.id
+
+    @property
+    def owner(self) -> str:
+        """The owner of the response."""
+        return self.plan.owner
+
+    @property
+    def is_stored(self) -> bool:
+        """True for a response that is stored."""
+        return self.plan.is_stored
 
     @property
     def response(self) -> dict[str, Any]:
@@ -76,9 +132,9 @@ class ResponseRun:
     def stop(self, error: ApiError | None = None) -> None:
         """Free the engine; the response ends as cancelled, or as failed where there is an error.
 
-        Does nothing where all was sampled.
+        Does nothing once all is sampled.
         """
-        self._stopped_by = error
+        self._stop_error = error
         self._sampling.cancel()
 
     async def ended(self) -> dict[str, Any]:
@@ -89,7 +145,7 @@ class ResponseRun:
         return self.response
 
     async def finished(self) -> None:
-        """Wait until all is done."""
+        """Wait until the response has ended, and is stored."""
         await asyncio.wait({self._task})
 
     async def events(self, after: int = -1) -> AsyncGenerator[WireEvent, None]:
@@ -100,39 +156,39 @@ class ResponseRun:
         if self._error is not None:
             raise self._error
 
-    async def _go(self) -> None:
-        timer = asyncio.get_running_loop().call_later(_PATIENCE, self._open)
+    async def _run(self) -> None:
+        timer = asyncio.get_running_loop().call_later(_FIRST_EVENT_SECONDS, self._begin)
         try:
             await asyncio.wait({self._sampling})
             timer.cancel()
-            await self._end(self._ending())
+            await self._end(self._outcome())
         finally:
             timer.cancel()
             self._sampling.cancel()
             self._log.close()
-            self._on_end(self)
+            self._services.live_responses.discard(self)
 
     async def _sample(self) -> str | None:
-        """Sample, and tell what happens; return why the response is incomplete, if it is."""
+        """Sample, and log the events; return why the response is incomplete, if it is."""
         plan = self.plan
         if not plan.is_generated:
             self._usage = Usage()
             return None
-        with key_use(self._services, plan.caller) as use:
-            async with aclosing(ToolLoop(self._services, plan).events(use)) as events:
+        with self._services.limiter.request(plan.owner, plan.caller.limits) as usage:
+            async with aclosing(ToolLoop(self._services, plan).events(usage)) as events:
                 async for event in events:
                     if isinstance(event, LoopEnded):
-                        return event.reason
+                        return event.incomplete_reason
                     await self._take(event)
         return None
 
     async def _take(self, event: LoopEvent) -> None:
-        """Tell of an event."""
+        """Log an event of the loop."""
         if isinstance(event, TextAdded):  # most of them, by far
             self._add(self.stream.take(event))
             return
-        self._open()
-        self._add(self.stream.go_on())
+        self._begin()
+        self._add(self.stream.leave_queue())
         if isinstance(event, TurnEnded):
             self._usage = (self._usage or Usage()).plus(event.usage)
         elif isinstance(event, CallBegun):
@@ -140,23 +196,23 @@ class ResponseRun:
         elif isinstance(event, CallAnswered):
             self._add(self.stream.end_call(event.answered))
         elif isinstance(event, MessageEnded):
-            self._add(self.stream.take(event, **await self._known_of(event.message)))
+            self._add(self.stream.take(event, **await self._item_extras(event.message)))
         elif isinstance(event, MessageBegun):
             self._add(self.stream.take(event))
 
-    async def _known_of(self, message: Message) -> dict[str, Any]:
-        """Find what an item shows besides what its message says."""
+    async def _item_extras(self, message: Message) -> dict[str, Any]:
+        """Return the parts of an item that its message alone does not give."""
         tools = self.plan.tools
         kind = what_kind(message.channel, message.recipient, built_in_tools=tools.names)
         if kind.is_built_in:
             return {"planned": tools.planned_fields(message)}
         if kind is ItemKind.REASONING and self.plan.request.seals_reasoning:
-            seal = OwnedSeal(self._services.seal, self.plan.owner)
-            return {"encrypted": await asyncio.to_thread(seal.seal_reasoning, message)}
+            cipher = OwnerCipher(self._services.cipher, self.plan.owner)
+            return {"encrypted": await asyncio.to_thread(cipher.encrypt_reasoning, message)}
         return {}
 
-    def _open(self) -> None:
-        """Tell that the response has begun, unless that was done."""
+    def _begin(self) -> None:
+        """Log that the response has begun, unless that was done."""
         if not self._log.events:
             self._add(self.stream.begin())
 
@@ -164,84 +220,85 @@ class ResponseRun:
         for event in events:
             self._log.add(event)
 
-    def _ending(self) -> _Ending:
-        """Say how the response ends, now that no more is sampled."""
+    def _outcome(self) -> _Outcome:
+        """Return how the response ends, once sampling has."""
         sampling = self._sampling
         if sampling.cancelled():
-            error = self._stopped_by
-            return _Ending("cancelled") if error is None else _Ending("failed", error)
+            error = self._stop_error
+            return _Outcome("cancelled") if error is None else _Outcome("failed", error)
         failure = sampling.exception()
         if failure is not None:
-            return _Ending("failed", known_error(failure))
+            return _Outcome("failed", api_error_of(failure, "a response"))
         reason = sampling.result()
-        return _Ending("completed") if reason is None else _Ending("incomplete", reason=reason)
+        if reason is not None:
+            return _Outcome("incomplete", incomplete_reason=reason)
+        return _Outcome("completed")
 
-    async def _end(self, ending: _Ending) -> None:
-        if ending.error is not None and not (self._is_told and self._log.events):
-            self._error = ending.error
-        elif ending.status == "cancelled" and not self._log.events:
+    async def _end(self, outcome: _Outcome) -> None:
+        if outcome.error is not None and not (self._is_announced and self._log.events):
+            self._error = outcome.error
+        elif outcome.status == "cancelled" and not self._log.events:
             self._error = _CANCELLED
         if self._error is not None:
-            if self.plan.is_stored:
-                await asyncio.to_thread(self._forget)
+            if self.plan.is_stored:  # nobody has heard of it
+                delete = self._services.store.responses.delete
+                try:
+                    await asyncio.to_thread(delete, self.plan.id, self.plan.owner)
+                except StoreError:
+                    problem = "the response %s, which failed, could not be deleted"
+                    _LOG.exception(problem, self.plan.id)
             return
-        self._open()
+        self._begin()
         self._add(self.stream.break_off())
-        last = self.stream.end(ending.status, **self._fields(ending))
+        last = self.stream.end(outcome.status, **self._last_fields(outcome))
         if self.plan.is_stored:
-            last = await self._kept(last)
+            last = await self._store(last)
         self.stream.response = last["response"]
         self._log.add(last)
 
-    async def _kept(self, last: WireEvent) -> WireEvent:
-        """Keep the response; return the last event, another one where that failed."""
+    async def _store(self, last: WireEvent) -> WireEvent:
+        """Store the response; return the last event, another one where that failed."""
+        plan, response = self.plan, last["response"]
+        history = plan.history
+
+        def finish() -> None:
+            self._services.store.responses.finish(
+                plan.id,
+                status=response["status"],
+                body=_stored_body(plan, response),
+                output=new_items(self.stream.items),
+                events=[*self._log.events, last],
+                completed_at=response["completed_at"],
+                sessions=(
+                    plan.tools.sessions()
+                    if history.is_stored
+                    else plan.tools.all_sessions(history.sessions)
+                ),
+            )
+
         try:
-            await asyncio.to_thread(self._keep, last)
-        except Exception as error:  # noqa: BLE001 - what is not kept has not been completed
-            _LOG.exception("the response %s could not be kept", self.plan.id)
-            known = known_error(error)
-            self._error = None if self._is_told else known
-            failed = self.stream.end("failed", **self._fields(_Ending("failed", known)))
+            await asyncio.to_thread(finish)
+        except Exception as error:  # noqa: BLE001 - a response that is not stored has failed
+            _LOG.exception("the response %s could not be kept", plan.id)
+            api_error = api_error_of(error, "a response")
+            self._error = None if self._is_announced else api_error
+            outcome = _Outcome("failed", api_error)
+            failed = self.stream.end(outcome.status, **self._last_fields(outcome))
             return {**failed, "sequence_number": last["sequence_number"]}
         return last
 
-    def _keep(self, last: WireEvent) -> None:
-        finish_record(
-            self._services,
-            self.plan,
-            last["response"],
-            self.stream.items,
-            [*self._log.events, last],
-        )
-
-    def _forget(self) -> None:
-        """Delete a response that nobody has heard of."""
-        try:
-            self._services.store.responses.delete(self.plan.id, self.plan.owner)
-        except StoreError:
-            _LOG.exception("the response %s, which failed, could not be deleted", self.plan.id)
-
-    def _fields(self, ending: _Ending) -> dict[str, Any]:
-        usage = self._usage
+    def _last_fields(self, outcome: _Outcome) -> dict[str, Any]:
+        reason, usage = outcome.incomplete_reason, self._usage
         return {
-            "completed_at": int(time.time()) if ending.status == "completed" else None,
-            "error": None if ending.error is None else _error_json(ending.error),
-            "incomplete_details": None if ending.reason is None else {"reason": ending.reason},
+            "completed_at": int(time.time()) if outcome.status == "completed" else None,
+            "error": None if outcome.error is None else _error_json(outcome.error),
+            "incomplete_details": None if reason is None else {"reason": reason},
             "usage": None if usage is None else ResponseUsage.of(*usage).model_dump(),
         }
 
 
-def known_error(error: BaseException) -> ApiError:
-    """Say what a client is told of any error; what is the server's own fault is logged."""
-    if isinstance(error, HarmonyError):
-        return ApiError.of(error)
-    _LOG.error("a response failed", exc_info=error)
-    problem = "the server failed; its log says where"
-    return ApiError(500, problem, kind="server_error", code="server_error")
-
-
 def _error_json(error: ApiError) -> dict[str, Any]:
-    """Write an error as a response has it, which knows fewer codes."""
+    """Write an error with the codes of the Response object, which are few."""
     code = "server_error"
     if error.code == "server_shutting_down":
         code = error.code
@@ -250,6 +307,3 @@ def _error_json(error: ApiError) -> dict[str, Any]:
     elif error.status < 500:
         code = "invalid_prompt"
     return {"code": code, "message": error.problem}
-
-
-_CANCELLED = ApiError(499, "the response was cancelled", code="response_cancelled")

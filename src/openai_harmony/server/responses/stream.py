@@ -1,4 +1,4 @@
-"""Turn events to the events and the items of a response, in the order of the specification.
+"""Turn events to the events and items of a response, in the order of the specification.
 
 ::
 
@@ -8,7 +8,7 @@ Calls have no parts. A call of a tool of the server stays open until `end_call`:
 
     item added, in_progress, (deltas, done), searching | interpreting, completed, item done
 
-What MCP servers have is told before the first item, once in a conversation.
+The tools of MCP servers are listed before the first item, once in a conversation.
 
 Pure: no clock, and identifiers are made by the caller's function.
 """
@@ -24,22 +24,20 @@ from ...apis.item_kind import ItemKind, what_kind
 from ...apis.output_items import ID_PREFIXES, item_of_message, new_item
 from ...conversation.messages import Message, Role
 from ...sampled_messages import SampledMessage
+from ..generation.events import LogprobJson, MessageBegun, MessageEnded, TextAdded
 from ..tools.citations import CitedAnswer
 from ..tools.conversation_tools import AnsweredCall
-from ..turns.events import MessageBegun, MessageEnded, TextAdded, TokenLogprob
-from .log import WireEvent
-from .open_item import FUNCTION, MESSAGE, OpenItem
+from .live_responses import WireEvent
+from .output_item import FUNCTION, MESSAGE, OutputItemBuilder
 
 __all__ = ["EventNames", "ResponseStream"]
 
 EventNames: TypeAlias = Literal["openai", "open-responses"]
-
-
-_DOING = {
+_RUNNING = {
     ItemKind.WEB_SEARCH_CALL: "searching",
     ItemKind.CODE_INTERPRETER_CALL: "interpreting",
 }
-_OTHER_NAMES = {"reasoning_text": "reasoning"}  # of events, in Open Responses
+_OPEN_RESPONSES_NAMES = {"reasoning_text": "reasoning"}  # of events
 
 
 class ResponseStream:
@@ -49,9 +47,9 @@ class ResponseStream:
     - `new_id`: makes an id from a prefix.
     - `custom_tools`, `namespaces`: the recipients of custom tools, and the namespaces of tools.
     - `built_in_tools`: the names of the tools of the server; `container_id` is where code runs.
-    - `listings`: what MCP servers have, as items without ids; `mcp_names` are the names of their
-      tools there, by their recipients.
-    - `cited_answer`: begins a text for the user, whose marks become links.
+    - `listings`: the tools of MCP servers, as items without ids; `mcp_names` are the names of these
+      tools at their servers, by their recipients.
+    - `cited_answer`: begins a text for the user, whose citations become links.
     """
 
     def __init__(
@@ -78,17 +76,17 @@ class ResponseStream:
         self._listings = listings
         self._mcp_names = mcp_names or {}
         self._cited_answer = cited_answer
-        self._other_names = _OTHER_NAMES if event_names == "open-responses" else {}
-        self._open: OpenItem | None = None
+        self._event_names = _OPEN_RESPONSES_NAMES if event_names == "open-responses" else {}
+        self._open: OutputItemBuilder | None = None
         self._events = 0
 
     def begin(self) -> Iterator[WireEvent]:
-        """Tell that the response has been made, and that it is under way or waits."""
+        """Write that the response exists, and that it is under way or queued."""
         yield self._of_response("created")
         yield self._of_response(self.response["status"])
 
-    def go_on(self) -> Iterator[WireEvent]:
-        """Tell that a response that waited is under way, and what MCP servers have."""
+    def leave_queue(self) -> Iterator[WireEvent]:
+        """Write that a queued response is under way, and the tools of MCP servers."""
         if self.response["status"] == "queued":
             self.response["status"] = "in_progress"
             yield self._of_response("in_progress")
@@ -103,10 +101,10 @@ class ResponseStream:
         encrypted: str | None = None,
         planned: Mapping[str, Any] | None = None,
     ) -> Iterator[WireEvent]:
-        """Write what happens to a message.
+        """Write the events of a message.
 
-        Of a message that ends: `encrypted` is reasoning, sealed; `planned` is what the item of a
-        call of the server's tool shows.
+        For a message that ends: `encrypted` is its reasoning, `planned` has the fields of a call of
+        the server's tool.
         """
         if isinstance(event, MessageBegun):
             yield from self._give_up_call()
@@ -114,7 +112,9 @@ class ResponseStream:
         elif self._open is None:
             raise ValueError(f"{event} belongs to no message that has begun")
         elif isinstance(event, TextAdded):
-            yield from self._add_text(self._open, event.text, event.logprobs)
+            delta, logprobs = self._open.add(event.text, event.logprobs)
+            if delta and self._open.kind is not ItemKind.WEB_SEARCH_CALL:
+                yield self._delta(self._open, delta, logprobs)
         elif self._open.kind.is_built_in:
             yield from self._end_call_text(self._open, event.message, planned or {})
             if not event.is_complete:
@@ -123,61 +123,63 @@ class ResponseStream:
             yield from self._end_item(self._open, event.message, event.is_complete, encrypted)
 
     def run_call(self) -> Iterator[WireEvent]:
-        """Tell that the call that waits is being answered."""
+        """Write that the call that waits is being answered."""
         item = self._open
-        if item is not None and item.call is not None and item.kind in _DOING:
-            yield self._of_item(f"response.{item.kind.value}.{_DOING[item.kind]}", item)
+        if item is not None and item.call is not None and item.kind in _RUNNING:
+            yield self._of_item(f"response.{item.kind.value}.{_RUNNING[item.kind]}", item)
 
     def end_call(self, answered: AnsweredCall) -> Iterator[WireEvent]:
-        """Tell that the call that waited has been answered."""
+        """Write the result of the call that waited."""
         item = self._open
         if item is None or item.call is None:
             raise ValueError("no call waits for an answer")
-        is_told = answered.status == "failed" and item.kind is ItemKind.MCP_CALL
-        if answered.status == "completed" or is_told:
+        has_event = answered.status == "failed" and item.kind is ItemKind.MCP_CALL
+        if answered.status == "completed" or has_event:
             yield self._of_item(f"response.{item.kind.value}.{answered.status}", item)
-        made = self._built_in_item(item, answered.status, answered.fields)
+        item_json = self._built_in_item(item, answered.status, answered.fields)
         tokens = item.call.sampled_tokens if isinstance(item.call, SampledMessage) else None
-        messages = [one.to_dict() for one in (item.call, *answered.messages)]
-        yield self._done(item.index, HistoryItem(made, tokens, messages))
+        messages = [message.to_dict() for message in (item.call, *answered.messages)]
+        yield self._done(item.index, HistoryItem(item_json, tokens, messages))
 
     def break_off(self) -> Iterator[WireEvent]:
         """Close the item that is open, as incomplete."""
         item = self._open
         if item is not None and item.kind.is_built_in:
             if item.call is None and item.kind is ItemKind.WEB_SEARCH_CALL:
-                self._open = None  # nobody has heard of it
+                self._open = None  # it has no event yet
             elif item.call is None:
-                said = Message.from_role_and_content(Role.ASSISTANT, item.said)
-                yield from self._end_call_text(item, said, {})
+                message = Message.from_role_and_content(Role.ASSISTANT, item.sampled_text)
+                yield from self._end_call_text(item, message, {})
             yield from self._give_up_call()
         elif item is not None:
-            said = Message.from_role_and_content(Role.ASSISTANT, item.said).with_channel("final")
-            said.recipient = item.recipient
-            yield from self._end_item(item, said, is_complete=False)
+            message = Message.from_role_and_content(Role.ASSISTANT, item.sampled_text).with_channel(
+                "final"
+            )
+            message.recipient = item.recipient
+            yield from self._end_item(item, message, is_complete=False)
 
     def end(self, status: str, **fields: Any) -> WireEvent:
         """Write the last event, which has the whole response; `fields` are set in it.
 
-        `response` stays as it was, so that nobody reads of an end that has not been told. A
-        cancelled response ends as an incomplete one does: there is no event of its own for it.
+        `response` stays as it was, so that nobody reads of an end before its event. A cancelled
+        response ends as an incomplete one does: there is no event of its own for it.
         """
         ended = {**self.response, "status": status, **fields}
-        what = "incomplete" if status == "cancelled" else status
-        return self._event(f"response.{what}", response=ended)
+        outcome = "incomplete" if status == "cancelled" else status
+        return self._event(f"response.{outcome}", response=ended)
 
     def _list(self, listing: Mapping[str, Any]) -> Iterator[WireEvent]:
-        """Tell what an MCP server has, or why that is not known."""
-        made = {"id": self._new_id("mcpl"), **listing}
-        place = {"item_id": made["id"], "output_index": len(self.items)}
-        outcome = "failed" if made["error"] else "completed"
-        begun = {**made, "tools": [], "error": None}
-        yield self._event(
-            "response.output_item.added", output_index=place["output_index"], item=begun
-        )
-        yield self._event("response.mcp_list_tools.in_progress", **place)
-        yield self._event(f"response.mcp_list_tools.{outcome}", **place)
-        yield self._done(place["output_index"], HistoryItem(made))
+        """Write the tools of an MCP server, or why they are not known."""
+        item = {"id": self._new_id("mcpl"), **listing}
+        index = len(self.items)
+        outcome = "failed" if item["error"] else "completed"
+        begun = {**item, "tools": [], "error": None}
+        yield self._event("response.output_item.added", output_index=index, item=begun)
+        for state in ("in_progress", outcome):
+            yield self._event(
+                f"response.mcp_list_tools.{state}", item_id=item["id"], output_index=index
+            )
+        yield self._done(index, HistoryItem(item))
 
     def _begin_item(self, channel: str | None, recipient: str | None) -> Iterator[WireEvent]:
         kind = what_kind(
@@ -186,7 +188,7 @@ class ResponseStream:
             custom_tools=self._custom_tools,
             built_in_tools=self._built_in_tools,
         )
-        item = OpenItem(
+        item = OutputItemBuilder(
             kind=kind,
             recipient=recipient,
             index=len(self.items),
@@ -196,7 +198,7 @@ class ResponseStream:
         )
         self._open = item
         if kind.is_built_in:
-            if kind is not ItemKind.WEB_SEARCH_CALL:  # what is searched for is not known yet
+            if kind is not ItemKind.WEB_SEARCH_CALL:  # its query is not known yet
                 yield from self._begin_call(item, {})
             return
         begun = new_item(
@@ -206,22 +208,17 @@ class ResponseStream:
         if item.shape.part is not None:
             yield self._of_item("response.content_part.added", item, part=item.part())
 
-    def _add_text(
-        self, item: OpenItem, text: str, logprobs: tuple[TokenLogprob, ...]
+    def _begin_call(
+        self, item: OutputItemBuilder, planned: Mapping[str, Any]
     ) -> Iterator[WireEvent]:
-        delta, known = item.add(text, logprobs)
-        if delta and item.kind is not ItemKind.WEB_SEARCH_CALL:
-            yield self._delta(item, delta, known)
-
-    def _begin_call(self, item: OpenItem, planned: Mapping[str, Any]) -> Iterator[WireEvent]:
         begun = self._built_in_item(item, "in_progress", planned)
         yield self._event("response.output_item.added", output_index=item.index, item=begun)
         yield self._of_item(f"response.{item.kind.value}.in_progress", item)
 
     def _end_call_text(
-        self, item: OpenItem, call: Message, planned: Mapping[str, Any]
+        self, item: OutputItemBuilder, call: Message, planned: Mapping[str, Any]
     ) -> Iterator[WireEvent]:
-        """Tell of the end of what the model wrote; the call waits for its answer."""
+        """Write the end of the model's text; the call waits for its result."""
         rest = item.rest(is_complete=True)
         item.call = call
         item.planned = planned
@@ -234,26 +231,25 @@ class ResponseStream:
         yield self._of_item(self._text_event(item, "done"), item, **done)
 
     def _give_up_call(self) -> Iterator[WireEvent]:
-        """Close a call that nobody will answer; the model is not shown it again."""
+        """Close a call that nobody will answer; later prompts leave it out."""
         item = self._open
         if item is not None and item.call is not None:
-            made = self._built_in_item(item, "incomplete", item.planned)
-            yield self._done(item.index, HistoryItem(made))
+            given_up = self._built_in_item(item, "incomplete", item.planned)
+            yield self._done(item.index, HistoryItem(given_up))
 
     def _built_in_item(
-        self, item: OpenItem, status: str, fields: Mapping[str, Any]
+        self, item: OutputItemBuilder, status: str, fields: Mapping[str, Any]
     ) -> dict[str, Any]:
         if item.kind is ItemKind.CODE_INTERPRETER_CALL:
             fields = {"code": item.text, "container_id": self._container_id, **fields}
         elif item.kind is ItemKind.MCP_CALL:
             label, _, name = (item.recipient or "").partition(".")
             name = self._mcp_names.get(item.recipient or "", name)
-            known = {"server_label": label, "name": name, "arguments": item.text}
-            fields = {**known, **fields}
+            fields = {"server_label": label, "name": name, "arguments": item.text, **fields}
         return built_in_item(item.kind, id=item.id, status=status, **fields)
 
     def _done(self, index: int, finished: HistoryItem) -> WireEvent:
-        """Tell of an item that has ended."""
+        """Write an item that has ended."""
         self.items.append(finished)
         self.response["output"].append(finished.item)
         self._open = None
@@ -261,22 +257,22 @@ class ResponseStream:
 
     def _end_item(
         self,
-        item: OpenItem,
+        item: OutputItemBuilder,
         message: Message,
         is_complete: bool,
         encrypted: str | None = None,
     ) -> Iterator[WireEvent]:
         rest = item.rest(is_complete=is_complete)
         if rest:
-            yield self._delta(item, rest, item.untold_logprobs())
+            yield self._delta(item, rest, item.pending_logprobs())
         if item.cited is not None:
             is_answer = item.kind is ItemKind.FINAL_ANSWER
             item.annotations += item.cited.annotations(is_answer=is_answer)
-        for at, annotation in enumerate(item.annotations):
+        for index, annotation in enumerate(item.annotations):
             yield self._of_item(
                 "response.output_text.annotation.added",
                 item,
-                annotation_index=at,
+                annotation_index=index,
                 annotation=annotation,
             )
         done: dict[str, Any] = {item.shape.field: item.text}
@@ -289,12 +285,12 @@ class ResponseStream:
         yield self._of_item(self._text_event(item, "done"), item, **done)
         if item.shape.part is not None:
             yield self._of_item("response.content_part.done", item, part=item.part())
-        yield self._done(item.index, self._finished(item, message, is_complete, encrypted))
+        yield self._done(item.index, self._history_item(item, message, is_complete, encrypted))
 
-    def _finished(
-        self, item: OpenItem, message: Message, is_complete: bool, encrypted: str | None
+    def _history_item(
+        self, item: OutputItemBuilder, message: Message, is_complete: bool, encrypted: str | None
     ) -> HistoryItem:
-        made = item_of_message(
+        item_json = item_of_message(
             message,
             item.kind,
             id=item.id,
@@ -304,31 +300,30 @@ class ResponseStream:
             logprobs=item.logprobs,
         )
         if item.shape is FUNCTION:
-            made["arguments"] = item.text
+            item_json["arguments"] = item.text
         if item.cited is not None:
-            made["content"] = [item.part()]
+            item_json["content"] = [item.part()]
         if encrypted is not None:
-            made["encrypted_content"] = encrypted
+            item_json["encrypted_content"] = encrypted
         tokens = message.sampled_tokens if isinstance(message, SampledMessage) else None
-        return HistoryItem(made, tokens)
+        return HistoryItem(item_json, tokens)
 
-    def _delta(self, item: OpenItem, delta: str, logprobs: list[dict[str, Any]]) -> WireEvent:
+    def _delta(self, item: OutputItemBuilder, delta: str, logprobs: list[LogprobJson]) -> WireEvent:
         more = {"logprobs": logprobs} if item.shape is MESSAGE else {}
         return self._of_item(self._text_event(item, "delta"), item, delta=delta, **more)
 
-    def _text_event(self, item: OpenItem, what: str) -> str:
-        name = self._other_names.get(item.shape.event, item.shape.event)
-        return f"response.{name}.{what}"
+    def _text_event(self, item: OutputItemBuilder, stage: str) -> str:
+        name = self._event_names.get(item.shape.event, item.shape.event)
+        return f"response.{name}.{stage}"
 
-    def _of_item(self, type_: str, item: OpenItem, **fields: Any) -> WireEvent:
-        place: dict[str, Any] = {"item_id": item.id, "output_index": item.index}
+    def _of_item(self, type_: str, item: OutputItemBuilder, **fields: Any) -> WireEvent:
         if item.shape.part is not None:
-            place["content_index"] = 0
-        return self._event(type_, **place, **fields)
+            fields = {"content_index": 0, **fields}
+        return self._event(type_, item_id=item.id, output_index=item.index, **fields)
 
-    def _of_response(self, what: str) -> WireEvent:
+    def _of_response(self, event: str) -> WireEvent:
         snapshot = {**self.response, "output": list(self.response["output"])}
-        return self._event(f"response.{what}", response=snapshot)
+        return self._event(f"response.{event}", response=snapshot)
 
     def _event(self, type_: str, **fields: Any) -> WireEvent:
         number, self._events = self._events, self._events + 1

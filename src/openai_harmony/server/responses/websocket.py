@@ -1,7 +1,7 @@
 """The Responses API over a WebSocket: one connection, many responses.
 
 A client sends ``response.create`` with the fields of a request; the events of the response come
-back as messages. What is not stored can be gone on from as long as the connection lasts.
+back as messages. A response that is not stored can be continued as long as the connection lasts.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 from ...apis.history import HistoryItem
 from ...apis.request_body import read_body
 from ...apis.responses_request import ResponsesRequest
-from ..answers.disconnect import cancel_all
-from ..api_error import ApiError
-from ..identifiers import new_id
-from ..keys.caller import Caller, KnownCaller
-from ..readable_json import readable_json
+from ..auth.api_keys import AuthenticatedCaller, Caller
+from ..http.errors import ApiError, api_error_of
+from ..http.identifiers import new_id
+from ..http.json import json_text
+from ..http.requests import cancel_all, request_too_large
 from ..services import Services
-from .log import WireEvent
-from .past import Past
-from .run import ResponseRun, known_error
-from .start import start_response
+from .history import History
+from .lifecycle import start_response
+from .live_responses import WireEvent
+from .run import ResponseRun
 
 __all__ = ["router"]
 
@@ -36,16 +36,15 @@ router = APIRouter()
 
 _LOG = logging.getLogger(__name__)
 
-_MOST_REMEMBERED = 16  # responses that are not stored
-_MOST_LANES = 16
-_MOST_WAITING = 16  # requests of a lane
-
+_MAX_REMEMBERED = 16  # responses that are not stored
+_MAX_LANES = 16
+_MAX_WAITING = 16  # requests of a lane
 _ENDS = ("response.completed", "response.incomplete")
 
 
 @router.websocket("/v1/responses")
-async def respond(socket: WebSocket, caller: KnownCaller) -> None:
-    """Answer ``response.create`` events until the client goes away."""
+async def respond(socket: WebSocket, caller: AuthenticatedCaller) -> None:
+    """Answer ``response.create`` events until the client disconnects."""
     await socket.accept()
     connection = _Connection(socket, socket.app.state.services, caller)
     try:
@@ -56,19 +55,19 @@ async def respond(socket: WebSocket, caller: KnownCaller) -> None:
 
 
 class _Connection:
-    """A client: its lanes, and the responses that only its connection remembers."""
+    """A client: its lanes, and its responses that are not stored."""
 
     def __init__(self, socket: WebSocket, services: Services, caller: Caller) -> None:
         self._socket = socket
         self._services = services
         self._caller = caller
         self._sending = asyncio.Lock()
-        self._remembered: OrderedDict[str, Past] = OrderedDict()
+        self._remembered: OrderedDict[str, History] = OrderedDict()
         self._lanes: dict[str | None, deque[Mapping[str, Any]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def read(self) -> None:
-        """Take what the client sends, until it goes away."""
+        """Read the events of the client, until it disconnects."""
         while True:
             message = await self._socket.receive()
             if message["type"] == "websocket.disconnect":
@@ -76,39 +75,53 @@ class _Connection:
             lane: str | None = None
             try:
                 event = await asyncio.to_thread(self._read_event, message)
-                lane = _lane_of(event)
+                lane = event.get("stream_id")
+                if lane is not None and not isinstance(lane, str):
+                    lane = None
+                    raise ApiError(400, "expected text", param="stream_id", code="invalid_value")
                 if event["type"] == "response.steer":
                     await self._send(_no_steering(event))
                 else:
-                    self._put(lane, event)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the client is told
+                    self._enqueue(lane, event)
+            except Exception as error:  # noqa: BLE001 - it is sent to the client
                 await self._send(_error_event(error), lane)
 
     async def close(self) -> None:
-        """End what is under way."""
+        """End the lanes."""
         await cancel_all(*self._tasks)
 
     def _read_event(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         text = message.get("text") or message.get("bytes") or ""
-        most = self._services.settings.max_request_bytes
-        if len(text) > most:
-            problem = f"the message is larger than {most:,} bytes; send less, or raise the limit"
-            raise ApiError(413, problem, code="request_too_large")
-        return _read_event(text)
+        limit = self._services.settings.max_request_bytes
+        if len(text) > limit:
+            raise request_too_large("message", limit)
+        try:
+            event = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ApiError(400, f"the message is no JSON: {error}", code="invalid_json") from None
+        kind = event.get("type") if isinstance(event, dict) else None
+        if kind not in ("response.create", "response.steer"):
+            raise ApiError(
+                400,
+                f"expected an event of the type response.create, found {kind!r:.80}",
+                param="type",
+                code="invalid_value",
+            )
+        return dict(event)
 
-    def _put(self, lane: str | None, event: Mapping[str, Any]) -> None:
-        """Let a request wait for those before it in its lane."""
+    def _enqueue(self, lane: str | None, event: Mapping[str, Any]) -> None:
+        """Queue a request behind those before it in its lane."""
         waiting = self._lanes.get(lane)
         if waiting is None:
-            if len(self._lanes) >= _MOST_LANES:
-                raise _too_many(f"{_MOST_LANES} lanes in use", "open another connection")
+            if len(self._lanes) >= _MAX_LANES:
+                raise _too_many(f"{_MAX_LANES} lanes in use", "open another connection")
             waiting = self._lanes[lane] = deque()
             task = asyncio.create_task(self._work(lane, waiting))
             self._tasks.add(task)
-            self._services.runs.add_teller(task)
+            self._services.live_responses.add_connection(task)
             task.add_done_callback(self._note_end)
-        if len(waiting) >= _MOST_WAITING:
-            raise _too_many(f"{_MOST_WAITING} requests waiting", "wait for the end of one")
+        if len(waiting) >= _MAX_WAITING:
+            raise _too_many(f"{_MAX_WAITING} requests waiting", "wait for the end of one")
         waiting.append(event)
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
@@ -121,16 +134,16 @@ class _Connection:
         while waiting:
             event = waiting.popleft()
             try:
-                is_whole = await self._respond(event, lane)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the client is told
-                is_whole = False
+                has_ended = await self._respond(event, lane)
+            except Exception as error:  # noqa: BLE001 - it is sent to the client
+                has_ended = False
                 await self._send(_error_event(error), lane)
-            if not is_whole:  # the client must not go on from what it may have lost track of
+            if not has_ended:  # the client may have missed its end, and must not continue it
                 self._remembered.pop(str(event.get("previous_response_id")), None)
         del self._lanes[lane]
 
     async def _respond(self, event: Mapping[str, Any], lane: str | None) -> bool:
-        """Answer a request; return whether it came to its end."""
+        """Respond to a request; return whether its response came to its end."""
         request = await asyncio.to_thread(read_body, ResponsesRequest, event)
         if request.background:
             problem = "there are no responses in the background here; send it over HTTP"
@@ -139,76 +152,54 @@ class _Connection:
             self._services,
             self._caller,
             request.model_copy(update={"stream": True}),
-            past=self._remembered.get(request.previous_response_id or ""),
+            history=self._remembered.get(request.previous_response_id or ""),
             is_generated=event.get("generate") is not False,
         )
-        is_whole = False
+        has_ended = False
         try:
-            async with aclosing(run.events()) as told:
-                async for one in told:
-                    if one["type"] in _ENDS:
-                        is_whole = True
+            async with aclosing(run.events()) as response_events:
+                async for response_event in response_events:
+                    if response_event["type"] in _ENDS:
+                        has_ended = True
                         self._remember(run)
-                    await self._send(one, lane)
+                    await self._send(response_event, lane)
         finally:
             run.stop()
-        return is_whole
+        return has_ended
 
     def _remember(self, run: ResponseRun) -> None:
         plan = run.plan
         if plan.is_stored:
             return
-        items: list[HistoryItem] = [*plan.past.items, *plan.input, *run.stream.items]
-        sessions = plan.tools.all_sessions(plan.past.sessions)
-        self._remembered[plan.id] = Past(items, plan.past.date, is_stored=False, sessions=sessions)
-        while len(self._remembered) > _MOST_REMEMBERED:
+        items: list[HistoryItem] = [*plan.history.items, *plan.input, *run.stream.items]
+        sessions = plan.tools.all_sessions(plan.history.sessions)
+        history = History(items, plan.history.date, is_stored=False, sessions=sessions)
+        self._remembered[plan.id] = history
+        while len(self._remembered) > _MAX_REMEMBERED:
             self._remembered.popitem(last=False)
 
     async def _send(self, event: WireEvent, lane: str | None = None) -> None:
-        told = event if lane is None else {**event, "stream_id": lane}
+        sent = event if lane is None else {**event, "stream_id": lane}
         async with self._sending:
-            await self._socket.send_text(readable_json(told))
+            await self._socket.send_text(json_text(sent))
 
 
-def _read_event(text: str | bytes) -> Mapping[str, Any]:
-    try:
-        event = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ApiError(400, f"the message is no JSON: {error}", code="invalid_json") from None
-    kind = event.get("type") if isinstance(event, dict) else None
-    if kind not in ("response.create", "response.steer"):
-        raise ApiError(
-            400,
-            f"expected an event of the type response.create, found {kind!r:.80}",
-            param="type",
-            code="invalid_value",
-        )
-    return dict(event)
-
-
-def _lane_of(event: Mapping[str, Any]) -> str | None:
-    lane = event.get("stream_id")
-    if lane is not None and not isinstance(lane, str):
-        raise ApiError(400, "expected text", param="stream_id", code="invalid_value")
-    return lane
-
-
-def _too_many(what: str, remedy: str) -> ApiError:
+def _too_many(items: str, remedy: str) -> ApiError:
     return ApiError(
         429,
-        f"a connection has at most {what}; {remedy}",
+        f"a connection has at most {items}; {remedy}",
         kind="rate_limit_error",
         code="too_many_requests",
     )
 
 
 def _error_event(error: Exception) -> WireEvent:
-    known = known_error(error)
-    return {"type": "error", "status": known.status, "error": known.error_object()}
+    api_error = api_error_of(error, "a response")
+    return {"type": "error", "status": api_error.status, "error": api_error.error_object()}
 
 
 def _no_steering(event: Mapping[str, Any]) -> WireEvent:
-    """Give the input of a client who wants to steer back."""
+    """Refuse to steer, and return the input of the client."""
     return {
         "type": "response.steer.failed",
         "sequence_number": 0,

@@ -1,4 +1,4 @@
-"""Files that code has written: kept with the response that ran it, seen by its owner."""
+"""Files that code has written: stored with the response that ran it, visible to its owner."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from sqlalchemy import Row, Select, func, insert, literal, select, tuple_
 from .database import Database
 from .errors import NotFoundError
 from .items import Order
+from .leases import ServerClock
 from .response_chains import visible
-from .server_clock import ServerClock
 from .tables import container_files, responses
 
 __all__ = ["ContainerFile", "ContainerFiles", "FilePage", "NewFile"]
@@ -23,7 +23,7 @@ _AGE = (responses.c.created_at, responses.c.id, container_files.c.position)
 
 @dataclass(frozen=True)
 class NewFile:
-    """A file to keep; `path` is below the folder of the conversation."""
+    """A file to store; `path` is below the folder of the conversation."""
 
     id: str
     container_id: str
@@ -46,7 +46,7 @@ class ContainerFile:
 
 @dataclass(frozen=True)
 class FilePage:
-    """A part of a list of files, and whether more follow."""
+    """Some files of a list; `has_more` where more follow."""
 
     files: tuple[ContainerFile, ...]
     has_more: bool
@@ -60,7 +60,7 @@ class ContainerFiles:
         self._server = server
 
     def add(self, response_id: str, files: Sequence[NewFile]) -> builtins.list[ContainerFile]:
-        """Keep files of a response that runs. Raises `NotFoundError` where it was deleted."""
+        """Store files of a response that runs. Raises `NotFoundError` where it was deleted."""
         table = container_files
         now = int(self._server.now())
         with self._database.writing() as connection:
@@ -95,7 +95,7 @@ class ContainerFiles:
         ]
 
     def list(self, container_id: str, owner: str) -> builtins.list[ContainerFile]:
-        """Read what there is in a container, the oldest first; nothing where there is none."""
+        """List the files of a container, the oldest first; none where there is no container."""
         with self._database.reading() as connection:
             rows = connection.execute(self._visible(container_id, owner).order_by(*_AGE))
             return [_file(row) for row in rows]
@@ -107,19 +107,19 @@ class ContainerFiles:
 
         Raises `NotFoundError` where there is no such file.
         """
-        wanted = self._visible(container_id, owner)
+        query = self._visible(container_id, owner)
         with self._database.reading() as connection:
             if after is not None:
-                named = wanted.where(container_files.c.id == after).with_only_columns(*_AGE)
+                named = query.where(container_files.c.id == after).with_only_columns(*_AGE)
                 start = connection.execute(named).first()
                 if start is None:
                     raise NotFoundError("file", after)
                 ages = zip(start, _AGE, strict=True)
-                known = tuple_(*(literal(value, column.type) for value, column in ages))
-                place = tuple_(*_AGE)
-                wanted = wanted.where(place > known if order == "asc" else place < known)
+                start_age = tuple_(*(literal(value, column.type) for value, column in ages))
+                age = tuple_(*_AGE)
+                query = query.where(age > start_age if order == "asc" else age < start_age)
             ordered = (column.asc() if order == "asc" else column.desc() for column in _AGE)
-            rows = connection.execute(wanted.order_by(*ordered).limit(limit + 1)).all()
+            rows = connection.execute(query.order_by(*ordered).limit(limit + 1)).all()
         return FilePage(tuple(map(_file, rows[:limit])), has_more=len(rows) > limit)
 
     def get(self, container_id: str, id: str, owner: str) -> ContainerFile:

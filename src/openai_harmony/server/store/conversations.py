@@ -45,7 +45,7 @@ class Conversations:
         self._database = database
 
     def create(self, conversation: Conversation, items: Sequence[NewItem] = ()) -> None:
-        """Keep a new conversation that begins with `items`. Raises `ItemIdError`."""
+        """Store a new conversation that begins with `items`. Raises `ItemIdError`."""
         check_ids(items)
         with self._database.writing() as connection:
             connection.execute(
@@ -97,11 +97,11 @@ class Conversations:
         order: Order = "desc",
     ) -> Page:
         """Read the items that follow the item `after` in `order`, `limit` at most."""
-        place = conversation_items.c.conversation_id == id
+        belongs = conversation_items.c.conversation_id == id
         with self._database.reading() as connection:
             _visible(connection, id, owner)
             return read_page(
-                connection, conversation_items, place, after=after, limit=limit, order=order
+                connection, conversation_items, belongs, after=after, limit=limit, order=order
             )
 
     def get_item(self, id: str, owner: str, item_id: str) -> StoredItem:
@@ -122,9 +122,9 @@ class Conversations:
         check_ids(items)
         with self._database.writing() as connection:
             row = _visible(connection, id, owner, to_write=True)
-            known = _known_ids(connection, id, [item.id for item in items])
+            taken = _existing_ids(connection, id, [item.id for item in items])
             for item in items:
-                if item.id in known:
+                if item.id in taken:
                     problem = f"the conversation has an item with the id {item.id!r} already"
                     raise ItemIdError(problem, item.id)
             _append(connection, row, items)
@@ -149,8 +149,8 @@ def append_items(connection: Connection, id: str, owner: str, items: Sequence[Ne
     row = connection.execute(_query(id, owner).with_for_update()).first()
     if row is None:
         return False
-    known = _known_ids(connection, id, [item.id for item in items])
-    _append(connection, row, [item for item in items if item.id not in known])
+    taken = _existing_ids(connection, id, [item.id for item in items])
+    _append(connection, row, [item for item in items if item.id not in taken])
     return True
 
 
@@ -165,15 +165,15 @@ def _insert(connection: Connection, id: str, items: Sequence[NewItem], position:
     insert_items(connection, conversation_items, {"conversation_id": id}, items, position)
 
 
-def _known_ids(connection: Connection, id: str, item_ids: Sequence[str]) -> set[str]:
-    known: set[str] = set()
+def _existing_ids(connection: Connection, id: str, item_ids: Sequence[str]) -> set[str]:
+    existing: set[str] = set()
     for start in range(0, len(item_ids), _BATCH):
         query = select(conversation_items.c.id).where(
             conversation_items.c.conversation_id == id,
             conversation_items.c.id.in_(item_ids[start : start + _BATCH]),
         )
-        known.update(connection.execute(query).scalars())
-    return known
+        existing.update(connection.execute(query).scalars())
+    return existing
 
 
 def _is_item(id: str, item_id: str) -> Any:

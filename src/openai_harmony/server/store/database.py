@@ -1,4 +1,4 @@
-"""A database by its URL, and transactions in it.
+"""A database by its URL: transactions in it, and the migration to the newest schema.
 
 Writing transactions on SQLite take turns: its own waiting polls, and is not fair.
 """
@@ -12,19 +12,22 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from alembic.script import ScriptDirectory
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import StaticPool
 
 from ...installation import missing_package
-from .errors import StoreError
+from .errors import StoreError, StoreVersionError
 
-__all__ = ["Database"]
+__all__ = ["Database", "migrate"]
 
 _MEMORY = "sqlite+pysqlite:///:memory:"
 _WRITES = "harmony_writes"
-_PATIENCE = 30  # seconds to wait for another process that writes
+_BUSY_SECONDS = 30  # seconds to wait for another process that writes
 _CONNECTIONS = 10
 _FORMS = "sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE"
 
@@ -33,15 +36,17 @@ class Database:
     """Connections to SQLite or PostgreSQL, for all threads.
 
     `url` is a path, ``sqlite:///PATH``, ``postgresql://...``, or None for one in memory that ends
-    with this object. Raises `StoreError` alone.
+    with this object. `StoreError` is the only error.
     """
 
     def __init__(self, url: str | Path | None) -> None:
         self.url = _read_url(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
-        self.path = _sqlite_path(self.url)
+        self.path = None  # of the file; None for PostgreSQL, and for a database in memory
+        if self.is_sqlite and self.url.database not in (None, "", ":memory:"):
+            self.path = Path(self.url.database or "").absolute()
         is_memory = self.is_sqlite and self.path is None
-        # One connection holds a database in memory, so those who read take turns as well.
+        # A database in memory has one connection, so that readers take turns as well.
         turn = threading.RLock()
         self._write_turn: AbstractContextManager[Any] = turn if self.is_sqlite else nullcontext()
         self._read_turn: AbstractContextManager[Any] = turn if is_memory else nullcontext()
@@ -56,7 +61,7 @@ class Database:
 
     @property
     def name(self) -> str:
-        """How errors name it, without the password."""
+        """The name of the database in errors, without the password."""
         return str(self.path) if self.path else self.url.render_as_string(hide_password=True)
 
     @contextmanager
@@ -83,22 +88,19 @@ class Database:
         elif self.is_sqlite:
             self._make_file()
             engine = create_engine(
-                self.url, pool_size=_CONNECTIONS, connect_args={"timeout": _PATIENCE}
+                self.url, pool_size=_CONNECTIONS, connect_args={"timeout": _BUSY_SECONDS}
             )
         else:
-            return self._open_postgres()
+            try:
+                return create_engine(self.url, pool_size=_CONNECTIONS, pool_pre_ping=True)
+            except ModuleNotFoundError as error:
+                raise StoreError(missing_package("PostgreSQL needs", error, "serve")) from error
         event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
 
-    def _open_postgres(self) -> Engine:
-        try:
-            return create_engine(self.url, pool_size=_CONNECTIONS, pool_pre_ping=True)
-        except ModuleNotFoundError as error:
-            raise StoreError(missing_package("PostgreSQL needs", error, "serve")) from error
-
     def _make_file(self) -> None:
-        """Make the file where there is none, for its owner alone: it holds what people say."""
+        """Make the file where there is none, for its owner alone: it holds conversations."""
         path = self.path
         assert path is not None
         try:
@@ -111,7 +113,7 @@ class Database:
 
     @contextmanager
     def errors_named(self) -> Generator[None, None, None]:
-        """Raise `StoreError` for what the database says."""
+        """Raise `StoreError` for errors of the database."""
         try:
             yield
         except DBAPIError as error:
@@ -139,13 +141,6 @@ def _read_url(text: str | Path | None) -> URL:
     return url
 
 
-def _sqlite_path(url: URL) -> Path | None:
-    """Where the file is; None for PostgreSQL, and for a database in memory."""
-    if url.get_backend_name() != "sqlite" or url.database in (None, "", ":memory:"):
-        return None
-    return Path(url.database or "").absolute()
-
-
 def _configure_sqlite(connection: Any, _: Any) -> None:
     connection.isolation_level = None  # or sqlite3 would begin transactions by its own rules
     for pragma in (
@@ -161,3 +156,37 @@ def _begin_sqlite(connection: Connection) -> None:
     # A transaction that reads first and writes later would fail where another has written.
     writes = connection.get_execution_options().get(_WRITES)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+# Migration
+
+_MIGRATIONS = Path(__file__).parent / "migrations"
+_MIGRATION_LOCK = 0x6861726D6F6E79  # "harmony", so that servers that start together take turns
+
+
+def migrate(database: Database) -> None:
+    """Run the steps that are missing, all or none.
+
+    Raises `StoreVersionError` for a database that a newer version of this library has changed.
+    """
+    with database.writing() as connection:
+        if not database.is_sqlite:
+            connection.execute(
+                text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK}
+            )
+        context = MigrationContext.configure(connection)
+        steps = ScriptDirectory(str(_MIGRATIONS))
+        revisions = {step.revision for step in steps.walk_revisions()}
+        current = context.get_current_revision()
+        if current is not None and current not in revisions:
+            raise StoreVersionError(
+                f"the database {database.name} has the schema {current}, which this version of "
+                "gpt-oss-harmony does not know; install the newer version that has written it, or "
+                "name another database"
+            )
+        missing = list(steps.iterate_revisions("head", current or "base"))
+        with Operations.context(context):
+            for step in reversed(missing):
+                step.module.upgrade()
+        if missing:
+            context.stamp(steps, "head")

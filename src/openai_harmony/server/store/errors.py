@@ -1,10 +1,10 @@
-"""What can go wrong with the store.
+"""Errors of the store.
 
 ::
 
     StoreError
       NotFoundError       there is no such thing, or it is another's
-      ItemIdError         an item cannot be kept under this id
+      ItemIdError         an item cannot be stored under this id
       StoreVersionError   a newer server has written the database
       StoreInUseError     another server has the file
 """
@@ -33,7 +33,7 @@ class NotFoundError(StoreError, LookupError):
 
 
 class ItemIdError(StoreError, ValueError):
-    """The id of an item is too long, or another item of the same place has it."""
+    """The id of an item is too long, or another item beside it has it."""
 
     def __init__(self, problem: str, id: str) -> None:
         super().__init__(problem)

@@ -23,13 +23,12 @@ __all__ = [
 ]
 
 Order: TypeAlias = Literal["asc", "desc"]
-
 _LONGEST_ID = 500  # characters; an index of PostgreSQL takes no row above 2,704 bytes
 
 
 @dataclass(frozen=True)
 class NewItem:
-    """An item to keep: its id, its JSON, and the ids of the tokens that were sampled for it.
+    """An item to store: its id, its JSON, and the ids of the tokens that were sampled for it.
 
     `messages` is JSON that belongs to it, and that clients do not see.
     """
@@ -42,21 +41,21 @@ class NewItem:
 
 @dataclass(frozen=True)
 class StoredItem:
-    """An item as it was kept; `tokens` is None for what was not sampled."""
+    """A stored item; `tokens` is None for one that was not sampled."""
 
     id: str
     item: dict[str, Any]
     tokens: tuple[int, ...] | None = None
     messages: list[dict[str, Any]] | None = None
 
-    def again(self) -> NewItem:
-        """Return it as an item to keep elsewhere."""
+    def as_new(self) -> NewItem:
+        """Return it as an item to store elsewhere."""
         return NewItem(self.id, self.item, self.tokens, self.messages)
 
 
 @dataclass(frozen=True)
 class Page:
-    """Some items of a list, and whether more follow in the order that was asked for."""
+    """Some items of a list; `has_more` where more follow in the requested order."""
 
     items: tuple[StoredItem, ...]
     has_more: bool
@@ -79,14 +78,14 @@ def check_ids(items: Iterable[NewItem]) -> None:
 def insert_items(
     connection: Connection,
     table: Table,
-    place: Mapping[str, str],
+    belongs: Mapping[str, str],
     items: Iterable[NewItem],
     first_position: int = 0,
 ) -> None:
-    """Write items in order; `place` gives the columns that say where they belong."""
+    """Write items in order; `belongs` gives the columns of their owner, such as the response."""
     rows = [
         {
-            **place,
+            **belongs,
             "position": position,
             "id": item.id,
             "item": dict(item.item),
@@ -100,7 +99,7 @@ def insert_items(
 
 
 def item_columns(table: Table) -> Select[Any]:
-    """Select what `read_item` reads."""
+    """Select the columns of `read_item`."""
     return select(table.c.id, table.c.item, table.c.tokens, table.c.messages)
 
 
@@ -112,20 +111,20 @@ def read_item(row: Row[Any]) -> StoredItem:
 def read_page(
     connection: Connection,
     table: Table,
-    place: ColumnElement[bool],
+    belongs: ColumnElement[bool],
     *,
     after: str | None,
     limit: int,
     order: Order,
 ) -> Page:
-    """Read the items of `place` that follow the item with the id `after`, `limit` at most."""
+    """Read the items of `belongs` that follow the item with the id `after`, `limit` at most."""
     position = table.c.position
-    wanted = item_columns(table).where(place)
+    query = item_columns(table).where(belongs)
     if after is not None:
-        start = connection.execute(select(position).where(place, table.c.id == after)).scalar()
+        start = connection.execute(select(position).where(belongs, table.c.id == after)).scalar()
         if start is None:
             raise NotFoundError("item", after)
-        wanted = wanted.where(position > start if order == "asc" else position < start)
-    wanted = wanted.order_by(position.asc() if order == "asc" else position.desc())
-    rows = connection.execute(wanted.limit(limit + 1)).all()
+        query = query.where(position > start if order == "asc" else position < start)
+    query = query.order_by(position.asc() if order == "asc" else position.desc())
+    rows = connection.execute(query.limit(limit + 1)).all()
     return Page(tuple(map(read_item, rows[:limit])), has_more=len(rows) > limit)

@@ -1,4 +1,4 @@
-"""API keys as rows: hashes, names and limits; the keys themselves are nowhere."""
+"""API keys as rows: hashes, names and limits, but not the keys themselves."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["KeyLimits", "KeyRecord", "Keys"]
 
 @dataclass(frozen=True)
 class KeyLimits:
-    """What the requests of a key may use; None has no limit.
+    """The limits of a key's requests; None is no limit.
 
-    `tokens_per_minute` counts those of prompts and of answers.
+    `tokens_per_minute` counts those of prompts and output.
     """
 
     requests_per_minute: int | None = None
@@ -45,7 +45,7 @@ class Keys:
         self._database = database
 
     def add(self, key: KeyRecord) -> None:
-        """Keep a new key."""
+        """Store a new key."""
         with self._database.writing() as connection:
             connection.execute(
                 insert(api_keys).values(

@@ -2,22 +2,20 @@
 
 A response follows one that is there already, so that chains have an end and no circles.
 
-A response that was deleted, or has expired, is found no more, and no request can go on from it. As
-long as another follows it, its items stay, without what was answered about them: who goes on from
-a later response asks the model with the same conversation as before. They go with the last
-follower. To forget a whole chain, delete each of its responses.
+A response that was deleted, or has expired, is not found, and no request can continue it. As long
+as another follows it, its items stay, so that the follower's conversation stays the same; its body
+and its events do not. The items go with the last follower. To forget a whole chain, delete each of
+its responses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from sqlalchemy import (
     CTE,
     ColumnElement,
     Connection,
-    Row,
     Select,
     and_,
     delete,
@@ -41,13 +39,13 @@ _LOCK = 0x6861726D6F6E7A  # deletions take turns, or two could each leave a row 
 
 
 def visible(now: float) -> ColumnElement[bool]:
-    """Whether a response has been neither deleted nor expired."""
+    """Select responses that are neither deleted nor expired."""
     expires_at = responses.c.expires_at
     return and_(responses.c.deleted.is_(False), or_(expires_at.is_(None), expires_at > int(now)))
 
 
 def visible_to(owner: str, now: float, id: str) -> ColumnElement[bool]:
-    """Whether a row is the response `id`, and may be shown to `owner`."""
+    """Select the response `id` where `owner` may see it."""
     return and_(responses.c.id == id, responses.c.owner == owner, visible(now))
 
 
@@ -78,37 +76,32 @@ def chain_of(id: str, owner: str, now: float) -> CTE:
 def read_history(connection: Connection, id: str, owner: str, now: float) -> list[StoredItem]:
     """Read the items of a response and of all before it, the oldest first.
 
-    The conversation that the first of them was made in comes before, as it was then, less what was
-    deleted from it. Three queries, however long the chain. Raises `NotFoundError`.
+    The conversation that the first of them was made in comes before, as it was then, without items
+    that were deleted since. Three queries, however long the chain. Raises `NotFoundError`.
     """
     chain = chain_of(id, owner, now)
     first = connection.execute(select(chain).order_by(chain.c.age.desc()).limit(1)).first()
     if first is None:
         raise NotFoundError("response", id)
+    history: list[StoredItem] = []
+    if first.conversation_id is not None:
+        table = conversation_items
+        earlier = (
+            item_columns(table)
+            .where(
+                table.c.conversation_id == first.conversation_id,
+                table.c.position < first.conversation_length,
+            )
+            .order_by(table.c.position)
+        )
+        history += map(read_item, connection.execute(earlier))
     items = (
         item_columns(response_items)
         .join(chain, response_items.c.response_id == chain.c.id)
         .order_by(chain.c.age.desc(), response_items.c.direction, response_items.c.position)
     )
-    return [
-        *_earlier_conversation(connection, first),
-        *map(read_item, connection.execute(items)),
-    ]
-
-
-def _earlier_conversation(connection: Connection, response: Row[Any]) -> Iterator[StoredItem]:
-    if response.conversation_id is None:
-        return iter(())
-    table = conversation_items
-    items = (
-        item_columns(table)
-        .where(
-            table.c.conversation_id == response.conversation_id,
-            table.c.position < response.conversation_length,
-        )
-        .order_by(table.c.position)
-    )
-    return map(read_item, connection.execute(items))
+    history += map(read_item, connection.execute(items))
+    return history
 
 
 def forget(database: Database, connection: Connection, ids: list[str]) -> None:
@@ -122,11 +115,14 @@ def forget(database: Database, connection: Connection, ids: list[str]) -> None:
     )
     connection.execute(delete(container_files).where(container_files.c.response_id.in_(ids)))
     for id in ids:
-        _remove(connection, _unneeded(connection, id))
+        unneeded = _unneeded(connection, id)
+        for start in range(0, len(unneeded), _BATCH):
+            batch = unneeded[start : start + _BATCH]
+            connection.execute(delete(responses).where(responses.c.id.in_(batch)))
 
 
 def delete_expired(database: Database, now: float) -> int:
-    """Delete what has expired; return how many responses those were."""
+    """Delete expired responses; return how many."""
     expired = (
         select(responses.c.id)
         .where(responses.c.expires_at <= int(now), responses.c.deleted.is_(False))
@@ -144,7 +140,7 @@ def delete_expired(database: Database, now: float) -> int:
 
 
 def _unneeded(connection: Connection, id: str) -> list[str]:
-    """List a deleted response and those before it that only it has kept, it first."""
+    """List a deleted response and those before it that nothing else follows, it first."""
     unneeded: list[str] = []
     for row in connection.execute(_deleted_chain(id)):
         followers = 1 if unneeded else 0
@@ -176,9 +172,3 @@ def _deleted_chain(id: str) -> Select[Any]:
         .scalar_subquery()
     )
     return select(chain.c.id, followers.label("followers")).order_by(chain.c.age)
-
-
-def _remove(connection: Connection, ids: list[str]) -> None:
-    for start in range(0, len(ids), _BATCH):
-        batch = ids[start : start + _BATCH]
-        connection.execute(delete(responses).where(responses.c.id.in_(batch)))

@@ -1,7 +1,9 @@
-"""Responses: begun, ended, read, deleted."""
+"""Responses: their beginning and end, reading and deletion."""
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -11,7 +13,6 @@ from sqlalchemy import Connection, Row, and_, insert, or_, select, update
 from .conversations import append_items, conversation_length
 from .database import Database
 from .errors import NotFoundError
-from .event_log import pack_events, unpack_events
 from .items import (
     NewItem,
     Order,
@@ -23,16 +24,14 @@ from .items import (
     read_item,
     read_page,
 )
-from .presence import Presence
+from .leases import Lease, ServerClock
 from .response_chains import delete_expired, forget, read_history, visible_to
-from .server_clock import ServerClock
 from .tables import response_items, responses
 from .tool_sessions import StoredSession, insert_sessions, replace_sessions
 
 __all__ = ["NewResponse", "Responses", "StoredResponse"]
 
 _RUNNING = ("queued", "in_progress")
-
 _LOST = {
     "code": "server_error",
     "message": "The server ended before this response did, and has been restarted. "
@@ -66,7 +65,7 @@ class NewResponse:
 
 @dataclass(frozen=True)
 class StoredResponse:
-    """A response as it is now; its fields are those of `NewResponse`, and its output."""
+    """A response as it is now: the fields of `NewResponse`, and its output."""
 
     id: str
     owner: str
@@ -82,11 +81,11 @@ class StoredResponse:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
+        """True for a response that has not ended."""
         return self.status in _RUNNING
 
 
-class _Place(NamedTuple):
+class _Belonging(NamedTuple):
     conversation_id: str | None
     owner: str
 
@@ -99,14 +98,20 @@ class Responses:
         self._server = server
 
     def begin(self, response: NewResponse) -> None:
-        """Keep a response that begins, and its input.
+        """Store a response that begins, and its input.
 
         Raises `NotFoundError` where the response that it follows or its conversation cannot be
         seen by its owner, and `ItemIdError` for its items.
         """
         check_ids(response.input)
+        previous = response.previous_response_id
         with self._database.writing() as connection:
-            self._check_previous(connection, response)
+            if previous is not None:
+                is_visible = visible_to(response.owner, self._server.now(), previous)
+                query = select(responses.c.id).where(is_visible)
+                # A deletion waits until this has ended, and finds the follower.
+                if connection.execute(query.with_for_update(read=True)).first() is None:
+                    raise NotFoundError("response", previous)
             values = {
                 "id": response.id,
                 "owner": response.owner,
@@ -144,32 +149,35 @@ class Responses:
     ) -> bool:
         """End a response, in one transaction with adding its items to its conversation.
 
-        Input items that the conversation has already, by their ids, are not added again; nothing
-        of a response that failed is, since the request will be sent again. `sessions` are those of
-        the tools that it used, which what follows goes on with. Returns
-        False, and changes nothing, where it has ended otherwise (it was cancelled, maybe at another
-        server) or was deleted. When this returns True, it is on the disk.
+        Input items that the conversation has already, by their ids, are not added again. A response
+        that failed adds nothing, since the request will be sent again. `sessions` are those of the
+        tools that it used, for the next response. Returns False, and changes nothing, where it has
+        ended otherwise (it was cancelled, maybe at another server) or was deleted. When this
+        returns True, it is on the disk.
         """
         check_ids(output)
+        blob = None
+        if events is not None:  # a JSON array under zlib
+            blob = zlib.compress(json.dumps([*events], separators=(",", ":")).encode("ascii"))
         values = {
             "status": status,
             "body": dict(body),
             "completed_at": completed_at,
-            "events": None if events is None else pack_events(events),
+            "events": blob,
             "server_id": None,
         }
         with self._database.writing() as connection:
-            place = self._change(connection, id, **values)
-            if place is None:
+            response = self._change(connection, id, **values)
+            if response is None:
                 return False
             _insert(connection, id, "output", output)
-            if place.conversation_id is None:
+            if response.conversation_id is None:
                 insert_sessions(connection, id, sessions)
             elif status != "failed":
-                given = _items(connection, id, "input")
-                added = [*(item.again() for item in given), *output]
-                if append_items(connection, place.conversation_id, place.owner, added):
-                    replace_sessions(connection, place.conversation_id, sessions)
+                stored = _items(connection, id, "input")
+                added = [*(item.as_new() for item in stored), *output]
+                if append_items(connection, response.conversation_id, response.owner, added):
+                    replace_sessions(connection, response.conversation_id, sessions)
         return True
 
     def get(self, id: str, owner: str) -> StoredResponse:
@@ -204,32 +212,35 @@ class Responses:
 
         Raises `NotFoundError` for the response, and for the item `after`.
         """
-        place = and_(response_items.c.response_id == id, response_items.c.direction == "input")
+        belongs = and_(response_items.c.response_id == id, response_items.c.direction == "input")
         with self._database.reading() as connection:
             self._visible(connection, id, owner)
             return read_page(
-                connection, response_items, place, after=after, limit=limit, order=order
+                connection, response_items, belongs, after=after, limit=limit, order=order
             )
 
     def events(self, id: str, owner: str) -> list[dict[str, Any]]:
-        """Read the events of the stream; empty where none were kept. Raises `NotFoundError`."""
+        """Read the events of the stream; empty where none were stored. Raises `NotFoundError`."""
         query = select(responses.c.events).where(visible_to(owner, self._server.now(), id))
         with self._database.reading() as connection:
             row = connection.execute(query).first()
         if row is None:
             raise NotFoundError("response", id)
-        return [] if row.events is None else unpack_events(row.events)
+        if row.events is None:
+            return []
+        events: list[dict[str, Any]] = json.loads(zlib.decompress(row.events))
+        return events
 
     def history(self, id: str, owner: str) -> list[StoredItem]:
-        """Read what a response that follows this one begins with, the oldest items first.
+        """Read the items before a response that follows this one, the oldest first.
 
-        That is the input and the output of each response of the chain. Raises `NotFoundError`.
+        These are the input and the output of each response of the chain. Raises `NotFoundError`.
         """
         with self._database.reading() as connection:
             return read_history(connection, id, owner, self._server.now())
 
     def delete(self, id: str, owner: str) -> None:
-        """Delete a response; `response_chains` says what those that follow it keep.
+        """Delete a response; `response_chains` says what stays for its followers.
 
         One that is running is deleted, too, and `finish` returns False for it. Raises
         `NotFoundError`.
@@ -239,40 +250,29 @@ class Responses:
             forget(self._database, connection, [id])
 
     def delete_expired(self) -> int:
-        """Delete what has expired, from the disk; return how many responses those were."""
+        """Delete expired responses from the disk; return how many."""
         return delete_expired(self._database, self._server.now())
 
-    def abandon(self, presence: Presence) -> int:
-        """Fail what was left running by servers that are gone; return how many responses."""
+    def abandon(self, lease: Lease) -> int:
+        """Fail the running responses of dead servers; return how many."""
         running = and_(responses.c.status.in_(_RUNNING), responses.c.server_id.is_not(None))
         servers = select(responses.c.server_id).distinct().where(running)
         count = 0
         with self._database.writing() as connection:
             for server_id in list(connection.execute(servers).scalars()):
-                if server_id != self._server.id and presence.is_gone(connection, server_id):
+                if server_id != self._server.id and lease.is_gone(connection, server_id):
                     count += _fail(connection, server_id)
         return count
 
-    def _check_previous(self, connection: Connection, response: NewResponse) -> None:
-        previous = response.previous_response_id
-        if previous is None:
-            return
-        query = select(responses.c.id).where(
-            visible_to(response.owner, self._server.now(), previous)
-        )
-        # A deletion waits until this has ended, and finds the follower.
-        if connection.execute(query.with_for_update(read=True)).first() is None:
-            raise NotFoundError("response", previous)
-
-    def _change(self, connection: Connection, id: str, **values: Any) -> _Place | None:
-        """Change a response that may be changed; return where it belongs."""
-        # One that another server gave up, in error, is still this server's.
+    def _change(self, connection: Connection, id: str, **values: Any) -> _Belonging | None:
+        """Change a response that may be changed; return its conversation and owner."""
+        # A response that another server failed by mistake is still this server's.
         is_open = or_(responses.c.status.in_(_RUNNING), responses.c.server_id == self._server.id)
-        wanted = and_(responses.c.id == id, responses.c.deleted.is_(False), is_open)
-        if connection.execute(update(responses).where(wanted).values(values)).rowcount == 0:
+        selected = and_(responses.c.id == id, responses.c.deleted.is_(False), is_open)
+        if connection.execute(update(responses).where(selected).values(values)).rowcount == 0:
             return None
         query = select(responses.c.conversation_id, responses.c.owner).where(responses.c.id == id)
-        return _Place(*connection.execute(query).one())
+        return _Belonging(*connection.execute(query).one())
 
     def _visible(self, connection: Connection, id: str, owner: str) -> Row[Any]:
         columns = [column for column in responses.c if column.name != "events"]
@@ -286,8 +286,8 @@ class Responses:
 def _insert(
     connection: Connection, id: str, direction: Literal["input", "output"], items: Iterable[NewItem]
 ) -> None:
-    place = {"response_id": id, "direction": direction}
-    insert_items(connection, response_items, place, items)
+    belongs = {"response_id": id, "direction": direction}
+    insert_items(connection, response_items, belongs, items)
 
 
 def _items(connection: Connection, id: str, direction: str) -> list[StoredItem]:
@@ -301,10 +301,10 @@ def _items(connection: Connection, id: str, direction: str) -> list[StoredItem]:
 
 def _fail(connection: Connection, server_id: str) -> int:
     """Fail the running responses of a server; they stay its own, should it live after all."""
-    mine = and_(responses.c.server_id == server_id, responses.c.status.in_(_RUNNING))
-    rows = connection.execute(select(responses.c.id, responses.c.body).where(mine)).all()
+    running = and_(responses.c.server_id == server_id, responses.c.status.in_(_RUNNING))
+    rows = connection.execute(select(responses.c.id, responses.c.body).where(running)).all()
     for row in rows:
         body = {**row.body, "status": "failed", "error": _LOST}
-        change = update(responses).where(mine, responses.c.id == row.id)
+        change = update(responses).where(running, responses.c.id == row.id)
         connection.execute(change.values(status="failed", body=body))
     return len(rows)

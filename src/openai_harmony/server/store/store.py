@@ -1,4 +1,4 @@
-"""The store: opens a database, brings it up to date, and hands out what is in it."""
+"""The store: opens a database, migrates it, and gives access to everything in it."""
 
 from __future__ import annotations
 
@@ -7,20 +7,24 @@ import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
+
+from sqlalchemy import Connection, Select, func, select
 
 from .container_files import ContainerFiles
 from .conversations import Conversations
-from .database import Database
-from .item_search import find_items
-from .items import StoredItem
+from .database import Database, migrate
+from .items import StoredItem, item_columns, read_item
 from .keys import Keys
-from .migration import migrate
-from .presence import presence_in
+from .leases import ServerClock, lease_in
+from .response_chains import visible
 from .responses import Responses
-from .server_clock import ServerClock
+from .tables import conversation_items, conversations, response_items, responses
 from .tool_sessions import ToolSessions
 
 __all__ = ["Store"]
+
+_BATCH = 500  # ids of one query
 
 
 class Store:
@@ -49,7 +53,7 @@ class Store:
             self._database.close()
             raise
         self._server = ServerClock(uuid.uuid4().hex, clock)
-        self._presence = presence_in(self._database, self._server.id)
+        self._lease = lease_in(self._database, self._server.id)
         self._is_serving = False
         self.responses = Responses(self._database, self._server)
         self.conversations = Conversations(self._database)
@@ -58,20 +62,21 @@ class Store:
         self.keys = Keys(self._database)
 
     def start_serving(self) -> int:
-        """Show that this server lives, and fail what dead ones left running; return how many.
+        """Take the lease of this server, and fail the running responses of dead ones.
 
-        Call it before the first request; a program that only reads or makes keys need not. Raises
-        `StoreInUseError` where another server has the SQLite file.
+        Call it before the first request; a program that only reads or makes keys need not. Returns
+        how many responses failed. Raises `StoreInUseError` where another server has the SQLite
+        file.
         """
-        self._presence.begin()
+        self._lease.acquire()
         self._is_serving = True
-        return self.responses.abandon(self._presence)
+        return self.responses.abandon(self._lease)
 
     def maintain(self) -> None:
-        """Do what is due now and then: once in a minute is often enough.
+        """Maintain the database; once in a minute is often enough.
 
-        Deletes what has expired. A server takes its place again where the database was restarted,
-        and fails what others left running.
+        Deletes expired responses. Takes the lease again where the database was restarted, and fails
+        the running responses of dead servers.
         """
         self.responses.delete_expired()
         if self._is_serving:
@@ -84,7 +89,7 @@ class Store:
         used for it.
         """
         with self._database.reading() as connection:
-            return find_items(connection, ids, owner, self._server.now())
+            return _find_items(connection, ids, owner, self._server.now())
 
     def check(self) -> None:
         """Raise `StoreError` where the database does not answer."""
@@ -93,7 +98,7 @@ class Store:
 
     def close(self) -> None:
         """Close the database; the store is of no use afterwards."""
-        self._presence.end()
+        self._lease.release()
         self._database.close()
 
     def __enter__(self) -> Store:
@@ -106,3 +111,50 @@ class Store:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _find_items(
+    connection: Connection, ids: Sequence[str], owner: str, now: float
+) -> dict[str, StoredItem]:
+    """Find the newest item of each id that the owner has; ids without one are left out.
+
+    Output of responses comes first, since it has its tokens; then items of conversations, and input
+    of responses.
+    """
+    in_conversations = (
+        item_columns(conversation_items)
+        .add_columns(_rank(conversation_items.c.id, conversations))
+        .join(conversations, conversations.c.id == conversation_items.c.conversation_id)
+        .where(conversations.c.owner == owner)
+    )
+    items: dict[str, StoredItem] = {}
+    for query in (
+        _in_responses("output", owner, now),
+        in_conversations,
+        _in_responses("input", owner, now),
+    ):
+        missing = [id for id in dict.fromkeys(ids) if id not in items]
+        for start in range(0, len(missing), _BATCH):
+            batch = missing[start : start + _BATCH]
+            ranked = query.where(query.selected_columns.id.in_(batch)).subquery()
+            rows = connection.execute(select(ranked).where(ranked.c.rank == 1))
+            items.update((row.id, read_item(row)) for row in rows)
+    return items
+
+
+def _in_responses(direction: str, owner: str, now: float) -> Select[Any]:
+    table = response_items
+    return (
+        item_columns(table)
+        .add_columns(_rank(table.c.id, responses))
+        .join(responses, responses.c.id == table.c.response_id)
+        .where(table.c.direction == direction, responses.c.owner == owner, visible(now))
+    )
+
+
+def _rank(id: Any, table: Any) -> Any:
+    """Number the items of an id, the newest first."""
+    newest = func.row_number().over(
+        partition_by=id, order_by=(table.c.created_at.desc(), table.c.id.desc())
+    )
+    return newest.label("rank")

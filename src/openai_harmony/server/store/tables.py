@@ -1,13 +1,17 @@
-"""The tables, as the newest migration leaves them."""
+"""The tables as of the newest migration, and the types of their columns."""
 
 from __future__ import annotations
 
+import json
+import sys
+from array import array
 from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Dialect,
     ForeignKey,
     Index,
     Integer,
@@ -16,11 +20,15 @@ from sqlalchemy import (
     Table,
     Text,
 )
+from sqlalchemy.types import TypeDecorator
 
-from .column_types import AnyText, JsonText, TokenIds
+from ..http.json import json_text
 
 __all__ = [
     "METADATA",
+    "AnyText",
+    "JsonText",
+    "TokenIds",
     "api_keys",
     "container_files",
     "conversation_items",
@@ -31,23 +39,78 @@ __all__ = [
     "responses",
 ]
 
+
+class AnyText(TypeDecorator[str]):
+    """Any string. PostgreSQL keeps no NUL, and neither database half a surrogate pair.
+
+    What is not printable ASCII is written as Python's escapes, which no two strings share.
+    """
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """Escape."""
+        return None if value is None else value.encode("unicode_escape").decode("ascii")
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
+        """Undo the escapes."""
+        return None if value is None else value.encode("ascii").decode("unicode_escape")
+
+
+class JsonText(TypeDecorator[Any]):
+    """JSON as text: it comes back as it was, key order and ``NaN`` included."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str:
+        """Write JSON, readable where the text can be."""
+        return json_text(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        """Read JSON."""
+        return json.loads(value or "null")
+
+
+class TokenIds(TypeDecorator[tuple[int, ...]]):
+    """Token ids, four bytes each, the lowest first."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def process_bind_param(self, value: tuple[int, ...] | None, dialect: Dialect) -> bytes | None:
+        """Pack."""
+        return None if value is None else _little_endian(array("I", value)).tobytes()
+
+    def process_result_value(self, value: bytes | None, dialect: Dialect) -> tuple[int, ...] | None:
+        """Unpack."""
+        return None if value is None else tuple(_little_endian(array("I", value)))
+
+
+def _little_endian(numbers: array[int]) -> array[int]:
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
+
+
 METADATA = MetaData()
 
 
 def _item_columns() -> list[Column[Any]]:
-    """The columns of an item, in whatever it stands."""
+    """Make the columns of an item, in a response or a conversation."""
     return [
         Column("position", Integer, primary_key=True),
         Column("id", AnyText, nullable=False),
         Column("item", JsonText, nullable=False),
         Column("tokens", TokenIds),
-        # For calls of built-in tools: the call and the answer, as the model reads them.
+        # For calls of built-in tools: the call and the result, as the model reads them.
         Column("messages", JsonText),
     ]
 
 
 def _session_columns() -> list[Column[Any]]:
-    """The columns of a tool's session, in whatever it was used."""
+    """Make the columns of a tool's session, in a response or a conversation."""
     return [
         Column("tool", Text, primary_key=True),
         Column("id", Text, nullable=False),
@@ -83,7 +146,6 @@ Index(
     sqlite_where=responses.c.server_id.is_not(None),
     postgresql_where=responses.c.server_id.is_not(None),
 )
-
 response_items = Table(
     "response_items",
     METADATA,
@@ -100,7 +162,6 @@ Index(
     response_items.c.direction,
     unique=True,
 )
-
 conversations = Table(
     "conversations",
     METADATA,
@@ -110,7 +171,6 @@ conversations = Table(
     Column("metadata", JsonText, nullable=False),
     Column("next_position", Integer, nullable=False),
 )
-
 conversation_items = Table(
     "conversation_items",
     METADATA,
@@ -128,9 +188,8 @@ Index(
     conversation_items.c.conversation_id,
     unique=True,
 )
-
-# What a built-in tool keeps of a conversation, as it was after a response that used it. In a
-# conversation there is the newest alone.
+# The session of a built-in tool, as of the response that used it. A conversation has the newest
+# alone.
 response_sessions = Table(
     "response_sessions",
     METADATA,
@@ -139,7 +198,6 @@ response_sessions = Table(
     ),
     *_session_columns(),
 )
-
 conversation_sessions = Table(
     "conversation_sessions",
     METADATA,
@@ -151,7 +209,6 @@ conversation_sessions = Table(
     ),
     *_session_columns(),
 )
-
 # Files that code has written, with the response that ran it.
 container_files = Table(
     "container_files",
@@ -172,7 +229,6 @@ container_files = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("data", LargeBinary, nullable=False),
 )
-
 api_keys = Table(
     "api_keys",
     METADATA,

@@ -1,4 +1,4 @@
-"""What built-in tools keep of conversations: the text that each calls its session."""
+"""Sessions of built-in tools: the state of each in a conversation, as text."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, delete, insert, or_, select
 
 from .database import Database
+from .leases import ServerClock
 from .response_chains import chain_of
-from .server_clock import ServerClock
 from .tables import conversation_sessions, conversations, response_sessions
 
 __all__ = ["StoredSession", "ToolSessions", "insert_sessions", "replace_sessions"]
@@ -18,7 +18,7 @@ __all__ = ["StoredSession", "ToolSessions", "insert_sessions", "replace_sessions
 
 @dataclass(frozen=True)
 class StoredSession:
-    """The session of a tool: its id stays the same as long as the conversation goes on."""
+    """The session of a tool: its id stays the same for the whole conversation."""
 
     tool: str
     id: str
@@ -33,7 +33,7 @@ class ToolSessions:
         self._server = server
 
     def after_response(self, id: str, owner: str) -> list[StoredSession]:
-        """Read the sessions that what follows a response goes on with.
+        """Read the sessions for the response that follows this one.
 
         Each is of the newest response of the chain that used the tool, or else of the conversation
         in which the chain began.
@@ -47,19 +47,18 @@ class ToolSessions:
                 .order_by(chain.c.age.desc())
             )
             newest = {row.tool: row.response_id for row in rows}  # the last of each
-            wanted = (
+            used = (
                 and_(table.c.response_id == response_id, table.c.tool == tool)
                 for tool, response_id in newest.items()
             )
-            found = connection.execute(select(table).where(or_(False, *wanted))).all()
+            rows_of_chain = connection.execute(select(table).where(or_(False, *used))).all()
             began = select(chain.c.conversation_id).order_by(chain.c.age.desc()).limit(1)
             conversation_id = connection.execute(began).scalar()
             older = _of_conversation(connection, conversation_id, owner)
-        known = {row.tool: _session(row) for row in [*older, *found]}
-        return list(known.values())
+        return list({row.tool: _session(row) for row in [*older, *rows_of_chain]}.values())
 
     def in_conversation(self, id: str, owner: str) -> list[StoredSession]:
-        """Read the sessions that the next response in a conversation goes on with."""
+        """Read the sessions for the next response in a conversation."""
         with self._database.reading() as connection:
             return [_session(row) for row in _of_conversation(connection, id, owner)]
 
@@ -67,7 +66,7 @@ class ToolSessions:
 def insert_sessions(
     connection: Connection, response_id: str, sessions: Iterable[StoredSession]
 ) -> None:
-    """Keep sessions as they are after a response."""
+    """Store sessions as of a response."""
     rows = [{"response_id": response_id, **_values(session)} for session in sessions]
     if rows:
         connection.execute(insert(response_sessions), rows)
@@ -76,12 +75,12 @@ def insert_sessions(
 def replace_sessions(
     connection: Connection, conversation_id: str, sessions: Iterable[StoredSession]
 ) -> None:
-    """Keep sessions as those of a conversation, whose row is locked."""
+    """Store sessions as those of a conversation, whose row is locked."""
     table = conversation_sessions
     rows = [{"conversation_id": conversation_id, **_values(session)} for session in sessions]
     for row in rows:
-        known = and_(table.c.conversation_id == conversation_id, table.c.tool == row["tool"])
-        connection.execute(delete(table).where(known))
+        replaced = and_(table.c.conversation_id == conversation_id, table.c.tool == row["tool"])
+        connection.execute(delete(table).where(replaced))
     if rows:
         connection.execute(insert(table), rows)
 

@@ -1,4 +1,4 @@
-"""What an answer cites: pages of the browser, and files that code has written."""
+"""Citations in an answer: pages of the browser, and files that code has written."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..store import ContainerFile
 
-if TYPE_CHECKING:  # it needs the extra `tools`; whoever has such a session has it
+if TYPE_CHECKING:
     from ...tools.browser import BrowserSession
 
 __all__ = ["CitedAnswer", "FileCiter", "file_citations", "unnamed_files"]
 
 _FILE = re.compile(r"(?:sandbox:)?/mnt/data/([^\s()<>\"'`\]]+)")
-_POINTS = ".,;:!?*"  # at the end of a path they are rather the sentence's
+_PUNCTUATION = ".,;:!?*"  # at the end of a path it is rather the sentence's
 
 
 class FileCiter(Protocol):
-    """Lists what a text cites of files; an answer also cites the new ones that none has named."""
+    """Lists the citations of files in a text; an answer also cites new files that no text names."""
 
     def __call__(self, text: str, *, is_answer: bool) -> list[dict[str, Any]]:
         """Return the annotations of a whole text."""
@@ -26,10 +26,11 @@ class FileCiter(Protocol):
 
 
 class CitedAnswer:
-    """A text of the model as clients see it: marks of pages become links, which are annotated.
+    """A text of the model as clients see it: citations of pages become links with annotations.
 
     - `pages`: the session of the browser, if there is one. `cite_files`: see `FileCiter`.
-    - `keeps_marks`: JSON is what a schema says, so its marks stay and are annotated as they are.
+    - `keeps_marks`: JSON must follow its schema, so that citations stay, and are annotated, as they
+      are.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class CitedAnswer:
     ) -> None:
         self._pages = pages
         self._cite_files = cite_files
-        self._shown: list[str] = []
+        self._emitted: list[str] = []
         self._links = None
         if pages is not None and not keeps_marks:
             from ...tools.browser import CitedText
@@ -45,41 +46,40 @@ class CitedAnswer:
             self._links = CitedText(pages)
 
     def feed(self, text: str) -> str:
-        """Take text; return what the shown text grows by."""
-        return self._show(text if self._links is None else self._links.feed(text))
+        """Take text; return the text for clients that is safe to emit."""
+        return self._emit(text if self._links is None else self._links.feed(text))
 
     def rest(self) -> str:
-        """Return what the shown text grows by at the end."""
-        return self._show("" if self._links is None else self._links.rest())
+        """Return the rest of the text for clients."""
+        return self._emit("" if self._links is None else self._links.rest())
 
     def annotations(self, *, is_answer: bool) -> list[dict[str, Any]]:
-        """List what the text cites, once it has ended, in its order."""
-        text = "".join(self._shown)
-        found = self._page_citations(text) + self._cite_files(text, is_answer=is_answer)
-        return sorted(found, key=lambda one: int(one["start_index"]))
-
-    def _show(self, text: str) -> str:
-        self._shown.append(text)
-        return text
-
-    def _page_citations(self, text: str) -> list[dict[str, Any]]:
+        """List the citations of the text, once it has ended, in its order."""
+        text = "".join(self._emitted)
+        citations: list[dict[str, Any]] = []
         if self._links is not None:
-            return [citation.to_annotation() for citation in self._links.citations]
-        if self._pages is None or "【" not in text:
-            return []
-        from ...tools.browser import find_citations
+            citations += [citation.to_annotation() for citation in self._links.citations]
+        elif self._pages is not None and "【" in text:
+            from ...tools.browser import find_citations
 
-        return [citation.to_annotation() for citation in find_citations(text, self._pages)]
+            pages = find_citations(text, self._pages)
+            citations += [citation.to_annotation() for citation in pages]
+        citations += self._cite_files(text, is_answer=is_answer)
+        return sorted(citations, key=lambda citation: int(citation["start_index"]))
+
+    def _emit(self, text: str) -> str:
+        self._emitted.append(text)
+        return text
 
 
 def file_citations(text: str, files: Mapping[str, ContainerFile]) -> Iterator[dict[str, Any]]:
     """List the mentions of files in ``/mnt/data``; `files` are those there are, by path."""
     for mention in _FILE.finditer(text):
         path = mention[1]
-        found = files.get(path) or files.get(path.rstrip(_POINTS))
-        if found is not None:
-            end = mention.start(1) + len(found.path)
-            yield _file_citation(found, mention.start(), end)
+        file = files.get(path) or files.get(path.rstrip(_PUNCTUATION))
+        if file is not None:
+            end = mention.start(1) + len(file.path)
+            yield _file_citation(file, mention.start(), end)
 
 
 def unnamed_files(text: str, files: Iterable[ContainerFile]) -> list[dict[str, Any]]:

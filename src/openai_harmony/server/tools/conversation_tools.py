@@ -14,53 +14,51 @@ from ...tools.python.attachment import Attachment
 from ...tools.server_tool import ServerFunction
 from ...tools.tool import Tool, ToolSession
 from ...tools.tool_message import ToolMessage, failure_message
-from ..identifiers import new_id
+from ..http.identifiers import new_id
 from ..store import ContainerFile, NewFile, Store, StoredSession, StoreError
+from .call_items import done_action, found_sources, mcp_outcome, outputs_of, planned_action
 from .citations import CitedAnswer, file_citations, unnamed_files
-from .code_interpreter import outputs_of
-from .mcp_call import mcp_outcome
-from .web_search import done_action, found_sources, planned_action
 
 if TYPE_CHECKING:
     from ...tools.browser import BrowserSession
 
-__all__ = ["AnsweredCall", "ConversationTools", "FileKeeper"]
+__all__ = ["AnsweredCall", "ConversationTools", "FileStorage"]
 
 _LOG = logging.getLogger(__name__)
 
 _BROWSER = "browser"
 _PYTHON = "python"
 _CONTAINER = "cntr"
-_MOST_KEPT = 64 << 20  # bytes of the files of one response
+_MAX_FILE_BYTES = 64 << 20  # of the files of one response
 
 
 @dataclass(frozen=True)
 class AnsweredCall:
-    """What came of a call: the tool's messages, and what its item shows besides."""
+    """The result of a call: the tool's messages, and the fields of its item."""
 
     messages: tuple[Message, ...]
     status: str
     fields: Mapping[str, Any]
 
 
-class FileKeeper:
-    """Keeps the files of one response in the store; they are there before anyone hears of them."""
+class FileStorage:
+    """Stores the files of one response, before any event names them."""
 
     def __init__(self, store: Store, response_id: str) -> None:
         self._store = store
         self._response_id = response_id
-        self._room = _MOST_KEPT
+        self._room = _MAX_FILE_BYTES
 
-    async def keep(
+    async def add(
         self, container_id: str, attachments: Iterable[Attachment]
     ) -> list[ContainerFile]:
-        """Keep files, as far as there is room; return those that are kept."""
+        """Store files, as far as there is room; return those that are stored."""
         files = list[NewFile]()
-        for one in attachments:
-            if len(one.data) <= self._room:
-                self._room -= len(one.data)
+        for file in attachments:
+            if len(file.data) <= self._room:
+                self._room -= len(file.data)
                 id = new_id("cfile")
-                files.append(NewFile(id, container_id, one.name, one.mime_type, one.data))
+                files.append(NewFile(id, container_id, file.name, file.mime_type, file.data))
         try:
             return await asyncio.to_thread(self._store.files.add, self._response_id, files)
         except StoreError:  # it was deleted meanwhile, or the database fails: nothing is cited
@@ -74,7 +72,7 @@ class ConversationTools:
     - `tools`: by name. `functions`: of MCP servers among them, all that may be called, by the
       names in harmony.
     - `stored`: the sessions that the conversation has; making this from them may take a while.
-    - `files`: what code has written before, the oldest first. `keeper`: None keeps no new ones.
+    - `files`: what code has written before, the oldest first. `storage`: None stores no new ones.
     """
 
     def __init__(
@@ -82,22 +80,26 @@ class ConversationTools:
         tools: Mapping[str, Tool[Any]],
         stored: Iterable[StoredSession] = (),
         files: Iterable[ContainerFile] = (),
-        keeper: FileKeeper | None = None,
+        storage: FileStorage | None = None,
         include: Collection[str] = (),
         functions: Mapping[str, Mapping[str, ServerFunction]] | None = None,
     ) -> None:
-        known = {session.tool: session for session in stored}
+        by_tool = {session.tool: session for session in stored}
         self._tools = tools
-        self._ids = {
-            name: known[name].id if name in known else new_id(_id_prefix(name)) for name in tools
-        }
-        self._sessions = {name: _session(tool, known.get(name)) for name, tool in tools.items()}
+        self._ids: dict[str, str] = {}
+        self._sessions: dict[str, ToolSession] = {}
+        for name, tool in tools.items():
+            session = by_tool.get(name)
+            # Files are had by the id of a container.
+            prefix = "session" if name == _BROWSER else _CONTAINER
+            self._ids[name] = new_id(prefix) if session is None else session.id
+            self._sessions[name] = _open_session(tool, session)
         self._files = {file.path: file for file in files}
         self._uncited: dict[str, ContainerFile] = {}
-        self._keeper = keeper
+        self._storage = storage
         self._include = include
         self._functions = functions or {}
-        self._written: dict[str, StoredSession] = {}
+        self._used_sessions: dict[str, StoredSession] = {}
 
     @property
     def names(self) -> frozenset[str]:
@@ -106,12 +108,12 @@ class ConversationTools:
 
     @property
     def container_id(self) -> str:
-        """The id of what code runs in; empty where none can be run."""
+        """The id of the container that code runs in; empty where none can be run."""
         return self._ids.get(_PYTHON, "")
 
     @property
     def mcp_names(self) -> dict[str, str]:
-        """What the tools of MCP servers are called there, by their recipients."""
+        """The names of MCP tools at their servers, by their recipients."""
         return {
             f"{label}.{name}": function.name
             for label, functions in self._functions.items()
@@ -119,44 +121,55 @@ class ConversationTools:
         }
 
     def sessions(self) -> list[StoredSession]:
-        """Return the sessions of the tools that were used, as the last answer has left them."""
-        return list(self._written.values())
+        """Return the sessions of the tools that were used, as of their last results."""
+        return list(self._used_sessions.values())
 
     def all_sessions(self, before: Iterable[StoredSession]) -> list[StoredSession]:
         """Return the sessions that come after those `before`."""
-        return list({one.tool: one for one in (*before, *self.sessions())}.values())
+        return list({session.tool: session for session in (*before, *self.sessions())}.values())
 
     def planned_fields(self, call: Message) -> dict[str, Any]:
-        """Say what the item of a call shows before it is run."""
-        if self._name(call) != _BROWSER:
+        """Return the fields of the item of a call before it runs."""
+        if _tool_name(call) != _BROWSER:
             return {}
         return {"action": planned_action(call, _pages_of(self._sessions[_BROWSER]))}
 
     async def run(self, call: Message) -> AnsweredCall:
         """Run a call of one of the tools; where this is cancelled, so is the call."""
-        name = self._name(call)
+        name = _tool_name(call)
         session = self._sessions[name]
         planned = self.planned_fields(call)
         messages = list[ToolMessage]()
-        unknown = self._unknown_function(call)
-        if unknown is not None:
+        function = (call.recipient or "").partition(".")[2]
+        allowed = self._functions.get(name)
+        if allowed is not None and function not in allowed:  # of an MCP server
+            names = ", ".join(f"`{name}.{own}`" for own in allowed)
+            problem = f"there is no function `{function:.100}`; there are {names}"
+            unknown = failure_message(call, problem)
             return AnsweredCall((unknown,), "failed", mcp_outcome([unknown]))
         try:
-            answers = self._tools[name].call(call, session)
-            async with aclosing(cast("Any", answers)) as said:
-                messages += [message async for message in cast("AsyncIterator[ToolMessage]", said)]
+            results = self._tools[name].call(call, session)
+            async with aclosing(cast("Any", results)) as opened:
+                iterator = cast("AsyncIterator[ToolMessage]", opened)
+                messages += [message async for message in iterator]
         except Exception:  # noqa: BLE001 - a bug of a tool is no reason to lose the response
             _LOG.exception("the tool %s failed", name)
             messages.append(failure_message(call, "the tool failed; go on without it."))
         has_failed = any(message.is_error for message in messages)
         # Now, since nothing uses it: a call that is cancelled may go on for a while.
         data = await asyncio.to_thread(session.to_json)
-        self._written[name] = StoredSession(name, self._ids[name], data)
-        await self._keep(self._ids[name], messages)
+        self._used_sessions[name] = StoredSession(name, self._ids[name], data)
+        attachments = [file for message in messages for file in message.attachments]
+        if self._storage is not None and attachments:
+            for file in await self._storage.add(self._ids[name], attachments):
+                self._files[file.path] = self._uncited[file.path] = file
         if name == _BROWSER:
-            fields = planned if has_failed else self._done(planned)
+            fields = planned if has_failed else self._done_fields(planned)
+        elif name == _PYTHON:
+            is_requested = "code_interpreter_call.outputs" in self._include
+            fields = {"outputs": outputs_of(messages) if is_requested else None}
         else:
-            fields = self._outputs(messages) if name == _PYTHON else mcp_outcome(messages)
+            fields = mcp_outcome(messages)
         return AnsweredCall(tuple(messages), "failed" if has_failed else "completed", fields)
 
     def refused(self, call: Message, problem: str) -> AnsweredCall:
@@ -171,40 +184,16 @@ class ConversationTools:
         return CitedAnswer(pages, self._cite_files, keeps_marks=keeps_marks)
 
     def _cite_files(self, text: str, *, is_answer: bool) -> list[dict[str, Any]]:
-        found = list(file_citations(text, self._files))
-        for citation in found:
+        citations = list(file_citations(text, self._files))
+        for citation in citations:
             self._uncited.pop(citation["filename"], None)
         if is_answer:
-            found += unnamed_files(text, self._uncited.values())
+            citations += unnamed_files(text, self._uncited.values())
             self._uncited.clear()
-        return found
+        return citations
 
-    def _name(self, call: Message) -> str:
-        return (call.recipient or "").partition(".")[0]
-
-    def _unknown_function(self, call: Message) -> ToolMessage | None:
-        """Answer a call of an MCP server's tool that the request does not allow."""
-        name, _, function = (call.recipient or "").partition(".")
-        allowed = self._functions.get(name)
-        if allowed is None or function in allowed:
-            return None
-        known = ", ".join(f"`{name}.{one}`" for one in allowed)
-        return failure_message(call, f"there is no function `{function:.100}`; there are {known}")
-
-    async def _keep(self, container_id: str, messages: Iterable[ToolMessage]) -> None:
-        attachments = [one for message in messages for one in message.attachments]
-        if self._keeper is None or not attachments:
-            return
-        kept = await self._keeper.keep(container_id, attachments)
-        for file in kept:
-            self._files[file.path] = self._uncited[file.path] = file
-
-    def _outputs(self, messages: Iterable[ToolMessage]) -> dict[str, Any]:
-        wanted = "code_interpreter_call.outputs" in self._include
-        return {"outputs": outputs_of(messages) if wanted else None}
-
-    def _done(self, planned: dict[str, Any]) -> dict[str, Any]:
-        """Say what the item of a call of the browser shows after it succeeded."""
+    def _done_fields(self, planned: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields of the item of a call of the browser after it succeeded."""
         pages = _pages_of(self._sessions[_BROWSER])
         if pages is None:
             return planned
@@ -214,12 +203,11 @@ class ConversationTools:
         return {"action": action}
 
 
-def _id_prefix(tool: str) -> str:
-    """Return how the id of a session begins: by that of a container, files can be had."""
-    return "session" if tool == _BROWSER else _CONTAINER
+def _tool_name(call: Message) -> str:
+    return (call.recipient or "").partition(".")[0]
 
 
-def _session(tool: Tool[Any], stored: StoredSession | None) -> ToolSession:
+def _open_session(tool: Tool[Any], stored: StoredSession | None) -> ToolSession:
     if stored is not None:
         try:
             return cast("ToolSession", tool.load_session(stored.data))
@@ -229,5 +217,5 @@ def _session(tool: Tool[Any], stored: StoredSession | None) -> ToolSession:
 
 
 def _pages_of(session: ToolSession) -> BrowserSession | None:
-    """Return a session of the browser as what it is; None for that of another such tool."""
+    """Return the session of the library's browser; None for that of another tool of the name."""
     return cast("BrowserSession", session) if hasattr(session, "views") else None

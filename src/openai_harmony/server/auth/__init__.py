@@ -1,0 +1,7 @@
+"""API keys: the callers of requests, and their limits.
+
+::
+
+    api_keys    keys: created, checked, revoked; the caller of a request
+    limits      requests and tokens of a key in the last minute
+"""

@@ -1,0 +1,145 @@
+"""Limits of API keys: requests and tokens of the last minute, counted in this process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..http.errors import ApiError
+from ..store.keys import KeyLimits
+
+__all__ = ["KeyLimiter", "Refusal", "RequestUsage"]
+
+_MINUTE = 60.0
+_SOON = 1.0  # seconds, where nobody knows when a request will end
+
+
+class Refusal(NamedTuple):
+    """The reason to refuse a request, and the seconds after which another may be made."""
+
+    problem: str
+    retry_after: float
+
+
+@dataclass
+class RequestUsage:
+    """The `tokens` of prompts and output that a request has used so far."""
+
+    tokens: int = 0
+
+
+class KeyLimiter:
+    """Counts the requests and tokens of each key. `clock` gives seconds that never go back.
+
+    >>> limiter = KeyLimiter(clock=lambda: 0.0)
+    >>> limits = KeyLimits(requests_per_minute=1)
+    >>> limiter.begin("key_1", limits) is None
+    True
+    >>> limiter.begin("key_1", limits)
+    Refusal(problem='1 request is allowed to this API key in a minute', retry_after=60.0)
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._keys: defaultdict[str, _KeyCounters] = defaultdict(_KeyCounters)
+
+    @contextmanager
+    def request(self, id: str, limits: KeyLimits) -> Generator[RequestUsage, None, None]:
+        """Count a request of a key while it runs; raise `ApiError` where it is refused."""
+        refusal = self.begin(id, limits)
+        if refusal is not None:
+            raise ApiError(
+                429,
+                refusal.problem,
+                kind="rate_limit_error",
+                code="rate_limit_exceeded",
+                retry_after=refusal.retry_after,
+            )
+        usage = RequestUsage()
+        try:
+            yield usage
+        finally:
+            self.end(id, limits, usage.tokens)
+
+    def begin(self, id: str, limits: KeyLimits) -> Refusal | None:
+        """Begin a request of a key, and return None; or refuse it, which counts for nothing.
+
+        Each request that began ends with one call of `end`.
+        """
+        with self._lock:
+            counters = self._keys[id]
+            now = self._clock()
+            refusal = counters.refusal(limits, now)
+            if refusal is None:
+                counters.running += 1
+                if limits.requests_per_minute is not None:
+                    counters.requests.add(now, 1)
+            return refusal
+
+    def end(self, id: str, limits: KeyLimits, tokens: int = 0) -> None:
+        """End a request that took `tokens`, those of the prompt and the output.
+
+        They are known at the end alone: the last request of a minute may go beyond the limit.
+        """
+        with self._lock:
+            counters = self._keys[id]
+            counters.running -= 1
+            if limits.tokens_per_minute is not None:
+                counters.tokens.add(self._clock(), tokens)
+
+
+class _Window:
+    """Amounts of the last minute."""
+
+    def __init__(self) -> None:
+        self._amounts: deque[tuple[float, int]] = deque()  # each with the time when it expires
+        self._sum = 0
+
+    def add(self, now: float, amount: int) -> None:
+        self._amounts.append((now + _MINUTE, amount))
+        self._sum += amount
+
+    def seconds_full(self, now: float, limit: int) -> float:
+        """Return how long there will be no room for one more; 0 where there is."""
+        while self._amounts and self._amounts[0][0] <= now:
+            self._sum -= self._amounts.popleft()[1]
+        remaining = self._sum
+        for expiry, amount in self._amounts:
+            if remaining < limit:
+                break
+            remaining -= amount
+            if remaining < limit:
+                return expiry - now
+        return 0.0
+
+
+class _KeyCounters:
+    """The counters of one key."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        self.requests = _Window()
+        self.tokens = _Window()
+
+    def refusal(self, limits: KeyLimits, now: float) -> Refusal | None:
+        at_once = limits.concurrent_requests
+        if at_once is not None and self.running >= at_once:
+            return Refusal(f"{_count(at_once, 'request')} allowed to this API key at a time", _SOON)
+        for window, limit, noun in (
+            (self.requests, limits.requests_per_minute, "request"),
+            (self.tokens, limits.tokens_per_minute, "token"),
+        ):
+            wait = 0.0 if limit is None else window.seconds_full(now, limit)
+            if limit is not None and wait > 0:
+                return Refusal(f"{_count(limit, noun)} allowed to this API key in a minute", wait)
+        return None
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun} is" if number == 1 else f"{number:,} {noun}s are"

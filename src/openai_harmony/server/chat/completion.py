@@ -1,0 +1,319 @@
+"""Turn events to a chat completion: a whole one, and the chunks of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
+
+from ...apis.chat_message import CHAT_JOINT, chat_message_of
+from ...apis.custom_input import CustomToolInput
+from ...apis.history import NewId
+from ...apis.item_kind import ItemKind, what_kind
+from ...apis.output_items import NO_ARGUMENTS, called_name
+from ...apis.turn_request import TurnRequest
+from ...conversation.messages import Message
+from ...engines.engine import FinishReason
+from ..generation.events import (
+    LogprobJson,
+    MessageBegun,
+    MessageEnded,
+    TextAdded,
+    TokenLogprob,
+    TurnEnded,
+    TurnEvent,
+    Usage,
+)
+from ..http.identifiers import new_id
+
+__all__ = [
+    "ChatCompletion",
+    "ChatDelta",
+    "ChatDeltas",
+    "ChatHead",
+    "ChatLogprobs",
+    "ChatUsage",
+    "ChunkChoice",
+    "StreamedChoice",
+    "WholeChoice",
+    "chat_logprobs",
+    "chat_usage",
+]
+
+ChatFinish: TypeAlias = Literal["stop", "length", "tool_calls"]
+
+
+class ChatLogprobs(TypedDict):
+    """The tokens of the content; refusals are content here."""
+
+    content: list[LogprobJson]
+    refusal: None
+
+
+class PromptDetails(TypedDict):
+    """The part of the prompt that was in the engine's cache."""
+
+    cached_tokens: int
+
+
+class CompletionDetails(TypedDict):
+    """The part of the completion that was reasoning."""
+
+    reasoning_tokens: int
+
+
+class ChatUsage(TypedDict):
+    """Numbers of tokens."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptDetails
+    completion_tokens_details: CompletionDetails
+
+
+class ChatHead(TypedDict):
+    """The fields that a completion and its chunks begin with."""
+
+    id: str
+    created: int
+    model: str
+    service_tier: None
+    system_fingerprint: str
+
+
+class ChatChoice(TypedDict):
+    """A choice: a whole message."""
+
+    index: int
+    message: dict[str, Any]
+    logprobs: ChatLogprobs | None
+    finish_reason: ChatFinish
+
+
+class ChatCompletion(ChatHead):
+    """A whole completion."""
+
+    object: Literal["chat.completion"]
+    choices: list[ChatChoice]
+    usage: ChatUsage
+
+
+class ChunkChoice(TypedDict):
+    """The addition of a chunk to a choice."""
+
+    index: int
+    delta: dict[str, Any]
+    logprobs: ChatLogprobs | None
+    finish_reason: ChatFinish | None
+
+
+def _finish_reason(reason: FinishReason, *, has_calls: bool) -> ChatFinish:
+    """Return why a choice ended; the limit of tokens may have cut the last call."""
+    if reason is FinishReason.LENGTH:
+        return "length"
+    return "tool_calls" if has_calls else "stop"
+
+
+def chat_logprobs(logprobs: Iterable[TokenLogprob]) -> ChatLogprobs:
+    """Write the tokens of a content.
+
+    >>> chat_logprobs([TokenLogprob(b"hi", -0.5, ())])["content"]
+    [{'token': 'hi', 'bytes': [104, 105], 'logprob': -0.5, 'top_logprobs': []}]
+    """
+    return {"content": [logprob.to_json() for logprob in logprobs], "refusal": None}
+
+
+def chat_usage(choices: Sequence[Usage]) -> ChatUsage:
+    """Count the prompt once, as it is the same for all choices, and the completions together.
+
+    >>> chat_usage([Usage(10, 4, 5, 2), Usage(10, 10, 6, 3)])["total_tokens"]
+    21
+    """
+    prompt = max((usage.input_tokens for usage in choices), default=0)
+    completion = sum(usage.output_tokens for usage in choices)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {
+            "cached_tokens": min((usage.cached_tokens for usage in choices), default=0)
+        },
+        "completion_tokens_details": {
+            "reasoning_tokens": sum(usage.reasoning_tokens for usage in choices)
+        },
+    }
+
+
+class WholeChoice:
+    """Collects the events of a choice."""
+
+    def __init__(self, turn: TurnRequest) -> None:
+        self._custom_tools = turn.custom_tools
+        self._messages: list[Message] = []
+        self._logprobs: list[TokenLogprob] | None = None if turn.sampling.logprobs is None else []
+        self._in_content = False
+        self._reason = FinishReason.STOP
+
+    def take(self, event: TurnEvent) -> None:
+        """Read an event."""
+        if isinstance(event, MessageBegun):
+            self._in_content = what_kind(event.channel, event.recipient).is_message
+        elif isinstance(event, TextAdded):
+            if self._in_content and self._logprobs is not None:
+                self._logprobs += event.logprobs
+        elif isinstance(event, MessageEnded):
+            self._messages.append(event.message)
+        else:
+            self._reason = event.reason
+
+    def as_json(self, index: int) -> ChatChoice:
+        """Write the choice."""
+        message = chat_message_of(self._messages, new_id, custom_tools=self._custom_tools)
+        return {
+            "index": index,
+            "message": message,
+            "logprobs": None if self._logprobs is None else chat_logprobs(self._logprobs),
+            "finish_reason": _finish_reason(self._reason, has_calls="tool_calls" in message),
+        }
+
+
+class StreamedChoice:
+    """Writes the chunks of a choice: the role first, the reason for the end last."""
+
+    def __init__(self, turn: TurnRequest, index: int) -> None:
+        self._index = index
+        self._has_logprobs = turn.sampling.logprobs is not None
+        self._deltas = ChatDeltas(new_id, turn.custom_tools)
+        self._has_begun = False
+
+    def take(self, event: TurnEvent) -> Iterator[ChunkChoice]:
+        """Write the chunks of an event."""
+        if not self._has_begun:
+            self._has_begun = True
+            yield self._chunk(ChatDelta({"role": "assistant", "content": ""}))
+        if isinstance(event, TurnEnded):
+            reason = _finish_reason(event.reason, has_calls=self._deltas.calls > 0)
+            yield {**self._chunk(ChatDelta({})), "finish_reason": reason}
+        else:
+            yield from map(self._chunk, self._deltas.take(event))
+
+    def _chunk(self, delta: ChatDelta) -> ChunkChoice:
+        shows_logprobs = self._has_logprobs and bool(delta.fields.get("content"))
+        return {
+            "index": self._index,
+            "delta": delta.fields,
+            "logprobs": chat_logprobs(delta.logprobs) if shows_logprobs else None,
+            "finish_reason": None,
+        }
+
+
+class ChatDelta(NamedTuple):
+    """The addition of a chunk to the message; `logprobs` are those of its content."""
+
+    fields: dict[str, Any]
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+
+class ChatDeltas:
+    """Writes the deltas of a message; joined, they are what `chat_message_of` makes of it.
+
+    A preamble on ``commentary`` and the answer are one content, with an empty line between them:
+    clients of this API know one text, and show it as it comes.
+    """
+
+    def __init__(self, new_id: NewId, custom_tools: Collection[str] = ()) -> None:
+        self._new_id = new_id
+        self._custom_tools = custom_tools
+        self._texts = {True: _Text("content"), False: _Text("reasoning", "reasoning_content")}
+        self._open: _Text | _Call | None = None
+        self.calls = 0
+        """The number of calls so far."""
+
+    def take(self, event: MessageBegun | TextAdded | MessageEnded) -> Iterator[ChatDelta]:
+        """Write the deltas of an event."""
+        if isinstance(event, MessageBegun):
+            self._open, first = self._begin(event)
+            yield from first
+        elif self._open is None:
+            raise ValueError(f"{event} belongs to no message that has begun")
+        elif isinstance(event, TextAdded):
+            yield from self._open.add(event.text, event.logprobs)
+        else:
+            yield from self._open.end()
+            self._open = None
+
+    def _begin(self, event: MessageBegun) -> tuple[_Text | _Call, list[ChatDelta]]:
+        kind = what_kind(event.channel, event.recipient, custom_tools=self._custom_tools)
+        if not kind.is_call:
+            text = self._texts[kind.is_message]
+            text.begin()
+            return text, []
+        call = _Call(self.calls, kind)
+        self.calls += 1
+        name, _ = called_name(event.recipient or "")
+        return call, [call.first(self._new_id("call"), name)]
+
+
+class _Text:
+    """A text under one name, or under several; further messages go on with it."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+        self._has_text = False
+        self._joint = ""
+
+    def begin(self) -> None:
+        self._joint = CHAT_JOINT if self._has_text else ""
+
+    def add(self, text: str, logprobs: tuple[TokenLogprob, ...]) -> Iterator[ChatDelta]:
+        text, self._joint = self._joint + text, ""
+        self._has_text = True
+        emitted = logprobs if self._names == ("content",) else ()
+        yield ChatDelta(dict.fromkeys(self._names, text), emitted)
+
+    def end(self) -> Iterator[ChatDelta]:
+        return iter(())
+
+
+class _Call:
+    """One call; its arguments are never empty, since clients read them as JSON."""
+
+    def __init__(self, index: int, kind: ItemKind) -> None:
+        self._index = index
+        self._input = CustomToolInput() if kind is ItemKind.CUSTOM_TOOL_CALL else None
+        self._blank: str | None = ""  # arguments so far, while they are nothing but white space
+
+    def first(self, id: str, name: str) -> ChatDelta:
+        fields: dict[str, Any] = {"id": id}
+        if self._input is None:
+            fields |= {"type": "function", "function": {"name": name, "arguments": ""}}
+        else:
+            fields |= {"type": "custom", "custom": {"name": name, "input": ""}}
+        return self._delta(fields)
+
+    def add(self, text: str, _: tuple[TokenLogprob, ...]) -> Iterator[ChatDelta]:
+        if self._input is not None:
+            yield from self._add_input(self._input.feed(text))
+        elif self._blank is None or text.strip():
+            text, self._blank = (self._blank or "") + text, None
+            yield self._arguments(text)
+        else:
+            self._blank += text
+
+    def end(self) -> Iterator[ChatDelta]:
+        if self._input is not None:
+            yield from self._add_input(self._input.rest())
+        elif self._blank is not None:
+            yield self._arguments(NO_ARGUMENTS)
+
+    def _add_input(self, text: str) -> Iterator[ChatDelta]:
+        if text:
+            yield self._delta({"custom": {"input": text}})
+
+    def _arguments(self, text: str) -> ChatDelta:
+        return self._delta({"function": {"arguments": text}})
+
+    def _delta(self, fields: dict[str, Any]) -> ChatDelta:
+        return ChatDelta({"tool_calls": [{"index": self._index, **fields}]})

@@ -1,1 +1,0 @@
-"""The files that code has written in responses."""

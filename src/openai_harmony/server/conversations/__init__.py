@@ -1,1 +1,0 @@
-"""The endpoints of conversations, and the items that clients put into them."""

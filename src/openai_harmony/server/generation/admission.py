@@ -1,0 +1,102 @@
+"""Admission to the engine: who may run now, who waits, and who is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
+
+from ..http.errors import ApiError, shutting_down
+
+__all__ = ["Admission"]
+
+_FIRST_GUESS = 2.0  # seconds a request takes, before any has ended
+_NEW_SHARE = 0.2  # of the newest request in the average
+
+
+class Admission:
+    """Lets `max_running` requests at the engine, and `max_waiting` wait in the order they came.
+
+    A request beyond these is refused with 429 and the seconds after which a slot should be free;
+    once the server shuts down, every new one is, with 503.
+    """
+
+    def __init__(self, max_running: int, max_waiting: int) -> None:
+        self._max_running = max_running
+        self._max_waiting = max_waiting
+        self._slots = asyncio.Semaphore(max_running)
+        self._average_seconds = _FIRST_GUESS
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.running = 0
+        self.waiting = 0
+        self.is_closed = False
+        self._whole_requests = 0
+
+    def check(self) -> None:
+        """Raise `ApiError` where a new request would find the queue full, or the server closing."""
+        if self.is_closed:
+            raise shutting_down()
+        # Together: a request that has its slot, but has not run since, still counts as waiting.
+        if self.running + self.waiting >= self._max_running + self._max_waiting:
+            raise ApiError(
+                429,
+                f"the server is busy: {self.running} requests run and {self.waiting} wait; "
+                "try again later",
+                kind="rate_limit_error",
+                code="server_busy",
+                # The seconds until the queue is empty, by the average.
+                retry_after=max(
+                    1.0, self._average_seconds * (self.waiting + 1) / self._max_running
+                ),
+            )
+
+    @asynccontextmanager
+    async def slot(self, *, is_first: bool = True) -> AsyncGenerator[None, None]:
+        """Wait for a slot at the engine; free it at the end.
+
+        Of several slots for one request only the first is refused: the others wait, however many.
+        """
+        if is_first:
+            self.check()
+        self.waiting += 1
+        self._idle.clear()
+        try:
+            await self._slots.acquire()
+        except asyncio.CancelledError:
+            self.waiting -= 1
+            self._note_idle()
+            raise
+        self.waiting -= 1
+        self.running += 1
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self.running -= 1
+            self._slots.release()
+            self._note_idle()
+            self._average_seconds += _NEW_SHARE * (time.monotonic() - begun - self._average_seconds)
+
+    @contextmanager
+    def whole_request(self) -> Generator[None, None, None]:
+        """Make `close` wait for a request that has no slot at times, between its turns."""
+        self._whole_requests += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._whole_requests -= 1
+            self._note_idle()
+
+    async def close(self, seconds: float) -> bool:
+        """Refuse new requests; return whether all others have ended after `seconds` at most."""
+        self.is_closed = True
+        with suppress(asyncio.TimeoutError):  # a class of its own before Python 3.11
+            await asyncio.wait_for(self._idle.wait(), seconds)
+        return self._idle.is_set()
+
+    def _note_idle(self) -> None:
+        if not self.running and not self.waiting and not self._whole_requests:
+            self._idle.set()

@@ -1,0 +1,120 @@
+"""The events of a turn while the model writes it, before either API puts them into its own words.
+
+The events of one message share its `position` among the messages of the turn.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
+
+from ...conversation.messages import Message
+from ...engines.engine import FinishReason
+from ...parsing.recovery import Recovery
+
+__all__ = [
+    "LEAST_LOGPROB",
+    "LogprobJson",
+    "MessageBegun",
+    "MessageEnded",
+    "TextAdded",
+    "TokenJson",
+    "TokenLogprob",
+    "TurnEnded",
+    "TurnEvent",
+    "Usage",
+]
+
+LEAST_LOGPROB = -9999.0
+"""The logarithm of a probability of zero in both APIs: JSON has no infinity."""
+
+
+class TokenJson(TypedDict):
+    """A token, its bytes as numbers, and the natural logarithm of its probability."""
+
+    token: str
+    bytes: list[int]
+    logprob: float
+
+
+class LogprobJson(TokenJson):
+    """A token of the content, and the likeliest in its place."""
+
+    top_logprobs: list[TokenJson]
+
+
+class TokenLogprob(NamedTuple):
+    """A sampled token of a body: its bytes, its log-probability, and the likeliest in its place."""
+
+    data: bytes
+    logprob: float
+    top: tuple[tuple[bytes, float], ...]
+
+    def to_json(self) -> LogprobJson:
+        """Write the token as both APIs do.
+
+        >>> TokenLogprob(b"hi", -0.5, ()).to_json()
+        {'token': 'hi', 'bytes': [104, 105], 'logprob': -0.5, 'top_logprobs': []}
+        """
+        token, *top = (
+            TokenJson(
+                token=data.decode("utf-8", errors="replace"),
+                bytes=list(data),
+                logprob=max(logprob, LEAST_LOGPROB),
+            )
+            for data, logprob in ((self.data, self.logprob), *self.top)
+        )
+        return {**token, "top_logprobs": top}
+
+
+class MessageBegun(NamedTuple):
+    """The header of a message has been read."""
+
+    position: int
+    channel: str | None
+    recipient: str | None
+
+
+class TextAdded(NamedTuple):
+    """Text of a message; `logprobs` are those of the tokens since the last text."""
+
+    position: int
+    text: str
+    logprobs: tuple[TokenLogprob, ...]
+
+
+class MessageEnded(NamedTuple):
+    """A whole message; a `SampledMessage` unless it had to be repaired.
+
+    `is_complete` is False where the tokens ran out inside it.
+    """
+
+    position: int
+    message: Message
+    is_complete: bool
+
+
+class Usage(NamedTuple):
+    """Numbers of tokens; the cached are among the input's, those of reasoning the output's."""
+
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    def plus(self, other: Usage) -> Usage:
+        """Add the usage of a further turn."""
+        return Usage(*(mine + its for mine, its in zip(self, other, strict=True)))
+
+
+class TurnEnded(NamedTuple):
+    """The end of the turn: the reason, and all that was sampled."""
+
+    reason: FinishReason
+    usage: Usage
+    tokens: list[int]
+    recoveries: list[Recovery]
+
+
+TurnEvent: TypeAlias = "MessageBegun | TextAdded | MessageEnded | TurnEnded"

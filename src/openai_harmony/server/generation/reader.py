@@ -1,0 +1,219 @@
+"""Sampled tokens to turn events, by the recovering parser."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from ...apis.item_kind import what_kind
+from ...apis.output_items import message_text
+from ...apis.turn_request import TurnRequest
+from ...conversation.messages import Message, Role
+from ...encoding import load_harmony_encoding
+from ...engines.engine import FinishReason, SampledToken
+from ...parsing.parser import StreamableParser
+from ...parsing.state import StreamState
+from ...sampled_messages import with_sampled_tokens
+from ...tokens.special_tokens import FIRST_SPECIAL
+from .events import (
+    MessageBegun,
+    MessageEnded,
+    TextAdded,
+    TokenLogprob,
+    TurnEnded,
+    TurnEvent,
+    Usage,
+)
+from .stop_texts import StopTexts
+
+__all__ = ["MessageBody", "TurnReader"]
+
+
+class TurnReader:
+    """Follows one turn from token to token; `is_over` after the last one, or at a stop text.
+
+    Messages that the model wrote in the name of others, such as an imagined result of a tool, are
+    left out.
+    """
+
+    def __init__(self, request: TurnRequest, prompt_length: int) -> None:
+        self.is_over = False
+        self._encoding = load_harmony_encoding("HarmonyGptOss")
+        self._parser = StreamableParser(
+            self._encoding, Role.ASSISTANT, strict=False, tools=request.tools
+        )
+        self._stop = request.stop
+        self._prompt_length = prompt_length
+        self._body: MessageBody | None = None  # of the message that has begun and not ended
+        self._ended = 0  # messages, those that are left out included
+        self._emitted = 0  # messages, without these
+        self._consumed = 0  # tokens of the messages that have ended
+        self._reasoning_tokens = 0
+
+    def take(self, sampled: SampledToken) -> Iterator[TurnEvent]:
+        """Read a token; emit all that it means, so that no text waits without need."""
+        parser = self._parser
+        if self._body is not None:
+            self._body.add_logprob(sampled)
+        deltas = parser.process_many([sampled.token])
+        if sampled.finish_reason is not None:
+            parser.process_eos()
+        for position, text in deltas:
+            yield from self._end_messages(before=position)
+            if self.is_over:
+                break
+            yield from self._begin()
+            if self._body is not None and not self._body.is_hidden:
+                yield from self._emit(self._body, self._body.add(text))
+        yield from self._end_messages(before=len(parser.messages))
+        if not self.is_over and parser.state is StreamState.CONTENT:
+            yield from self._begin()
+        if not self.is_over and sampled.finish_reason is not None:
+            yield self._end(sampled.finish_reason, sampled.cached_tokens or 0)
+
+    def _begin(self) -> Iterator[MessageBegun]:
+        """Begin the next message, unless that was done."""
+        if self._body is not None:
+            return
+        parser = self._parser
+        if self._ended < len(parser.messages):  # it ended with the token that it began with
+            message = parser.messages[self._ended]
+            yield from self._open(message.author.role, message.channel, message.recipient)
+        else:
+            yield from self._open(
+                parser.current_role, parser.current_channel, parser.current_recipient
+            )
+
+    def _open(
+        self, role: Role | None, channel: str | None, recipient: str | None
+    ) -> Iterator[MessageBegun]:
+        """Open the body of a message; the stop texts are for text that the user reads."""
+        is_own = role is Role.ASSISTANT
+        stop = self._stop if is_own and what_kind(channel, recipient).is_message else ()
+        self._body = MessageBody(
+            MessageBegun(self._emitted, channel, recipient),
+            stop,
+            self._encoding.tokenizer.decode_bytes,
+            is_hidden=not is_own,
+        )
+        if is_own:
+            self._emitted += 1
+            yield self._body.begun
+
+    def _emit(self, body: MessageBody, added: TextAdded | None) -> Iterator[TurnEvent]:
+        """Emit text of the body; end the message and the turn at a stop text."""
+        if added is not None:
+            yield added
+        if body.has_stopped:
+            message = Message.from_role_and_content(Role.ASSISTANT, body.text)
+            message.channel, message.recipient = body.begun.channel, body.begun.recipient
+            yield MessageEnded(body.begun.position, message, True)
+            yield self._end(FinishReason.STOP, 0)
+
+    def _end_messages(self, before: int) -> Iterator[TurnEvent]:
+        while self._ended < before and not self.is_over:
+            yield from self._end_message(self._parser.messages[self._ended])
+
+    def _end_message(self, message: Message) -> Iterator[TurnEvent]:
+        yield from self._begin()
+        if (
+            self._body is not None
+            and self._body.is_hidden
+            and message.author.role is Role.ASSISTANT
+        ):
+            # The message seemed to be by a tool; its last token shows that it is a call of it.
+            yield from self._open(Role.ASSISTANT, message.channel, message.recipient)
+        body, is_last = self._body, self._ended == len(self._parser.messages) - 1
+        if body is not None and not body.is_hidden:
+            yield from self._emit(body, body.add_rest(message_text(message)))
+            if self.is_over:
+                return
+        tokens = []
+        if is_last:  # of messages that end with the same token, as in repairs, the last gets it
+            tokens = self._parser.tokens[self._consumed :]
+            self._consumed = len(self._parser.tokens)
+        if message.channel == "analysis" and message.recipient is None:
+            self._reasoning_tokens += len(tokens)
+        if body is not None and not body.is_hidden:
+            (sampled,) = with_sampled_tokens(self._encoding, [message], tokens, [len(tokens)])
+            is_complete = not (is_last and self._parser.incomplete)
+            yield MessageEnded(body.begun.position, sampled, is_complete)
+        self._body = None
+        self._ended += 1
+
+    def _end(self, reason: FinishReason, cached_tokens: int) -> TurnEnded:
+        self.is_over = True
+        parser = self._parser
+        usage = Usage(
+            self._prompt_length, cached_tokens, len(parser.tokens), self._reasoning_tokens
+        )
+        return TurnEnded(reason, usage, parser.tokens, parser.recoveries)
+
+
+class MessageBody:
+    """The text of a message while it is sampled, with the log-probabilities of its tokens.
+
+    Text that a stop text may begin in is pending; `text` was emitted.
+    """
+
+    def __init__(
+        self,
+        begun: MessageBegun,
+        stop: Sequence[str],
+        bytes_of: Callable[[Collection[int]], bytes],
+        *,
+        is_hidden: bool = False,
+    ) -> None:
+        self.begun = begun
+        self.is_hidden = is_hidden
+        self._stop = StopTexts(stop) if stop else None
+        self._bytes_of = bytes_of
+        self._chunks: list[str] = []
+        self._received = 0  # characters
+        self._emitted = 0  # of these
+        # Each with the number of characters before its token's own:
+        self._logprobs: deque[tuple[int, TokenLogprob]] = deque()
+
+    @property
+    def text(self) -> str:
+        """The text that was emitted so far."""
+        return "".join(self._chunks)
+
+    @property
+    def has_stopped(self) -> bool:
+        """True once a stop text was found, which is not a part of the text."""
+        return self._stop is not None and self._stop.found
+
+    def add_logprob(self, sampled: SampledToken) -> None:
+        """Store the log-probability of a token of the body."""
+        if sampled.logprob is None or sampled.token >= FIRST_SPECIAL:
+            return
+        top = tuple(
+            (self._bytes_of([token]), logprob) for token, logprob in sampled.top_logprobs or ()
+        )
+        logprob = TokenLogprob(self._bytes_of([sampled.token]), sampled.logprob, top)
+        self._logprobs.append((self._received, logprob))
+
+    def add(self, text: str) -> TextAdded | None:
+        """Take text; return the part that no stop text can begin in."""
+        self._received += len(text)
+        return self._emit(text if self._stop is None else self._stop.feed(text))
+
+    def add_rest(self, whole: str) -> TextAdded | None:
+        """Take the end of the message, given its whole text, and emit all that is pending."""
+        missing = whole[self._received :]
+        self._received += len(missing)
+        if self._stop is None:
+            return self._emit(missing)
+        text = self._stop.feed(missing)
+        return self._emit(text + self._stop.rest())
+
+    def _emit(self, text: str) -> TextAdded | None:
+        if not text:
+            return None
+        self._chunks.append(text)
+        self._emitted += len(text)
+        logprobs = []
+        while self._logprobs and self._logprobs[0][0] < self._emitted:
+            logprobs.append(self._logprobs.popleft()[1])
+        return TextAdded(self.begun.position, text, tuple(logprobs))

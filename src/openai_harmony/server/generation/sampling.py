@@ -1,0 +1,237 @@
+"""Sampling at the engine: a completion in its slot, with its metrics; several at once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from types import TracebackType
+from typing import NamedTuple, TypeVar
+
+from ...apis.turn_request import TurnRequest
+from ...engines.engine import FinishReason, SampledToken
+from ...engines.errors import ContextLengthError, EngineError
+from ...engines.sampling import Sampling
+from ...parsing.recovery import Recovery
+from ..auth.limits import RequestUsage
+from ..http.errors import ApiError, shutting_down
+from ..http.requests import cancel_all
+from ..metrics import Metrics
+from ..services import Services
+from .events import TurnEnded, TurnEvent
+from .preparation import PreparedTurn
+from .reader import TurnReader
+
+__all__ = [
+    "CompletionMetrics",
+    "EngineSlot",
+    "choice_sampling",
+    "engine_slot",
+    "sample_choices",
+    "sample_turn",
+]
+
+_SEEDS = 2**63
+
+_Item = TypeVar("_Item")
+
+
+async def sample_turn(
+    services: Services,
+    usage: RequestUsage,
+    request: TurnRequest,
+    prepared: PreparedTurn,
+    *,
+    is_first: bool = True,
+) -> AsyncGenerator[TurnEvent, None]:
+    """Sample a prepared turn; closing the generator frees the engine's slot.
+
+    Of several turns of one request only the first can be refused. Raises what `engine_slot` does.
+    """
+    prompt, sampling = prepared
+    reader = TurnReader(request, len(prompt))
+    slot = engine_slot(services, usage, prompt, sampling, is_first=is_first)
+    async with slot as (tokens, metrics):
+        async for sampled in tokens:
+            for event in reader.take(sampled):
+                if isinstance(event, TurnEnded):
+                    metrics.finish(
+                        event.reason,
+                        cached=event.usage.cached_tokens,
+                        reasoning=event.usage.reasoning_tokens,
+                        recoveries=event.recoveries,
+                    )
+                yield event
+            if reader.is_over:
+                return
+
+
+class EngineSlot(NamedTuple):
+    """The tokens as they are sampled; `metrics.finish` is called with the last."""
+
+    tokens: AsyncGenerator[SampledToken, None]
+    metrics: CompletionMetrics
+
+
+@asynccontextmanager
+async def engine_slot(
+    services: Services,
+    usage: RequestUsage,
+    prompt: list[int],
+    sampling: Sampling,
+    *,
+    is_first: bool = True,
+) -> AsyncGenerator[EngineSlot, None]:
+    """Wait for a slot at the engine, and sample in it; it is free again as soon as this ends.
+
+    Of several completions for one request only the first can be refused. Raises what
+    `Admission.slot` and `Engine.generate` raise. Where the engine was closed because the server
+    ends, the error says so.
+    """
+    room = ContextLengthError.check(len(prompt), services.context_length)
+    sampling = replace(sampling, max_tokens=min(room, sampling.max_tokens or room))
+    with CompletionMetrics(services.metrics, usage, len(prompt)) as metrics:
+        async with services.admission.slot(is_first=is_first):
+            metrics.begin()
+            stream = metrics.follow(services.engine.generate(prompt, sampling))
+            try:
+                async with aclosing(stream) as tokens:
+                    yield EngineSlot(tokens, metrics)
+            except EngineError as error:
+                if services.admission.is_closed and not isinstance(error, ValueError):
+                    raise shutting_down() from error
+                raise
+
+
+class CompletionMetrics:
+    """Measures one completion, from when it waits for its slot to its end.
+
+    A completion that has not finished when this exits counts as cancelled.
+    """
+
+    def __init__(self, metrics: Metrics, usage: RequestUsage, prompt_length: int) -> None:
+        self._metrics = metrics
+        self._usage = usage
+        self._prompt_length = prompt_length
+        self._reason = "cancelled"
+        self._created = self._first = self._last = time.monotonic()
+        self._sampled = 0
+
+    def __enter__(self) -> CompletionMetrics:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        is_error = isinstance(error, Exception)
+        self._metrics.completions.labels("error" if is_error else self._reason).inc()
+        self._metrics.completion_tokens.inc(self._sampled)
+        if self._sampled:
+            self._usage.tokens += self._prompt_length + self._sampled
+        if self._sampled > 1:
+            seconds = (self._last - self._first) / (self._sampled - 1)
+            self._metrics.next_tokens.observe(seconds)
+
+    def begin(self) -> None:
+        """Note that the completion has its slot."""
+        self._metrics.queue.observe(time.monotonic() - self._created)
+
+    async def follow(
+        self, stream: AsyncGenerator[SampledToken, None]
+    ) -> AsyncGenerator[SampledToken, None]:
+        """Yield and count the tokens of a stream; closing this closes the stream.
+
+        Whoever reads stops at the token with the reason for the end. Raises `EngineError` for a
+        stream without one.
+        """
+        async with aclosing(stream):
+            async for sampled in stream:
+                self._last = time.monotonic()
+                if not self._sampled:
+                    self._first = self._last
+                    self._metrics.first_token.observe(self._first - self._created)
+                    self._metrics.prompt_tokens.inc(self._prompt_length)
+                self._sampled += 1
+                yield sampled
+        raise EngineError("the engine ended a completion without a reason", retryable=True)
+
+    def finish(
+        self,
+        reason: FinishReason,
+        *,
+        cached: int = 0,
+        reasoning: int = 0,
+        recoveries: Sequence[Recovery] = (),
+    ) -> None:
+        """Note that all of it was sampled; `cached` and `reasoning` are numbers of tokens."""
+        self._reason = reason.value
+        self._metrics.cached_tokens.inc(cached)
+        self._metrics.reasoning_tokens.inc(reasoning)
+        self._metrics.count_recoveries(recoveries)
+
+
+def choice_sampling(sampling: Sampling, index: int) -> Sampling:
+    """Return the settings of the choice with this index: a seed for each, but always the same.
+
+    >>> choice_sampling(Sampling(seed=7), 2).seed, choice_sampling(Sampling(), 2).seed
+    (9, None)
+    """
+    if sampling.seed is None or index == 0:
+        return sampling
+    return replace(sampling, seed=(sampling.seed + index) % _SEEDS)
+
+
+async def sample_choices(
+    choices: Sequence[AsyncGenerator[_Item, None]], *, prompt_field: str
+) -> AsyncGenerator[tuple[int, _Item], None]:
+    """Sample several choices at once; yield their items as they come, with the choice's index.
+
+    The first error ends all; closing this closes them. An error about the length of the prompt
+    names `prompt_field`.
+    """
+    try:
+        if len(choices) == 1:  # the usual case, without a queue between
+            async with aclosing(choices[0]) as only:
+                async for item in only:
+                    yield 0, item
+        else:
+            async with aclosing(_interleaved(choices)) as items:
+                async for indexed in items:
+                    yield indexed
+    except ContextLengthError as error:
+        raise ApiError.of(error, prompt_field=prompt_field) from error
+
+
+async def _interleaved(
+    sources: Sequence[AsyncGenerator[_Item, None]],
+) -> AsyncGenerator[tuple[int, _Item], None]:
+    queue: asyncio.Queue[tuple[int, _Item] | BaseException | None] = asyncio.Queue()
+
+    async def read(index: int, source: AsyncGenerator[_Item, None]) -> None:
+        try:
+            async with aclosing(source):
+                async for item in source:
+                    queue.put_nowait((index, item))
+        except Exception as error:  # noqa: BLE001 - raised where the items are read
+            queue.put_nowait(error)
+        else:
+            queue.put_nowait(None)
+
+    tasks = [asyncio.ensure_future(read(index, source)) for index, source in enumerate(sources)]
+    running = len(tasks)
+    try:
+        while running:
+            result = await queue.get()
+            if isinstance(result, BaseException):
+                raise result
+            if result is None:
+                running -= 1
+            else:
+                yield result
+    finally:
+        await cancel_all(*tasks)

@@ -1,0 +1,59 @@
+"""``GET /health``, ``/ready`` and ``/metrics``, for operators; they need no key."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from fastapi.responses import PlainTextResponse
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.responses import Response
+from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
+
+from .http.errors import ApiError, shutting_down
+from .services import services_of
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["Operation"])
+
+
+class HealthAnswer(TypedDict):
+    """The health of the server, and how busy it is."""
+
+    status: str
+    model: str
+    running: int
+    waiting: int
+
+
+async def _health(request: Request) -> HealthAnswer:
+    services = services_of(request)
+    health = await services.engine.health()
+    if not health.ready:
+        problem = f"the engine is not ready: {health.detail or 'it says no reason'}"
+        raise ApiError(503, problem, kind="server_error", code="engine_unavailable", retry_after=1)
+    return {
+        "status": "ok",
+        "model": services.model_names[0],
+        "running": services.admission.running,
+        "waiting": services.admission.waiting,
+    }
+
+
+@router.get("/health")
+async def health(request: Request) -> HealthAnswer:
+    """Return the health of the process and the engine; 503 where the engine is not ready."""
+    return await _health(request)
+
+
+@router.get("/ready")
+async def ready(request: Request) -> HealthAnswer:
+    """Return the health of a server that takes requests; 503 also when it shuts down."""
+    if services_of(request).admission.is_closed:
+        raise shutting_down()
+    return await _health(request)
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+async def metrics(request: Request) -> Response:
+    """Return the metrics, in the text format of Prometheus."""
+    return Response(services_of(request).metrics.text(), media_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,56 @@
+"""``GET /v1/models``: the names that requests may use."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastapi import APIRouter, Request
+from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
+
+from .auth.api_keys import AuthenticatedCaller
+from .services import Services, services_of
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["Models"])
+
+
+class Model(TypedDict):
+    """A name, and since when the server has it; `max_model_len` is the context, in tokens."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    max_model_len: int
+
+
+class ModelList(TypedDict):
+    """All names."""
+
+    object: Literal["list"]
+    data: list[Model]
+
+
+def _model(services: Services, name: str) -> Model:
+    return {
+        "id": name,
+        "object": "model",
+        "created": int(services.started),
+        "owned_by": "gpt-oss-harmony",
+        "max_model_len": services.context_length,
+    }
+
+
+@router.get("/v1/models")
+async def list_models(request: Request, _: AuthenticatedCaller) -> ModelList:
+    """List the names; they are names of one model."""
+    services = services_of(request)
+    return {"object": "list", "data": [_model(services, name) for name in services.model_names]}
+
+
+@router.get("/v1/models/{name:path}")
+async def retrieve_model(name: str, request: Request, _: AuthenticatedCaller) -> Model:
+    """Describe one; a name may have slashes, as those on the Hugging Face hub."""
+    services = services_of(request)
+    return _model(services, services.check_model(name))

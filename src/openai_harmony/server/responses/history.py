@@ -1,0 +1,177 @@
+"""The items before a request: from the store, or from the memory of a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
+
+from ...apis.history import HistoryItem
+from ...apis.responses_request import ResponsesRequest
+from ..http.errors import ApiError
+from ..services import Services
+from ..store import NewItem, NotFoundError, Page, StoredItem, StoredResponse, StoredSession
+
+__all__ = [
+    "CURRENT_DATE",
+    "History",
+    "history_items",
+    "history_of",
+    "new_items",
+    "page_json",
+    "response_json",
+    "sessions_of",
+    "with_stored_items",
+]
+
+CURRENT_DATE = "_current_date"
+"""The field of a stored body with the date that the model read; clients do not see it."""
+
+_COMPARED = ("role", "phase", "call_id", "name", "namespace", "arguments", "input", "code")
+
+
+class History(NamedTuple):
+    """The items before those of the request, and the date that the model reads.
+
+    `is_stored` is False where only a connection has them, and then the `sessions` of tools.
+    """
+
+    items: Sequence[HistoryItem] = ()
+    date: str | None = None
+    is_stored: bool = True
+    sessions: Sequence[StoredSession] = ()
+
+
+def history_of(services: Services, owner: str, request: ResponsesRequest) -> History:
+    """Read the items that a request continues; it blocks. Raises `ApiError` where they are gone.
+
+    The prompts of a chain all show the date of its first response, token for token.
+    """
+    if request.previous_response_id is not None:
+        return _of_response(services, owner, request.previous_response_id)
+    if request.conversation is not None:
+        return _of_conversation(services, owner, request.conversation)
+    return History(date=services.current_date())
+
+
+def _of_response(services: Services, owner: str, id: str) -> History:
+    try:
+        previous = services.store.responses.get(id, owner)
+        items = services.store.responses.history(id, owner)
+    except NotFoundError:
+        raise ApiError(
+            400,
+            f"Previous response with id {id!r} not found.",
+            param="previous_response_id",
+            code="previous_response_not_found",
+        ) from None
+    if previous.is_running:
+        raise ApiError(
+            400,
+            f"the response {id!r} has not ended; wait for its end, or cancel it",
+            param="previous_response_id",
+            code="previous_response_not_ended",
+        )
+    date = previous.body.get(CURRENT_DATE, services.current_date())
+    return History(history_items(items), date)
+
+
+def _of_conversation(services: Services, owner: str, id: str) -> History:
+    try:
+        conversation = services.store.conversations.get(id, owner)
+        items = services.store.conversations.items(id, owner)
+    except NotFoundError:
+        raise ApiError(
+            404,
+            f"Conversation with id {id!r} not found.",
+            param="conversation",
+            code="conversation_not_found",
+        ) from None
+    date = services.settings.current_date
+    if date == "today":
+        created = datetime.fromtimestamp(conversation.created_at, timezone.utc)
+        date = created.date().isoformat()
+    return History(history_items(items), date)
+
+
+def sessions_of(
+    services: Services, owner: str, request: ResponsesRequest, history: History
+) -> Sequence[StoredSession]:
+    """Read the sessions of the server's tools that a request continues; it blocks."""
+    if not history.is_stored:
+        return history.sessions
+    if request.previous_response_id is not None:
+        return services.store.sessions.after_response(request.previous_response_id, owner)
+    if request.conversation is not None:
+        return services.store.sessions.in_conversation(request.conversation, owner)
+    return ()
+
+
+def with_stored_items(
+    services: Services, owner: str, request: ResponsesRequest
+) -> tuple[ResponsesRequest, dict[str, HistoryItem]]:
+    """Find the items that the input names, or repeats, by their ids; it blocks.
+
+    An item that was stored and is sent again unchanged becomes a reference, so that the prompt
+    repeats the tokens that it was sampled as. Returns the request, and the items by their ids.
+    """
+    items = request.items
+    ids = [item["id"] for item in items if isinstance(item.get("id"), str)]
+    if not ids:
+        return request, {}
+    by_id = services.store.find_items(ids, owner)
+    stored = dict(zip(by_id, history_items(by_id.values()), strict=True))
+    replaced = []
+    for item in items:
+        original = stored.get(item["id"]) if isinstance(item.get("id"), str) else None
+        is_repeated = original is not None and _is_repetition(item, original)
+        replaced.append({"type": "item_reference", "id": item["id"]} if is_repeated else item)
+    return request.model_copy(update={request.items_field: replaced}), stored
+
+
+def _is_repetition(item: Mapping[str, Any], stored: HistoryItem) -> bool:
+    has_no_text = not (item.get("content") or item.get("encrypted_content"))
+    if item.get("type") == stored.item["type"] == "reasoning" and has_no_text:
+        return True  # the client sends no text of it, and the server has it
+    return bool(stored.tokens or stored.messages) and _gist(item) == _gist(stored.item)
+
+
+def _gist(item: Mapping[str, Any]) -> list[Any]:
+    """Return the fields that the model reads: clients leave some of the rest out."""
+    content = item.get("content")
+    if isinstance(content, list):
+        content = "".join(str(part.get("text")) for part in content if isinstance(part, dict))
+    return [item.get("type") or "message", content, *map(item.get, _COMPARED)]
+
+
+# Items of the store to those of requests and responses, and back
+
+
+def history_items(items: Iterable[StoredItem]) -> list[HistoryItem]:
+    """Convert stored items to those that a turn is made from."""
+    return [HistoryItem(item.item, item.tokens, item.messages or ()) for item in items]
+
+
+def new_items(items: Iterable[HistoryItem]) -> list[NewItem]:
+    """Convert items to those that can be stored."""
+    return [
+        NewItem(item.item["id"], item.item, item.tokens, item.messages or None) for item in items
+    ]
+
+
+def response_json(stored: StoredResponse) -> dict[str, Any]:
+    """Write a stored response as clients see it."""
+    body = {name: value for name, value in stored.body.items() if name != CURRENT_DATE}
+    return {**body, "output": [item.item for item in stored.output]}
+
+
+def page_json(page: Page) -> dict[str, Any]:
+    """Write a list of items as clients see it."""
+    items = page.items
+    return {
+        "object": "list",
+        "data": [item.item for item in items],
+        "first_id": items[0].id if items else "",
+        "last_id": items[-1].id if items else "",
+        "has_more": page.has_more,
+    }

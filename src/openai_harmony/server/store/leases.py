@@ -1,0 +1,128 @@
+"""The servers of one database, and the leases that show which of them live.
+
+A running server holds a lock. The operating system or PostgreSQL releases it when the server dies,
+however it dies: no heartbeats, and no clocks to compare. On PostgreSQL each server has a lock of
+its own. A file of SQLite belongs to one server at a time, which locks a small file beside it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from sqlalchemy import Connection, create_engine, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from .database import Database
+from .errors import StoreInUseError
+
+__all__ = ["Lease", "ServerClock", "lease_in"]
+
+
+@dataclass(frozen=True)
+class ServerClock:
+    """The id of a running server, and its clock in seconds since 1970."""
+
+    id: str
+    now: Callable[[], float]
+
+
+class Lease(Protocol):
+    """The lock of this server, and a look at those of others."""
+
+    def acquire(self) -> None:
+        """Take the lock, or take it again where it was lost; does nothing where it is held."""
+
+    def is_gone(self, connection: Connection, server_id: str) -> bool:
+        """Tell whether another server has died; True holds until the transaction ends."""
+
+    def release(self) -> None:
+        """Release the lock."""
+
+
+def lease_in(database: Database, server_id: str) -> Lease:
+    """Choose the kind of lock for a database."""
+    if not database.is_sqlite:
+        return _PostgresLease(database, server_id)
+    return _FileLease(database.path)
+
+
+class _FileLease:
+    """The lease of a file of SQLite at `path`; None for a database in memory, which needs none."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path and path.with_name(path.name + ".lock")
+        self._lock: sqlite3.Connection | None = None
+
+    def acquire(self) -> None:
+        if self._path is None or self._lock is not None:
+            return
+        # SQLite locks files in the same way on every system, and a lock ends with its process.
+        lock = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
+        try:
+            lock.execute("BEGIN EXCLUSIVE").close()
+        except sqlite3.OperationalError as error:
+            lock.close()
+            raise StoreInUseError(
+                f"another server uses the database of {self._path}; give this one a file of its "
+                "own, or give both a database of PostgreSQL"
+            ) from error
+        self._lock = lock
+
+    def is_gone(self, connection: Connection, server_id: str) -> bool:
+        return True  # only the holder of the lock calls this
+
+    def release(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+
+class _PostgresLease:
+    def __init__(self, database: Database, server_id: str) -> None:
+        self._database = database
+        # Outside of the pool: one connection, which stays open and in no transaction.
+        self._engine = create_engine(database.url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+        self._key = _lock_key(server_id)
+        self._connection: Connection | None = None
+
+    def acquire(self) -> None:
+        if self._connection is not None:
+            with suppress(DBAPIError):
+                self._connection.exec_driver_sql("SELECT 1")
+                return  # the lock is held
+        self.release()
+        with self._database.errors_named():
+            self._connection = self._connect()
+
+    def _connect(self) -> Connection:
+        connection = self._engine.connect()
+        try:
+            # PostgreSQL gives up a host that vanishes after a minute, its lock with it.
+            for setting, value in (("idle", 30), ("interval", 10), ("count", 3)):
+                connection.exec_driver_sql(f"SET tcp_keepalives_{setting} = {value}")
+            connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": self._key})
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def is_gone(self, connection: Connection, server_id: str) -> bool:
+        taken = text("SELECT pg_try_advisory_xact_lock(:key)")
+        return bool(connection.execute(taken, {"key": _lock_key(server_id)}).scalar())
+
+    def release(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _lock_key(server_id: str) -> int:
+    digest = hashlib.sha256(f"harmony server {server_id}".encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)

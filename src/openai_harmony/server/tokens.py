@@ -1,0 +1,180 @@
+"""``POST /v1/tokens/render`` and ``/v1/tokens/parse``: requests to tokens, tokens to messages.
+
+Nothing is sampled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Body, Request
+from pydantic import Field, model_validator
+from starlette.responses import Response
+from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
+
+from ..apis.chat_request import ChatRequest
+from ..apis.request_body import RequestBody, read_body
+from ..apis.responses_request import ResponsesRequest
+from ..apis.turn_request import TurnRequest
+from ..apis.turns import turn_of_chat
+from ..encoding import load_harmony_encoding
+from ..errors import TokenError, VocabularyError
+from ..parsing.parser import StreamableParser
+from ..sampled_messages import prompt_segments
+from ..tokens.tokenizer import token_ids
+from .auth.api_keys import AuthenticatedCaller
+from .generation.preparation import RENDERING
+from .http.errors import ApiError
+from .http.json import JsonResponse
+from .responses.plan import planned_turn
+from .services import Services, services_of
+
+__all__ = ["router"]
+
+
+router = APIRouter(prefix="/v1/tokens", tags=["Tokens"])
+
+_REQUEST = "A request as Chat Completions (with `messages`) or Responses has it (with `input`)."
+
+
+class RenderedSegment(TypedDict):
+    """A run of tokens of the message with this index; `kind` is header, body or stop."""
+
+    kind: str
+    message: int
+    text: str
+    tokens: list[int]
+
+
+class RenderedTurn(TypedDict):
+    """A prompt as ``harmony render --output json`` prints it, and the number of its tokens."""
+
+    text: str
+    tokens: list[int]
+    segments: list[RenderedSegment]
+    count: int
+
+
+def rendered_turn(turn: TurnRequest) -> RenderedTurn:
+    """Render the prompt of a turn; messages that the model has sampled are the tokens it chose."""
+    encoding = load_harmony_encoding("HarmonyGptOss")
+    segments = list(prompt_segments(encoding, turn.conversation, RENDERING))
+    tokens = [token for segment in segments for token in segment.tokens]
+    return {
+        "text": "".join(segment.text for segment in segments),
+        "tokens": tokens,
+        "segments": [
+            {
+                "kind": segment.kind.value,
+                "message": segment.message,
+                "text": segment.text,
+                "tokens": segment.tokens,
+            }
+            for segment in segments
+        ],
+        "count": len(tokens),
+    }
+
+
+def rendered_request(services: Services, owner: str, body: dict[str, Any]) -> RenderedTurn:
+    """Render the prompt of a request of either API; it blocks."""
+    if "messages" in body:
+        chat = read_body(ChatRequest, body)
+        services.check_model(chat.model)
+        return rendered_turn(turn_of_chat(chat, date=services.current_date()))
+    response = read_body(ResponsesRequest, body)
+    services.check_model(response.model)
+    return rendered_turn(planned_turn(services, owner, response))
+
+
+class ParseRequest(RequestBody):
+    """The input of the parser: `tokens` or `text`."""
+
+    tokens: list[int] | None = Field(default=None, description="Token ids.")
+    text: str | None = Field(
+        default=None, description="Text with special tokens, such as <|channel|>."
+    )
+    role: Literal["assistant", "user", "system", "developer", "tool"] | None = Field(
+        default="assistant",
+        description="Who speaks first, as it was in the prompt; null for a whole prompt.",
+    )
+    tools: list[str] | None = Field(
+        default=None,
+        description="The recipients that the conversation declares, such as functions.now.",
+    )
+    strict: bool | None = Field(
+        default=None,
+        description="Whether broken markup is an error; otherwise it is read for what was meant.",
+    )
+
+    @model_validator(mode="after")
+    def _has_one_input(self) -> ParseRequest:
+        if (self.tokens is None) == (self.text is None):
+            raise ValueError("send either tokens or text")
+        return self
+
+
+class RecoveryJson(TypedDict):
+    """A repair at the token with the index `position`."""
+
+    kind: str
+    position: int
+    text: str
+
+
+class ParsedTokens(TypedDict):
+    """The output of ``harmony parse --output json``, and the number of tokens.
+
+    `messages` are harmony JSON; `incomplete` tells that the tokens end inside a message.
+    """
+
+    messages: list[dict[str, Any]]
+    incomplete: bool
+    recoveries: list[RecoveryJson]
+    count: int
+
+
+def parsed_tokens(request: ParseRequest) -> ParsedTokens:
+    """Parse; it may take a while. Raises `ApiError` for broken markup, in strict mode."""
+    encoding = load_harmony_encoding("HarmonyGptOss")
+    strict = bool(request.strict)
+    parser = StreamableParser(encoding, request.role, strict=strict, tools=request.tools or ())
+    tokens = request.tokens
+    if tokens is None:
+        tokens = encoding.encode(request.text or "", allowed_special="all")
+    field = "tokens" if request.text is None else "text"
+    try:
+        parser.process_many(token_ids(tokens) if strict else tokens)
+        parser.process_eos()
+    except TokenError as error:
+        problem = f"{error}; with strict false it is read for what the model meant"
+        raise ApiError(400, problem, param=field, code="invalid_markup") from error
+    except VocabularyError as error:
+        raise ApiError(400, str(error), param=field, code="invalid_value") from error
+    return {
+        "messages": [message.to_dict() for message in parser.messages],
+        "incomplete": parser.incomplete,
+        "recoveries": [
+            {"kind": kind.value, "position": position, "text": text}
+            for kind, position, text in parser.recoveries
+        ],
+        "count": len(tokens),
+    }
+
+
+@router.post("/render", response_model=None, responses={200: {"model": RenderedTurn}})
+async def render(
+    body: Annotated[dict[str, Any], Body(description=_REQUEST)],
+    request: Request,
+    caller: AuthenticatedCaller,
+) -> Response:
+    """Render a request to the text and the tokens that the model reads; nothing is sampled."""
+    services = services_of(request)
+    return JsonResponse(await asyncio.to_thread(rendered_request, services, caller.owner, body))
+
+
+@router.post("/parse", response_model=None, responses={200: {"model": ParsedTokens}})
+async def parse(body: ParseRequest, _: AuthenticatedCaller) -> Response:
+    """Parse tokens, or marked-up text, to messages."""
+    return JsonResponse(await asyncio.to_thread(parsed_tokens, body))

@@ -1,0 +1,142 @@
+"""Encrypted items: only their server decrypts them, unchanged, for their owner."""
+
+from __future__ import annotations
+
+import base64
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openai_harmony.server.responses.encryption import (
+    DecryptionError,
+    EncryptionKeyError,
+    ItemCipher,
+)
+
+CIPHER = ItemCipher([bytes(range(32))])
+OTHER = ItemCipher([bytes(32)])
+ITEM = {"text": "The user asks for a sum.", "tokens": [976, 1825, 31064, 200007]}
+TEXT = CIPHER.encrypt(ITEM, "key_1")
+TEXTS = st.text(st.characters(codec=None))
+
+
+@given(
+    st.dictionaries(TEXTS, TEXTS | st.lists(st.integers(0, 2**32)) | st.none()),
+    TEXTS,
+)
+def test_decryption_undoes_encryption(item: dict[str, Any], owner: str) -> None:
+    text = CIPHER.encrypt(item, owner)
+    assert text.isascii()
+    assert CIPHER.decrypt(text, owner) == item
+
+
+def test_it_tells_nothing_and_never_the_same() -> None:
+    assert CIPHER.encrypt(ITEM, "key_1") != TEXT
+    data = base64.urlsafe_b64decode(TEXT.removeprefix("hr1."))
+    assert b"user" not in data
+
+
+def test_it_is_compressed() -> None:
+    item = {"text": "Compare the numbers. " * 200, "tokens": list(range(500))}
+    assert len(CIPHER.encrypt(item, "key_1")) < len(str(item)) / 2
+
+
+@pytest.mark.parametrize(
+    ("cipher", "owner"), [(OTHER, "key_1"), (CIPHER, "key_2"), (CIPHER, ""), (CIPHER, "key_1\0")]
+)
+def test_it_is_for_its_owner_at_its_server(cipher: ItemCipher, owner: str) -> None:
+    with pytest.raises(DecryptionError, match="send it as it came, or leave the item out"):
+        cipher.decrypt(TEXT, owner)
+
+
+@given(st.integers(0, len(TEXT) - 1), st.characters(codec=None))
+def test_a_change_is_seen(place: int, character: str) -> None:
+    changed = TEXT[:place] + character + TEXT[place + 1 :]
+    if changed != TEXT:
+        with pytest.raises(DecryptionError):
+            CIPHER.decrypt(changed, "key_1")
+
+
+@given(st.integers(0, len(TEXT)), TEXTS)
+def test_parts_and_additions_are_seen(place: int, more: str) -> None:
+    for changed in (TEXT[:place] + more, TEXT[place:], TEXT + more + "=", more):
+        if changed != TEXT:
+            with pytest.raises(DecryptionError):
+                CIPHER.decrypt(changed, "key_1")
+
+
+FOREIGN = {
+    "nothing": "",
+    "a version alone": "hr1.",
+    "another server's": "gAAAAABoISQ24OyVRYbkYfukdJoqdzWT-3uiErKInHDC-lgAaXeky44N",
+    "another version": "hr2." + TEXT[4:],
+    "a space before": " " + TEXT,
+    "a line break behind": TEXT + "\n",
+    "cut": TEXT[:20],
+}
+
+
+@pytest.mark.parametrize("text", FOREIGN.values(), ids=FOREIGN)  # the key is new in each process
+def test_foreign_text(text: str) -> None:
+    with pytest.raises(DecryptionError):
+        CIPHER.decrypt(text, "key_1")
+
+
+# Keys
+
+
+def test_keys_change_while_the_old_ones_open(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "harmony.key"
+    old = ItemCipher.from_file(path)
+    if os.name == "posix":
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [file.name for file in path.parent.iterdir()] == ["harmony.key"]
+    text = old.encrypt(ITEM, "key_1")
+    assert ItemCipher.from_file(path).decrypt(text, "key_1") == ITEM
+
+    new = base64.b64encode(bytes(32)).decode()
+    path.write_text(f"{new}\n{path.read_text()}")
+    both = ItemCipher.from_file(path)
+    assert both.decrypt(text, "key_1") == ITEM
+    assert OTHER.decrypt(both.encrypt(ITEM, "key_1"), "key_1") == ITEM
+    path.write_text(new)
+    with pytest.raises(DecryptionError):
+        ItemCipher.from_file(path).decrypt(text, "key_1")
+
+
+def test_servers_that_start_together_have_one_key(tmp_path: Path) -> None:
+    paths = [tmp_path / "harmony.key"] * 16
+    with ThreadPoolExecutor(16) as pool:
+        ciphers = list(pool.map(ItemCipher.from_file, paths))
+    text = ciphers[0].encrypt(ITEM, "key_1")
+    assert all(cipher.decrypt(text, "key_1") == ITEM for cipher in ciphers)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("content", ["", "\n", "secret", "AAAA", "é", "A" * 44])
+def test_a_file_without_keys(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "harmony.key"
+    path.write_text(content, "utf-8")
+    with pytest.raises(
+        EncryptionKeyError, match=r"harmony\.key holds no keys: each line is 32 bytes"
+    ):
+        ItemCipher.from_file(path)
+    assert path.read_text("utf-8") == content
+
+
+def test_a_file_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(EncryptionKeyError, match="cannot be used"):
+        ItemCipher.from_file(tmp_path / "file" / "harmony.key")
+
+
+@pytest.mark.parametrize("keys", [[], [b""], [bytes(32), bytes(31)]])
+def test_keys_of_the_wrong_length(keys: list[bytes]) -> None:
+    with pytest.raises(EncryptionKeyError, match="each of 32 bytes"):
+        ItemCipher(keys)

@@ -1,0 +1,190 @@
+"""Server-sent events: one write each, errors before and within, and clients that go away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from openai_harmony.server.http.errors import ApiError
+from openai_harmony.server.http.requests import while_connected
+from openai_harmony.server.http.server_sent_events import Event, EventStream, encode_event
+
+ENCODED = {
+    "data": ((None, {"a": [1, "é"]}), 'data: {"a":[1,"é"]}\n\n'),
+    "named": (("x.y", {}), "event: x.y\ndata: {}\n\n"),
+    "text": ((None, "[DONE]"), "data: [DONE]\n\n"),
+    "line breaks": ((None, {"a": "b\n\nc\r"}), 'data: {"a":"b\\n\\nc\\r"}\n\n'),
+    "half a character": ((None, {"a": "\ud800"}), 'data: {"a": "\\ud800"}\n\n'),
+}
+
+
+@pytest.mark.parametrize(("event", "text"), ENCODED.values(), ids=ENCODED)
+def test_events_are_written(event: Event, text: str) -> None:
+    assert encode_event(*event) == text.encode()
+
+
+class Client:
+    """Notes what it is sent; goes away when told to."""
+
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
+        self.gone = asyncio.Event()
+
+    async def receive(self) -> Any:
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Any) -> None:
+        self.sent.append(message)
+        if b"leave" in message.get("body", b""):
+            self.gone.set()
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [m["body"] for m in self.sent if m["type"] == "http.response.body"]
+
+
+class Source:
+    """Yields its events: an error is raised, None waits for ever."""
+
+    def __init__(self, *events: Any) -> None:
+        self.events = events
+        self.closed = False
+
+    async def run(self) -> AsyncGenerator[Event, None]:
+        try:
+            for event in self.events:
+                if isinstance(event, Exception):
+                    raise event
+                if event is None:
+                    await asyncio.Event().wait()
+                yield None, event
+        finally:
+            self.closed = True
+
+
+def sent(source: Source, **options: Any) -> list[bytes]:
+    async def go() -> list[bytes]:
+        client = Client()
+        stream = EventStream(source.run(), **options)
+        await asyncio.wait_for(stream({"type": "http"}, client.receive, client.send), 60)
+        assert client.sent[0]["type"] == "http.response.start"
+        assert client.sent[0]["status"] == 200
+        headers = dict(client.sent[0]["headers"])
+        assert headers[b"content-type"] == b"text/event-stream; charset=utf-8"
+        assert b"content-length" not in headers
+        return client.bodies
+
+    found = asyncio.run(go())
+    assert source.closed
+    return found
+
+
+def test_one_event_is_one_write() -> None:
+    assert sent(Source("a", "b"), ending="[DONE]") == [
+        b"data: a\n\n",
+        b"data: b\n\n",
+        b"data: [DONE]\n\n",
+        b"",
+    ]
+
+
+def test_an_error_within_is_an_event() -> None:
+    refusal = ApiError(429, "too much", kind="rate_limit_error", code="busy")
+    body = {"error": {"message": "too much", "type": "rate_limit_error", "param": None}}
+    body["error"]["code"] = "busy"
+    assert sent(Source("a", refusal), ending="[DONE]")[1:] == [
+        encode_event(None, body),
+        b"data: [DONE]\n\n",
+        b"",
+    ]
+    own = sent(Source("a", refusal), error_event=lambda error: ("error", {"code": error.code}))
+    assert own[1] == b'event: error\ndata: {"code":"busy"}\n\n'
+
+
+def test_a_bug_is_told_without_its_details(caplog: pytest.LogCaptureFixture) -> None:
+    _, told, _ = sent(Source("a", KeyError("secret")))
+    assert b"server_error" in told
+    assert b"secret" not in told
+    assert "secret" in caplog.text
+
+
+def test_an_error_before_the_first_event_is_raised() -> None:
+    async def go() -> list[Any]:
+        client = Client()
+        stream = EventStream(Source(ApiError(400, "no")).run())
+        with pytest.raises(ApiError, match="no"):
+            await stream({"type": "http"}, client.receive, client.send)
+        return client.sent
+
+    assert asyncio.run(go()) == []
+
+
+def test_a_silent_stream_is_kept_alive() -> None:
+    async def go() -> list[bytes]:
+        client = Client()
+        stream = EventStream(Source("a", None).run(), keep_alive=0.001)
+        task = asyncio.ensure_future(stream({"type": "http"}, client.receive, client.send))
+        while len(client.bodies) < 3:
+            await asyncio.sleep(0)
+        client.gone.set()
+        await task
+        return client.bodies
+
+    assert asyncio.run(go())[:3] == [b"data: a\n\n", b": keep-alive\n\n", b": keep-alive\n\n"]
+
+
+def test_a_client_that_goes_away_ends_the_source() -> None:
+    assert sent(Source("a", "leave", None))[:2] == [b"data: a\n\n", b"data: leave\n\n"]
+
+
+def test_a_slow_reader_does_not_hold_the_source() -> None:
+    async def go() -> None:
+        source, client, reads = Source(*"abc"), Client(), asyncio.Event()
+
+        async def send(message: Any) -> None:
+            await reads.wait()
+            await client.send(message)
+
+        stream = EventStream(source.run())
+        task = asyncio.ensure_future(stream({"type": "http"}, client.receive, send))
+        while not source.closed:
+            await asyncio.sleep(0)
+        reads.set()
+        await task
+        assert client.bodies == [b"data: a\n\n", b"data: b\n\n", b"data: c\n\n", b""]
+
+    asyncio.run(go())
+
+
+def test_work_ends_when_the_client_goes_away() -> None:
+    ended = []
+
+    async def work(client: Client) -> int:
+        try:
+            client.gone.set()
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+        return 1
+
+    async def go() -> None:
+        client = Client()
+        with pytest.raises(ApiError, match="went away"):
+            await while_connected(client.receive, work(client))
+
+    asyncio.run(go())
+    assert ended == [True]
+
+
+def test_work_that_ends_is_returned() -> None:
+    async def work() -> int:
+        return 1
+
+    async def go() -> int:
+        return await while_connected(Client().receive, work())
+
+    assert asyncio.run(go()) == 1
