@@ -15,14 +15,11 @@ from math import gcd, lcm
 
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError
+from .constraints import TYPES, Atom, Choice, Constraints, Shape, State, canonical, higher, lower
 from .instances import Instances
-from .json_values import canonical
-from .keywords import TYPES, Constraints, asserts, higher, lower, read_constraints
-from .pattern_overlap import never_both
-from .patterns import pattern_accepts
-from .property_names import apply_property_names
+from .keywords import apply_property_names, asserts, read_constraints
+from .patterns import never_both
 from .references import Document, child_pointer
-from .states import Atom, Choice, Shape, State
 
 __all__ = ["Conjunctions"]
 
@@ -300,7 +297,7 @@ class Conjunctions:
         _check_disjoint(list(patterns), ruling)
         for name in names:
             shape.properties[name] = self._joined(
-                [schema for one in ruling for schema in _schemas_of(one, name)],
+                [schema for one in ruling for schema in one.schemas_of(name)],
                 pointer=shape.pointer,
             )
         for pattern in patterns:
@@ -312,19 +309,6 @@ class Conjunctions:
         shape.additional = self._joined(others, pointer=shape.pointer) if others else None
 
 
-def _schemas_of(constraints: Constraints, name: str) -> list[JsonValue]:
-    """Return the schemas that constraints have for the value of a name."""
-    schemas: list[JsonValue] = []
-    if name in constraints.properties:
-        schemas.append(constraints.properties[name])
-    for pattern, schema in constraints.named_by_pattern.items():
-        if pattern_accepts(pattern, name):
-            schemas.append(schema)
-    if not schemas and constraints.additional is not None:
-        schemas.append(constraints.additional)
-    return schemas
-
-
 def _check_disjoint(patterns: list[str], ruling: list[Constraints]) -> None:
     for index, pattern in enumerate(patterns):
         for other in patterns[:index]:
@@ -333,7 +317,7 @@ def _check_disjoint(patterns: list[str], ruling: list[Constraints]) -> None:
                 raise GrammarError(
                     f"a name may match {other!r} as well",
                     remedy="start the patterns with ^ and different letters",
-                    pointer=owner.place("patternProperties", pattern),
+                    pointer=owner.pointer_to("patternProperties", pattern),
                 )
 
 
@@ -351,7 +335,7 @@ def _refuse(constraints: list[Constraints], name: str) -> None:
         for refusal in one.refusals:
             if refusal.type == name and not _short_enough(refusal.keyword, constraints):
                 raise GrammarError(
-                    refusal.problem, remedy=refusal.remedy, pointer=one.place(refusal.keyword)
+                    refusal.problem, remedy=refusal.remedy, pointer=one.pointer_to(refusal.keyword)
                 )
 
 
