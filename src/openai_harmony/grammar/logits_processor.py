@@ -18,8 +18,7 @@ from ..encoding import load_harmony_encoding
 from ..installation import missing_package
 from ..tokens.special_tokens import START
 from .errors import GrammarError
-from .matcher import BITMASK_WORDS, Matcher, fill_bitmasks
-from .token_table import MODEL_VOCABULARY_SIZE
+from .matcher import BITMASK_WORDS, MODEL_VOCABULARY_SIZE, Matcher, fill_bitmasks
 
 try:
     import torch
