@@ -114,12 +114,20 @@ def test_tool_choice_is_obeyed(choice: Any, allowed: set[str]) -> None:
 @pytest.mark.parametrize(
     ("chat", "choice", "problem"),
     [
-        (TOOLS, "any", "'any' is unknown"),
-        (TOOLS, 5, "expected text or an object, found 5"),
-        (TOOLS, {"type": "function"}, "names no tool"),
+        (TOOLS, "any", "tool_choice: expected one of none, auto, required"),
+        (TOOLS, 5, "tool_choice: expected an object, found 5"),
+        (TOOLS, {"type": "function"}, "tool_choice.name: the field is missing"),
         (TOOLS, {"type": "function", "name": "news"}, "'news' is not declared; declared are:"),
-        (TOOLS, {"type": "allowed_tools", "tools": "now"}, "expected a list of tools"),
-        (TOOLS, {"type": "allowed_tools", "mode": "x", "tools": []}, "'x' is unknown"),
+        (
+            TOOLS,
+            {"type": "allowed_tools", "tools": "now"},
+            "expected a list, found 'now'",
+        ),
+        (
+            TOOLS,
+            {"type": "allowed_tools", "mode": "x", "tools": []},
+            "expected one of none, auto",
+        ),
         (PLAIN, "required", "a call is required and no tool is declared"),
         (PLAIN, {"type": "python"}, "'python' is not declared; declared are: none"),
     ],

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from ..conversation.content import DeveloperContent
 from ..conversation.declared_tools import declared_tools
+from ..conversation.json_field import JsonField
 from ..conversation.messages import Conversation, Message
+from ..conversation.tool_choice import ToolMode, named_tools
+from ..errors import ConversationError
 from .errors import GrammarError
 
 __all__ = [
@@ -29,49 +32,28 @@ class ToolChoice(NamedTuple):
     ToolChoice(mode='required', names=('get_weather',))
     """
 
-    mode: Literal["none", "auto", "required"] = "auto"
+    mode: ToolMode = "auto"
     names: tuple[str, ...] | None = None
 
     @classmethod
     def read(cls, raw: str | Mapping[str, Any] | ToolChoice | None) -> ToolChoice:
-        """Read what the Responses and the Chat Completions API take; None is ``auto``."""
-        if raw is None or isinstance(raw, ToolChoice):
-            return raw or cls()
-        if isinstance(raw, str):
-            return cls(_mode(raw))
-        if isinstance(raw, Mapping):
-            allowed = raw.get("allowed_tools", raw)
-            if raw.get("type") == "allowed_tools" and isinstance(allowed, Mapping):
-                tools = allowed.get("tools")
-                if not isinstance(tools, list):
-                    raise GrammarError("tool_choice.tools: expected a list of tools")
-                return cls(_mode(allowed.get("mode", "auto")), tuple(map(_name, tools)))
-            return cls("required", (_name(raw),))
-        raise GrammarError(f"tool_choice: expected text or an object, found {raw!r:.80}")
+        """Read a choice as the Responses and the Chat Completions API have it; None is ``auto``."""
+        if isinstance(raw, ToolChoice):
+            return raw
+        try:
+            mode, tools, _ = named_tools(JsonField(raw, "tool_choice"))
+            return cls(mode, None if tools is None else tuple(map(_tool_name, tools)))
+        except ConversationError as error:
+            raise GrammarError(str(error)) from error
 
 
-def _mode(raw: object) -> Literal["none", "auto", "required"]:
-    if raw == "none" or raw == "auto" or raw == "required":
-        return raw
-    raise GrammarError(
-        f"tool_choice: {raw!r:.80} is unknown",
-        remedy='use "none", "auto", "required" or an object that names a tool',
-    )
-
-
-def _name(raw: object) -> str:
+def _tool_name(tool: JsonField) -> str:
     """Read the name of a function, or the type of a built-in tool."""
-    if isinstance(raw, Mapping):
-        function = raw.get("function", raw)
-        name = function.get("name") if isinstance(function, Mapping) else None
-        if name is None and raw.get("type") != "function":
-            name = raw.get("type")
-        if isinstance(name, str):
-            return name
-    raise GrammarError(
-        f"tool_choice: {raw!r:.80} names no tool",
-        remedy='write it as {"type": "function", "name": ...}',
-    )
+    function = tool if tool["function"].is_null else tool["function"]
+    name = function["name"]
+    if name.is_null and tool["type"].value != "function":
+        name = tool["type"]
+    return name.text()
 
 
 @dataclass(frozen=True)
