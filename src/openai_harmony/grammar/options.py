@@ -1,4 +1,4 @@
-"""What a turn may do: its options, the calls that they allow, and the schemas of its answer."""
+"""The options of a turn, the calls that they allow, and the schemas of its answer."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Call(NamedTuple):
 
     @property
     def is_function(self) -> bool:
-        """Whether the call is to a function of the developer and not to a built-in tool."""
+        """Return whether the call is to a function of the developer and not to a built-in tool."""
         return self.recipient.startswith("functions.")
 
 

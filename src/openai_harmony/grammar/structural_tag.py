@@ -79,7 +79,7 @@ def structural_tag(
 
 
 def _before(options: TurnOptions) -> list[Format]:
-    """What may stand before the ending."""
+    """Write the messages that may precede the answer or the call."""
     preamble = _message("commentary", options.text_tokens)
     reasoning = _message("analysis", options.reasoning_tokens)
     preambles = [{"type": "star", "content": preamble}] if options.preambles else []

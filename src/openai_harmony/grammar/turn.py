@@ -76,7 +76,7 @@ def turn_grammar(conversation: Conversation, options: TurnOptions | None = None)
 
 
 def _before(options: TurnOptions) -> str:
-    """What may stand before the ending."""
+    """Write the messages that may precede the answer or the call."""
     if not options.reasoning:
         return "preamble*" if options.preambles else ""
     most = options.reasoning_messages

@@ -101,7 +101,7 @@ class TrainingExample:
 
     @functools.cached_property
     def spans(self) -> list[TokenSpan]:
-        """Where the tokens come from, run by run."""
+        """The origin of the tokens, run by run."""
         return [span for message in self.messages for span in message.spans()]
 
     def __len__(self) -> int:
@@ -222,7 +222,7 @@ class _PromptMessages:
         self.tokens: list[list[int]] = []
         self.header_lengths: list[int] = []
         self.sampled_stops: list[int] = []
-        """What the model samples in place of the last token."""
+        """The tokens that the model samples in place of the last ones."""
         for message, result in zip(messages, rendered, strict=False):
             if isinstance(message, SampledMessage):
                 tokens, header_length = message.tokens_in_prompt()

@@ -1,4 +1,4 @@
-"""Which messages of a conversation are trained on, and how it is rendered."""
+"""Choices of the messages to train on, and of how they are rendered."""
 
 from __future__ import annotations
 

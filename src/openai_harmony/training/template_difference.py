@@ -1,4 +1,4 @@
-"""Where a chat template and harmony make different tokens of the same conversation.
+"""Find the first token at which a chat template and harmony differ.
 
 Templates are Jinja, as the Hugging Face hub has them. Their output is encoded as tokenizers do it:
 text that spells a special token becomes that token.

@@ -24,16 +24,16 @@ from .references import Document, child_pointer
 __all__ = ["Conjunctions"]
 
 STATE_LIMIT = 5_000
-"""How many states a schema may have."""
+"""The most states of a schema."""
 
 IN_PLACE_LIMIT = 200
-"""How many schemas references and ``allOf`` may join for one value."""
+"""The most schemas that references and ``allOf`` may join for one value."""
 
 PROPERTY_LIMIT = 1_000
-"""How many names an object may have: the engine's time grows with their square."""
+"""The most names of an object: the engine's time grows with their square."""
 
 NAME_PATTERN_LIMIT = 50
-"""How many patterns an object may have for its names."""
+"""The most patterns for the names of an object."""
 
 _ALL_PROPERTIES_LIMIT = 20_000
 _REFERRING = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
@@ -92,7 +92,7 @@ class Conjunctions:
     def _gather(
         self, schema: JsonValue, atoms: dict[Atom, None], met: dict[int, bool], pointer: str
     ) -> bool:
-        """Collect what a schema asks for in place; whether anything is possible.
+        """Collect the constraints on the value itself; return False if they allow nothing.
 
         `met` has the schemas on the way here (True) and those done.
         """
@@ -330,19 +330,17 @@ def _endless(pointer: str) -> GrammarError:
 
 
 def _refuse(constraints: list[Constraints], name: str) -> None:
-    """Raise for what cannot be enforced for values of a type."""
+    """Raise for keywords that cannot be enforced for values of a type."""
+    limits = (one.most_items for one in constraints if one.most_items is not None)
+    most_items = min(limits, default=2)
     for one in constraints:
         for refusal in one.refusals:
-            if refusal.type == name and not _short_enough(refusal.keyword, constraints):
+            if refusal.keyword == "uniqueItems" and most_items < 2:
+                continue  # no two items can be equal
+            if refusal.type == name:
                 raise GrammarError(
                     refusal.problem, remedy=refusal.remedy, pointer=one.pointer_to(refusal.keyword)
                 )
-
-
-def _short_enough(keyword: str, constraints: list[Constraints]) -> bool:
-    """Whether no two items are possible, so that they cannot be equal."""
-    most = min((one.most_items for one in constraints if one.most_items is not None), default=2)
-    return keyword == "uniqueItems" and most < 2
 
 
 def _listed(schema: Schema, keyword: str, pointer: str) -> list[JsonValue]:

@@ -1,4 +1,4 @@
-"""Which values a schema has: listed values, any finite value, values of two schemas at once.
+"""Values of schemas: listed ones, any finite one, and those that two schemas share.
 
 - `Instances` tests the few values that `enum` and `const` list.
 - `satisfiable_states` finds the states that some finite value satisfies. A schema that needs itself
@@ -22,7 +22,7 @@ from .references import Document, child_pointer
 __all__ = ["Exclusions", "Instances", "possible_types", "satisfiable_states", "step_of"]
 
 TEST_LIMIT = 200_000
-"""How many times a listed value may be tested against a schema."""
+"""The most tests of listed values against schemas."""
 
 _DEPTH_LIMIT = 200
 
@@ -238,7 +238,7 @@ def _has_object(shape: Shape, satisfiable: set[State]) -> bool:
 
 _DEPTH_LIMIT = 50
 PAIR_LIMIT = 20_000
-"""How many pairs of states are compared."""
+"""The most pairs of states that are compared."""
 
 
 class Exclusions:

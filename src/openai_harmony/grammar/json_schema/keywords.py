@@ -60,7 +60,7 @@ def read_constraints(schema: Schema, pointer: str) -> Constraints:
 
 
 def asserts(schema: Schema) -> bool:
-    """Whether a schema object says anything itself, beside referring to others."""
+    """Return whether a schema object says anything itself, beside referring to others."""
     return not _ASSERTING.isdisjoint(schema)
 
 
@@ -144,7 +144,7 @@ _COUNTS = {
 }
 
 
-def _parse_pattern(read: Constraints, keyword: str, value: JsonValue) -> None:
+def _read_pattern(read: Constraints, keyword: str, value: JsonValue) -> None:
     if not isinstance(value, str):
         raise _invalid(read, keyword, "text")
     rust_pattern(value, read.pointer_to(keyword))
@@ -189,7 +189,7 @@ def _read_properties(read: Constraints, keyword: str, value: JsonValue) -> None:
     read.properties = _named_schemas(read, keyword, value)
 
 
-def _parse_pattern_properties(read: Constraints, keyword: str, value: JsonValue) -> None:
+def _read_pattern_properties(read: Constraints, keyword: str, value: JsonValue) -> None:
     read.named_by_pattern = _named_schemas(read, keyword, value)
     for pattern in read.named_by_pattern:
         rust_pattern(pattern, read.pointer_to(keyword, pattern))
@@ -232,7 +232,7 @@ def _read_refusals(read: Constraints, schema: Schema) -> None:
 
 
 def _harmless(keyword: str, schema: Schema) -> bool:
-    """Whether the keyword allows everything."""
+    """Return whether the keyword allows everything."""
     value = schema[keyword]
     if keyword == "contains":
         return schema.get("minContains") == 0 and "maxContains" not in schema
@@ -246,11 +246,11 @@ def _harmless(keyword: str, schema: Schema) -> bool:
 _READERS: dict[str, Callable[[Constraints, str, JsonValue], None]] = {
     "type": _read_type,
     "multipleOf": _read_multiple,
-    "pattern": _parse_pattern,
+    "pattern": _read_pattern,
     **dict.fromkeys(_COUNTS, _read_count),
     "format": _read_format,
     "properties": _read_properties,
-    "patternProperties": _parse_pattern_properties,
+    "patternProperties": _read_pattern_properties,
     "additionalProperties": _read_additional,
     "required": _read_required,
 }

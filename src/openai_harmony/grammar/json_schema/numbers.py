@@ -90,7 +90,7 @@ def coarser_steps(shape: Shape) -> list[Fraction]:
 
 
 def _misread(bound: Bound, end: Fraction) -> bool:
-    """Whether a whole bound is excluded, and the range ends before the next whole number."""
+    """Return whether a whole bound is excluded, and the range ends before the next whole number."""
     number, excluded = bound
     return excluded and number >= 0 and number.denominator == 1 and number < end < number + 1
 

@@ -30,9 +30,8 @@ UNWRITABLE: Ranges = ((0x00, 0x07), (0x0B, 0x0B), (0x0E, 0x1F), (0x7F, 0x7F), (0
 """Code points that the grammar lets nobody write: JSON needs ``\\uXXXX`` for most of them."""
 
 SIZE_LIMIT = 20_000
-"""How many characters a pattern may stand for, its repetitions written out."""
+"""The most characters of a pattern with its repetitions written out."""
 
-_WRITABLE = complement(UNWRITABLE)
 _ESCAPED_CATEGORIES = "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in UNWRITABLE[:4])
 _NOTHING = Alternatives(())
 _EMPTY = Sequence(())
@@ -78,7 +77,7 @@ def unwritable(text: str) -> str:
 
 
 def pattern_accepts(pattern: str, text: str) -> bool:
-    """Whether the pattern is found in the text, in time that no pattern makes explode.
+    """Return whether the pattern is found in the text, in time that no pattern makes explode.
 
     >>> pattern_accepts("^(a+)+$", "aaab")
     False
@@ -107,7 +106,7 @@ def _writable(node: Node) -> Node:
     if isinstance(node, Characters):
         if node.categories:
             return node
-        ranges = _intersection(node.ranges, _WRITABLE)
+        ranges = complement(merged([*complement(node.ranges), *UNWRITABLE]))
         return Characters(ranges) if ranges else _NOTHING
     if isinstance(node, Sequence):
         parts = tuple(_writable(part) for part in node.parts)
@@ -184,22 +183,17 @@ def _text(node: Node) -> str:
     if isinstance(node, Edge):
         return "^" if node.start else "$"
     if isinstance(node, Sequence):
-        return "".join(map(_text, _grouped(node.parts)))
+        kept: list[Node] = []
+        for element in node.parts:
+            if not (isinstance(element, Edge) and element in kept):  # the engine knows no second
+                kept.append(element)
+        return "".join(map(_text, kept))
     if isinstance(node, Alternatives):
         return "(?:" + "|".join(map(_text, node.parts)) + ")"
     part = _text(node.part)
     if not isinstance(node.part, (Characters, Alternatives)):
         part = f"(?:{part})"
     return part + _counts_text(node.least, node.most)
-
-
-def _grouped(parts: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Write each edge once: the engine knows no second."""
-    kept: list[Node] = []
-    for part in parts:
-        if not (isinstance(part, Edge) and part in kept):
-            kept.append(part)
-    return tuple(kept)
 
 
 def _counts_text(least: int, most: int | None) -> str:
@@ -225,10 +219,6 @@ def _code_text(code: int) -> str:
     if character.isascii() and character.isalnum():
         return character
     return f"\\x{{{code:x}}}"
-
-
-def _intersection(some: Ranges, others: Ranges) -> Ranges:
-    return complement(merged([*complement(some), *complement(others)]))
 
 
 def _within(code: int, ranges: Ranges) -> bool:
@@ -278,7 +268,7 @@ def _is_one(node: Characters, character: str) -> bool:
 
 
 def never_both(one: str, other: str) -> bool:
-    """Whether it is certain that no text matches both patterns.
+    """Return whether it is certain that no text matches both patterns.
 
     >>> never_both("^a", "^b"), never_both("^a", "b$")
     (True, False)

@@ -21,13 +21,13 @@ MULTIPLE_LIMIT = 5_000
 """The largest `multipleOf`, without its point; each takes the engine about 3 µs."""
 
 VALUE_LIMIT = 10_000
-"""How many values of `enum` there may be in all; each takes the engine about 3 µs."""
+"""The most values of `enum` in all; each takes the engine about 3 µs."""
 
 PROPERTY_LIMIT = 2_000
-"""How many properties there may be in all; each takes the engine about 40 µs."""
+"""The most properties in all; each takes the engine about 40 µs."""
 
 PATTERN_LIMIT = 4
-"""How many patterns and formats a text may have to match: the engine looks for one that does."""
+"""The most patterns and formats of a text: the engine searches for a text that matches all."""
 
 LENGTH_LIMIT = 1_000
 """The largest `minLength` beside a pattern, for the same reason."""
@@ -324,7 +324,7 @@ def _text_key(state: State) -> tuple[object, ...] | None:
 
 
 def _is_small(state: State) -> bool:
-    """Whether a schema is no longer than the reference to it."""
+    """Return whether a schema is no longer than the reference to it."""
     shape = state.shape
     if shape is None:
         return False
@@ -334,7 +334,7 @@ def _is_small(state: State) -> bool:
 
 
 def _is_recursive(start: State) -> bool:
-    """Whether states inside of this one lead back to themselves."""
+    """Return whether states inside of this one lead back to themselves."""
     done: dict[State, bool] = {start: False}
     way = [(start, iter(list(start.inside())))]
     while way:

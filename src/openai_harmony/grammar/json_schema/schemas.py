@@ -17,7 +17,6 @@ from pydantic.errors import PydanticUserError
 from ...typescript.json_text import JsonValue
 from ..errors import GrammarError
 from .conjunctions import Conjunctions
-from .constraints import State
 from .instances import Exclusions, satisfiable_states
 from .references import Document
 from .schema_writer import SchemaWriter
@@ -32,7 +31,7 @@ JSON_OPTIONS: dict[str, Any] = {
     "coerce_one_of": False,
     "lenient": False,
 }
-"""What to pass with a schema from `enforceable_schema`, as its ``x-guidance``."""
+"""The ``x-guidance`` to pass with a schema from `enforceable_schema`."""
 
 
 def enforceable_schema(schema: object, pointer: str = "#") -> dict[str, Any] | bool:
@@ -56,7 +55,14 @@ def enforceable_schema(schema: object, pointer: str = "#") -> dict[str, Any] | b
         raise _unsatisfiable(pointer)
     conjunctions = Conjunctions(Document(plain, pointer), plain)
     satisfiable = satisfiable_states(conjunctions.states)
-    _check_choices(conjunctions.states, satisfiable)
+    exclusions = Exclusions(satisfiable)
+    for state in conjunctions.states:
+        if state.exclusive and exclusions.overlap(state.alternatives or []):
+            raise GrammarError(
+                "two of the schemas may hold at once",
+                remedy="use anyOf, or give each a required property with its own const",
+                pointer=state.exclusive,
+            )
     if conjunctions.root not in satisfiable:
         raise _unsatisfiable(pointer)
     return SchemaWriter(satisfiable, pointer).write(conjunctions.root)
@@ -70,17 +76,6 @@ def _unsatisfiable(pointer: str) -> GrammarError:
     )
 
 
-def _check_choices(states: list[State], satisfiable: set[State]) -> None:
-    exclusions = Exclusions(satisfiable)
-    for state in states:
-        if state.exclusive and exclusions.overlap(state.alternatives or []):
-            raise GrammarError(
-                "two of the schemas may hold at once",
-                remedy="use anyOf, or give each a required property with its own const",
-                pointer=state.exclusive,
-            )
-
-
 # The schema as plain JSON
 
 
@@ -88,7 +83,7 @@ NESTING_LIMIT = 120
 """How deep objects and arrays of a schema may nest."""
 
 SIZE_LIMIT = 200_000
-"""How many values a schema may have."""
+"""The most values in a schema."""
 
 
 def plain_schema(schema: object, pointer: str) -> dict[str, JsonValue] | bool:

@@ -63,7 +63,7 @@ class SourceFile(NamedTuple):
 
     @property
     def is_packed(self) -> bool:
-        """Whether the file is compressed."""
+        """Return whether the file is compressed."""
         return self.path.suffix in _PACKED_SUFFIXES
 
 
