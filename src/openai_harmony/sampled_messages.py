@@ -22,11 +22,27 @@ __all__ = [
     "SampledMessage",
     "prompt_segments",
     "prompt_tokens",
+    "sampled_stop",
+    "stop_in_prompt",
     "with_sampled_tokens",
 ]
 
 OPENING = (START, ASSISTANT)
 """What a prompt ends in, and what a later message by the assistant starts with."""
+
+
+def stop_in_prompt(stop: int) -> int:
+    """Return the stop token that later prompts have for a sampled one: no ``<|return|>``."""
+    return END if stop == RETURN else stop
+
+
+def sampled_stop(message: Message, stop: int) -> int:
+    """Return the token that the model samples where a prompt ends a message with `stop`."""
+    if isinstance(message, SampledMessage):
+        stop = message.sampled_tokens[-1]
+    if stop == END and message.channel == "final" and message.author.role is Role.ASSISTANT:
+        return RETURN
+    return stop
 
 
 class SampledMessage(Message):
@@ -47,6 +63,12 @@ class SampledMessage(Message):
     def of(cls, message: Message, tokens: Sequence[int]) -> SampledMessage:
         """Give a message its tokens, as they are."""
         return cls.model_construct(**message.__dict__, sampled_tokens=tuple(tokens))
+
+    def tokens_in_prompt(self) -> tuple[list[int], int]:
+        """Return the tokens of the message in later prompts, and how many are its header."""
+        tokens = [*OPENING, *self.sampled_tokens]
+        tokens[-1] = stop_in_prompt(tokens[-1])
+        return tokens, tokens.index(MESSAGE) + 1
 
 
 def with_sampled_tokens(
@@ -103,12 +125,11 @@ def prompt_segments(
 
 
 def _cut(message: SampledMessage) -> Iterator[tuple[SegmentKind, list[int]]]:
-    tokens = [*OPENING, *message.sampled_tokens]
-    body = tokens.index(MESSAGE) + 1
-    yield SegmentKind.HEADER, tokens[:body]
-    if tokens[body:-1]:
-        yield SegmentKind.BODY, tokens[body:-1]
-    yield SegmentKind.STOP, [END if tokens[-1] == RETURN else tokens[-1]]
+    tokens, header = message.tokens_in_prompt()
+    yield SegmentKind.HEADER, tokens[:header]
+    if tokens[header:-1]:
+        yield SegmentKind.BODY, tokens[header:-1]
+    yield SegmentKind.STOP, tokens[-1:]
 
 
 def _own_tokens(tokens: Sequence[int]) -> list[int]:

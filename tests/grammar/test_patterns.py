@@ -12,8 +12,12 @@ from llguidance import LLMatcher, LLTokenizer
 
 from openai_harmony.grammar.errors import GrammarError
 from openai_harmony.grammar.json_schema.formats import FORMATS, REFUSED_FORMATS, text_format
-from openai_harmony.grammar.json_schema.pattern_overlap import never_both
-from openai_harmony.grammar.json_schema.patterns import lengths, pattern_accepts, rust_pattern
+from openai_harmony.grammar.json_schema.patterns import (
+    lengths,
+    never_both,
+    pattern_accepts,
+    rust_pattern,
+)
 from openai_harmony.grammar.json_schema.schemas import JSON_OPTIONS, enforceable_schema
 
 TOKENIZER = LLTokenizer("byte")

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from openai_harmony import HarmonyError
 from openai_harmony.grammar.errors import GrammarError
-from openai_harmony.grammar.json_schema import conjunctions, keywords, plain_schema, schema_writer
+from openai_harmony.grammar.json_schema import conjunctions, keywords, schema_writer, schemas
 from openai_harmony.grammar.json_schema.formats import FORMATS, REFUSED_FORMATS
 from openai_harmony.grammar.json_schema.schemas import JSON_OPTIONS, enforceable_schema
 
@@ -887,7 +887,7 @@ def test_the_page_has_the_limits() -> None:
     section = page.partition("about 100 ms")[2].partition("\n## ")[0]
     found = re.findall(r"^\| [a-z`][^|]* \| ([\d,; ]+) \|$", section, re.MULTILINE)
     limits = [
-        f"{plain_schema.NESTING_LIMIT}",
+        f"{schemas.NESTING_LIMIT}",
         f"{schema_writer.LEVEL_LIMIT}",
         f"{conjunctions.PROPERTY_LIMIT:,}; {schema_writer.PROPERTY_LIMIT:,}",
         f"{schema_writer.VALUE_LIMIT:,}",

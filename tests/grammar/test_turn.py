@@ -21,7 +21,7 @@ from openai_harmony.grammar import (
     Matcher,
     TurnOptions,
     declared_calls,
-    find_departure,
+    find_mismatch,
     turn_grammar,
 )
 from openai_harmony.grammar.turn import TEXT_PATTERN
@@ -47,10 +47,10 @@ from support.turns import (
 )
 
 
-def departure(grammar: str, completion: str) -> tuple[str, str | None] | None:
+def mismatch(grammar: str, completion: str) -> tuple[str, str | None] | None:
     """What was accepted, and the text of the token after it."""
     tokens = tokens_of(completion)
-    found = find_departure(grammar, tokens)
+    found = find_mismatch(grammar, tokens)
     if found is None:
         return None
     token = None if found.token is None else ENCODING.decode([found.token])
@@ -59,7 +59,7 @@ def departure(grammar: str, completion: str) -> tuple[str, str | None] | None:
 
 @pytest.mark.parametrize(("chat", "completion"), WHOLE_TURNS, ids=[t for _, t in WHOLE_TURNS])
 def test_whole_turns_are_accepted_and_parsed(chat: Conversation, completion: str) -> None:
-    assert departure(turn_grammar(chat), completion) is None
+    assert mismatch(turn_grammar(chat), completion) is None
     tokens = tokens_of(completion)
     messages = ENCODING.parse_messages_from_completion_tokens(tokens, Role.ASSISTANT)
     last = messages[-1]
@@ -73,7 +73,7 @@ def test_wrong_turns_are_left_at_the_right_token(
     chat: Conversation, good: str, bad: str, rest: str
 ) -> None:
     tokens = [*tokens_of(good), *tokens_of(bad), *tokens_of(rest)]
-    found = find_departure(turn_grammar(chat), tokens)
+    found = find_mismatch(turn_grammar(chat), tokens)
     assert found is not None
     assert ENCODING.decode(tokens[: found.position]) == good
     assert found.token == tokens_of(bad)[0]
@@ -84,7 +84,7 @@ def test_wrong_turns_are_left_at_the_right_token(
 def test_a_turn_cut_short_is_no_turn(end: int) -> None:
     chat, completion = WHOLE_TURNS[3]
     tokens = tokens_of(completion)
-    found = find_departure(turn_grammar(chat), tokens[:end])
+    found = find_mismatch(turn_grammar(chat), tokens[:end])
     assert found is not None
     assert (found.position, found.token) == (end, None)
     assert tokens[end] in found.allowed
@@ -93,10 +93,10 @@ def test_a_turn_cut_short_is_no_turn(end: int) -> None:
 def test_a_json_string_may_spell_a_marker_but_not_hold_one() -> None:
     grammar = turn_grammar(TOOLS)
     start = f'{JSON_CALL}{{"location":"'
-    assert departure(grammar, f"{start}<|end|>") == (start, "<|end|>")
+    assert mismatch(grammar, f"{start}<|end|>") == (start, "<|end|>")
     spelled = ENCODING.encode("<|end|>", disallowed_special=())
     tokens = [*tokens_of(start), *spelled, *tokens_of('"}<|call|>')]
-    assert find_departure(grammar, tokens) is None
+    assert find_mismatch(grammar, tokens) is None
 
 
 # tool_choice
@@ -107,19 +107,27 @@ def test_tool_choice_is_obeyed(choice: Any, allowed: set[str]) -> None:
     grammar = turn_grammar(TOOLS, TurnOptions(tool_choice=choice))
     for ending in (CALL, CALL_NOW, CODE, FIND, SAY):
         for before in ("", THINK, PLAN):
-            found = departure(grammar, before + ending)
+            found = mismatch(grammar, before + ending)
             assert (found is None) == (ending in allowed), (before, ending, found)
 
 
 @pytest.mark.parametrize(
     ("chat", "choice", "problem"),
     [
-        (TOOLS, "any", "'any' is unknown"),
-        (TOOLS, 5, "expected text or an object, found 5"),
-        (TOOLS, {"type": "function"}, "names no tool"),
+        (TOOLS, "any", "tool_choice: expected one of none, auto, required"),
+        (TOOLS, 5, "tool_choice: expected an object, found 5"),
+        (TOOLS, {"type": "function"}, "tool_choice.name: the field is missing"),
         (TOOLS, {"type": "function", "name": "news"}, "'news' is not declared; declared are:"),
-        (TOOLS, {"type": "allowed_tools", "tools": "now"}, "expected a list of tools"),
-        (TOOLS, {"type": "allowed_tools", "mode": "x", "tools": []}, "'x' is unknown"),
+        (
+            TOOLS,
+            {"type": "allowed_tools", "tools": "now"},
+            "expected a list, found 'now'",
+        ),
+        (
+            TOOLS,
+            {"type": "allowed_tools", "mode": "x", "tools": []},
+            "expected one of none, auto",
+        ),
         (PLAIN, "required", "a call is required and no tool is declared"),
         (PLAIN, {"type": "python"}, "'python' is not declared; declared are: none"),
     ],
@@ -134,33 +142,33 @@ def test_impossible_choices_are_refused(chat: Conversation, choice: Any, problem
 
 def test_reasoning_may_be_switched_off() -> None:
     grammar = turn_grammar(TOOLS, TurnOptions(reasoning=False))
-    assert departure(grammar, THINK + SAY) == ("<|channel|>analysis", "<|message|>")
-    assert departure(grammar, PLAN + SAY) is None
-    assert departure(grammar, CODE) is None  # a call on analysis, no reasoning
+    assert mismatch(grammar, THINK + SAY) == ("<|channel|>analysis", "<|message|>")
+    assert mismatch(grammar, PLAN + SAY) is None
+    assert mismatch(grammar, CODE) is None  # a call on analysis, no reasoning
     grammar = turn_grammar(PLAIN, TurnOptions(reasoning=False, preambles=False))
     assert Matcher(grammar).forced_tokens() == tokens_of(FINAL)
 
 
 def test_reasoning_may_be_bounded() -> None:
     grammar = turn_grammar(TOOLS, TurnOptions(reasoning_messages=2))
-    assert departure(grammar, f"{PLAN}{THINK}{PLAN}{THINK}{PLAN}{SAY}") is None
+    assert mismatch(grammar, f"{PLAN}{THINK}{PLAN}{THINK}{PLAN}{SAY}") is None
     accepted = f"{THINK}{THINK}{PLAN}<|channel|>analysis"
-    assert departure(grammar, f"{THINK}{THINK}{PLAN}{THINK}{SAY}") == (accepted, "<|message|>")
+    assert mismatch(grammar, f"{THINK}{THINK}{PLAN}{THINK}{SAY}") == (accepted, "<|message|>")
     without = turn_grammar(TOOLS, TurnOptions(reasoning_messages=1, preambles=False))
-    assert departure(without, THINK + SAY) is None
-    assert departure(without, THINK + THINK + SAY) == (f"{THINK}<|channel|>analysis", "<|message|>")
-    assert departure(without, PLAN + SAY) == ("<|channel|>commentary", "<|message|>")
+    assert mismatch(without, THINK + SAY) is None
+    assert mismatch(without, THINK + THINK + SAY) == (f"{THINK}<|channel|>analysis", "<|message|>")
+    assert mismatch(without, PLAN + SAY) == ("<|channel|>commentary", "<|message|>")
 
 
 def test_tokens_of_texts_may_be_bounded() -> None:
     options = TurnOptions(reasoning_tokens=3, text_tokens=2)
     grammar = turn_grammar(TOOLS, options)
     start = "<|channel|>analysis<|message|>"
-    assert departure(grammar, f"{start}one two three<|end|><|start|>assistant{SAY}") is None
-    assert departure(grammar, f"{start}one<|end|><|start|>assistant{SAY}") is None
-    assert departure(grammar, f"{start}one two three four") == (f"{start}one two three", " four")
-    assert departure(grammar, f"{FINAL}one two<|return|>") is None
-    assert departure(grammar, f"{FINAL}one two three") == (f"{FINAL}one two", " three")
+    assert mismatch(grammar, f"{start}one two three<|end|><|start|>assistant{SAY}") is None
+    assert mismatch(grammar, f"{start}one<|end|><|start|>assistant{SAY}") is None
+    assert mismatch(grammar, f"{start}one two three four") == (f"{start}one two three", " four")
+    assert mismatch(grammar, f"{FINAL}one two<|return|>") is None
+    assert mismatch(grammar, f"{FINAL}one two three") == (f"{FINAL}one two", " three")
     matcher = Matcher(grammar)
     assert matcher.accept_all(tokens_of(f"{start}one two three")) == 6
     assert matcher.forced_tokens()[:2] == tokens_of("<|end|><|start|>")
@@ -176,15 +184,15 @@ def test_wrong_bounds_are_refused(field: str, value: Any) -> None:
 def test_a_response_format_may_be_given() -> None:
     json_object = TurnOptions(response_format={"type": "json_object"})
     grammar = turn_grammar(PLAIN, json_object)
-    assert departure(grammar, f'{FINAL}{{"a": [1, null]}}<|return|>') is None
-    assert departure(grammar, f"{FINAL}[") == (FINAL, "[")
+    assert mismatch(grammar, f'{FINAL}{{"a": [1, null]}}<|return|>') is None
+    assert mismatch(grammar, f"{FINAL}[") == (FINAL, "[")
     schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": ANSWER}}
     for wanted in (schema, {"type": "json_schema", "name": "x", "schema": ANSWER}):
         grammar = turn_grammar(PLAIN, TurnOptions(response_format=wanted))
-        assert departure(grammar, f'{FINAL}{{"answer":1}}<|return|>') is None
-        assert departure(grammar, f"{FINAL}1") == (FINAL, "1")
+        assert mismatch(grammar, f'{FINAL}{{"answer":1}}<|return|>') is None
+        assert mismatch(grammar, f"{FINAL}1") == (FINAL, "1")
     text = TurnOptions(response_format={"type": "text"})
-    assert departure(turn_grammar(FORMAT, text), SAY) is None
+    assert mismatch(turn_grammar(FORMAT, text), SAY) is None
     for wrong in ({"type": "xml"}, {}, {"type": "json_schema"}):
         with pytest.raises(GrammarError, match="response_format"):
             turn_grammar(PLAIN, TurnOptions(response_format=wrong))
@@ -195,9 +203,9 @@ def test_of_several_response_formats_any_may_be_chosen() -> None:
     content.with_response_format("b", {"type": "array", "items": {"type": "boolean"}})
     message = Message.from_role_and_content(Role.DEVELOPER, content)
     grammar = turn_grammar(Conversation.from_messages([message]))
-    assert departure(grammar, f'{FINAL}{{"answer":1}}<|return|>') is None
-    assert departure(grammar, f"{FINAL}[true]<|return|>") is None
-    assert departure(grammar, f"{FINAL}true") == (FINAL, "true")
+    assert mismatch(grammar, f'{FINAL}{{"answer":1}}<|return|>') is None
+    assert mismatch(grammar, f"{FINAL}[true]<|return|>") is None
+    assert mismatch(grammar, f"{FINAL}true") == (FINAL, "true")
 
 
 def test_what_cannot_be_enforced_is_named() -> None:
@@ -242,5 +250,5 @@ def test_no_text_spells_a_marker(text: str) -> None:
         *ENCODING.encode(text, disallowed_special=()),
         *tokens_of("<|return|>"),
     ]
-    found = find_departure(turn_grammar(PLAIN), tokens)
+    found = find_mismatch(turn_grammar(PLAIN), tokens)
     assert (found is None) == (SPELLED.search(text) is None)

@@ -20,7 +20,7 @@ from openai_harmony import (
     load_harmony_encoding,
 )
 from openai_harmony.apis import ChatRequest, ResponsesRequest, turn_of_chat, turn_of_response
-from openai_harmony.grammar import find_departure
+from openai_harmony.grammar import find_mismatch
 from openai_harmony.sampled_messages import prompt_tokens
 from openai_harmony.tokens.special_tokens import FIRST_SPECIAL
 from openai_harmony.training import (
@@ -594,14 +594,14 @@ def test_completions_stand_beside_the_grammar(
     tokens = found["tokens"]["ids"]
     assert found["finished"] == finished
     assert found["from"] == 0
-    departure = find_departure(found["grammar"], tokens)
+    mismatch = find_mismatch(found["grammar"], tokens)
     if position is None:
-        assert found["departure"] is None
-        assert (departure is None) == finished
+        assert found["mismatch"] is None
+        assert (mismatch is None) == finished
     else:
-        assert departure is not None
-        assert found["departure"]["position"] == departure.position == position
-        assert f"token {position}" in found["departure"]["explanation"]
+        assert mismatch is not None
+        assert found["mismatch"]["position"] == mismatch.position == position
+        assert f"token {position}" in found["mismatch"]["explanation"]
     places = len(tokens) + (not finished) if position is None else position + 1
     if position == 5:  # behind the end of the turn, nothing may stand
         places = position
@@ -641,7 +641,7 @@ def test_a_response_has_its_own_choice_and_format() -> None:
     }
     found = call("allowed", source=source, completion='<|channel|>final<|message|>{"a"')
     assert "call_0" not in found["grammar"]
-    assert found["departure"] is None
+    assert found["mismatch"] is None
     assert found["steps"][-1]["first"]["texts"][0].strip().startswith(":")
 
 

@@ -71,16 +71,16 @@ def test_each_place_tells_what_is_allowed(visitor: Visitor, inspector_url: str) 
     expect(allowed(page)).to_contain_text("the turn is over")
 
 
-DEPARTURES = {
+MISMATCHES = {
     "a stop token": (f"{ANSWER[:-10]}<|call|>", 4),
     "a tool that there is not": ("<|channel|>commentary to=functions.nothing", 3),
     "another order": ("<|message|>", 0),
 }
 
 
-@pytest.mark.parametrize("name", DEPARTURES)
-def test_a_departure_is_shown_where_it_is(visitor: Visitor, inspector_url: str, name: str) -> None:
-    completion, at_least = DEPARTURES[name]
+@pytest.mark.parametrize("name", MISMATCHES)
+def test_a_mismatch_is_shown_where_it_is(visitor: Visitor, inspector_url: str, name: str) -> None:
+    completion, at_least = MISMATCHES[name]
     page = opened(visitor, inspector_url, completion)
     expect(verdict(page)).to_contain_text("leaves the grammar at token")
     refused = view(page).locator(".refused")
@@ -95,7 +95,7 @@ def test_a_departure_is_shown_where_it_is(visitor: Visitor, inspector_url: str, 
     assert not matcher.accept(tokens[position])
 
 
-def test_a_turn_that_goes_on_is_no_departure(visitor: Visitor, inspector_url: str) -> None:
+def test_a_turn_that_goes_on_is_no_mismatch(visitor: Visitor, inspector_url: str) -> None:
     page = opened(visitor, inspector_url, "<|channel|>final<|message|>Sun")
     expect(verdict(page)).to_contain_text("4 tokens, all allowed; the turn is not over")
     expect(view(page).locator(".refused")).to_have_count(0)

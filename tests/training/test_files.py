@@ -69,9 +69,9 @@ def test_rows_become_examples_in_their_order(tmp_path: Path) -> None:
     report = made.report
     assert (report.rows, report.rejected, report.examples) == (40, 0, len(expected))
     assert report.tokens.total() == sum(map(len, expected))
-    assert report.learned.total() == sum(e.learned for e in expected)
+    assert report.trainable.total() == sum(e.trainable_tokens for e in expected)
     assert report.lengths.total() == len(expected)
-    assert set(report.learned) == {"analysis", "commentary", "final"}
+    assert set(report.trainable) == {"analysis", "commentary", "final"}
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 7, 500, 10**6])
@@ -96,7 +96,7 @@ def test_lines_without_an_end_and_with_a_mark_at_the_start(tmp_path: Path) -> No
 BAD = [
     ("{", "not valid JSON"),
     ('"text"', "expected an object"),
-    ('{"messages": []}', "nothing to learn"),
+    ('{"messages": []}', "nothing to train on"),
     ('{"text": "hi"}', "neither 'messages' nor 'conversations'"),
     ("[" * 100_000, "not valid JSON"),
     ('{"messages": [{"role": "user", "content": "hi"}, {"role": "alien"}]}', "messages[1].role"),
@@ -364,7 +364,7 @@ def test_the_report_is_text_and_a_picture(tmp_path: Path) -> None:
 def test_ray_makes_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ray = pytest.importorskip("ray", reason="ray is not installed")
     pytest.importorskip("ray.data", reason="ray is installed without its data library")
-    from openai_harmony.training.files.ray_parts import ray_runner
+    from openai_harmony.training.files.ray import ray_runner
 
     source = write_jsonl(tmp_path / "rows.jsonl", [*ROWS, "{"])
     prepare(source, tmp_path / "local", workers=1, chunk_bytes=20_000)
@@ -383,7 +383,7 @@ def check_rows_that_are_in_ray(folder: Path, pack: bool) -> None:
     """Compare the examples of a Ray data set, as a file, with what `prepare` wrote."""
     import ray.data
 
-    from openai_harmony.training.files.ray_rows import ray_examples
+    from openai_harmony.training.files.ray import ray_examples
 
     settings = PrepareSettings(TrainingOptions(context_length=400), pack=pack, loss_weights=True)
     bad = {"messages": [{"role": "user", "content": "hi"}], "tools": None}
@@ -398,7 +398,7 @@ def check_rows_that_are_in_ray(folder: Path, pack: bool) -> None:
     pq.write_table(examples.combine_chunks(), folder / "ray.parquet", compression="zstd")
     assert (folder / "ray.parquet").read_bytes() == local.read_bytes()
     (entry,) = map(json.loads, whole.filter(pc.invert(is_example))["rejected"].to_pylist())
-    assert entry == {"reason": "nothing to learn", "row": {"messages": bad["messages"]}}
+    assert entry == {"reason": "nothing to train on", "row": {"messages": bad["messages"]}}
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openai_harmony.training import IGNORED, PackedSequence, pack, packed_places, training_examples
+from openai_harmony.training import IGNORED, PackedSequence, pack, packed_groups, training_examples
 from support.training_conversations import conversation
 
 # Lengths, capacity, groups.
@@ -23,18 +23,18 @@ VECTORS: list[tuple[list[int], int, list[list[int]]]] = [
 
 @pytest.mark.parametrize(("lengths", "capacity", "groups"), VECTORS)
 def test_groups(lengths: list[int], capacity: int, groups: list[list[int]]) -> None:
-    assert packed_places(lengths, capacity) == groups
+    assert packed_groups(lengths, capacity) == groups
 
 
 def test_what_is_too_long_is_refused() -> None:
     with pytest.raises(ValueError, match="example 1 has 11 tokens, more than the 10"):
-        packed_places([1, 11], 10)
+        packed_groups([1, 11], 10)
 
 
 @settings(deadline=None)
 @given(st.lists(st.integers(1, 50), max_size=40), st.integers(50, 80))
 def test_everything_is_packed_once_and_fits(lengths: list[int], capacity: int) -> None:
-    groups = packed_places(lengths, capacity)
+    groups = packed_groups(lengths, capacity)
     assert sorted(at for group in groups for at in group) == list(range(len(lengths)))
     sums = [sum(lengths[at] for at in group) for group in groups]
     assert all(total <= capacity for total in sums)

@@ -239,7 +239,7 @@ def test_templates_of_tokenizers() -> None:
     for chat_template in (text, {"default": text, "tool_use": "x"}):
         found = find_template_difference([USER], Tokenizer(chat_template), date=DATE)
         assert found is not None
-        assert (found.at, found.template) == (0, "hi")
+        assert (found.position, found.template) == (0, "hi")
     with pytest.raises(ValueError, match="has no chat template"):
         find_template_difference([USER], Tokenizer(None), date=DATE)
 
@@ -251,7 +251,7 @@ def test_a_broken_template_says_why() -> None:
 
 
 def test_nothing_to_learn() -> None:
-    with pytest.raises(ConversationError, match="nothing to learn"):
+    with pytest.raises(ConversationError, match="nothing to train on"):
         find_template_difference([USER], "", date=DATE, training=True)
 
 

@@ -129,7 +129,7 @@ def test_functions_declared_late_begin_a_sequence() -> None:
     line = "Calls to these tools must go to the commentary channel"
     assert line not in ENCODING.decode(first.input_ids)
     assert line in ENCODING.decode(second.input_ids)
-    assert second.learned == first.learned
+    assert second.trainable_tokens == first.trainable_tokens
 
 
 def test_weights() -> None:
@@ -137,7 +137,7 @@ def test_weights() -> None:
     (example,) = training_examples(letters, weights={2: 0.5, 4: 0.0, 1: 1.0})
     assert marked(example) == f"{QUESTION}/assistant[{THOUGHT}/assistant{ANSWER}<|return|>]"
     weights = example.loss_weights()
-    assert weights.count(0.0) == len(example) - example.learned
+    assert weights.count(0.0) == len(example) - example.trainable_tokens
     assert weights[-1] == 0.5
     assert weights[example.labels.index(200005)] == 1.0
 
@@ -145,7 +145,7 @@ def test_weights() -> None:
 def test_masks_leave_out_what_they_cannot_say() -> None:
     (example,) = training_examples(conversation("ufuf"))
     masks = example.assistant_masks()
-    assert sum(masks) == example.learned - 1
+    assert sum(masks) == example.trainable_tokens - 1
     at = next(at for at, label in enumerate(example.labels) if label == 200002)
     assert (example.input_ids[at], masks[at]) == (200007, 0)
 
@@ -198,7 +198,7 @@ def test_difference_from_inference_is_found() -> None:
     example.input_ids[3] += 1
     difference = find_prompt_difference(known, example)
     assert difference is not None
-    assert (difference.message, difference.at) == (2, 3)
+    assert (difference.message, difference.position) == (2, 3)
 
 
 # Laws

@@ -6,11 +6,10 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ..conversation.json_field import JsonField
+from ..conversation.tool_choice import named_tools
 from .requested_tools import BUILT_IN_TOOLS, RequestedTools
 
 __all__ = ["choice_after_call", "choice_without", "chosen_built_in", "read_tool_choice"]
-
-_MODES = ("none", "auto", "required")
 
 
 def read_tool_choice(choice: JsonField, tools: RequestedTools) -> str | dict[str, Any] | None:
@@ -23,17 +22,25 @@ def read_tool_choice(choice: JsonField, tools: RequestedTools) -> str | dict[str
     >>> read_tool_choice(JsonField({"type": "function", "name": "now"}), tools)
     {'type': 'function', 'name': 'functions.now'}
     """
-    if choice.is_null:
-        return None
-    if isinstance(choice.value, str):
-        return _of_mode(choice, _mode(choice), tools)
-    kind = choice["type"].text()
-    if kind in _MODES:  # {"type": "auto"}, as some clients write it
-        return _of_mode(choice, kind, tools)
-    if kind == "allowed_tools":
-        return _of_allowed(choice, tools)
-    (name, *others) = _recipients(choice, tools)
-    return _one(name) if not others else _some("required", [name, *others])
+    mode, named, field = named_tools(choice)
+    if named is None:
+        if mode == "required" and not tools.recipients:
+            raise choice.error("a call is required, and the model has no tool that it could call")
+        return None if mode == "auto" else mode
+    if field is choice:
+        (name, *others) = _recipients(choice, tools)
+        return _one(name) if not others else _some("required", [name, *others])
+    names = [
+        name
+        for tool in named
+        if tool["type"].text() not in tools.others  # declared, and left out with its declaration
+        for name in _recipients(tool, tools)
+    ]
+    if names:
+        return _some(mode, names)
+    if mode == "required":
+        raise field.error("a call is required, and none of these can be called")
+    return "none"
 
 
 def chosen_built_in(
@@ -85,34 +92,6 @@ def choice_without(
         recipients = [tool["name"] for tool in choice.get("tools", (choice,))]
     left = [name for name in recipients if name.partition(".")[0] not in built_in]
     return _some("auto", left) if left else "none"
-
-
-def _of_mode(choice: JsonField, mode: str, tools: RequestedTools) -> str | None:
-    if mode == "required" and not tools.recipients:
-        raise choice.error("a call is required, and the model has no tool that it could call")
-    return None if mode == "auto" else mode
-
-
-def _of_allowed(choice: JsonField, tools: RequestedTools) -> str | dict[str, Any]:
-    allowed = choice if choice["allowed_tools"].is_null else choice["allowed_tools"]
-    mode = "auto" if allowed["mode"].is_null else _mode(allowed["mode"])
-    names = [
-        name
-        for tool in allowed["tools"].items()
-        if tool["type"].text() not in tools.others  # declared, and left out with its declaration
-        for name in _recipients(tool, tools)
-    ]
-    if names:
-        return _some(mode, names)
-    if mode == "required":
-        raise allowed["tools"].error("a call is required, and none of these can be called")
-    return "none"
-
-
-def _mode(mode: JsonField) -> str:
-    if mode.text() not in _MODES:
-        raise mode.unexpected(f"one of {', '.join(_MODES)}, or an object that names a tool")
-    return str(mode.value)
 
 
 def _recipients(tool: JsonField, tools: RequestedTools) -> list[str]:

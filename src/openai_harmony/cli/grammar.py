@@ -51,15 +51,15 @@ def _run_grammar(arguments: argparse.Namespace) -> None:
 
 def _run_check(arguments: argparse.Namespace) -> None:
     grammar = _grammar(arguments)
-    from ..grammar import find_departure
+    from ..grammar import find_mismatch
 
     text = arguments.completion
     if text is None:
         text = read_text(arguments.completion_file)
     tokens = written_tokens(text)
-    departure = find_departure(grammar, tokens)
-    if departure is not None:
-        raise InputError(departure.explained(tokens))
+    mismatch = find_mismatch(grammar, tokens)
+    if mismatch is not None:
+        raise InputError(mismatch.explained(tokens))
     Output().line(f"a whole turn of {len(tokens)} tokens")
 
 

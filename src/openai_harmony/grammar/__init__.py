@@ -2,27 +2,23 @@
 
 ::
 
-    calls, tool_choice, options   what a turn may do
-    json_schema                   what a JSON value may be
-    turn                          both as one grammar, in the Lark dialect of llguidance
-    structural_tag                the same for xgrammar, as far as that can say it
-    token_table → matcher         the grammar at work, token by token
-    departure                     where a completion leaves it
-    logits_processor              the same inside `generate` of Hugging Face Transformers
+    options                what a turn may do: tool choice, calls, response formats
+    json_schema            what a JSON value may be
+    turn                   both as one grammar, in the Lark dialect of llguidance
+    structural_tag         the same for xgrammar, as far as that can express it
+    matcher                the grammar at work, token by token; the first mismatch of a completion
+    logits_processor       the same inside `generate` of Hugging Face Transformers
 
 Needs the extra ``grammar`` (llguidance), and ``transformers`` for the last.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from .calls import Call, declared_calls
-from .departure import Departure, find_departure
 from .errors import GrammarError
 from .json_schema import enforceable_schema
-from .matcher import BITMASK_WORDS, Matcher, fill_bitmasks
-from .options import TurnOptions
+from .matcher import BITMASK_WORDS, Matcher, Mismatch, fill_bitmasks, find_mismatch
+from .options import Call, ToolChoice, TurnOptions, declared_calls
 from .structural_tag import structural_tag
-from .tool_choice import ToolChoice
 from .turn import turn_grammar
 
 if TYPE_CHECKING:
@@ -31,15 +27,15 @@ if TYPE_CHECKING:
 __all__ = [
     "BITMASK_WORDS",
     "Call",
-    "Departure",
     "GrammarError",
     "Matcher",
+    "Mismatch",
     "ToolChoice",
     "TurnOptions",
     "declared_calls",
     "enforceable_schema",
     "fill_bitmasks",
-    "find_departure",
+    "find_mismatch",
     "structural_tag",
     "turn_grammar",
 ]

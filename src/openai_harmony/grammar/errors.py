@@ -8,7 +8,7 @@ __all__ = ["GrammarError"]
 
 
 class GrammarError(ValueError, HarmonyError):
-    """What was asked for cannot be enforced token by token.
+    """A schema, tool choice or option that cannot be enforced token by token.
 
     `pointer` is the JSON pointer of the offending keyword, as ``#/properties/tags/uniqueItems``;
     empty when there is none. `remedy` says what to do instead.

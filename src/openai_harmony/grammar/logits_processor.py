@@ -1,6 +1,6 @@
 """The grammar of a turn inside `generate` of Hugging Face Transformers: scores in, scores out.
 
-What a row may hold next follows from its grammar and from what it generated, nothing else. So rows
+The tokens allowed in a row depend only on its grammar and on the tokens that it generated. So rows
 may change places (beam search), shrink (assisted generation) or begin anew (another call).
 
 Needs the extra ``transformers``.
@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from ..encoding import load_harmony_encoding
 from ..installation import missing_package
-from ..tokens.special_tokens import START
+from ..sampled_messages import OPENING
 from .errors import GrammarError
-from .matcher import BITMASK_WORDS, Matcher, fill_bitmasks
-from .token_table import MODEL_VOCABULARY_SIZE
+from .matcher import BITMASK_WORDS, MODEL_VOCABULARY_SIZE, Matcher, fill_bitmasks
 
 try:
     import torch
@@ -32,7 +31,7 @@ __all__ = ["GrammarLogitsProcessor"]
 
 
 class _Row:
-    """What one row generated, as far as its matcher took it; the rest came after the end."""
+    """The tokens of one row, counted as far as its matcher took them; the rest follow the end."""
 
     __slots__ = ("is_wrong", "matcher", "taken")
 
@@ -43,7 +42,7 @@ class _Row:
 
     @property
     def is_open(self) -> bool:
-        """Whether the grammar says what comes next."""
+        """True while the grammar restricts the next token."""
         return not self.is_wrong and not self.matcher.is_finished
 
     def take(self, tokens: Sequence[int]) -> None:
@@ -84,8 +83,8 @@ class GrammarLogitsProcessor:
         self.prompt_length = prompt_length
         if not self.grammars:
             raise ValueError("grammar: expected one, or one for each prompt; found none")
-        for one in self.grammars:
-            Matcher(one)  # what does not compile is better known now
+        for text in self.grammars:
+            Matcher(text)  # raises an error now if it does not compile
         self._rows: list[_Row] = []
         self._generated = torch.empty((0, 0), dtype=torch.long)
         self._bitmasks: NDArray[np.int32] = np.empty((0, BITMASK_WORDS), np.int32)
@@ -100,9 +99,9 @@ class GrammarLogitsProcessor:
             )
         generated = input_ids[:, self.prompt_length :]
         before = self._generated.to(generated.device)
-        known = before.shape[1]
-        if before.shape[0] == generated.shape[0] and torch.equal(generated[:, :known], before):
-            for row, tokens in zip(self._rows, generated[:, known:].tolist(), strict=True):
+        length = before.shape[1]
+        if before.shape[0] == generated.shape[0] and torch.equal(generated[:, :length], before):
+            for row, tokens in zip(self._rows, generated[:, length:].tolist(), strict=True):
                 row.take(tokens)
         else:
             self._check_prompts(input_ids)
@@ -118,10 +117,10 @@ class GrammarLogitsProcessor:
                 f"{rows} rows cannot share {len(self.grammars)} grammars",
                 remedy="give one grammar, or one for each prompt",
             )
-        ending = _turn_opening()
+        ending = list(OPENING)
         before = self.prompt_length - len(ending)
         endings = input_ids[:, max(before, 0) : self.prompt_length].tolist()
-        if columns < self.prompt_length or any(found != ending for found in endings):
+        if columns < self.prompt_length or endings.count(ending) < rows:
             raise GrammarError(
                 f"no <|start|>assistant ends at column {self.prompt_length} of each row",
                 remedy="give the length of the prompts as prompt_length, and pad them on the left",
@@ -136,14 +135,14 @@ class GrammarLogitsProcessor:
         Tokens are not taken back one by one: that is not possible under a limit of tokens, and
         taking the tokens of a row again is quick.
         """
-        known = before.shape[1]
+        length = before.shape[1]
         old, rows = self._rows, len(after)
-        places = {
-            (self._grammar(at, len(old)), tokens.tobytes()): at for at, tokens in enumerate(before)
+        indices = {
+            (self._grammar(i, len(old)), tokens.tobytes()): i for i, tokens in enumerate(before)
         }
         grammars = [self._grammar(row, rows) for row in range(rows)]
         parents = [
-            places.get((grammar, tokens[:known].tobytes()))
+            indices.get((grammar, tokens[:length].tobytes()))
             for grammar, tokens in zip(grammars, after, strict=True)
         ]
         uses = Counter(parents)
@@ -180,7 +179,7 @@ class GrammarLogitsProcessor:
                 )
 
     def _masked(self, scores: torch.Tensor) -> torch.Tensor:
-        matchers = [(at, row.matcher) for at, row in enumerate(self._rows) if row.is_open]
+        matchers = [(i, row.matcher) for i, row in enumerate(self._rows) if row.is_open]
         if not matchers:
             return scores
         if len(self._bitmasks) != len(self._rows):
@@ -193,10 +192,6 @@ class GrammarLogitsProcessor:
         if padding:
             forbidden = torch.nn.functional.pad(forbidden, (0, padding), value=True)
         return scores.masked_fill(forbidden, float("-inf"))
-
-
-def _turn_opening() -> list[int]:
-    return [START, *load_harmony_encoding("HarmonyGptOss").encode("assistant")]
 
 
 def _named(token: int) -> str:

@@ -1,22 +1,76 @@
-"""A grammar at work: which tokens may come next, token by token, for engines."""
+"""A grammar at work: which tokens may come next, token by token, for engines.
+
+`find_mismatch` compares a whole completion with a grammar.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from llguidance import LLExecutor, LLMatcher
+import llguidance
+from llguidance import LLExecutor, LLMatcher, TokenizerWrapper
 
+from ..encoding import load_harmony_encoding
 from ..rendering.cache import BoundedCache
+from ..tokens.special_tokens import FIRST_SPECIAL, SPECIAL_IDS, SPECIAL_TEXTS, VOCABULARY_SIZE
+from ..tokens.vocabulary import load_vocabulary
 from .errors import GrammarError
-from .token_table import MODEL_VOCABULARY_SIZE, token_table
+
+__all__ = [
+    "BITMASK_WORDS",
+    "MODEL_VOCABULARY_SIZE",
+    "Matcher",
+    "Mismatch",
+    "fill_bitmasks",
+    "find_mismatch",
+]
+
+# The vocabulary
+
+MODEL_VOCABULARY_SIZE = 201_088
+"""Logits of the gpt-oss models; the format's last special token has none."""
+
+_SLICES = [
+    r'[^<|"\\\x00-\x1F\x7F]{1,10}',
+    r'[^<|"\\\x00-\x1F\x7F]{1,30}',
+    r'[^<|"\\\x00-\x1F\x7F]+',
+    r"[^<|]+",
+]
+"""Kinds of tokens whose masks llguidance computes beforehand: those allowed anywhere in JSON
+strings, and those allowed anywhere in text, since no special token is spelled with them."""
+
+
+class _Table:
+    """The tokenizer of harmony in the form that llguidance takes."""
+
+    def __init__(self) -> None:
+        special = range(FIRST_SPECIAL, MODEL_VOCABULARY_SIZE)
+        self.tokens = [*load_vocabulary(), *(SPECIAL_TEXTS[token].encode() for token in special)]
+        self.special_token_ids = list(special)
+        # Ends a sequence for llguidance; in harmony <|return|> and <|call|> do, inside the grammar.
+        self.eos_token_id = SPECIAL_IDS["<|endoftext|>"]
+        self.bos_token_id = None
+
+    def __call__(self, text: bytes) -> list[int]:
+        encoding = load_harmony_encoding("HarmonyGptOss")
+        return encoding.tokenizer.encode_ordinary(text.decode("utf-8", "replace"))
+
+
+@functools.cache
+def token_table() -> llguidance.LLTokenizer:
+    """Return the vocabulary in the form of llguidance, built once per process in some 0.4 s."""
+    return llguidance.LLTokenizer(TokenizerWrapper(_Table()), slices=_SLICES)
+
+
+# Matchers
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["BITMASK_WORDS", "Matcher", "fill_bitmasks"]
 
 BITMASK_WORDS = MODEL_VOCABULARY_SIZE // 32
 """32-bit words of a bitmask: one bit for each logit of the model, the lowest bit first."""
@@ -29,20 +83,20 @@ _compiled: BoundedCache[str, tuple[str, LLMatcher]] = BoundedCache(
 
 
 def _compile(grammar: str) -> LLMatcher:
-    """Compile a grammar, or find it; what comes back is only ever copied."""
-    known = _compiled.get(grammar)
-    if known is None:
+    """Return a compiled grammar, from the cache if possible; callers only copy it."""
+    entry = _compiled.get(grammar)
+    if entry is None:
         matcher = LLMatcher(token_table(), grammar, log_level=0)
         if matcher.is_error():
             problem = " ".join(matcher.get_error().split())
             raise GrammarError(f"the grammar does not compile: {problem:.300}")
-        known = grammar, matcher
-        _compiled.put(grammar, known)
-    return known[1]
+        entry = grammar, matcher
+        _compiled.put(grammar, entry)
+    return entry[1]
 
 
 class Matcher:
-    """Where a completion stands in a grammar; it begins after ``<|start|>assistant``.
+    """The state of a grammar within a completion, which begins after ``<|start|>assistant``.
 
     Equal grammars are compiled once and shared. A matcher belongs to one completion and one thread
     at a time. `bitmask` and `fill_bitmasks` work without the GIL.
@@ -67,11 +121,11 @@ class Matcher:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the turn has ended with its stop token: nothing may follow."""
+        """True once the turn has ended with its stop token: nothing may follow."""
         return self._matcher.is_stopped() and not self._matcher.is_error()
 
     def bitmask(self) -> bytes:
-        """One bit for each logit of the model, the lowest first: set where the token may come next.
+        """Return one bit for each logit of the model, lowest first: set if the token may come next.
 
         25,136 bytes; ``numpy.unpackbits(…, bitorder="little")`` makes them bools.
         """
@@ -80,7 +134,7 @@ class Matcher:
         return mask
 
     def allowed_tokens(self) -> list[int]:
-        """The ids that may come next, in order; slow where these are many."""
+        """Return the ids that may come next, in order; slow if there are many."""
         if self.is_finished:
             return []
         mask = int.from_bytes(self.bitmask(), "little")
@@ -88,7 +142,7 @@ class Matcher:
         return [token for token, bit in enumerate(bits) if bit == "1"]
 
     def forced_tokens(self) -> list[int]:
-        """The tokens that must come next, as far as there is no choice; empty where there is."""
+        """Return the tokens that must come next, up to the first with a choice."""
         return self._matcher.compute_ff_tokens()
 
     def accept(self, token: int) -> bool:
@@ -97,10 +151,10 @@ class Matcher:
 
     def accept_all(self, tokens: Sequence[int]) -> int:
         """Take tokens up to the first that is not allowed; return how many were taken."""
-        known = _before_unknown(tokens)
-        taken = self._matcher.try_consume_tokens(known)
+        valid = _before_unknown(tokens)
+        taken = self._matcher.try_consume_tokens(valid)
         self.check()
-        self._tokens += known[:taken]
+        self._tokens += valid[:taken]
         return taken
 
     def count_allowed(self, tokens: Sequence[int]) -> int:
@@ -125,7 +179,7 @@ class Matcher:
         self._tokens = []
 
     def copy(self) -> Matcher:
-        """Return another matcher in the same place, as beam search needs it."""
+        """Return another matcher in the same state, as beam search needs it."""
         twin = Matcher.__new__(Matcher)
         twin._grammar = self._grammar
         twin._matcher = self._matcher.deep_copy()
@@ -133,14 +187,14 @@ class Matcher:
         return twin
 
     def check(self) -> None:
-        """Raise `GrammarError` where the engine gave up; that is final."""
+        """Raise `GrammarError` if the engine gave up; that is final."""
         if self._matcher.is_error():
             problem = " ".join(self._matcher.get_error().split())
             raise GrammarError(f"the grammar cannot be followed any further: {problem:.300}")
 
 
 def _before_unknown(tokens: Sequence[int]) -> list[int]:
-    """The tokens up to the first that the model does not have."""
+    """Return the tokens up to the first that the model does not have."""
     ids = range(MODEL_VOCABULARY_SIZE)
     return list(takewhile(ids.__contains__, tokens))
 
@@ -165,10 +219,66 @@ def fill_bitmasks(matchers: Iterable[tuple[int, Matcher]], bitmasks: NDArray[np.
         raise ValueError("bitmasks must be contiguous")
     if _executor is None:
         _executor = LLExecutor()
-    chosen = [(row, one) for row, one in matchers if not one.is_finished]
-    work = [(one._matcher, row) for row, one in chosen]
+    unfinished = [(row, matcher) for row, matcher in matchers if not matcher.is_finished]
+    work = [(matcher._matcher, row) for row, matcher in unfinished]
     if work:
         rows, words = bitmasks.shape
         _executor.unsafe_compute_mask_ptr(work, bitmasks.ctypes.data, 4 * words, rows)
-    for _, one in chosen:
-        one.check()
+    for _, matcher in unfinished:
+        matcher.check()
+
+
+# Mismatches
+
+_SHOWN_ALLOWED = 8
+_SHOWN_BEFORE = 10
+
+
+class Mismatch(NamedTuple):
+    """The first token that the grammar does not allow; None if the completion ends too early.
+
+    `allowed` are all the ids that are allowed there.
+    """
+
+    position: int
+    token: int | None
+    allowed: list[int]
+
+    def explained(self, tokens: Sequence[int]) -> str:
+        """Explain where the completion `tokens` leaves the grammar, and what is allowed there.
+
+        >>> from openai_harmony import Conversation
+        >>> from openai_harmony.grammar import turn_grammar
+        >>> tokens = [200005, 1]
+        >>> mismatch = find_mismatch(turn_grammar(Conversation.from_messages([])), tokens)
+        >>> print(mismatch.explained(tokens).partition(";")[0])
+        token 1 ('"') leaves the grammar after '<|channel|>'
+        """
+        decode = load_harmony_encoding("HarmonyGptOss").decode
+        allowed = self.allowed
+        shown = ", ".join(repr(decode([token])) for token in allowed[:_SHOWN_ALLOWED])
+        hidden = len(allowed) - _SHOWN_ALLOWED
+        more = f" and {hidden:,} more" if hidden > 0 else ""
+        expected = f"allowed there: {shown}{more}" if allowed else "the turn ended before it"
+        before = decode(tokens[max(self.position - _SHOWN_BEFORE, 0) : self.position])
+        where = f"after {before!r}" if before else "at the beginning"
+        if self.token is None:
+            return f"the completion ends before the turn does, {where}; {expected}"
+        text = repr(decode([self.token])) if self.token < VOCABULARY_SIZE else str(self.token)
+        return f"token {self.position} ({text}) leaves the grammar {where}; {expected}"
+
+
+def find_mismatch(grammar: str, tokens: Sequence[int]) -> Mismatch | None:
+    """Compare a completion with a grammar; return None if it is a whole turn.
+
+    >>> from openai_harmony import Conversation
+    >>> from openai_harmony.grammar import turn_grammar
+    >>> find_mismatch(turn_grammar(Conversation.from_messages([])), [200005, 1])[:2]
+    (1, 1)
+    """
+    matcher = Matcher(grammar)
+    taken = matcher.accept_all(tokens)
+    if taken == len(tokens) and matcher.is_finished:
+        return None
+    token = tokens[taken] if taken < len(tokens) else None
+    return Mismatch(taken, token, matcher.allowed_tokens())

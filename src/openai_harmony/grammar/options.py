@@ -1,15 +1,59 @@
-"""What a caller may ask of a turn beside its tools."""
+"""The options of a turn, the calls that they allow, and the schemas of its answer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from ..conversation.content import DeveloperContent
+from ..conversation.declared_tools import declared_tools
+from ..conversation.json_field import JsonField
+from ..conversation.messages import Conversation, Message
+from ..conversation.tool_choice import ToolMode, named_tools
+from ..errors import ConversationError
 from .errors import GrammarError
-from .tool_choice import ToolChoice
 
-__all__ = ["TurnOptions"]
+__all__ = [
+    "Call",
+    "ToolChoice",
+    "TurnOptions",
+    "chosen_calls",
+    "declared_calls",
+    "requested_schemas",
+]
+
+
+class ToolChoice(NamedTuple):
+    """The calls that are allowed, and to which recipients (None: to all that are declared).
+
+    >>> ToolChoice.read({"type": "function", "name": "get_weather"})
+    ToolChoice(mode='required', names=('get_weather',))
+    """
+
+    mode: ToolMode = "auto"
+    names: tuple[str, ...] | None = None
+
+    @classmethod
+    def read(cls, raw: str | Mapping[str, Any] | ToolChoice | None) -> ToolChoice:
+        """Read a choice as the Responses and the Chat Completions API have it; None is ``auto``."""
+        if isinstance(raw, ToolChoice):
+            return raw
+        try:
+            mode, tools, _ = named_tools(JsonField(raw, "tool_choice"))
+            return cls(mode, None if tools is None else tuple(map(_tool_name, tools)))
+        except ConversationError as error:
+            raise GrammarError(str(error)) from error
+
+
+def _tool_name(tool: JsonField) -> str:
+    """Read the name of a function, or the type of a built-in tool."""
+    function = tool if tool["function"].is_null else tool["function"]
+    name = function["name"]
+    if name.is_null and tool["type"].value != "function":
+        name = tool["type"]
+    return name.text()
 
 
 @dataclass(frozen=True)
@@ -18,8 +62,7 @@ class TurnOptions:
 
     - `tool_choice`: as the APIs have it: ``"none"``, ``"auto"``, ``"required"``, a tool's name as
       an object, or allowed tools.
-    - `response_format`: as Chat Completions has it, instead of what the conversation asks for;
-      None leaves that as it is.
+    - `response_format`: as Chat Completions has it; None takes that of the conversation.
     - `reasoning`: whether the turn may hold ``analysis`` messages to everyone.
     - `reasoning_tokens`: tokens in each of them at most, without its header.
     - `reasoning_messages`: how many there may be at most.
@@ -43,3 +86,111 @@ class TurnOptions:
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise GrammarError(f"{name}: expected a positive integer, found {value!r}")
+
+
+# Calls
+
+NO_ARGUMENTS: dict[str, Any] = {"type": "object", "additionalProperties": False}
+
+_RECIPIENT = re.compile(r"[^\s<|>]+")  # what a header can hold and the parser reads back
+
+
+class Call(NamedTuple):
+    """A call that the model may write; without a `schema` its body is free text, such as code."""
+
+    recipient: str
+    schema: dict[str, Any] | None
+
+    @property
+    def is_function(self) -> bool:
+        """Return whether the call is to a function of the developer and not to a built-in tool."""
+        return self.recipient.startswith("functions.")
+
+
+def declared_calls(messages: Iterable[Message]) -> dict[str, Call]:
+    """Find the calls of the tools that system and developer messages declare, by recipient.
+
+    >>> from openai_harmony import Role, SystemContent
+    >>> system = Message.from_role_and_content(Role.SYSTEM, SystemContent().with_python_tool())
+    >>> declared_calls([system])
+    {'python': Call(recipient='python', schema=None)}
+    """
+    calls: dict[str, Call] = {}
+    for recipient, tool in declared_tools(messages).items():
+        if not _RECIPIENT.fullmatch(recipient):
+            raise GrammarError(
+                f"{recipient!r} cannot stand in a header",
+                remedy="rename the tool, without white space, '<', '|' and '>'",
+            )
+        schema = None
+        if tool is not None:
+            schema = NO_ARGUMENTS if tool.parameters is None else tool.parameters
+        calls[recipient] = Call(recipient, schema)
+    return calls
+
+
+def chosen_calls(choice: ToolChoice, declared: Mapping[str, Call]) -> list[Call]:
+    """Select the calls that `choice` allows; a name may stand for a namespace.
+
+    Raises `GrammarError` where it names what is not declared, or requires a call of nothing.
+    """
+    if choice.mode == "none":
+        return []
+    names = declared if choice.names is None else choice.names
+    chosen = {call.recipient: call for name in names for call in _named_calls(name, declared)}
+    if choice.mode == "required" and not chosen:
+        raise GrammarError(
+            "tool_choice: a call is required and no tool is declared",
+            remedy="declare one, or leave tool_choice out",
+        )
+    return list(chosen.values())
+
+
+def _named_calls(name: str, declared: Mapping[str, Call]) -> Iterable[Call]:
+    for recipient in (name, f"functions.{name}"):
+        if recipient in declared:
+            return [declared[recipient]]
+    members = [call for call in declared.values() if call.recipient.startswith(f"{name}.")]
+    if not members:
+        raise GrammarError(
+            f"tool_choice: {name!r} is not declared",
+            remedy=f"declared are: {', '.join(declared) or 'none'}",
+        )
+    return members
+
+
+# Answers
+
+
+def requested_schemas(conversation: Conversation, options: TurnOptions) -> list[tuple[str, object]]:
+    """Return the JSON Schemas of the options, or else of the prompt; the answer must follow one.
+
+    Each comes with a pointer to it. There are none for free text.
+
+    >>> options = TurnOptions(response_format={"type": "json_object"})
+    >>> requested_schemas(Conversation.from_messages([]), options)
+    [('#', {'type': 'object'})]
+    """
+    response_format = options.response_format
+    if response_format is None:
+        return [
+            (f"response_formats/{name}#", requested.json_schema)
+            for message in conversation.messages
+            for item in message.content
+            if isinstance(item, DeveloperContent)
+            for name, requested in (item.response_formats or {}).items()
+        ]
+    kind = response_format.get("type")
+    if kind == "text":
+        return []
+    if kind == "json_object":
+        return [("#", {"type": "object"})]
+    if kind != "json_schema":
+        raise GrammarError(
+            f"response_format: the type {kind!r:.80} is unknown",
+            remedy="use text, json_object or json_schema",
+        )
+    fields = response_format.get("json_schema", response_format)
+    if not isinstance(fields, Mapping) or not isinstance(fields.get("schema"), (Mapping, bool)):
+        raise GrammarError("response_format: json_schema has no schema", remedy="give it one")
+    return [("response_format#", fields["schema"])]

@@ -31,11 +31,15 @@ from ..tokens.special_tokens import (
     SPECIAL_TEXTS,
     START,
 )
-from .calls import Call, declared_calls
 from .json_schema import enforceable_schema
-from .options import TurnOptions
-from .tool_choice import ToolChoice, chosen_calls
-from .wanted_schemas import wanted_schemas
+from .options import (
+    Call,
+    ToolChoice,
+    TurnOptions,
+    chosen_calls,
+    declared_calls,
+    requested_schemas,
+)
 from .xgrammar_schema import xgrammar_schema
 
 __all__ = ["structural_tag"]
@@ -75,7 +79,7 @@ def structural_tag(
 
 
 def _before(options: TurnOptions) -> list[Format]:
-    """What may stand before the ending."""
+    """Write the messages that may precede the answer or the call."""
     preamble = _message("commentary", options.text_tokens)
     reasoning = _message("analysis", options.reasoning_tokens)
     preambles = [{"type": "star", "content": preamble}] if options.preambles else []
@@ -99,7 +103,7 @@ def _message(channel: str, tokens: int | None) -> Format:
 
 def _answer(conversation: Conversation, options: TurnOptions) -> Format:
     header = [_token(CHANNEL), _text("final")]
-    schemas = wanted_schemas(conversation, options)
+    schemas = requested_schemas(conversation, options)
     if not schemas:
         body = _free_text(options.text_tokens)
         return _sequence(*header, _token(MESSAGE), body, _stop(RETURN))

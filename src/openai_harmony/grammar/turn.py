@@ -20,11 +20,15 @@ from typing import Any
 from ..conversation.messages import Conversation
 from ..rendering.cache import BoundedCache
 from ..rendering.fingerprint import fingerprint
-from .calls import Call, declared_calls
 from .json_schema import JSON_OPTIONS, enforceable_schema
-from .options import TurnOptions
-from .tool_choice import ToolChoice, chosen_calls
-from .wanted_schemas import wanted_schemas
+from .options import (
+    Call,
+    ToolChoice,
+    TurnOptions,
+    chosen_calls,
+    declared_calls,
+    requested_schemas,
+)
 
 __all__ = ["TEXT_PATTERN", "turn_grammar"]
 
@@ -62,7 +66,7 @@ def turn_grammar(conversation: Conversation, options: TurnOptions | None = None)
     lines = [f"start: {before} {ending}" if before else f"start: {ending}"]
     lines += _other_messages(options)
     if choice.mode != "required":
-        lines += _answer(wanted_schemas(conversation, options))
+        lines += _answer(requested_schemas(conversation, options))
     if calls:
         lines.append('call_channel: "commentary" | "analysis"')
     for at, call in enumerate(calls):
@@ -72,7 +76,7 @@ def turn_grammar(conversation: Conversation, options: TurnOptions | None = None)
 
 
 def _before(options: TurnOptions) -> str:
-    """What may stand before the ending."""
+    """Write the messages that may precede the answer or the call."""
     if not options.reasoning:
         return "preamble*" if options.preambles else ""
     most = options.reasoning_messages

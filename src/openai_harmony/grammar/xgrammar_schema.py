@@ -85,15 +85,12 @@ def _of_type(name: str, schema: Schema) -> Schema:
 
 
 def _rewrite_pattern(written: Schema, schema: Schema) -> None:
-    patterns = [written.get("pattern"), *(_pattern(one) for one in _list(schema.get("allOf")))]
+    joined = [inner for inner in _list(schema.get("allOf")) if isinstance(inner, dict)]
+    patterns = [written.get("pattern"), *(inner.get("pattern") for inner in joined)]
     whole = [text for one in patterns if isinstance(one, str) and (text := _whole(one))]
     written.pop("pattern", None)
     if whole:
         written["pattern"] = whole[0]  # of several xgrammar reads none
-
-
-def _pattern(schema: JsonValue) -> JsonValue:
-    return schema.get("pattern") if isinstance(schema, dict) else None
 
 
 def _whole(pattern: str) -> str | None:

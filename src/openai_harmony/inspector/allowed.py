@@ -7,7 +7,7 @@ from itertools import islice
 
 from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
 
-from ..grammar import Departure, Matcher, TurnOptions, turn_grammar
+from ..grammar import Matcher, Mismatch, TurnOptions, turn_grammar
 from ..tokens.special_tokens import FIRST_SPECIAL
 from ..written_tokens import written_tokens
 from .source import read_source
@@ -28,7 +28,7 @@ class AllowedStep(TypedDict):
     first: TokenList
 
 
-class DepartureJson(TypedDict):
+class MismatchJson(TypedDict):
     """The index of the token that the grammar does not allow, and what to say of it."""
 
     position: int
@@ -42,11 +42,11 @@ Allowed = TypedDict(
         "tokens": TokenList,
         "from": int,
         "steps": list[AllowedStep],
-        "departure": "DepartureJson | None",
+        "mismatch": "MismatchJson | None",
         "finished": bool,
     },
 )
-"""A completion in its grammar; one that may go on has no departure, and is not finished."""
+"""A completion in its grammar; one that may go on has no mismatch, and is not finished."""
 
 
 def allowed(body: AllowedBody) -> Allowed:
@@ -79,16 +79,16 @@ def allowed(body: AllowedBody) -> Allowed:
         "tokens": token_list(tokens),
         "from": body.start,
         "steps": steps,
-        "departure": _departure(matcher, tokens, taken),
+        "mismatch": _mismatch(matcher, tokens, taken),
         "finished": matcher.is_finished and taken == len(tokens),
     }
 
 
-def _departure(matcher: Matcher, tokens: list[int], taken: int) -> DepartureJson | None:
+def _mismatch(matcher: Matcher, tokens: list[int], taken: int) -> MismatchJson | None:
     if taken == len(tokens):
         return None
-    departure = Departure(taken, tokens[taken], matcher.allowed_tokens())
-    return {"position": taken, "explanation": departure.explained(tokens)}
+    mismatch = Mismatch(taken, tokens[taken], matcher.allowed_tokens())
+    return {"position": taken, "explanation": mismatch.explained(tokens)}
 
 
 def _step(at: int, matcher: Matcher) -> AllowedStep:

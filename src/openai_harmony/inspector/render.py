@@ -63,7 +63,7 @@ def rendering(body: RenderBody) -> Rendering:
     source = read_source(body)
     messages = source.conversation.messages
     rendered = rendered_conversation(source.conversation, body)
-    lengths = {part[0]: part[4] - part[1] for part in rendered.parts}
+    lengths = {part.message: part.end - part.start for part in rendered.parts}
     pairs = zip(rendered.tokens, rendered.labels if rendered.examples else (), strict=False)
     return {
         "form": source.form,

@@ -10,12 +10,11 @@ from ..conversation.messages import Conversation, Message, Role
 from ..encoding import load_harmony_encoding
 from ..rendering.renderer import past_reasoning
 from ..rendering.segments import SegmentKind
-from ..sampled_messages import OPENING, SampledMessage, prompt_segments
-from ..tokens.special_tokens import END, RETURN
+from ..sampled_messages import OPENING, prompt_segments, sampled_stop
+from ..tokens.special_tokens import END
 from ..training import IGNORED, TrainingOptions
-from ..training.example import MessageTokens
-from ..training.examples import planned_example
-from ..training.turn_plan import Plan, is_answer, kept_in_prompt, plan_sequences
+from ..training.examples import MessageTokens, planned_example
+from ..training.sequence_plan import Plan, kept_in_prompt, plan_sequences
 from .errors import InspectorError
 from .wire import RenderBody
 
@@ -97,16 +96,9 @@ def _prompt(
             message = chosen.messages[at]
             is_own = message.author.role is Role.ASSISTANT
             first = start if goes_on or not is_own else start + len(OPENING)
-            parts.append((kept[at], start, first, behind_header, len(tokens), is_own))
-            goes_on = is_own and own == [END] and not _ends_turn(message)
+            parts.append(MessageTokens(kept[at], start, first, behind_header, len(tokens), is_own))
+            goes_on = is_own and sampled_stop(message, own[0]) == END
     return RenderedConversation(tokens, [IGNORED] * len(tokens), parts, dropped)
-
-
-def _ends_turn(message: Message) -> bool:
-    """Whether the model samples ``<|return|>`` where a prompt has ``<|end|>``."""
-    if isinstance(message, SampledMessage) and message.sampled_tokens[-1] == RETURN:
-        return True
-    return is_answer(message)
 
 
 def _example(
@@ -126,7 +118,7 @@ def _example(
         return RenderedConversation([], [], [], {**dropped, **unlearned})
     plan = plans[body.example]
     example = planned_example(chosen, plan, options)
-    parts: list[MessageTokens] = [(kept[part[0]], *part[1:]) for part in example.messages]
+    parts = [part._replace(message=kept[part.message]) for part in example.messages]
     held = {entry.message for entry in plan}
     taught = _teaching_examples(plans)
     for at, index in enumerate(kept):
@@ -144,5 +136,5 @@ def _teaching_examples(plans: Sequence[Plan]) -> dict[int, int]:
         entry.message: number
         for number, plan in enumerate(plans)
         for entry in plan
-        if entry.learned
+        if entry.is_trainable
     }

@@ -1,22 +1,29 @@
-"""Training data: conversations to the tokens that a model sees, and which of them it learns.
+"""Training data: conversations to the tokens that a model sees, and labels for those it samples.
 
 ::
 
-    options                      what is learned, and how it is rendered
-    turn_plan → windows          which messages go into which sequence
-    example → examples           sequences: ids, labels, and where each token comes from
-    inference                    a check: what is learned follows the prompts of inference
-    token_sequence               what was sampled, carried on for reinforcement learning
+    options                      which messages are trained on, and how they are rendered
+    sequence_plan                which messages each example has
+    examples                     ids, labels, and where each token comes from
+    token_sequence               sampled tokens, carried on for reinforcement learning
     packing                      several examples in one sequence
-    template_difference          where a chat template parts from harmony
     rows → files                 data sets of any size (extra ``train``)
+    template_difference          where a chat template differs from harmony
 """
 
-from .example import IGNORED, TokenSpan, TrainingExample
-from .examples import ReadExamples, read_examples, training_examples
-from .inference import PromptDifference, find_prompt_difference, inference_prompt
+from .examples import (
+    IGNORED,
+    PromptDifference,
+    ReadExamples,
+    TokenSpan,
+    TrainingExample,
+    find_prompt_difference,
+    inference_prompt,
+    read_examples,
+    training_examples,
+)
 from .options import TrainingOptions
-from .packing import PackedSequence, pack, packed_places
+from .packing import PackedSequence, pack, packed_groups
 from .template_difference import TemplateDifference, find_template_difference
 from .token_sequence import TokenSequence
 
@@ -34,7 +41,7 @@ __all__ = [
     "find_template_difference",
     "inference_prompt",
     "pack",
-    "packed_places",
+    "packed_groups",
     "read_examples",
     "training_examples",
 ]

@@ -1,28 +1,153 @@
-"""A conversation comes in; out come the sequences that teach a model to say its part of it."""
+"""A conversation to training examples: token ids, labels, and where each token comes from.
+
+The label of a token is the token that the model shall choose there. It is `IGNORED` where the model
+would not have sampled, and in messages that are not trained on.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ..conversation.messages import Conversation, Message, Role
 from ..encoding import HarmonyEncoding, load_harmony_encoding
 from ..rendering.renderer import Rendered, Renderer
-from ..sampled_messages import OPENING, SampledMessage
-from ..tokens.special_tokens import END, MESSAGE, RETURN
-from .example import IGNORED, MessageTokens, TrainingExample
+from ..rendering.segments import SegmentKind
+from ..sampled_messages import OPENING, SampledMessage, prompt_tokens, sampled_stop
+from ..tokens.special_tokens import END
 from .options import TrainingOptions
-from .turn_plan import Plan, declares_functions, plan_sequences
-from .windows import fitting_windows
+from .sequence_plan import (
+    Plan,
+    declares_functions,
+    fitting_windows,
+    kept_in_prompt,
+    plan_sequences,
+)
 
-__all__ = ["ReadExamples", "planned_example", "read_examples", "training_examples"]
+__all__ = [
+    "IGNORED",
+    "MessageTokens",
+    "PromptDifference",
+    "ReadExamples",
+    "TokenSpan",
+    "TrainingExample",
+    "find_prompt_difference",
+    "inference_prompt",
+    "planned_example",
+    "read_examples",
+    "training_examples",
+]
+
+IGNORED = -100
+"""The label of a token that is not trained on, as torch and Transformers have it."""
 
 _CACHE_BYTES = 16 * 1024 * 1024
 
 
+class TokenSpan(NamedTuple):
+    """A run of tokens, from `start` up to, not including, `end`: where they come from.
+
+    `message` is the index in the conversation. `sampled` is true where the model would have
+    sampled them: not for the ``<|start|>assistant`` that ends a prompt, but for a later one of the
+    same turn.
+    """
+
+    start: int
+    end: int
+    message: int
+    kind: SegmentKind
+    sampled: bool
+
+
+class MessageTokens(NamedTuple):
+    """The tokens of a message in an example: the message's index, and indices of tokens.
+
+    The model begins to sample the message at `sampled`, unless someone else wrote it.
+    """
+
+    message: int
+    start: int
+    sampled: int
+    body: int
+    end: int
+    is_assistant: bool
+
+    def spans(self) -> Iterator[TokenSpan]:
+        """Cut the message into header, body and stop."""
+        message, start, sampled, body, end, is_assistant = self
+        if sampled > start:
+            yield TokenSpan(start, sampled, message, SegmentKind.HEADER, False)
+        yield TokenSpan(sampled, body, message, SegmentKind.HEADER, is_assistant)
+        yield TokenSpan(body, end - 1, message, SegmentKind.BODY, is_assistant)
+        yield TokenSpan(end - 1, end, message, SegmentKind.STOP, is_assistant)
+
+
+@dataclass(frozen=True)
+class TrainingExample:
+    """Token ids, a label for each, and where the tokens come from.
+
+    A label is the token that the model shall choose at its index, or `IGNORED`. It equals the id
+    there, except for the stop of an answer that is not the last message: the next prompt has
+    ``<|end|>`` there, and the model samples ``<|return|>``.
+    """
+
+    input_ids: list[int]
+    labels: list[int]
+    messages: list[MessageTokens]
+    weights: Mapping[int, float] = field(default_factory=dict)
+    """The weights of messages, by index, where they are not 1."""
+
+    @functools.cached_property
+    def spans(self) -> list[TokenSpan]:
+        """The origin of the tokens, run by run."""
+        return [span for message in self.messages for span in message.spans()]
+
+    def __len__(self) -> int:
+        """Count the tokens."""
+        return len(self.input_ids)
+
+    def is_trainable(self, message: MessageTokens) -> bool:
+        """Return whether a message is trained on: all that the model samples of it, or nothing."""
+        return self.labels[message.end - 1] != IGNORED
+
+    def token_messages(self) -> list[int]:
+        """Return the index of the message that each token belongs to."""
+        return [span.message for span in self.spans for _ in range(span.start, span.end)]
+
+    def token_kinds(self) -> list[SegmentKind]:
+        """Return what each token is within its message."""
+        return [span.kind for span in self.spans for _ in range(span.start, span.end)]
+
+    def token_sampled(self) -> list[bool]:
+        """Return for each token whether the model would have sampled it."""
+        return [span.sampled for span in self.spans for _ in range(span.start, span.end)]
+
+    def assistant_masks(self) -> list[int]:
+        """Return a loss mask: 1 where the id itself is the label, for trainers that take no labels.
+
+        It is 0 where the label is another token than the input, which a mask cannot express.
+        """
+        pairs = zip(self.input_ids, self.labels, strict=True)
+        return [int(token == label) for token, label in pairs]
+
+    def loss_weights(self) -> list[float]:
+        """Return the weight of each label: that of its message, and 0 where it is `IGNORED`."""
+        weights = [0.0] * len(self.labels)
+        for message in filter(self.is_trainable, self.messages):
+            weight = self.weights.get(message.message, 1.0)
+            weights[message.sampled : message.end] = [weight] * (message.end - message.sampled)
+        return weights
+
+    @property
+    def trainable_tokens(self) -> int:
+        """Count the labels that are not `IGNORED`."""
+        return len(self.labels) - self.labels.count(IGNORED)
+
+
 class ReadExamples(NamedTuple):
-    """The examples of a conversation, and what is not in them, by index.
+    """The examples of a conversation, and the indices of messages that are in none of them.
 
     `too_long` are messages that the context cannot hold.
     """
@@ -38,17 +163,17 @@ def training_examples(
     weights: Mapping[int, float] | None = None,
     encoding: HarmonyEncoding | None = None,
 ) -> list[TrainingExample]:
-    """Make the sequences to learn a conversation from; every message is learned in one of them.
+    """Make the examples of a conversation; each message is trained on in one of them.
 
-    `weights` are those of messages, by index, where they are not 1; 0 leaves a message out of what
-    is learned. Raises `ConversationError` where the conversation cannot be rendered.
+    `weights` are those of messages, by index, where they are not 1; messages of weight 0 are not
+    trained on. Raises `ConversationError` where the conversation cannot be rendered.
 
     >>> from openai_harmony import Message, Role
     >>> question = Message.from_role_and_content(Role.USER, "2 + 2?")
     >>> answer = Message.from_role_and_content(Role.ASSISTANT, "4").with_channel("final")
     >>> (example,) = training_examples(Conversation.from_messages([question, answer]))
-    >>> learned = [token for token in example.labels if token != -100]
-    >>> load_harmony_encoding("HarmonyGptOss").decode(learned)
+    >>> trainable = [token for token in example.labels if token != -100]
+    >>> load_harmony_encoding("HarmonyGptOss").decode(trainable)
     '<|channel|>final<|message|>4<|return|>'
     """
     return read_examples(conversation, options, weights=weights, encoding=encoding).examples
@@ -61,20 +186,21 @@ def read_examples(
     weights: Mapping[int, float] | None = None,
     encoding: HarmonyEncoding | None = None,
 ) -> ReadExamples:
-    """Make the sequences as `training_examples` does, and tell what did not fit."""
+    """Make the examples as `training_examples` does, and return what did not fit as well."""
     options = options or TrainingOptions()
     messages = conversation.messages
     plans = plan_sequences(messages, options, weights)
     if not plans:
         return ReadExamples([], [])
-    rendered = _Rendered(messages, options, encoding or load_harmony_encoding("HarmonyGptOss"))
-    lengths = rendered.lengths
+    encoding = encoding or load_harmony_encoding("HarmonyGptOss")
+    rendered = _RenderedConversation(messages, options, encoding)
     too_long: list[int] = []
     if options.context_length is not None:
+        lengths = rendered.lengths
         fitting: list[Plan] = []
         for plan in plans:
-            parts, lost = fitting_windows(plan, messages, lengths, options.context_length)
-            fitting += parts
+            windows, lost = fitting_windows(plan, messages, lengths, options.context_length)
+            fitting += windows
             too_long += lost
         plans = fitting
     return ReadExamples([rendered.example(plan, weights or {}) for plan in plans], too_long)
@@ -83,95 +209,134 @@ def read_examples(
 def planned_example(
     conversation: Conversation, plan: Plan, options: TrainingOptions | None = None
 ) -> TrainingExample:
-    """Make one sequence of a conversation, which `plan_sequences` has planned."""
+    """Make one example of a conversation by a plan from `plan_sequences`."""
     encoding = load_harmony_encoding("HarmonyGptOss")
     options = options or TrainingOptions()
-    return _Rendered(conversation.messages, options, encoding).example(plan, {})
+    return _RenderedConversation(conversation.messages, options, encoding).example(plan, {})
 
 
-class _Rendered:
-    """The messages of a conversation as tokens, from which sequences are put together."""
+class _PromptMessages:
+    """The messages of a conversation in prompts, in columns, which are quicker than objects."""
+
+    def __init__(self, messages: Sequence[Message], rendered: Sequence[Rendered]) -> None:
+        self.tokens: list[list[int]] = []
+        self.header_lengths: list[int] = []
+        self.sampled_stops: list[int] = []
+        """The tokens that the model samples in place of the last ones."""
+        for message, result in zip(messages, rendered, strict=False):
+            if isinstance(message, SampledMessage):
+                tokens, header_length = message.tokens_in_prompt()
+            else:
+                shared, header_length = result.tokens, result.ends[0]
+                tokens = shared if isinstance(shared, list) else shared.tolist()
+            self.tokens.append(tokens)
+            self.header_lengths.append(header_length)
+            self.sampled_stops.append(sampled_stop(message, tokens[-1]))
+
+
+class _RenderedConversation:
+    """A conversation as tokens, from which examples are put together."""
 
     def __init__(
         self, messages: Sequence[Message], options: TrainingOptions, encoding: HarmonyEncoding
     ) -> None:
-        self._messages = messages
         style, dialect = options.header_style, options.schema_dialect
         renderer = _renderer(encoding)
-        declared, late = _declaration(messages)
-        rendered = renderer.messages(messages, dialect, style, lambda: declared)
-        self._pieces = list(map(_pieces, messages, rendered))
-        self._early, self._late = self._pieces, late
-        if late:
-            # Before functions are declared, the system message does not mention them.
-            rendered = renderer.messages(messages[:late], dialect, style, lambda: False)
-            self._early = list(map(_pieces, messages, rendered))
+        self._is_assistant = [message.author.role is Role.ASSISTANT for message in messages]
+        declaring = next((i for i, m in enumerate(messages) if declares_functions(m)), None)
+        has_tools = declaring is not None
+        rendered = renderer.messages(messages, dialect, style, lambda: has_tools)
+        self._messages = _PromptMessages(messages, rendered)
+        self._undeclared_end = 0
+        if declaring and any(self._is_assistant[:declaring]):
+            # Examples that end before functions are declared have a system message without them.
+            rendered = renderer.messages(messages[:declaring], dialect, style, lambda: False)
+            self._undeclared = _PromptMessages(messages, rendered)
+            self._undeclared_end = declaring
 
     @property
     def lengths(self) -> list[int]:
-        """The tokens of each message."""
-        return [len(tokens) for tokens, *_ in self._pieces]
+        """The number of tokens of each message."""
+        return list(map(len, self._messages.tokens))
 
     def example(self, plan: Plan, weights: Mapping[int, float]) -> TrainingExample:
-        """Put a sequence together."""
-        pieces = self._early if plan[-1].message < self._late else self._pieces
+        """Put an example together."""
+        is_early = plan[-1].message < self._undeclared_end
+        messages = self._undeclared if is_early else self._messages
         tokens: list[int] = []
-        labels: list[int] = []
         parts: list[MessageTokens] = []
         goes_on = False  # the model goes on sampling after the message before
-        for at, learned in plan:
-            own, headed, stop, is_own = pieces[at]
+        for index, _ in plan:
+            is_assistant = self._is_assistant[index]
             start = len(tokens)
-            tokens += own
-            end = len(tokens)
+            tokens += messages.tokens[index]
             # The prompt ends in the start of the first message that is sampled in one go.
-            first = start if goes_on or not is_own else start + len(OPENING)
-            parts.append((at, start, first, start + headed, end, is_own))
-            if learned:
-                labels += [IGNORED] * (first - start)
-                labels += own[first - start :]
-                labels[-1] = stop
-            else:
-                labels += [IGNORED] * (end - start)
-            goes_on = stop == END and is_own
-        tokens[-1] = stop
-        used = {at: weights[at] for at, learned in plan if learned and weights.get(at, 1.0) != 1.0}
+            sampled = start if goes_on or not is_assistant else start + len(OPENING)
+            body = start + messages.header_lengths[index]
+            parts.append(MessageTokens(index, start, sampled, body, len(tokens), is_assistant))
+            goes_on = is_assistant and messages.sampled_stops[index] == END
+        labels = [IGNORED] * len(tokens)
+        used: dict[int, float] = {}
+        for (index, is_trainable), part in zip(plan, parts, strict=True):
+            if is_trainable:
+                labels[part.sampled : part.end] = tokens[part.sampled : part.end]
+                labels[part.end - 1] = messages.sampled_stops[index]
+                if weights.get(index, 1.0) != 1.0:
+                    used[index] = weights[index]
+        tokens[-1] = messages.sampled_stops[plan[-1].message]
         return TrainingExample(tokens, labels, parts, used)
-
-
-_Pieces: TypeAlias = tuple[list[int], int, int, bool]
-"""A message as a prompt has it: its tokens, how many of them are the header's, what the model
-samples in place of the last one, and whether the message is the assistant's."""
-
-
-def _pieces(message: Message, rendered: Rendered) -> _Pieces:
-    """Take the tokens of a message: its own if it was sampled, else those rendered."""
-    is_own = message.author.role is Role.ASSISTANT
-    if isinstance(message, SampledMessage):
-        tokens = [*OPENING, *message.sampled_tokens]
-        header = tokens.index(MESSAGE) + 1
-    else:
-        tokens = rendered.copy_tokens()
-        header = rendered.ends[0]
-    stop = tokens[-1]
-    if stop == RETURN:
-        tokens[-1] = END
-    elif stop == END and is_own and message.channel == "final":
-        stop = RETURN
-    return tokens, header, stop, is_own
 
 
 @functools.lru_cache(maxsize=4)
 def _renderer(encoding: HarmonyEncoding) -> Renderer:
-    """Keep what comes again, which instructions and tools do, and few other texts."""
+    """Keep a renderer for each encoding: instructions and tools come again in a data set."""
     return Renderer(encoding.tokenizer, cache_bytes=_CACHE_BYTES)
 
 
-def _declaration(messages: Sequence[Message]) -> tuple[bool, int]:
-    """Tell whether functions are declared; and where, if the assistant spoke before, else 0."""
-    spoken = False
-    for at, message in enumerate(messages):
-        if declares_functions(message):
-            return True, at if spoken else 0
-        spoken = spoken or message.author.role is Role.ASSISTANT
-    return False, 0
+# The prompts of inference
+
+
+class PromptDifference(NamedTuple):
+    """The first token at which the prompt for a message and the example differ: its index."""
+
+    message: int
+    position: int
+
+
+def inference_prompt(
+    messages: Sequence[Message],
+    options: TrainingOptions | None = None,
+    *,
+    encoding: HarmonyEncoding | None = None,
+) -> list[int]:
+    """Render the prompt for the assistant's next message after `messages`, as the server does."""
+    options = options or TrainingOptions()
+    encoding = encoding or load_harmony_encoding("HarmonyGptOss")
+    kept = [messages[index] for index in kept_in_prompt(messages, range(len(messages)), options)]
+    return prompt_tokens(encoding, Conversation(messages=kept), options.rendering())
+
+
+def find_prompt_difference(
+    conversation: Conversation,
+    example: TrainingExample,
+    options: TrainingOptions | None = None,
+    *,
+    encoding: HarmonyEncoding | None = None,
+) -> PromptDifference | None:
+    """Compare an example with the prompt for each message that it trains on.
+
+    Returns the first difference, and None where every prompt is a beginning of the example. What
+    an example leaves out for the length of the context is left out of the prompts, too.
+    """
+    options = options or TrainingOptions()
+    messages = conversation.messages
+    present = {message.message for message in example.messages}
+    if options.context_length is None:
+        present.update(range(len(messages)))
+    for trained in filter(example.is_trainable, example.messages):
+        before = [messages[index] for index in range(trained.message) if index in present]
+        prompt = inference_prompt(before, options, encoding=encoding)
+        for position, token in enumerate(prompt):
+            if example.input_ids[position : position + 1] != [token]:
+                return PromptDifference(trained.message, position)
+    return None

@@ -1,4 +1,4 @@
-"""What is learned of a conversation, and how it is rendered."""
+"""Choices of the messages to train on, and of how they are rendered."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Literal, TypeAlias
 
 from ..config import HeaderStyle, RenderConversationConfig, SchemaDialect
 
-__all__ = ["LearnedTurns", "TrainingOptions"]
+__all__ = ["TrainedTurns", "TrainingOptions"]
 
-LearnedTurns: TypeAlias = Literal["all", "last"]
+TrainedTurns: TypeAlias = Literal["all", "last"]
 """Every turn of the assistant, or what it said after the last message by anyone else but a tool."""
 
 
@@ -17,17 +17,17 @@ LearnedTurns: TypeAlias = Literal["all", "last"]
 class TrainingOptions:
     """Choices for `training_examples`.
 
-    - `turns`: which turns are learned.
-    - `channels`: which of the assistant's channels are learned; None for all.
-    - `keep_past_reasoning`: render the reasoning of earlier turns as well. No prompt of inference
-      has it, but a conversation is one example then.
+    - `turns`: which turns are trained on.
+    - `channels`: which of the assistant's channels are trained on; None for all.
+    - `keep_past_reasoning`: render the reasoning of earlier turns as well. A conversation is one
+      example then, but no prompt of inference has that reasoning.
     - `context_length`: tokens that an example has at most; None for no limit.
     - `header_style`: the spelling of headers. The default is what the models write, not the
       default of `RenderConversationConfig`, which is what the reference writes.
     - `schema_dialect`: how a tool's parameters are written.
     """
 
-    turns: LearnedTurns = "all"
+    turns: TrainedTurns = "all"
     channels: frozenset[str] | None = None
     keep_past_reasoning: bool = False
     context_length: int | None = None
@@ -35,7 +35,7 @@ class TrainingOptions:
     schema_dialect: SchemaDialect = "typescript"
 
     def rendering(self) -> RenderConversationConfig:
-        """The rendering of messages that were chosen before: nothing is dropped."""
+        """Return how to render messages that were chosen before: nothing is dropped."""
         return RenderConversationConfig(
             auto_drop_analysis=False,
             schema_dialect=self.schema_dialect,

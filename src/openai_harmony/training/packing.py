@@ -1,4 +1,4 @@
-"""Examples of many lengths into sequences of one: several examples in each, with their bounds."""
+"""Pack examples of many lengths into sequences of one length, and keep where each begins."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from .example import TrainingExample
+from .examples import TrainingExample
 
-__all__ = ["PackedSequence", "pack", "packed_places"]
+__all__ = ["PackedSequence", "pack", "packed_groups"]
 
 
 @dataclass(frozen=True)
 class PackedSequence:
     """Several examples one after the other; `seq_lengths` are their lengths.
 
-    A trainer has to keep them apart, by `position_ids`, `cu_seqlens` or `segment_ids`. No label
-    reaches over a bound: the first token of an example is never learned.
+    A trainer has to keep them apart, by `position_ids`, `cu_seqlens` or `segment_ids`. No example
+    is predicted from the one before: the first token of an example is never trained on.
     """
 
     input_ids: list[int]
@@ -35,16 +35,16 @@ class PackedSequence:
         )
 
     def position_ids(self) -> list[int]:
-        """Each token's place in its own example."""
-        return [at for length in self.seq_lengths for at in range(length)]
+        """Return the position of each token in its own example."""
+        return [position for length in self.seq_lengths for position in range(length)]
 
     def segment_ids(self) -> list[int]:
-        """Which example each token belongs to, from 1 on; 0 is left for padding."""
+        """Return the example that each token belongs to, from 1 on; 0 is left for padding."""
         pairs = enumerate(self.seq_lengths, 1)
         return [number for number, length in pairs for _ in range(length)]
 
     def cu_seqlens(self) -> list[int]:
-        """Where the examples begin, and the end, as attention kernels take it."""
+        """Return where the examples begin, and the end, as attention kernels take it."""
         return list(accumulate(self.seq_lengths, initial=0))
 
 
@@ -52,35 +52,35 @@ def pack(examples: Sequence[TrainingExample], context_length: int) -> list[Packe
     """Pack examples into sequences of at most `context_length` tokens; raises `ValueError` where
     one is longer (`TrainingOptions.context_length` prevents that).
     """
-    places = packed_places([len(example) for example in examples], context_length)
-    return [PackedSequence.of(examples[at] for at in group) for group in places]
+    groups = packed_groups([len(example) for example in examples], context_length)
+    return [PackedSequence.of(examples[index] for index in group) for group in groups]
 
 
-def packed_places(lengths: Sequence[int], capacity: int) -> list[list[int]]:
+def packed_groups(lengths: Sequence[int], capacity: int) -> list[list[int]]:
     """Group lengths so that no sum is above `capacity`: best fit, the longest first.
 
-    Equal input gives equal groups; each is in the order of the input, and so are the groups, by
-    their first.
+    Groups hold indices of `lengths`, in order, and are sorted by their first; equal input gives
+    equal groups.
 
-    >>> packed_places([5, 9, 4, 1], 10)
+    >>> packed_groups([5, 9, 4, 1], 10)
     [[0, 2], [1, 3]]
     """
     groups: list[list[int]] = []
-    rooms: list[tuple[int, int]] = []  # what is left in a group, and its place; sorted
-    for at in sorted(range(len(lengths)), key=lambda at: (-lengths[at], at)):
-        length = lengths[at]
+    rooms: list[tuple[int, int]] = []  # what is left in a group, and the group's index; sorted
+    for index in sorted(range(len(lengths)), key=lambda index: (-lengths[index], index)):
+        length = lengths[index]
         if length > capacity:
             raise ValueError(
-                f"example {at} has {length} tokens, more than the {capacity} of a sequence; "
+                f"example {index} has {length} tokens, more than the {capacity} of a sequence; "
                 "make examples with that context_length"
             )
-        found = bisect_left(rooms, (length, -1))
-        if found < len(rooms):
-            room, group = rooms.pop(found)
-            groups[group].append(at)
+        best = bisect_left(rooms, (length, -1))
+        if best < len(rooms):
+            room, group = rooms.pop(best)
+            groups[group].append(index)
         else:
             room, group = capacity, len(groups)
-            groups.append([at])
+            groups.append([index])
         if room > length:
             insort(rooms, (room - length, group))
     return sorted(sorted(group) for group in groups)

@@ -1,9 +1,9 @@
 """A conversation as the tokens that were sampled, for several turns of reinforcement learning.
 
-What the model sampled is never rendered again: its ids stay, whatever they mean, and the
-conversation goes on after them. Two things of a prompt are not what was sampled, and both are the
-format's: after an answer the prompt has ``<|end|>`` where ``<|return|>`` was sampled, and it leaves
-out the reasoning of earlier turns.
+Sampled tokens are never rendered again: their ids stay, whatever they mean, and the conversation
+goes on after them. By the format, the next prompt differs from them in two things: it ends an
+answer with ``<|end|>`` where ``<|return|>`` was sampled, and it leaves out the reasoning of earlier
+turns.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from ..encoding import load_harmony_encoding
 from ..errors import ConversationError
 from ..parsing.parser import StreamableParser
 from ..parsing.recovery import Recovery
-from ..tokens.special_tokens import CALL, END, RETURN, START, STOP_TOKENS
-from ..tokens.tokenizer import ASSISTANT
-from .example import IGNORED
+from ..sampled_messages import OPENING, stop_in_prompt
+from ..tokens.special_tokens import CALL, END, STOP_TOKENS
+from .examples import IGNORED
 from .options import TrainingOptions
-from .turn_plan import kept_in_prompt
+from .sequence_plan import kept_in_prompt
 
 __all__ = ["TokenSequence"]
 
 
 class _Run(NamedTuple):
-    """Where the tokens of a message stand; tokens that the parser made nothing of have none."""
+    """The tokens of a message, from `start` up to `end`; None where the parser read no message."""
 
     message: Message | None
     start: int
@@ -40,10 +40,10 @@ class _Run(NamedTuple):
 class TokenSequence:
     """Tokens of a prompt and of what was sampled after it; each step makes a new sequence.
 
-    `labels` are the sampled tokens at their places, `logprobs` their logarithmic probabilities (0
-    where nothing was sampled, NaN where none was given). `recoveries` say what the parser
-    repaired in what was sampled last. `earlier` are the sequences of turns whose reasoning this one
-    leaves out: they are to be learned, too.
+    `labels` are the sampled tokens, and `IGNORED` for all others. `logprobs` are their logarithmic
+    probabilities: 0 where nothing was sampled, NaN where none was given. `recoveries` list the
+    parser's repairs of the last completion. `earlier` are sequences with the reasoning that this
+    one leaves out; train on them, too.
 
     >>> question = Message.from_role_and_content(Role.USER, "2 + 2?")
     >>> prompt = TokenSequence.of_prompt(Conversation.from_messages([question]))
@@ -60,7 +60,7 @@ class TokenSequence:
     recoveries: list[Recovery] = field(default_factory=list)
     earlier: tuple[TokenSequence, ...] = ()
     awaits_sampling: bool = True
-    """Whether the sequence is a prompt; else it ends in what was sampled."""
+    """True for a prompt; false for a sequence that ends in sampled tokens."""
     runs: tuple[_Run, ...] = ()
 
     @classmethod
@@ -70,32 +70,33 @@ class TokenSequence:
         """Render a conversation as the prompt for the assistant's next message."""
         options = options or TrainingOptions()
         kept = kept_in_prompt(conversation.messages, range(len(conversation.messages)), options)
-        chosen = [conversation.messages[at] for at in kept]
+        chosen = [conversation.messages[index] for index in kept]
         return cls([], [], [], options)._with_rendered(chosen)._with_opening()
 
     @property
     def messages(self) -> list[Message]:
-        """The messages of the prompt, and what the lenient parser read in what was sampled."""
+        """The messages of the prompt, and those that the lenient parser read from completions."""
         return [run.message for run in self.runs if run.message is not None]
 
     def sampled_mask(self) -> list[bool]:
-        """Whether the model sampled, token by token."""
+        """Return for each token whether the model sampled it."""
         return [label != IGNORED for label in self.labels]
 
     def add_sampled(
         self, tokens: Sequence[int], logprobs: Sequence[float] | None = None
     ) -> TokenSequence:
-        """Add what was sampled after the prompt, up to the stop token or to where it was cut.
+        """Add a completion of the prompt, up to its stop token or to where it was cut.
 
-        Raises `ConversationError` where the sequence is no prompt, or where `logprobs` are not as
-        many as the tokens.
+        Raises `ConversationError` where the sequence is no prompt, or where there are not as many
+        `logprobs` as tokens.
         """
         if not self.awaits_sampling:
             raise ConversationError("the model has spoken already; call extend() before it goes on")
-        known = [math.nan] * len(tokens) if logprobs is None else list(logprobs)
-        if len(known) != len(tokens):
+        if logprobs is None:
+            logprobs = [math.nan] * len(tokens)
+        elif len(logprobs) != len(tokens):
             raise ConversationError(
-                f"{len(tokens)} tokens have {len(known)} logprobs; give one for each"
+                f"{len(tokens)} tokens have {len(logprobs)} logprobs; give one for each"
             )
         encoding = load_harmony_encoding("HarmonyGptOss")
         tools = declared_tools(self.messages)
@@ -107,15 +108,14 @@ class TokenSequence:
         for message, end in zip(parser.messages, ends, strict=True):
             runs.append(_Run(message, start, first + end))
             start = first + end
-        whole = first + len(tokens)
         if not runs:
-            runs = [_Run(None, start, whole)]
-        runs[-1] = runs[-1]._replace(end=whole)
+            runs = [_Run(None, start, first)]
+        runs[-1] = runs[-1]._replace(end=first + len(tokens))
         return replace(
             self,
             input_ids=[*self.input_ids, *tokens],
             labels=[*self.labels, *tokens],
-            logprobs=[*self.logprobs, *known],
+            logprobs=[*self.logprobs, *logprobs],
             recoveries=list(parser.recoveries),
             awaits_sampling=False,
             runs=(*self.runs, *runs),
@@ -124,16 +124,24 @@ class TokenSequence:
     def extend(self, messages: Sequence[Message]) -> TokenSequence:
         """Go on with tool results, or the next question: add them, and open the next message.
 
-        The tokens are those of this sequence, and more; but where the next prompt leaves out
-        reasoning, it is another sequence, put together of the same tokens, with this one as the
-        last of `earlier`, and nothing in it is learned again.
+        The result begins with the tokens of this sequence. Where the next prompt leaves out
+        reasoning, it is put together anew of the same tokens, without labels, and this sequence
+        becomes the last of `earlier`.
         """
         closed = self._closed()
-        known = closed.messages
-        kept = kept_in_prompt(known, range(len(known)), self.options)
-        if len(kept) < len(known):
-            chosen = {id(known[at]) for at in kept}
-            closed = closed._without(chosen, earlier=(*self.earlier, self))
+        history = closed.messages
+        kept = kept_in_prompt(history, range(len(history)), self.options)
+        if len(kept) < len(history):
+            chosen = {id(history[index]) for index in kept}
+            prompt = TokenSequence([], [], [], self.options, earlier=(*self.earlier, self))
+            tokens: list[int] = []
+            runs: list[_Run] = []
+            for run in closed.runs:
+                if run.message is None or id(run.message) in chosen:
+                    start = len(tokens)
+                    tokens += closed.input_ids[run.start : run.end]
+                    runs.append(_Run(run.message, start, len(tokens)))
+            closed = replace(prompt._with_tokens(tokens), runs=tuple(runs))
         return closed._with_rendered(messages)._with_opening()
 
     def _closed(self) -> TokenSequence:
@@ -141,27 +149,13 @@ class TokenSequence:
         if self.awaits_sampling:
             raise ConversationError("the model is to speak; call add_sampled() before extend()")
         last = self.input_ids[-1]
-        if last == RETURN:
-            return replace(self, input_ids=[*self.input_ids[:-1], END])
         if last in STOP_TOKENS:
-            return self
+            return replace(self, input_ids=[*self.input_ids[:-1], stop_in_prompt(last)])
         message = self.runs[-1].message
         is_call = message is not None and message.recipient is not None
         closed = self._with_tokens([CALL if is_call else END])
         run = closed.runs[-1]._replace(end=len(closed.input_ids))
         return replace(closed, runs=(*closed.runs[:-1], run))
-
-    def _without(self, chosen: set[int], earlier: tuple[TokenSequence, ...]) -> TokenSequence:
-        """Put the tokens of the chosen messages together, as a prompt."""
-        empty = TokenSequence([], [], [], self.options, earlier=earlier)
-        runs: list[_Run] = []
-        tokens: list[int] = []
-        for run in self.runs:
-            if run.message is None or id(run.message) in chosen:
-                start = len(tokens)
-                tokens += self.input_ids[run.start : run.end]
-                runs.append(_Run(run.message, start, len(tokens)))
-        return replace(empty._with_tokens(tokens), runs=tuple(runs))
 
     def _with_rendered(self, messages: Sequence[Message]) -> TokenSequence:
         encoding = load_harmony_encoding("HarmonyGptOss")
@@ -180,7 +174,7 @@ class TokenSequence:
         return replace(self._with_tokens(tokens), runs=tuple(runs))
 
     def _with_opening(self) -> TokenSequence:
-        return replace(self._with_tokens([START, ASSISTANT]), awaits_sampling=True)
+        return replace(self._with_tokens(OPENING), awaits_sampling=True)
 
     def _with_tokens(self, tokens: Sequence[int]) -> TokenSequence:
         """Add tokens that were not sampled."""
@@ -193,15 +187,15 @@ class TokenSequence:
 
 
 def _ends(parser: StreamableParser, tokens: Sequence[int]) -> Iterator[int]:
-    """Parse a completion; give, for each of its messages, the index after its last token."""
-    known = 0
-    for at, token in enumerate(tokens):
+    """Parse a completion; return, for each of its messages, the index after its last token."""
+    count = 0
+    for index, token in enumerate(tokens):
         parser.process(token)
-        # A message that lacks its end is known to be over where the next one begins.
-        end = at + 1 if token in STOP_TOKENS else at
-        for _ in range(len(parser.messages) - known):
+        # A message that lacks its stop ends where the next one begins.
+        end = index + 1 if token in STOP_TOKENS else index
+        for _ in range(len(parser.messages) - count):
             yield end
-        known = len(parser.messages)
+        count = len(parser.messages)
     parser.process_eos()
-    for _ in range(len(parser.messages) - known):
+    for _ in range(len(parser.messages) - count):
         yield len(tokens)

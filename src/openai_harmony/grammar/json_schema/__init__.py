@@ -2,12 +2,13 @@
 
 ::
 
-    pattern_nodes → pattern_reader → patterns → pattern_overlap    regular expressions of ECMA-262
-    formats, json_values, references → keywords → instances        what a schema says
-    states → property_names → conjunctions                         schemas that hold together
-    finite → disjoint                                              what can be, and what excludes it
-    property_counts, number_ranges → schema_writer                 the schema written again
-    plain_schema → schemas                                         all of it as one function
+    pattern_parser → patterns, formats       regular expressions of ECMA-262, and named ones
+    references                               `$ref`, `$id`, `$anchor`: a schema's pointers
+    constraints, keywords                    the keywords of one schema object
+    instances                                which values a schema has, and two schemas share
+    conjunctions                             schemas that hold together, as states
+    numbers, property_counts                 what the engine misreads or cannot count
+    schema_writer → schemas                  the states as a schema again; all as one function
 """
 
 from .schemas import JSON_OPTIONS, enforceable_schema

@@ -15,28 +15,25 @@ from math import gcd, lcm
 
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError
+from .constraints import TYPES, Atom, Choice, Constraints, Shape, State, canonical, higher, lower
 from .instances import Instances
-from .json_values import canonical
-from .keywords import TYPES, Constraints, asserts, higher, lower, read_constraints
-from .pattern_overlap import never_both
-from .patterns import pattern_accepts
-from .property_names import apply_property_names
+from .keywords import apply_property_names, asserts, read_constraints
+from .patterns import never_both
 from .references import Document, child_pointer
-from .states import Atom, Choice, Shape, State
 
 __all__ = ["Conjunctions"]
 
 STATE_LIMIT = 5_000
-"""How many states a schema may have."""
+"""The most states of a schema."""
 
 IN_PLACE_LIMIT = 200
-"""How many schemas references and ``allOf`` may join for one value."""
+"""The most schemas that references and ``allOf`` may join for one value."""
 
 PROPERTY_LIMIT = 1_000
-"""How many names an object may have: the engine's time grows with their square."""
+"""The most names of an object: the engine's time grows with their square."""
 
 NAME_PATTERN_LIMIT = 50
-"""How many patterns an object may have for its names."""
+"""The most patterns for the names of an object."""
 
 _ALL_PROPERTIES_LIMIT = 20_000
 _REFERRING = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
@@ -95,7 +92,7 @@ class Conjunctions:
     def _gather(
         self, schema: JsonValue, atoms: dict[Atom, None], met: dict[int, bool], pointer: str
     ) -> bool:
-        """Collect what a schema asks for in place; whether anything is possible.
+        """Collect the constraints on the value itself; return False if they allow nothing.
 
         `met` has the schemas on the way here (True) and those done.
         """
@@ -300,7 +297,7 @@ class Conjunctions:
         _check_disjoint(list(patterns), ruling)
         for name in names:
             shape.properties[name] = self._joined(
-                [schema for one in ruling for schema in _schemas_of(one, name)],
+                [schema for one in ruling for schema in one.schemas_of(name)],
                 pointer=shape.pointer,
             )
         for pattern in patterns:
@@ -312,19 +309,6 @@ class Conjunctions:
         shape.additional = self._joined(others, pointer=shape.pointer) if others else None
 
 
-def _schemas_of(constraints: Constraints, name: str) -> list[JsonValue]:
-    """Return the schemas that constraints have for the value of a name."""
-    schemas: list[JsonValue] = []
-    if name in constraints.properties:
-        schemas.append(constraints.properties[name])
-    for pattern, schema in constraints.named_by_pattern.items():
-        if pattern_accepts(pattern, name):
-            schemas.append(schema)
-    if not schemas and constraints.additional is not None:
-        schemas.append(constraints.additional)
-    return schemas
-
-
 def _check_disjoint(patterns: list[str], ruling: list[Constraints]) -> None:
     for index, pattern in enumerate(patterns):
         for other in patterns[:index]:
@@ -333,7 +317,7 @@ def _check_disjoint(patterns: list[str], ruling: list[Constraints]) -> None:
                 raise GrammarError(
                     f"a name may match {other!r} as well",
                     remedy="start the patterns with ^ and different letters",
-                    pointer=owner.place("patternProperties", pattern),
+                    pointer=owner.pointer_to("patternProperties", pattern),
                 )
 
 
@@ -346,19 +330,17 @@ def _endless(pointer: str) -> GrammarError:
 
 
 def _refuse(constraints: list[Constraints], name: str) -> None:
-    """Raise for what cannot be enforced for values of a type."""
+    """Raise for keywords that cannot be enforced for values of a type."""
+    limits = (one.most_items for one in constraints if one.most_items is not None)
+    most_items = min(limits, default=2)
     for one in constraints:
         for refusal in one.refusals:
-            if refusal.type == name and not _short_enough(refusal.keyword, constraints):
+            if refusal.keyword == "uniqueItems" and most_items < 2:
+                continue  # no two items can be equal
+            if refusal.type == name:
                 raise GrammarError(
-                    refusal.problem, remedy=refusal.remedy, pointer=one.place(refusal.keyword)
+                    refusal.problem, remedy=refusal.remedy, pointer=one.pointer_to(refusal.keyword)
                 )
-
-
-def _short_enough(keyword: str, constraints: list[Constraints]) -> bool:
-    """Whether no two items are possible, so that they cannot be equal."""
-    most = min((one.most_items for one in constraints if one.most_items is not None), default=2)
-    return keyword == "uniqueItems" and most < 2
 
 
 def _listed(schema: Schema, keyword: str, pointer: str) -> list[JsonValue]:

@@ -1,71 +1,25 @@
-"""The keywords of one schema object: JSON in, what each type of value must satisfy out.
+"""Read the keywords of one schema object: JSON in, what each type of value must satisfy out.
 
-Only the object's own keywords are read here; what refers to other schemas stays a schema. The
-values of keywords are checked, and what no grammar can count or remember is noted as refused.
+References, ``allOf``, ``anyOf`` and ``oneOf`` are left to `conjunctions`. The values of keywords
+are checked, and keywords that no grammar can count or remember are noted as refusals.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from fractions import Fraction
 
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError
+from .constraints import TYPES, Constraints, Refusal, canonical, higher, lower
 from .formats import text_format
-from .json_values import canonical
+from .pattern_parser import REPEAT_LIMIT
 from .patterns import rust_pattern
-from .references import child_pointer
 
-__all__ = ["TYPES", "Constraints", "Refusal", "asserts", "read_constraints"]
-
-TYPES = ("null", "boolean", "number", "string", "array", "object")
+__all__ = ["COUNT_LIMIT", "apply_property_names", "asserts", "read_constraints"]
 
 COUNT_LIMIT = 1_000_000
 """The largest length, number of items or of properties."""
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """A keyword that cannot be enforced for values of a type (empty: of any type)."""
-
-    type: str
-    keyword: str
-    problem: str
-    remedy: str
-
-
-@dataclass(eq=False)
-class Constraints:
-    """What one schema object says itself; None where it says nothing."""
-
-    pointer: str
-    types: frozenset[str] = frozenset(TYPES)
-    whole: bool = False
-    values: list[JsonValue] | None = None
-    value_texts: frozenset[str] = frozenset()
-    lowest: tuple[Fraction, bool] | None = None
-    highest: tuple[Fraction, bool] | None = None
-    multiple: Fraction | None = None
-    shortest: int = 0
-    longest: int | None = None
-    patterns: list[str] = field(default_factory=list)
-    prefix: list[JsonValue] = field(default_factory=list)
-    items: JsonValue = None
-    fewest_items: int = 0
-    most_items: int | None = None
-    properties: dict[str, JsonValue] = field(default_factory=dict)
-    named_by_pattern: dict[str, JsonValue] = field(default_factory=dict)
-    additional: JsonValue = None
-    required: list[str] = field(default_factory=list)
-    fewest_properties: int = 0
-    most_properties: int | None = None
-    refusals: list[Refusal] = field(default_factory=list)
-    keywords: frozenset[str] = frozenset()
-
-    def place(self, *steps: str | int) -> str:
-        """Where something inside is."""
-        return child_pointer(self.pointer, *steps)
 
 
 _CHECK = "check it afterwards"
@@ -106,13 +60,13 @@ def read_constraints(schema: Schema, pointer: str) -> Constraints:
 
 
 def asserts(schema: Schema) -> bool:
-    """Whether a schema object says anything itself, beside referring to others."""
+    """Return whether a schema object says anything itself, beside referring to others."""
     return not _ASSERTING.isdisjoint(schema)
 
 
 def _invalid(read: Constraints, keyword: str, expected: str) -> GrammarError:
     return GrammarError(
-        f"the keyword takes {expected}", remedy="correct it", pointer=read.place(keyword)
+        f"the keyword takes {expected}", remedy="correct it", pointer=read.pointer_to(keyword)
     )
 
 
@@ -160,24 +114,6 @@ def _read_bounds(read: Constraints, schema: Schema) -> None:
             read.highest = lower(read.highest, bound)
 
 
-def higher(
-    one: tuple[Fraction, bool] | None, other: tuple[Fraction, bool] | None
-) -> tuple[Fraction, bool] | None:
-    """Return the stricter of two lower bounds."""
-    if one is None or other is None:
-        return one or other
-    return max(one, other)
-
-
-def lower(
-    one: tuple[Fraction, bool] | None, other: tuple[Fraction, bool] | None
-) -> tuple[Fraction, bool] | None:
-    """Return the stricter of two upper bounds."""
-    if one is None or other is None:
-        return one or other
-    return min(one, other, key=lambda bound: (bound[0], not bound[1]))
-
-
 def _read_multiple(read: Constraints, keyword: str, value: JsonValue) -> None:
     number = _exact(value)
     if number is None or number <= 0:
@@ -193,7 +129,7 @@ def _read_count(read: Constraints, keyword: str, value: JsonValue) -> None:
         raise GrammarError(
             f"it is more than {COUNT_LIMIT:,}",
             remedy="use a smaller number, or none",
-            pointer=read.place(keyword),
+            pointer=read.pointer_to(keyword),
         )
     setattr(read, _COUNTS[keyword], int(number))
 
@@ -211,7 +147,7 @@ _COUNTS = {
 def _read_pattern(read: Constraints, keyword: str, value: JsonValue) -> None:
     if not isinstance(value, str):
         raise _invalid(read, keyword, "text")
-    rust_pattern(value, read.place(keyword))
+    rust_pattern(value, read.pointer_to(keyword))
     read.patterns.append(value)
 
 
@@ -220,7 +156,7 @@ def _read_format(read: Constraints, keyword: str, value: JsonValue) -> None:
         raise _invalid(read, keyword, "text")
     if "string" not in read.types:
         return
-    known = text_format(value, read.place(keyword))
+    known = text_format(value, read.pointer_to(keyword))
     if known is None:
         return
     read.patterns += known.patterns
@@ -256,7 +192,7 @@ def _read_properties(read: Constraints, keyword: str, value: JsonValue) -> None:
 def _read_pattern_properties(read: Constraints, keyword: str, value: JsonValue) -> None:
     read.named_by_pattern = _named_schemas(read, keyword, value)
     for pattern in read.named_by_pattern:
-        rust_pattern(pattern, read.place(keyword, pattern))
+        rust_pattern(pattern, read.pointer_to(keyword, pattern))
 
 
 def _read_additional(read: Constraints, keyword: str, value: JsonValue) -> None:
@@ -296,7 +232,7 @@ def _read_refusals(read: Constraints, schema: Schema) -> None:
 
 
 def _harmless(keyword: str, schema: Schema) -> bool:
-    """Whether the keyword allows everything."""
+    """Return whether the keyword allows everything."""
     value = schema[keyword]
     if keyword == "contains":
         return schema.get("minContains") == 0 and "maxContains" not in schema
@@ -335,3 +271,48 @@ _ASSERTING = frozenset(
         "unevaluatedProperties",
     }
 )
+
+
+# Names of properties
+
+
+def apply_property_names(rule: Constraints, names: Constraints) -> bool:
+    """Say in other keywords of an object what its names must satisfy; whether that is possible."""
+    if rule.named_by_pattern or names.refusals or "string" not in names.types:
+        return False
+    if names.values is not None:
+        _list_names(rule, names)
+    elif rule.properties and rule.additional not in (None, True, False):
+        return False  # the schema for other names would hold for the listed ones as well
+    else:
+        pattern = _only_pattern(names)
+        if pattern is None:
+            return False
+        allowed: JsonValue = True if rule.additional is None else rule.additional
+        rule.properties = {
+            name: schema if names.allow_text(name) else False
+            for name, schema in rule.properties.items()
+        }
+        rule.named_by_pattern = {pattern: allowed}
+    rule.additional = False
+    rule.refusals = [one for one in rule.refusals if one.keyword != "propertyNames"]
+    return True
+
+
+def _list_names(rule: Constraints, names: Constraints) -> None:
+    others: JsonValue = True if rule.additional is None else rule.additional
+    rule.properties = {
+        name: rule.properties.get(name, others)
+        for name in names.values or ()
+        if isinstance(name, str) and names.allow_text(name)
+    }
+
+
+def _only_pattern(names: Constraints) -> str | None:
+    """Return the pattern of names, or one for their length; None if there are both, or neither."""
+    has_length = names.shortest > 0 or names.longest is not None
+    if len(names.patterns) == 1 and not has_length:
+        return names.patterns[0]
+    if names.patterns or not has_length or max(names.shortest, names.longest or 0) > REPEAT_LIMIT:
+        return None
+    return f"^[^]{{{names.shortest},{'' if names.longest is None else names.longest}}}$"

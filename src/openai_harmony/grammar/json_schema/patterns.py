@@ -1,7 +1,7 @@
 r"""The patterns of JSON Schema as the grammar engine reads them.
 
-The engine quotes a pattern for JSON by itself. What cannot be written without a ``\uXXXX`` escape
-(see `UNWRITABLE`) is taken out of each class: the model cannot write it, and the engine adds the
+The engine quotes a pattern for JSON by itself. Characters that need a ``\uXXXX`` escape (see
+`UNWRITABLE`) are taken out of each class: the model cannot write them, and the engine adds the
 quote and the backslash to a class that has all control characters.
 """
 
@@ -11,7 +11,7 @@ import unicodedata
 from functools import lru_cache
 
 from ..errors import GrammarError
-from .pattern_nodes import (
+from .pattern_parser import (
     Alternatives,
     Characters,
     Edge,
@@ -21,18 +21,17 @@ from .pattern_nodes import (
     Sequence,
     complement,
     merged,
+    parse_pattern,
 )
-from .pattern_reader import read_pattern
 
-__all__ = ["lengths", "pattern_accepts", "rust_pattern", "unwritable"]
+__all__ = ["lengths", "never_both", "pattern_accepts", "rust_pattern", "unwritable"]
 
 UNWRITABLE: Ranges = ((0x00, 0x07), (0x0B, 0x0B), (0x0E, 0x1F), (0x7F, 0x7F), (0xD800, 0xDFFF))
 """Code points that the grammar lets nobody write: JSON needs ``\\uXXXX`` for most of them."""
 
 SIZE_LIMIT = 20_000
-"""How many characters a pattern may stand for, its repetitions written out."""
+"""The most characters of a pattern with its repetitions written out."""
 
-_WRITABLE = complement(UNWRITABLE)
 _ESCAPED_CATEGORIES = "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in UNWRITABLE[:4])
 _NOTHING = Alternatives(())
 _EMPTY = Sequence(())
@@ -78,7 +77,7 @@ def unwritable(text: str) -> str:
 
 
 def pattern_accepts(pattern: str, text: str) -> bool:
-    """Whether the pattern is found in the text, in time that no pattern makes explode.
+    """Return whether the pattern is found in the text, in time that no pattern makes explode.
 
     >>> pattern_accepts("^(a+)+$", "aaab")
     False
@@ -89,7 +88,7 @@ def pattern_accepts(pattern: str, text: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _read(pattern: str) -> Node:
-    return read_pattern(pattern, "")
+    return parse_pattern(pattern, "")
 
 
 def lengths(pattern: str) -> tuple[int, int | None]:
@@ -107,7 +106,7 @@ def _writable(node: Node) -> Node:
     if isinstance(node, Characters):
         if node.categories:
             return node
-        ranges = _intersection(node.ranges, _WRITABLE)
+        ranges = complement(merged([*complement(node.ranges), *UNWRITABLE]))
         return Characters(ranges) if ranges else _NOTHING
     if isinstance(node, Sequence):
         parts = tuple(_writable(part) for part in node.parts)
@@ -184,22 +183,17 @@ def _text(node: Node) -> str:
     if isinstance(node, Edge):
         return "^" if node.start else "$"
     if isinstance(node, Sequence):
-        return "".join(map(_text, _grouped(node.parts)))
+        kept: list[Node] = []
+        for element in node.parts:
+            if not (isinstance(element, Edge) and element in kept):  # the engine knows no second
+                kept.append(element)
+        return "".join(map(_text, kept))
     if isinstance(node, Alternatives):
         return "(?:" + "|".join(map(_text, node.parts)) + ")"
     part = _text(node.part)
     if not isinstance(node.part, (Characters, Alternatives)):
         part = f"(?:{part})"
     return part + _counts_text(node.least, node.most)
-
-
-def _grouped(parts: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Write each edge once: the engine knows no second."""
-    kept: list[Node] = []
-    for part in parts:
-        if not (isinstance(part, Edge) and part in kept):
-            kept.append(part)
-    return tuple(kept)
 
 
 def _counts_text(least: int, most: int | None) -> str:
@@ -225,10 +219,6 @@ def _code_text(code: int) -> str:
     if character.isascii() and character.isalnum():
         return character
     return f"\\x{{{code:x}}}"
-
-
-def _intersection(some: Ranges, others: Ranges) -> Ranges:
-    return complement(merged([*complement(some), *complement(others)]))
 
 
 def _within(code: int, ranges: Ranges) -> bool:
@@ -272,3 +262,53 @@ def _is_one(node: Characters, character: str) -> bool:
     category = unicodedata.category(character)
     found = category.startswith(node.categories) or _within(ord(character), node.ranges)
     return found != node.negated
+
+
+# Overlap
+
+
+def never_both(one: str, other: str) -> bool:
+    """Return whether it is certain that no text matches both patterns.
+
+    >>> never_both("^a", "^b"), never_both("^a", "b$")
+    (True, False)
+    """
+    first, first_ends = _opening(one)
+    second, second_ends = _opening(other)
+    if first is None or second is None:
+        return False
+    if any(map(_disjoint, first, second)):
+        return True
+    if first_ends and len(first) < len(second):
+        return True
+    return second_ends and len(second) < len(first)
+
+
+@lru_cache(maxsize=256)
+def _opening(pattern: str) -> tuple[list[Characters] | None, bool]:
+    """Return the characters that a text must start with, and whether it must end after them."""
+    node = parse_pattern(pattern, "")
+    parts = list(node.parts) if isinstance(node, Sequence) else [node]
+    if not parts or parts[0] != Edge(start=True):
+        return None, False
+    opening: list[Characters] = []
+    for part in parts[1:]:
+        if isinstance(part, Characters):
+            opening.append(part)
+        elif isinstance(part, Repeat) and isinstance(part.part, Characters):
+            opening += [part.part] * min(part.least, 100)
+            if part.least != part.most or part.least > 100:
+                return opening, False
+        elif part == Edge(start=False):
+            return opening, True
+        elif part != Edge(start=True):
+            return opening, False
+    return opening, False
+
+
+def _disjoint(one: Characters, other: Characters) -> bool:
+    if one.categories or other.categories:
+        return False
+    return not any(
+        first <= last and start <= end for first, end in one.ranges for start, last in other.ranges
+    )

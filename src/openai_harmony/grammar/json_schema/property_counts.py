@@ -15,7 +15,7 @@ from ..errors import GrammarError
 __all__ = ["PropertyChoice", "property_choices"]
 
 CHOICE_LIMIT = 64
-"""How many ways there may be."""
+"""The most ways."""
 
 
 @dataclass(frozen=True)

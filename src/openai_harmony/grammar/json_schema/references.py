@@ -59,7 +59,7 @@ class Document:
         self._register(root, pointer, "")
 
     def pointer(self, schema: Schema) -> str:
-        """Where a subschema is."""
+        """Return the pointer of a subschema."""
         return self._pointers[id(schema)]
 
     def referred(self, schema: Schema, keyword: str = "$ref") -> Schema | bool:

@@ -6,13 +6,11 @@ from fractions import Fraction
 
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError
-from .finite import possible_types, step_of
-from .json_values import check_writable, plain_number
-from .keywords import TYPES, Constraints
-from .number_ranges import coarser_steps, missed_numbers, safe_bounds
+from .constraints import TYPES, Constraints, Shape, State
+from .instances import possible_types, step_of
+from .numbers import check_writable, coarser_steps, missed_numbers, plain_number, safe_bounds
 from .patterns import pattern_accepts, rust_pattern
 from .property_counts import PropertyChoice, property_choices
-from .states import Shape, State
 
 __all__ = ["SchemaWriter"]
 
@@ -23,13 +21,13 @@ MULTIPLE_LIMIT = 5_000
 """The largest `multipleOf`, without its point; each takes the engine about 3 µs."""
 
 VALUE_LIMIT = 10_000
-"""How many values of `enum` there may be in all; each takes the engine about 3 µs."""
+"""The most values of `enum` in all; each takes the engine about 3 µs."""
 
 PROPERTY_LIMIT = 2_000
-"""How many properties there may be in all; each takes the engine about 40 µs."""
+"""The most properties in all; each takes the engine about 40 µs."""
 
 PATTERN_LIMIT = 4
-"""How many patterns and formats a text may have to match: the engine looks for one that does."""
+"""The most patterns and formats of a text: the engine searches for a text that matches all."""
 
 LENGTH_LIMIT = 1_000
 """The largest `minLength` beside a pattern, for the same reason."""
@@ -41,8 +39,8 @@ _FEW_VALUES = 8
 class SchemaWriter:
     """Writes states as schemas; what is used twice, or deep inside, is written once and named."""
 
-    def __init__(self, known: set[State], pointer: str) -> None:
-        self._known = known
+    def __init__(self, satisfiable: set[State], pointer: str) -> None:
+        self._satisfiable = satisfiable
         self._pointer = pointer
         self._names: dict[State, str] = {}
         self._waiting: list[State] = []
@@ -78,7 +76,7 @@ class SchemaWriter:
         self._uses[root] = 1
         while waiting:
             for inner in waiting.pop().inside():
-                if inner in self._known:
+                if inner in self._satisfiable:
                     if inner not in self._uses:
                         waiting.append(inner)
                     key = _text_key(inner)
@@ -87,7 +85,7 @@ class SchemaWriter:
 
     def _schema(self, state: State, level: int) -> JsonValue:
         state = self._only(state)
-        if state not in self._known:
+        if state not in self._satisfiable:
             return False
         if not state.atoms:
             return True
@@ -102,7 +100,7 @@ class SchemaWriter:
     def _only(self, state: State) -> State:
         """Return the one alternative that is left, or of that, or the state itself."""
         while state.alternatives is not None:
-            kept = [other for other in state.alternatives if other in self._known]
+            kept = [other for other in state.alternatives if other in self._satisfiable]
             if len(kept) != 1:
                 break
             state = kept[0]
@@ -110,14 +108,14 @@ class SchemaWriter:
 
     def _body(self, state: State, level: int) -> JsonValue:
         if state.alternatives is not None:
-            kept = [other for other in state.alternatives if other in self._known]
+            kept = [other for other in state.alternatives if other in self._satisfiable]
             return {"anyOf": [self._schema(other, level + 1) for other in kept]}
         shape = state.shape
         if shape is None:
             return False
         if shape.values is not None:
             return self._listed(state, shape.values)
-        types = possible_types(shape, self._known)
+        types = possible_types(shape, self._satisfiable)
         written = self._scalars(state, shape, types)
         if "array" in types:
             written |= self._array(shape, level)
@@ -246,12 +244,12 @@ class SchemaWriter:
         self._properties += len(shape.properties)
         if self._properties > PROPERTY_LIMIT:
             raise self._error(f"it has more than {PROPERTY_LIMIT:,} properties", "use fewer")
-        is_open = shape.additional is None or shape.additional in self._known
-        others = is_open or any(one in self._known for one in shape.named_by_pattern.values())
+        is_open = shape.additional is None or shape.additional in self._satisfiable
+        others = is_open or any(one in self._satisfiable for one in shape.named_by_pattern.values())
         optional = [
             name
             for name, inner in shape.properties.items()
-            if inner in self._known and name not in shape.required
+            if inner in self._satisfiable and name not in shape.required
         ]
         choices = property_choices(
             shape.required,
@@ -326,7 +324,7 @@ def _text_key(state: State) -> tuple[object, ...] | None:
 
 
 def _is_small(state: State) -> bool:
-    """Whether a schema is no longer than the reference to it."""
+    """Return whether a schema is no longer than the reference to it."""
     shape = state.shape
     if shape is None:
         return False
@@ -336,7 +334,7 @@ def _is_small(state: State) -> bool:
 
 
 def _is_recursive(start: State) -> bool:
-    """Whether states inside of this one lead back to themselves."""
+    """Return whether states inside of this one lead back to themselves."""
     done: dict[State, bool] = {start: False}
     way = [(start, iter(list(start.inside())))]
     while way:
@@ -382,5 +380,5 @@ def _keyword_pointer(state: State, *keywords: str) -> str:
         if isinstance(atom, Constraints):
             for keyword in keywords:
                 if keyword in atom.keywords:
-                    return atom.place(keyword)
+                    return atom.pointer_to(keyword)
     return state.atoms[-1].pointer

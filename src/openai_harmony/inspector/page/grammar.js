@@ -53,7 +53,7 @@ export class GrammarTab {
   #results;
   #stepped;
   #tokens;
-  #departure;
+  #mismatch;
   #grammar;
   #grammarSize;
 
@@ -106,13 +106,13 @@ export class GrammarTab {
       onPlace: (place) => this.#show(place),
       mark: (place, forward) => this.#freePlace(place, forward),
     });
-    this.#departure = element("p", { class: "problem departure", hidden: true });
+    this.#mismatch = element("p", { class: "problem mismatch", hidden: true });
     const allowed = element("section", { class: "allowed-tokens", "aria-label": "Allowed tokens" });
     this.#tokens = new AllowedTokens(allowed, (id) => this.#goOnWith(id));
     this.#grammarSize = element("summary");
     this.#grammar = element("pre", { tabindex: "0", "aria-label": "Grammar in Lark's form" });
     const lark = element("details", { class: "lark" }, this.#grammarSize, this.#grammar);
-    form.append(this.#departure, lark);
+    form.append(this.#mismatch, lark);
     this.#results.append(allowed);
     host.append(element("div", { class: "panes" }, form, this.#results));
     state.subscribe((_, changed) => {
@@ -210,21 +210,21 @@ export class GrammarTab {
    * @param {ReturnType<typeof layoutOf>} layout
    */
   #take(allowed, { spans, rows }) {
-    const { tokens, departure, grammar } = allowed;
+    const { tokens, mismatch, grammar } = allowed;
     const count = tokens.ids.length;
     this.#allowed = allowed;
     this.#results.hidden = false;
     this.#verdict.textContent = verdictOn(allowed);
-    this.#verdict.classList.toggle("bad", departure !== null);
-    const place = Math.min(this.#wanted ?? departure?.position ?? count, count);
+    this.#verdict.classList.toggle("bad", mismatch !== null);
+    const place = Math.min(this.#wanted ?? mismatch?.position ?? count, count);
     this.#wanted = null;
     this.#stepped.show(tokens, spans, rows, place);
     this.#shade();
-    if (departure !== null) {
-      this.#stepped.view.decorate(departure.position, "refused", departure.explanation);
+    if (mismatch !== null) {
+      this.#stepped.view.decorate(mismatch.position, "refused", mismatch.explanation);
     }
-    this.#departure.hidden = departure === null;
-    this.#departure.textContent = departure?.explanation ?? "";
+    this.#mismatch.hidden = mismatch === null;
+    this.#mismatch.textContent = mismatch?.explanation ?? "";
     this.#grammar.textContent = grammar;
     const size = grammar.length.toLocaleString("en");
     this.#grammarSize.textContent = `The grammar, ${size} characters`;
@@ -252,8 +252,8 @@ export class GrammarTab {
 
   /** @param {number} place */
   #hasLeft(place) {
-    const { departure = null } = this.#allowed ?? {};
-    return departure !== null && place > departure.position;
+    const { mismatch = null } = this.#allowed ?? {};
+    return mismatch !== null && place > mismatch.position;
   }
 
   /** @param {number} place */
@@ -263,15 +263,15 @@ export class GrammarTab {
       this.#tokens.show(step, this.#allowed?.tokens.ids[place]);
       this.#stepped.describe(`${step.count} allowed next`);
     } else if (this.#hasLeft(place)) {
-      this.#tokens.say(`The completion has left the grammar at token ${this.#departurePosition}`);
+      this.#tokens.say(`The completion has left the grammar at token ${this.#mismatchPosition}`);
       this.#stepped.describe("outside the grammar");
     } else {
       this.#tokens.say("No token allowed: the turn is over");
     }
   }
 
-  get #departurePosition() {
-    return this.#allowed?.departure?.position ?? 0;
+  get #mismatchPosition() {
+    return this.#allowed?.mismatch?.position ?? 0;
   }
 
   /** Shade the tokens whose places are known: the fewer were allowed, the darker. */
@@ -316,10 +316,10 @@ export class GrammarTab {
  *
  * @param {Allowed} allowed
  */
-function verdictOn({ tokens, departure, finished }) {
+function verdictOn({ tokens, mismatch, finished }) {
   if (tokens.ids.length === 0) return "Nothing is written yet.";
   const count = counted(tokens.ids.length, "token");
-  if (departure !== null) return `It leaves the grammar at token ${departure.position}.`;
+  if (mismatch !== null) return `It leaves the grammar at token ${mismatch.position}.`;
   if (finished) return `A whole turn of ${count}.`;
   return `${count}, all allowed; the turn is not over.`;
 }

@@ -205,7 +205,7 @@ export interface Allowed {
   tokens: Tokens;
   from: number;
   steps: AllowedStep[];
-  departure: null | { position: number; explanation: string };
+  mismatch: null | { position: number; explanation: string };
   finished: boolean;
 }
 

@@ -2,33 +2,26 @@
 
 ::
 
-    settings             what is made of the rows
-    whole_file           files that are there wholly or not at all
-    unpacked             compressed files, unpacked to be read in parts
     sources              files and folders as chunks of rows
-    token_report         what the tokens are, counted
-    columns              rows to the columns that trainers read
-    part                 a chunk to a part: Parquet, rejected rows, counts
-    preparation          all parts: resume, processes, what stands beside them
-    ray_parts            the same on a Ray cluster
-    ray_rows             rows that are in Ray already
-    report_plot          the report as a picture
+    report               counts of tokens, as text and as a picture
+    shards               a chunk to a shard: columns in Parquet, rejected rows, counts
+    preparation          all shards: resume, processes, and the files beside the data
+    ray                  the same on a Ray cluster, and for rows that are in Ray already
 """
 
-from .part import Part, prepare_part
 from .preparation import Preparation, prepare
-from .settings import PrepareSettings
+from .report import TokenReport
+from .shards import PrepareSettings, Shard, prepare_shard
 from .sources import Chunk, find_chunks, find_files
-from .token_report import TokenReport
 
 __all__ = [
     "Chunk",
-    "Part",
     "Preparation",
     "PrepareSettings",
+    "Shard",
     "TokenReport",
     "find_chunks",
     "find_files",
     "prepare",
-    "prepare_part",
+    "prepare_shard",
 ]

@@ -8,12 +8,17 @@
 a folder                its ``*.parquet`` or ``*.jsonl``, or the Arrow files that `save_to_disk`
                         of Hugging Face's datasets wrote; chunks are ranges of batches
 ======================  =======================================================================
+
+Compressed files are unpacked beside the output, since reading cannot begin in the middle of them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable, Iterator
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -21,8 +26,7 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from ..rows.embedded_json import without_nulls
-from .unpacked import PACKED_SUFFIXES, UnpackedFiles
+from ..rows import without_nulls
 
 __all__ = [
     "CHUNK_BYTES",
@@ -30,6 +34,8 @@ __all__ = [
     "SourceError",
     "SourceFile",
     "SourceRow",
+    "UnpackedFiles",
+    "atomic_file",
     "find_chunks",
     "find_files",
     "read_chunk",
@@ -39,16 +45,17 @@ CHUNK_BYTES = 16 * 1024 * 1024
 """Bytes of a chunk of JSONL, about; a worker's memory grows with it, and not with the file."""
 
 _ROWS_AT_ONCE = 64  # of a table, as Python objects
+_PACKED_SUFFIXES = (".gz", ".zst")  # by which pyarrow chooses the decompression
 
 FileKind = Literal["jsonl", "parquet", "arrow"]
 
 
 class SourceError(ValueError):
-    """The input is nothing that rows are read from."""
+    """The input holds no rows that can be read, or the output cannot be written."""
 
 
 class SourceFile(NamedTuple):
-    """A file of rows; `number` is its place among those of the source."""
+    """A file of rows; `number` is its index among those of the source."""
 
     number: int
     path: Path
@@ -56,8 +63,8 @@ class SourceFile(NamedTuple):
 
     @property
     def is_packed(self) -> bool:
-        """Whether it has to be unpacked to be read."""
-        return self.path.suffix in PACKED_SUFFIXES
+        """Return whether the file is compressed."""
+        return self.path.suffix in _PACKED_SUFFIXES
 
 
 @dataclass(frozen=True)
@@ -71,11 +78,11 @@ class Chunk:
     size: int
     """Bytes, about."""
     copy: str | None = None
-    """Where the rows are read, if the file itself is compressed."""
+    """The unpacked copy that is read instead of a compressed file."""
 
 
 class SourceRow(NamedTuple):
-    """A row, with its number in the chunk, from 0; or why it cannot be read."""
+    """A row, with its number in the chunk, from 0; or the problem in reading it."""
 
     number: int
     raw: Any
@@ -99,7 +106,20 @@ def find_chunks(
 
     Raises `SourceError` where a compressed file cannot be read.
     """
-    return [chunk for file in files for chunk in _chunks(file, chunk_bytes, unpacked)]
+    chunks: list[Chunk] = []
+    for file in files:
+        if not file.is_packed:
+            chunks += _CHUNKS[file.kind](file.path, chunk_bytes)
+            continue
+        if unpacked is None:
+            raise SourceError(f"{file.path} is compressed; say where it shall be unpacked")
+        try:
+            size = unpacked.size(file.number, file.path)
+        except OSError as error:
+            raise SourceError(f"{file.path} cannot be unpacked: {error}") from error
+        copy = str(unpacked.path(file.number))
+        chunks += _byte_ranges(str(file.path), size, chunk_bytes, copy)
+    return chunks
 
 
 def read_chunk(chunk: Chunk) -> Iterator[SourceRow]:
@@ -107,31 +127,18 @@ def read_chunk(chunk: Chunk) -> Iterator[SourceRow]:
     return _READERS[chunk.kind](chunk)
 
 
-def _chunks(file: SourceFile, chunk_bytes: int, unpacked: UnpackedFiles | None) -> Iterable[Chunk]:
-    if not file.is_packed:
-        return _CHUNKS[file.kind](file.path, chunk_bytes)
-    if unpacked is None:
-        raise SourceError(f"{file.path} is compressed; say where it shall be unpacked")
-    try:
-        size = unpacked.size(file.number, file.path)
-    except OSError as error:
-        raise SourceError(f"{file.path} cannot be unpacked: {error}") from error
-    copy = str(unpacked.place(file.number))
-    return _byte_ranges(str(file.path), size, chunk_bytes, copy)
-
-
 _SUFFIXES: dict[str, FileKind] = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".parquet": "parquet",
     ".arrow": "arrow",
-    **{f".jsonl{packed}": "jsonl" for packed in PACKED_SUFFIXES},
-    **{f".ndjson{packed}": "jsonl" for packed in PACKED_SUFFIXES},
+    **{f".jsonl{packed}": "jsonl" for packed in _PACKED_SUFFIXES},
+    **{f".ndjson{packed}": "jsonl" for packed in _PACKED_SUFFIXES},
 }
 
 
 def _kind(path: Path) -> FileKind | None:
-    last = path.suffixes[-2:] if path.suffix in PACKED_SUFFIXES else path.suffixes[-1:]
+    last = path.suffixes[-2:] if path.suffix in _PACKED_SUFFIXES else path.suffixes[-1:]
     return _SUFFIXES.get("".join(last))
 
 
@@ -141,11 +148,11 @@ def _files(source: Path) -> list[tuple[Path, FileKind]]:
             raise SourceError(
                 "a data set of several splits; name the folder of one of them, such as train"
             )
-        inside = (path for path in sorted(source.rglob("*")) if not _hidden(path, source))
-        found = [(path, kind) for path in inside if (kind := _kind(path))]
-        if not found:
+        inside = (path for path in sorted(source.rglob("*")) if not _is_hidden(path, source))
+        files = [(path, kind) for path in inside if (kind := _kind(path))]
+        if not files:
             raise SourceError("no .jsonl (or .jsonl.gz, .jsonl.zst), .parquet or .arrow file in it")
-        return found
+        return files
     kind = _kind(source)
     if kind is None:
         raise SourceError(
@@ -157,17 +164,72 @@ def _files(source: Path) -> list[tuple[Path, FileKind]]:
     return [(source, kind)]
 
 
-def _hidden(path: Path, source: Path) -> bool:
-    """Whether it belongs to a cache, such as the mapped files beside a saved data set."""
+def _is_hidden(path: Path, source: Path) -> bool:
+    """Return whether a file is part of a cache, such as those beside a saved data set."""
     inner = path.relative_to(source)
     return any(part.startswith(".") for part in inner.parts) or path.name.startswith("cache-")
 
 
+# Files that are written, and unpacked
+
+
+@contextlib.contextmanager
+def atomic_file(path: Path) -> Iterator[Path]:
+    """Yield another name to write a file under; it is renamed to `path` if nothing is raised."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+class UnpackedFiles:
+    """The unpacked copies that one preparation reads, by the number of the compressed file.
+
+    The copies are removed when all shards are made. Their sizes stay, so that a preparation that
+    is finished is recognised as such.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def path(self, number: int) -> Path:
+        """Return the path of a copy, whether it exists or not."""
+        return self._folder / f"{number:05}.jsonl"
+
+    def size(self, number: int, packed: Path) -> int:
+        """Return the bytes of an unpacked file; the first time, it is unpacked for that."""
+        note = self._folder / f"{number:05}.size"
+        if not note.exists():
+            size = self.unpack(number, packed).stat().st_size
+            with atomic_file(note) as path:
+                path.write_text(str(size))
+        return int(note.read_text())
+
+    def unpack(self, number: int, packed: Path) -> Path:
+        """Unpack a file, unless its copy exists; return the path of the copy.
+
+        Raises `OSError` where the file is not compressed as its name says, or ends too early.
+        """
+        copy = self.path(number)
+        if not copy.exists():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with (
+                atomic_file(copy) as path,
+                pa.input_stream(str(packed)) as source,
+                path.open("wb") as target,
+            ):
+                shutil.copyfileobj(source, target, 1024 * 1024)
+        return copy
+
+    def remove(self) -> None:
+        """Remove the copies, and keep the sizes."""
+        for copy in self._folder.glob("*.jsonl"):
+            copy.unlink()
+
+
 # JSON lines
-
-
-def _jsonl_chunks(path: Path, chunk_bytes: int) -> Iterator[Chunk]:
-    return _byte_ranges(str(path), path.stat().st_size, chunk_bytes)
 
 
 def _byte_ranges(
@@ -189,11 +251,11 @@ def _jsonl_rows(chunk: Chunk) -> Iterator[SourceRow]:
             line = file.readline()
             if line.startswith(b"\xef\xbb\xbf"):
                 line = line[3:]
-            yield _jsonl_row(number, line)
+            yield _parsed_line(number, line)
             number += 1
 
 
-def _jsonl_row(number: int, line: bytes) -> SourceRow:
+def _parsed_line(number: int, line: bytes) -> SourceRow:
     if not line.strip():
         return SourceRow(number, None)
     try:
@@ -232,13 +294,13 @@ def _arrow_chunks(path: Path, chunk_bytes: int) -> Iterator[Chunk]:
 
 
 def _arrow_rows(chunk: Chunk) -> Iterator[SourceRow]:
-    inside = (
-        batch.slice(at, _ROWS_AT_ONCE)
-        for place, batch in enumerate(_arrow_batches(Path(chunk.path)))
-        if chunk.start <= place < chunk.end
-        for at in range(0, batch.num_rows, _ROWS_AT_ONCE)
+    slices = (
+        batch.slice(start, _ROWS_AT_ONCE)
+        for index, batch in enumerate(_arrow_batches(Path(chunk.path)))
+        if chunk.start <= index < chunk.end
+        for start in range(0, batch.num_rows, _ROWS_AT_ONCE)
     )
-    yield from _table_rows(inside)
+    yield from _table_rows(slices)
 
 
 def _arrow_batches(path: Path) -> Iterator[pa.RecordBatch]:
@@ -254,5 +316,9 @@ def _table_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[SourceRow]:
             number += 1
 
 
-_CHUNKS = {"jsonl": _jsonl_chunks, "parquet": _parquet_chunks, "arrow": _arrow_chunks}
+_CHUNKS: dict[FileKind, Callable[[Path, int], Iterable[Chunk]]] = {
+    "jsonl": lambda path, size: _byte_ranges(str(path), path.stat().st_size, size),
+    "parquet": _parquet_chunks,
+    "arrow": _arrow_chunks,
+}
 _READERS = {"jsonl": _jsonl_rows, "parquet": _parquet_rows, "arrow": _arrow_rows}

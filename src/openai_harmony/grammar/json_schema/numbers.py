@@ -1,18 +1,23 @@
-"""Ranges of numbers as the grammar engine reads them: what it gets wrong is mended here.
+"""Numbers as the grammar engine reads them, and the values that it can have written.
 
-Numbers are exact: what the shortest digits of a float say.
+Numbers are exact: they are what the shortest digits of a float say. The engine misreads some ranges
+and misses some numbers; the functions here return what makes up for that.
 """
 
 from __future__ import annotations
 
+from decimal import Decimal
 from fractions import Fraction
 from math import ceil, floor, gcd, lcm
 from typing import TypeAlias
 
-from .finite import step_of
-from .states import Shape
+from ...typescript.json_text import JsonValue
+from ..errors import GrammarError
+from .constraints import Shape
+from .instances import step_of
+from .patterns import unwritable
 
-__all__ = ["coarser_steps", "missed_numbers", "safe_bounds"]
+__all__ = ["check_writable", "coarser_steps", "missed_numbers", "plain_number", "safe_bounds"]
 
 Bound: TypeAlias = tuple[Fraction, bool]
 """A number, and whether it is excluded."""
@@ -85,7 +90,7 @@ def coarser_steps(shape: Shape) -> list[Fraction]:
 
 
 def _misread(bound: Bound, end: Fraction) -> bool:
-    """Whether a whole bound is excluded, and the range ends before the next whole number."""
+    """Return whether a whole bound is excluded, and the range ends before the next whole number."""
     number, excluded = bound
     return excluded and number >= 0 and number.denominator == 1 and number < end < number + 1
 
@@ -103,3 +108,66 @@ def _in_range(number: Fraction, shape: Shape) -> bool:
         return False
     step = step_of(shape)
     return step is None or (number / step).denominator == 1
+
+
+# Numbers and values as they are written
+
+
+LARGEST_NUMBER = 2**53 - 1
+"""Up to here a 64-bit float tells all whole numbers apart; the engine counts in those."""
+
+SMALLEST_NUMBER = Fraction(1, 10**9)
+"""The number next to 0: below, the engine's patterns nest too deep."""
+
+_DIGITS_LIMIT = 17
+_NESTING_LIMIT = 40
+
+
+def plain_number(number: Fraction, pointer: str) -> int | float:
+    """Return a number as the engine reads it without losing a digit."""
+    if abs(number) > LARGEST_NUMBER:
+        raise GrammarError(
+            "a number is beyond ±(2**53 - 1), where the engine loses digits",
+            remedy="use a smaller one, or text",
+            pointer=pointer,
+        )
+    if number.denominator == 1:
+        return int(number)
+    written = float(number)
+    if abs(number) < SMALLEST_NUMBER or Fraction(repr(written)) != number:
+        raise GrammarError(
+            "a number is too close to 0 or has too many digits",
+            remedy="round it",
+            pointer=pointer,
+        )
+    if len(Decimal(repr(written)).as_tuple().digits) > _DIGITS_LIMIT:
+        raise GrammarError("a number has too many digits", remedy="round it", pointer=pointer)
+    return written
+
+
+def check_writable(value: JsonValue, pointer: str, levels_left: int = _NESTING_LIMIT) -> JsonValue:
+    """Return a constant as the engine has it written, or raise a `GrammarError`."""
+    if levels_left < 0:
+        raise GrammarError(
+            f"a value is nested deeper than {_NESTING_LIMIT} levels",
+            remedy="describe it with properties",
+            pointer=pointer,
+        )
+    if isinstance(value, str):
+        missing = unwritable(value)
+        if missing:
+            raise GrammarError(
+                f"a text has U+{ord(missing):04X}, which needs a \\u escape",
+                remedy="leave the character out",
+                pointer=pointer,
+            )
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        exact = Fraction(value) if isinstance(value, int) else Fraction(repr(value))
+        return plain_number(exact, pointer)
+    elif isinstance(value, list):
+        return [check_writable(item, pointer, levels_left - 1) for item in value]
+    elif isinstance(value, dict):
+        return {
+            name: check_writable(item, pointer, levels_left - 1) for name, item in value.items()
+        }
+    return value

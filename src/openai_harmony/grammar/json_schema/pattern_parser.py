@@ -1,26 +1,104 @@
-"""The regular expressions of JSON Schema: an ECMA-262 pattern in, a tree of nodes out.
+"""Parse the regular expressions of JSON Schema: an ECMA-262 pattern in, a tree of nodes out.
 
-What ECMA-262 leaves to the engine or reads in two ways is an error, and so is what looks around:
-this module owns the decision which patterns have one meaning.
+Patterns that ECMA-262 leaves to the engine, or reads in two ways, raise an error, and so do those
+that look around. This module decides which patterns have one meaning.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from ..errors import GrammarError
-from .pattern_nodes import (
-    LAST,
-    Alternatives,
-    Characters,
-    Edge,
-    Node,
-    Ranges,
-    Repeat,
-    Sequence,
-    complement,
-    merged,
-)
+
+__all__ = [
+    "CATEGORIES",
+    "LAST",
+    "REPEAT_LIMIT",
+    "Alternatives",
+    "Characters",
+    "Edge",
+    "Node",
+    "Ranges",
+    "Repeat",
+    "Sequence",
+    "complement",
+    "merged",
+    "parse_pattern",
+]
+
+Ranges: TypeAlias = tuple[tuple[int, int], ...]
+"""Code points, first and last of each range, sorted, no two touching."""
+
+LAST = 0x10FFFF
+
+
+@dataclass(frozen=True)
+class Characters:
+    """One character: of these ranges, or of these general categories, or (negated) of neither."""
+
+    ranges: Ranges
+    categories: tuple[str, ...] = ()
+    negated: bool = False
+
+
+@dataclass(frozen=True)
+class Edge:
+    """The start of the text, or its end."""
+
+    start: bool
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """One node after the other; none is the empty text."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Alternatives:
+    """Any of the nodes; none matches nothing."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """A node that many times."""
+
+    part: Node
+    least: int
+    most: int | None
+
+
+Node: TypeAlias = Characters | Edge | Sequence | Alternatives | Repeat
+
+
+def merged(ranges: list[tuple[int, int]]) -> Ranges:
+    """Return the same code points as sorted ranges that do not touch."""
+    joined: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
+        else:
+            joined.append((first, last))
+    return tuple(joined)
+
+
+def complement(ranges: Ranges) -> Ranges:
+    """Return all other code points."""
+    others: list[tuple[int, int]] = []
+    first = 0
+    for start, end in ranges:
+        if first < start:
+            others.append((first, start - 1))
+        first = end + 1
+    if first <= LAST:
+        others.append((first, LAST))
+    return tuple(others)
+
 
 REPEAT_LIMIT = 1_000
 """The largest count in braces."""
@@ -75,10 +153,10 @@ _GROUP_NAME = re.compile(r"\?<[A-Za-z_$][\w$]*>")
 _SHORT_CATEGORY = re.compile(r"L[ultmo]?|M[nce]?|N[dlo]?|P[cdseifo]?|S[mcko]?|Z[slp]?")
 
 
-def read_pattern(pattern: str, pointer: str) -> Node:
+def parse_pattern(pattern: str, pointer: str) -> Node:
     """Return the tree of a pattern; `pointer` is the place that errors name.
 
-    >>> read_pattern("[^a]", "#/pattern").ranges
+    >>> parse_pattern("[^a]", "#/pattern").ranges
     ((0, 96), (98, 1114111))
     """
     if len(pattern) > _LENGTH_LIMIT:

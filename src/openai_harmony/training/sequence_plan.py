@@ -1,0 +1,233 @@
+"""A plan for the examples of a conversation: which messages each has, and which it trains on.
+
+Each message is trained on once, after its own prompt. The prompt for a message leaves out the
+reasoning of earlier turns. So an example goes on while the next prompt begins with what is there
+already. Where it does not, a new example begins with that prompt, and trains on none of it.
+
+Examples that are too long are cut into windows of whole messages. Like a server, a window leaves
+out the oldest turns after the system's and the developer's messages first, then the oldest steps of
+the turn itself, but never its question. A step is what the assistant samples in one go, with the
+results of its calls, so that no call loses its result. Each window trains on the steps that fit
+after those of the window before, and begins with as much of the messages before them as fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import NamedTuple, TypeAlias
+
+from ..conversation.content import DeveloperContent
+from ..conversation.messages import Message, Role
+from ..rendering.history import without_past_reasoning
+from .options import TrainingOptions
+
+__all__ = [
+    "Entry",
+    "Plan",
+    "declares_functions",
+    "fitting_windows",
+    "kept_in_prompt",
+    "plan_sequences",
+]
+
+
+class Entry(NamedTuple):
+    """A message of an example, by its index, and whether the example trains on it."""
+
+    message: int
+    is_trainable: bool
+
+
+Plan: TypeAlias = list[Entry]
+
+
+def plan_sequences(
+    messages: Sequence[Message],
+    options: TrainingOptions,
+    weights: Mapping[int, float] | None = None,
+) -> list[Plan]:
+    """Plan the examples of a conversation, each up to the last message that it trains on."""
+    trainable = _trainable(messages, options, weights or {})
+    plans: list[Plan] = []
+    entries: Plan = []
+    has_spoken = is_declared = False  # the assistant; whether functions are declared
+    is_changed = is_answered = False  # since the assistant last spoke
+    for index, message in enumerate(messages):
+        if message.author.role is Role.ASSISTANT:
+            if is_changed or is_answered:
+                kept = kept_in_prompt(messages, (entry.message for entry in entries), options)
+                if is_changed or len(kept) < len(entries):
+                    plans.append(entries)
+                    entries = [Entry(earlier, False) for earlier in kept]
+            has_spoken, is_changed, is_answered = True, False, message.channel == "final"
+        elif not is_declared and declares_functions(message):
+            # The system message mentions functions: the next prompt begins with another one.
+            is_declared, is_changed = True, has_spoken
+        entries.append(Entry(index, trainable[index]))
+    plans.append(entries)
+    return [cut for plan in plans if (cut := _up_to_last_trainable(plan))]
+
+
+def kept_in_prompt(
+    messages: Sequence[Message], indices: Iterable[int], options: TrainingOptions
+) -> list[int]:
+    """Choose those of the messages that the next prompt holds, by index."""
+    chosen = list(indices)
+    if options.keep_past_reasoning:
+        return chosen
+    kept = {id(message) for message in without_past_reasoning([messages[i] for i in chosen])}
+    return [index for index in chosen if id(messages[index]) in kept]
+
+
+def declares_functions(message: Message) -> bool:
+    """Return whether a message declares functions, which the system message mentions."""
+    return message.author.role is Role.DEVELOPER and any(
+        bool((namespace := (item.tools or {}).get("functions")) and namespace.tools)
+        for item in message.content
+        if isinstance(item, DeveloperContent)
+    )
+
+
+def _trainable(
+    messages: Sequence[Message], options: TrainingOptions, weights: Mapping[int, float]
+) -> list[bool]:
+    """Return for each message whether the options choose it."""
+    first = 0
+    if options.turns == "last":
+        for index, message in enumerate(messages):
+            if message.author.role not in (Role.ASSISTANT, Role.TOOL):
+                first = index + 1
+    channels = options.channels
+    return [
+        message.author.role is Role.ASSISTANT
+        and index >= first
+        and (channels is None or message.channel in channels)
+        and weights.get(index, 1.0) != 0
+        for index, message in enumerate(messages)
+    ]
+
+
+def _up_to_last_trainable(plan: Plan) -> Plan:
+    end = next((end for end in range(len(plan), 0, -1) if plan[end - 1].is_trainable), 0)
+    return plan[:end]
+
+
+# Windows
+
+
+@dataclass
+class _Unit:
+    """The question of a turn, or one step of it.
+
+    `turn` is the index of the turn's first unit. `length` counts all tokens, `needed` those up to
+    the end of the last trainable message.
+    """
+
+    turn: int
+    is_step: bool = False
+    entries: Plan = field(default_factory=list)
+    length: int = 0
+    needed: int = 0
+
+    def add(self, entry: Entry, length: int) -> None:
+        self.entries.append(entry)
+        self.length += length
+        if entry.is_trainable:
+            self.needed = self.length
+
+
+class _Window(NamedTuple):
+    """Units from `start` up to, not including, `end`; before them maybe their turn's question."""
+
+    question: int | None
+    start: int
+    end: int
+
+
+class _Lengths:
+    """Sums of the lengths of consecutive units, without adding them up each time."""
+
+    def __init__(self, units: Sequence[_Unit], room: int) -> None:
+        self._units = units
+        self._room = room
+        self._before = [0, *accumulate(unit.length for unit in units)]
+
+    def fits(self, window: _Window) -> bool:
+        """Return whether a window fits; of its last unit, only the needed part has to."""
+        question, start, end = window
+        length = self._before[end - 1] - self._before[start] + self._units[end - 1].needed
+        return length + (0 if question is None else self._units[question].length) <= self._room
+
+
+def fitting_windows(
+    plan: Plan, messages: Sequence[Message], lengths: Sequence[int], limit: int
+) -> tuple[list[Plan], list[int]]:
+    """Cut a plan into plans of at most `limit` tokens each.
+
+    `lengths` are those of all messages, in tokens. Returns the plans, and the trainable messages
+    that do not fit even with nothing before them but the system's message, the developer's, and
+    the question of their turn.
+    """
+    if sum(lengths[entry.message] for entry in plan) <= limit:
+        return [plan], []
+    head, units = _units(plan, messages, lengths)
+    sums = _Lengths(units, limit - sum(lengths[entry.message] for entry in head))
+    windows: list[_Window] = []
+    lost: list[int] = []
+    for index, unit in enumerate(units):
+        if not unit.needed:
+            continue
+        if windows and sums.fits(longer := windows[-1]._replace(end=index + 1)):
+            windows[-1] = longer
+            continue
+        window = next(filter(sums.fits, _windows_to(units, index)), None)
+        if window is None:
+            lost += (entry.message for entry in unit.entries if entry.is_trainable)
+        else:
+            windows.append(window)
+    ends = [0, *(window.end for window in windows)]
+    pairs = zip(windows, ends, strict=False)
+    return [_window_plan(head, units, window, end) for window, end in pairs], lost
+
+
+def _units(
+    plan: Plan, messages: Sequence[Message], lengths: Sequence[int]
+) -> tuple[Plan, list[_Unit]]:
+    """Part a plan into the messages that every window has, and the units that follow."""
+    roles = [messages[entry.message].author.role for entry in plan]
+    openings = (Role.SYSTEM, Role.DEVELOPER)
+    first = next((i for i, role in enumerate(roles) if role not in openings), len(roles))
+    units: list[_Unit] = []
+    previous = None
+    for entry, role in zip(plan[first:], roles[first:], strict=True):
+        if not units or role is Role.USER:
+            units.append(_Unit(len(units), is_step=role is Role.ASSISTANT))
+        elif role is Role.ASSISTANT and previous is not Role.ASSISTANT:
+            units.append(_Unit(units[-1].turn, is_step=True))
+        units[-1].add(entry, lengths[entry.message])
+        previous = role
+    return plan[:first], units
+
+
+def _windows_to(units: Sequence[_Unit], last: int) -> Iterator[_Window]:
+    """Return the windows that end with a unit, from the longest to the shortest."""
+    turn = units[last].turn
+    for start in range(turn + 1):
+        if units[start].turn == start:
+            yield _Window(None, start, last + 1)
+    question = None if units[turn].is_step else turn
+    for start in range(turn + 1, last + 1):
+        yield _Window(question, start, last + 1)
+
+
+def _window_plan(head: Plan, units: Sequence[_Unit], window: _Window, trainable_from: int) -> Plan:
+    """Plan a window; units before `trainable_from` were trained on in an earlier one."""
+    entries = [entry._replace(is_trainable=False) for entry in head]
+    question = [] if window.question is None else [window.question]
+    for index in (*question, *range(window.start, window.end)):
+        for entry in units[index].entries:
+            is_trainable = entry.is_trainable and index >= trainable_from
+            entries.append(Entry(entry.message, is_trainable))
+    return _up_to_last_trainable(entries)
