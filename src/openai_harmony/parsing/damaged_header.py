@@ -5,9 +5,11 @@ Every header is read in the same steps, whether it follows the format or not:
 1. `split_header` cuts it at its special tokens. Without a ``<|message|>``, `split_body` finds the
    place where the words of a header end and the body begins.
 2. Each word gets a meaning by `WORD_RULES`, from what it looks like and where it stands.
-3. Where several words mean the same thing, `WINNERS` says which one counts.
+3. Where several words mean the same thing, the ``_choose`` methods say which one counts.
 4. A header that follows the format is then read as it is written, unless a word in it cannot be
    meant: glued words, a channel that is nearly a known one, a recipient that is nearly a tool.
+
+docs/api.md shows the rules of steps 2 and 3 as tables.
 """
 
 from __future__ import annotations
@@ -73,7 +75,7 @@ def split_header(tokens: Sequence[int], tokenizer: Tokenizer) -> list[Piece]:
 # Names of tools
 
 LONGEST_NAME = 256
-"""Characters; a longer word is no tool's name. This keeps the search for one short."""
+"""Characters; a longer word is no tool's name, and a longer header is not kept in the cache."""
 
 _BUILT_IN = frozenset({"python", "browser.search", "browser.open", "browser.find"})
 _QUALIFIED_NAME = re.compile(r"(?:functions|browser)\.[\w.-]+$")
@@ -180,11 +182,19 @@ def _nearest_channel(word: str) -> str | None:
 
 
 _KNOWN_TYPES = frozenset((*CONTENT_TYPES, *(CONSTRAIN_TEXT + name for name in CONTENT_TYPES)))
-_GARBLED_TYPE = re.compile(rf"[^\x00-\x7f]\W*_?({'|'.join(CONTENT_TYPES)})$")
+
+
+def _type_in_garble(word: str) -> str | None:
+    """Return the type that a word ends in, where the rest of it is no plain name.
+
+    >>> _type_in_garble("彩神争霸高json"), _type_in_garble("fjson")
+    ('json', None)
+    """
+    return None if word.isascii() else next(filter(word.endswith, CONTENT_TYPES), None)
 
 
 class Word(Enum):
-    """What a word of a header looks like; of several, the first counts."""
+    """What a word of a header looks like; where several rows fit, the first counts."""
 
     RECIPIENT = "`to=…`"
     CHANNEL = "a channel"
@@ -216,13 +226,13 @@ class Place(Enum):
 class Slot(Enum):
     """What a word of a header means."""
 
-    AUTHOR = "the author"
-    ROLE = "the role"
-    CHANNEL = "the channel"
-    RECIPIENT = "the recipient"
-    TYPE = "the type"
+    AUTHOR = "author"
+    ROLE = "role"
+    CHANNEL = "channel"
+    RECIPIENT = "recipient"
+    TYPE = "type"
     TEXT = "text"
-    NOTHING = "nothing"
+    NOTHING = "left out"
 
 
 class Rule(NamedTuple):
@@ -261,7 +271,6 @@ WORD_RULES: Mapping[Word, Mapping[Place, Rule]] = {
     },
     Word.NEARLY_CHANNEL: {
         Place.CHANNEL: Rule(Slot.CHANNEL, _K.UNKNOWN_CHANNEL),
-        Place.LATER: Rule(Slot.TEXT),
     },
     Word.NAME: {
         Place.FIRST: Rule(Slot.AUTHOR),
@@ -278,7 +287,7 @@ WORD_RULES: Mapping[Word, Mapping[Place, Rule]] = {
 }
 """What a word means, by its look and its place; a place without a row is like `Place.LATER`.
 
-Once there is text, a channel or a tool that no marker announces is text too.
+Once there is text, a channel or a tool without a special token before it is text too.
 """
 
 _NOT_MEANT = frozenset(
@@ -340,17 +349,18 @@ class _Reading:
         place = self._place(marker)
         look = self._look(word, place, following)
         rules = WORD_RULES[look]
-        slot, noted_as = rules.get(place, rules[Place.LATER])
+        slot, noted_as = rules.get(place) or rules[Place.LATER]
         text = self.words[Slot.TEXT]
         if text and place is Place.LATER and look in (Word.CHANNEL, Word.TOOL):
             slot = Slot.TEXT
         if noted_as is not None:
             self._note(noted_as, word)
+        if " " in word:  # only the declared tools tell that this is one name
+            self._note(_K.TOOL_NAME, word)
         out_of_place = {
-            Slot.AUTHOR: place is Place.AFTER_TOOL,
             Slot.ROLE: any(self.words.values()),
             Slot.CHANNEL: place is not Place.CHANNEL,
-            Slot.RECIPIENT: look is not Word.RECIPIENT,
+            Slot.RECIPIENT: look is not Word.RECIPIENT and word not in self.tools,
         }
         self.is_meant &= not out_of_place.get(slot, False)
         if slot is Slot.RECIPIENT:
@@ -418,7 +428,7 @@ class _Reading:
             self._note(_K.GLUED_WORDS, f"to={name}")
             self.words[Slot.CHANNEL if name in CHANNELS else Slot.TYPE].append(name)
         elif (tool := resolve_tool(name, self.tools)) is not None:
-            if tool != name:
+            if tool != name and " " not in name:
                 self._note(_K.TOOL_NAME, name)
             return tool
         elif (cut := _split_glued_type(name, self.tools)) is not None:
@@ -450,6 +460,8 @@ class _Reading:
         if role is Role.TOOL:
             is_call = recipient not in ROLES and resolve_tool(recipient or "", self.tools)
             if not is_call or self.given_role is Role.TOOL:
+                if tool is not None:
+                    self._note(_K.REPEATED_ROLE, role.value)
                 return role, tool or role.value, recipient
             self._note(_K.TOOL_AS_ROLE, role.value)
             self.is_meant = False
@@ -480,9 +492,8 @@ class _Reading:
                 chosen = text[0]
             if chosen is not None:
                 text.remove(chosen)
-            elif recipient is not None:  # of a garbled word only the end can be meant
-                ends = (_GARBLED_TYPE.search(word) for word in reversed(text))
-                chosen = next((match[1] for match in ends if match), None)
+            elif recipient is not None:
+                chosen = next(filter(None, map(_type_in_garble, reversed(text))), None)
         if chosen is None and types:
             chosen = types[-1]
         if chosen in types:
@@ -526,14 +537,26 @@ def read_header(
     >>> header.recipient, header.content_type, [kind.value for kind, _ in notes]
     ('functions.f', '<|constrain|>json', ['missing-role', 'tool-name'])
     """
+    if sum(len(text) for _, text in pieces) > LONGEST_NAME:
+        header, notes = _read_header.__wrapped__(tuple(pieces), role, frozenset(tools))
+    else:
+        header, notes = _read_header(tuple(pieces), role, frozenset(tools))
+    return header, [*notes]
+
+
+@functools.lru_cache(maxsize=1024)
+def _read_header(
+    pieces: Sequence[Piece], role: Role | None, tools: frozenset[str]
+) -> tuple[Header, Sequence[Note]]:
+    """Read a header; the same few come again and again."""
     notes: list[Note] = []
-    if invisible := "".join(_INVISIBLE.findall("".join(piece.text for piece in pieces))):
+    if invisible := "".join(_INVISIBLE.findall("".join(text for _, text in pieces))):
         notes.append((_K.HEADER_TEXT, invisible))
         pieces = [Piece(marker, _INVISIBLE.sub("", text)) for marker, text in pieces]
     reading = _Reading(role, tools)
     header = reading.read(pieces)
     as_written = _read_as_written(pieces, role, tools)
-    if as_written is not None and (reading.is_meant or as_written == header):
+    if as_written is not None and reading.is_meant:
         return as_written, notes
     return header, notes + (reading.notes or [(_K.HEADER_ORDER, "")])
 
@@ -601,7 +624,8 @@ class _Patterns(NamedTuple):
 
 
 _GAP = rf"[\s{INVISIBLE}]*"
-_DATA_START = re.compile(r"[\[{]|$")
+_DATA_START = re.compile(r"[\[{]")
+_CODE = re.compile(r"""[\](}"'=<>]""")
 _NOISE = re.compile(rf"(?:\s*(?:(?:{'|'.join(CHANNELS)})\s*)?\?+)+")
 _BLANK = re.compile(_GAP)
 _AFTER_TOOL = re.compile(r"\s*(?:to=|[\[{]|$)")
@@ -612,13 +636,12 @@ def _patterns(tools: frozenset[str]) -> _Patterns:
     name = rf"[{_QUOTES}]?(?:{_name_pattern(tools)}|[\w.{INVISIBLE}-]+)[{_QUOTES}]?"
     recipient = rf"{_GAP}to={name}"
     known_type = rf'{_GAP}(?:{"|".join(CONTENT_TYPES)})(?=\s*(?:[\[{{"]|$)|\s)'
-    garbled_type = r"""[^\[\](){}"'=<>]*[^\x00-\x7f](?:json|code)(?=\s*[\[{])"""
     return _Patterns(
         role=re.compile(rf"{_GAP}(?:{'|'.join(ROLES)})"),
         channel=re.compile(rf"{_GAP}(?:{'|'.join(CHANNELS)})"),
         tool=re.compile(rf"{_GAP}({name})"),
         recipients=re.compile(rf"(?:{recipient})+"),
-        rest_of_call=re.compile(rf"(?:{recipient}|{known_type})*(?:{garbled_type})?"),
+        rest_of_call=re.compile(rf"(?:{recipient}|{known_type})*"),
     )
 
 
@@ -670,10 +693,13 @@ def _end_of_words(
         end, is_call = match.end(), True
     if (is_call or marker == CONSTRAIN) and (match := patterns.rest_of_call.match(text, end)):
         end = match.end()
+    data = _DATA_START.search(text, end)
+    start = data.start() if data else len(text)
+    before = text[end:start]
     if marker == CONSTRAIN and not text[:end].endswith(CONTENT_TYPES):
-        # Prose where a content type belongs: only data can follow it.
-        match = _DATA_START.search(text, end)
-        end = match.start() if match else len(text)
+        end = start  # prose where a content type belongs: only data can follow it
+    elif is_call and _type_in_garble("".join(before.split()[-1:])) and not _CODE.search(before):
+        end = start
     return end, is_call
 
 
