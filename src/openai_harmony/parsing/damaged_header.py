@@ -194,7 +194,7 @@ def _type_in_garble(word: str) -> str | None:
 
 
 class Word(Enum):
-    """What a word of a header looks like; where several rows fit, the first counts."""
+    """Looks of a word in a header; where several fit, the first counts."""
 
     RECIPIENT = "`to=…`"
     CHANNEL = "a channel"
@@ -214,7 +214,7 @@ _KNOWN_WORDS: Mapping[str, Word] = {
 
 
 class Place(Enum):
-    """Where a word of a header stands."""
+    """Places of a word in a header."""
 
     FIRST = "where the role belongs"
     AFTER_TOOL = "after the role `tool`"
@@ -224,7 +224,7 @@ class Place(Enum):
 
 
 class Slot(Enum):
-    """What a word of a header means."""
+    """Meanings of a word in a header."""
 
     AUTHOR = "author"
     ROLE = "role"
@@ -236,7 +236,7 @@ class Slot(Enum):
 
 
 class Rule(NamedTuple):
-    """What a word means, and the repair that this is."""
+    """The meaning of a word, and the repair to note, if this is one."""
 
     slot: Slot
     noted_as: RecoveryKind | None = None
@@ -285,7 +285,7 @@ WORD_RULES: Mapping[Word, Mapping[Place, Rule]] = {
         Place.LATER: Rule(Slot.TEXT),
     },
 }
-"""What a word means, by its look and its place; a place without a row is like `Place.LATER`.
+"""The meaning of a word by its look and its place; a place without a row is like `Place.LATER`.
 
 Once there is text, a channel or a tool without a special token before it is text too.
 """
@@ -610,7 +610,7 @@ class Unfinished(NamedTuple):
     header: Header
     body: str
     is_certain: bool
-    """Whether it names a known channel or a recipient, so that it surely is a header."""
+    """True if it names a known channel or a recipient, so that it surely is a header."""
 
 
 class _Patterns(NamedTuple):

@@ -1,4 +1,4 @@
-"""What each token does in each state when the parser has to make sense of anything.
+"""The transitions of lenient parsing: each token in each state, whatever the model wrote.
 
 Nothing here raises an error. Whatever is repaired or left out is noted in ``recoveries``.
 """
@@ -174,7 +174,7 @@ def _respell(parser: ParserState, text: str) -> bool:
 
 
 def _is_header(parser: ParserState, text: str) -> bool:
-    """Whether text between messages is nothing but the start of a header."""
+    """Tell whether text between messages is nothing but the start of a header."""
     if all(word in _HEADER_WORDS for word in text.split()):
         return True
     unfinished = split_body([Piece(None, text)], Role.ASSISTANT, parser.tools)
@@ -261,7 +261,7 @@ def _resolve_header(parser: ParserState, ending: int) -> None:
 
 
 def _may_be_cut(parser: ParserState, unfinished: Unfinished) -> bool:
-    """Whether what looks like a body may be a word of the header that was cut off."""
+    """Tell whether a seeming body may be a word of the header that was cut off."""
     if unfinished.is_certain:
         return _ends_in_header(parser, unfinished)
     words = unfinished.body.split()
@@ -271,11 +271,12 @@ def _may_be_cut(parser: ParserState, unfinished: Unfinished) -> bool:
 
 
 def _ends_in_header(parser: ParserState, unfinished: Unfinished) -> bool:
-    """Whether what looks like a body is the beginning of a word that comes later in a header."""
+    """Tell whether a seeming body begins a word that comes later in a header."""
     rest = unfinished.body.strip()
-    name = f"{unfinished.header.recipient} {rest}"  # of a tool, perhaps
-    later_words = (*_LATER_WORDS, *(rest for tool in parser.tools if tool.startswith(name)))
-    return rest.startswith("to=") or any(word.startswith(rest) for word in later_words)
+    name = f"{unfinished.header.recipient} {rest}"
+    begins_tool = any(tool.startswith(name) for tool in parser.tools)
+    begins_word = any(word.startswith(rest) for word in _LATER_WORDS)
+    return begins_tool or begins_word or rest.startswith("to=")
 
 
 def _is_body(text: str, header: Header) -> bool:

@@ -9,7 +9,7 @@ __all__ = ["Recovery", "RecoveryKind"]
 
 
 class RecoveryKind(str, Enum):
-    """What was wrong with the model's tokens; the text below each says what was made of it."""
+    """Kinds of damage in the model's tokens; the text below each says how it is read."""
 
     MISSING_START = "missing-start"
     """A header without ``<|start|>``: read all the same."""
