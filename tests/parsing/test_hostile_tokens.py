@@ -95,6 +95,7 @@ def test_decoding_refuses_every_negative_id() -> None:
 
 LONG = 300_000
 _THE, _FINAL, _HALF = ENCODING.encode(" the"), ENCODING.encode("final"), ENCODING.encode("🏰")[:1]
+_BLANK = ENCODING.encode(" \t")
 _OPEN = ENCODING.encode("<|start|>assistant<|channel|>final<|message|>", allowed_special="all")
 _ASSISTANT = ENCODING.encode("assistant")
 
@@ -111,6 +112,8 @@ STREAMS: dict[str, Callable[[int], list[int]]] = {
     "a header": lambda n: [START, *_times(_THE, n), MESSAGE, *_THE, END],
     "a header of channels": lambda n: [START, *_times([CHANNEL, *_FINAL], n), MESSAGE, END],
     "a header of types": lambda n: [START, *_times([CONSTRAIN, *_THE], n), MESSAGE, END],
+    "a header of blanks": lambda n: [START, CHANNEL, *_times(_BLANK, n), END],
+    "a header of glued words": lambda n: [START, *_times(_FINAL, n), MESSAGE, END],
     "a header cut": lambda n: [START, *_times([CHANNEL, *_FINAL], n), END],
     "beginnings": lambda n: _times([START, CHANNEL], n),
     "ends": lambda n: _times([END], n),

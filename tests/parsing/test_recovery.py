@@ -23,6 +23,7 @@ from openai_harmony import (
     TokenError,
     load_harmony_encoding,
 )
+from openai_harmony.parsing.damaged_header import WORD_RULES, Place, Word
 from openai_harmony.tokens.special_tokens import (
     CALL,
     CHANNEL,
@@ -125,11 +126,14 @@ def test_recovered_messages_can_be_rendered_and_read_strictly(case: dict[str, An
         if message.recipient is None and message.channel is None:
             message.content_type = None  # alone in a header it is read as the recipient
         tokens = ENCODING.render(message)
-        assert ENCODING.parse_messages_from_completion_tokens(tokens) == [message]
+        tools = case["tools"]
+        strict = not any(" " in tool for tool in tools)  # strict mode splits such a name
+        again = ENCODING.parse_messages_from_completion_tokens(tokens, strict=strict, tools=tools)
+        assert again == [message]
 
 
 def test_recorded_cases_are_named_and_sourced() -> None:
-    assert len({case["id"] for case in RECORDED}) == len(RECORDED) > 120
+    assert len({case["id"] for case in RECORDED}) == len(RECORDED) > 220
     for case in RECORDED:
         assert case["source"]
         assert ("known_gap" in case) == ("meant" in case)
@@ -501,6 +505,12 @@ CUTS = [
     Cut("<|channel|>commentary to=functions.f", [], incomplete=True),
     Cut("<|channel|>commentary to=functions.f <|constrain|>", [], incomplete=True),
     Cut("<|channel|>commentary to=functions.f <|constrain|>json", [], incomplete=True),
+    Cut(" to=functions.f", [], incomplete=True),
+    Cut("<|channel|>commentary to=functions.f\u200b", [], incomplete=True),
+    Cut(" to=functions.f\u200b", [], incomplete=True),
+    Cut("<|channel|>commentary to=functions.f <|constrain|>json\ufeff \u00ad", [], incomplete=True),
+    Cut("<|channel|>final\u2060", [], incomplete=True),
+    Cut("<|channel|>commentary to=functions.Web Sea", [], incomplete=True),
     Cut("<|channel|>final<|message|>", [said("")], incomplete=True),
     Cut("<|channel|>final<|message|>Hi", [HI], incomplete=True),
     Cut("<|channel|>final Hi", [HI], incomplete=True),
@@ -513,7 +523,7 @@ CUTS = [
 
 @pytest.mark.parametrize("case", CUTS, ids=lambda case: f"{case.role and 'given '}{case.stream}")
 def test_cut_outputs(case: Cut) -> None:
-    parser = parsed(tokens_of(case.stream), case.role, TOOLS)
+    parser = parsed(tokens_of(case.stream), case.role, (*TOOLS, "functions.Web Search"))
     assert parser.messages == case.messages
     assert parser.incomplete == case.incomplete
     assert parser.state is StreamState.EXPECT_START
@@ -541,7 +551,7 @@ def test_a_recovered_message_by_a_tool_names_the_tool(stream: str) -> None:
         assert ENCODING.render(message)
 
 
-# What the tools of the conversation settle
+# What the tools of the conversation decide
 
 
 @pytest.mark.parametrize(
@@ -561,12 +571,87 @@ def test_a_recovered_message_by_a_tool_names_the_tool(stream: str) -> None:
         ("json", ["json"], "json"),
         ("a.b-c_d", ["functions.a.b-c_d"], "functions.a.b-c_d"),
         ("assistant", ["functions.f"], "assistant"),
+        ("functions.functions.f", ["functions.f"], "functions.f"),
+        ("function.f", ["functions.f"], "functions.f"),
+        ("functions.ff", ["functions.f"], "functions.f"),
+        ("f.f", ["functions.f"], "functions.f"),
+        ("ff", ["functions.f", "ff"], "ff"),
+        ("functions.\u200bf", ["functions.f"], "functions.f"),
+        ("functions.f\ufeff", [], "functions.f"),
+        ("functions.a b", ["functions.a b"], "functions.a b"),
+        ("a  b", ["functions.a b"], "functions.a b"),
+        ("functions.a\u00a0b", ["functions.a b"], "functions.a b"),
+        ("functions.a bjson", ["functions.a b"], "functions.a b"),
+        ("functions.a b", ["functions.a", "functions.a b", "functions.a b c"], "functions.a b"),
+        ("functions.a bc", ["functions.a", "functions.a b"], "functions.a"),
+        ("f" * 300, ["functions.f"], "f" * 300),
     ],
 )
 def test_recipients(written: str, tools: list[str], read: str) -> None:
     tokens = tokens_of(f"<|channel|>commentary to={written}{CALL_END}")
     (message,) = parsed(tokens, tools=tools).messages
     assert message.recipient == read
+
+
+@pytest.mark.parametrize(
+    ("header", "author"),
+    [
+        ("user:bob", Author.new(Role.USER, "bob")),
+        ("user\u200b", Author(role=Role.USER)),
+        ("tool get_time", Author.new(Role.TOOL, "get_time")),
+        ("tool functions.f", Author.new(Role.TOOL, "functions.f")),
+        ("tool:functions.f", Author.new(Role.TOOL, "functions.f")),
+        ("tool json", Author.new(Role.TOOL, "tool")),
+    ],
+)
+def test_authors(header: str, author: Author) -> None:
+    (message,) = parsed(tokens_of(f"<|start|>{header}<|message|>x<|end|>"), None, TOOLS).messages
+    assert message.author == author
+
+
+# One reader for headers with and without <|message|>
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "<|channel|>commentary to=functions.f <|constrain|>json",
+        "<|channel|>commentary to=functions.f to=functions.f json",
+        " to=functions.f<|channel|>analysis<|channel|>commentary json",
+        "<|channel|>commentary to=assistant<|channel|>analysis to=f code",
+        "<|channel|>functions.f<|constrain|>json",
+        "<|channel|>commentary <|constrain|>functions.f",
+        "<|channel|>commentary <|constrain|>response to=functions.f json",
+        "<|channel|>commentary to=functions.fjson",
+        "<|channel|>final to=f to=g <|constrain|>code",
+        "<|channel|>analysis to=functions.g 彩神争霸高json",
+        "<|channel|>commentary to=functions.a b json",
+        "<|start|>assistantcommentary to=f",
+        "<|start|>functions.f<|channel|>commentary",
+        "<|start|>tool functions.f<|channel|>commentary",
+        "<|start|>tool<|channel|>commentary to=functions.f",
+    ],
+)
+def test_the_body_is_found_without_its_marker(header: str) -> None:
+    tools = (*TOOLS, "functions.a b")
+    ending = '{"a": 1}<|call|>'
+    with_marker = parsed(tokens_of(header, "<|message|>", ending), tools=tools).messages
+    without = parsed(tokens_of(header, ending), tools=tools).messages
+    assert without == with_marker
+    assert [message.recipient in tools for message in without] == [True]
+
+
+def test_the_documented_table_has_the_rules_for_words() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
+    table = page[page.index("| Word |") :].split("\n\n", 1)[0].replace("\\|", "¦")
+    heading, _, *rows = ([cell.strip() for cell in row.split("|")] for row in table.splitlines())
+    assert heading[2:-1] == [place.value.replace("|", "¦") for place in Place]
+    for word, (_, name, *cells, _) in zip(Word, rows, strict=True):
+        assert name == word.value
+        for place, cell in zip(Place, cells, strict=True):
+            rule = WORD_RULES[word].get(place) or WORD_RULES[word].get(Place.LATER)
+            noted = f" (`{rule.noted_as.value}`)" if rule and rule.noted_as else ""
+            assert cell == (rule.slot.value + noted if rule else "")
 
 
 # Nothing is lost in silence

@@ -1,4 +1,4 @@
-"""What each token does in each state when the parser has to make sense of anything.
+"""The transitions of lenient parsing: each token in each state, whatever the model wrote.
 
 Nothing here raises an error. Whatever is repaired or left out is noted in ``recoveries``.
 """
@@ -22,17 +22,22 @@ from ..tokens.special_tokens import (
 from ..tokens.tokenizer import ASSISTANT
 from .damaged_header import (
     CHANNELS,
+    LONGEST_NAME,
+    Piece,
     Unfinished,
-    recover_header,
+    read_header,
+    resolve_tool,
+    split_body,
+    split_header,
+    split_last_header,
     split_plain_text,
-    split_unfinished,
 )
-from .old_header import split_header, split_words
 from .recovery import RecoveryKind
 from .state import NO_TOKEN, ParserState, StreamState, TokenKind, Transitions, spelling
 
 __all__ = ["LENIENT_TRANSITIONS"]
 
+_RECIPIENT_AT_END = re.compile(r"\bto=([\w.-]+)\s*$")
 _MARKERS = ("start", "end", "message", "channel", "constrain", "return", "call")
 _SPELLED = re.compile(rf"<\|(?:{'|'.join(_MARKERS)})\|>")
 _MARKER_TEXTS = frozenset(f"<|{name}|>" for name in _MARKERS)
@@ -94,8 +99,9 @@ def _open_header_without_start(parser: ParserState, token: int) -> None:
     parser.recover(RecoveryKind.MISSING_START, text)
     parser.open_header(started=False)
     parser.given_role = Role.ASSISTANT
-    words = split_words(text)
-    if words and (words[-1] in _HEADER_WORDS or any(word.startswith("to=") for word in words)):
+    words = text.split()
+    body, _ = split_last_header(text)
+    if body or (words and words[-1] in _HEADER_WORDS) or any(w.startswith("to=") for w in words):
         parser.given_role = None
         parser.header_tokens = pending
     elif text.endswith(tuple(ROLES)):
@@ -114,7 +120,7 @@ def _resolve_pending(parser: ParserState, ending: int) -> None:
     text = _take_pending(parser)
     if _respell(parser, text):
         _dispatch(parser, ending)
-    elif not text.strip() or (ending == NO_TOKEN and _is_header_words(text)):
+    elif not text.strip() or (ending == NO_TOKEN and _is_header(parser, text)):
         _note_nothing(parser, text, ending)
     elif parser.last_stop in (RETURN, CALL):
         parser.recover(RecoveryKind.TEXT_AFTER_STOP, text)
@@ -140,6 +146,7 @@ def _note_nothing(parser: ParserState, text: str, ending: int) -> None:
     if text:
         kind = RecoveryKind.CUT_HEADER if text.strip() else RecoveryKind.STRAY_TEXT
         parser.recover(kind, text)
+        parser.incomplete |= "to=" in text
     if ending != NO_TOKEN:
         parser.recover(RecoveryKind.EXTRA_STOP, spelling(ending))
 
@@ -166,8 +173,12 @@ def _respell(parser: ParserState, text: str) -> bool:
     return True
 
 
-def _is_header_words(text: str) -> bool:
-    return all(word in _HEADER_WORDS for word in split_words(text))
+def _is_header(parser: ParserState, text: str) -> bool:
+    """Tell whether text between messages is nothing but the start of a header."""
+    if all(word in _HEADER_WORDS for word in text.split()):
+        return True
+    unfinished = split_body([Piece(None, text)], Role.ASSISTANT, parser.tools)
+    return "to=" in text and unfinished.is_certain and _ends_in_header(parser, unfinished)
 
 
 # In a header
@@ -187,11 +198,30 @@ def _open_header_again(parser: ParserState, token: int) -> None:
     parser.open_header(started=True)
 
 
+def _header_pieces(parser: ParserState) -> list[Piece]:
+    """Cut the header tokens; text before a header without ``<|start|>`` is a message by itself."""
+    pieces = split_header(parser.header_tokens, parser.tokenizer)
+    if parser.started or len(pieces) < 2 or pieces[0].marker is not None:
+        return pieces
+    text, words = split_last_header(pieces[0].text)
+    if text:
+        role, tokens = parser.given_role, parser.header_tokens
+        _add_plain_text(parser, text, "analysis", END)
+        parser.open_header(started=False)
+        parser.given_role = role
+        marker = tokens.index(pieces[1].marker or CHANNEL)
+        parser.header_tokens = [*parser.tokenizer.encode_ordinary(words), *tokens[marker:]]
+        pieces[0] = Piece(None, words)
+    return pieces
+
+
 def _open_body(parser: ParserState, _token: int) -> None:
-    if parser.suspended is not None:
-        _finish_suspended(parser)
-    pieces = split_header(parser.header_tokens, parser.tokenizer, "replace")
-    header, notes = recover_header(pieces, parser.given_role, parser.tools)
+    pieces = _header_pieces(parser)
+    header, notes = read_header(pieces, parser.given_role, parser.tools)
+    if tool := _recipient_at_end(parser, header):
+        header = header._replace(recipient=tool)
+        notes.append((RecoveryKind.HEADER_ORDER, f"to={tool}"))
+    _finish_suspended(parser)
     for kind, text in notes:
         parser.recover(kind, text)
     parser.open_body(header)
@@ -199,10 +229,10 @@ def _open_body(parser: ParserState, _token: int) -> None:
 
 def _resolve_header(parser: ParserState, ending: int) -> None:
     """A header ends without ``<|message|>``: decide whether a body was meant, or nothing."""
-    pieces = split_header(parser.header_tokens, parser.tokenizer, "replace")
-    unfinished = split_unfinished(pieces, parser.given_role, parser.tools)
+    pieces = _header_pieces(parser)
+    unfinished = split_body(pieces, parser.given_role, parser.tools)
     if parser.suspended is not None:
-        if not unfinished.meant:
+        if not unfinished.is_certain:
             _resume_suspended(parser, ending)
             return
         _finish_suspended(parser)
@@ -231,14 +261,22 @@ def _resolve_header(parser: ParserState, ending: int) -> None:
 
 
 def _may_be_cut(parser: ParserState, unfinished: Unfinished) -> bool:
-    """Whether what looks like a body may be a word of the header that was cut off."""
-    if unfinished.meant:
-        rest = unfinished.body.strip()
-        return rest.startswith("to=") or any(word.startswith(rest) for word in _LATER_WORDS)
-    words = split_words(unfinished.body)
+    """Tell whether a seeming body may be a word of the header that was cut off."""
+    if unfinished.is_certain:
+        return _ends_in_header(parser, unfinished)
+    words = unfinished.body.split()
     first = parser.tokenizer.decode(parser.header_tokens[:1])
     names_no_role = parser.started and first not in ROLES
     return names_no_role or len(words) < 2 or any(word.startswith("to=") for word in words)
+
+
+def _ends_in_header(parser: ParserState, unfinished: Unfinished) -> bool:
+    """Tell whether a seeming body begins a word that comes later in a header."""
+    rest = unfinished.body.strip()
+    name = f"{unfinished.header.recipient} {rest}"
+    begins_tool = any(tool.startswith(name) for tool in parser.tools)
+    begins_word = any(word.startswith(rest) for word in _LATER_WORDS)
+    return begins_tool or begins_word or rest.startswith("to=")
 
 
 def _is_body(text: str, header: Header) -> bool:
@@ -302,11 +340,13 @@ def _close(parser: ParserState, token: int) -> None:
 
 def _note_call(parser: ParserState, token: int) -> None:
     """Note a call to nobody. Even where only one tool exists nothing is guessed: models write
-    imagined tool results that way (sgl-project/sglang#9097).
+    imagined tool results that way (sgl-project/sglang#9097). The role `tool` names no tool.
     """
-    if token != CALL or parser.recipient is not None:
+    if token != CALL or parser.recipient is not None or parser.header is None:
         return
-    if parser.role is Role.TOOL:
+    name = parser.header.name
+    is_tool = name in parser.tools or name not in (None, Role.TOOL.value)
+    if parser.role is Role.TOOL and is_tool:
         parser.recover(RecoveryKind.TOOL_AS_ROLE, parser.address_to_author())
     else:
         parser.recover(RecoveryKind.MISSING_RECIPIENT)
@@ -337,11 +377,27 @@ def _channel_in_body(parser: ParserState, token: int) -> None:
 
 
 def _finish_suspended(parser: ParserState) -> None:
-    if parser.suspended is not None:
+    """End the body put aside; without text and recipient it was only a header begun too early."""
+    if parser.suspended is None:
+        return
+    header, text = parser.suspended
+    if text or header.recipient is not None:
         parser.recover(RecoveryKind.MISSING_END)
-        parser.add_message(*parser.suspended)
-        parser.suspended = None
-        parser.last_stop = END
+        parser.add_message(header, text)
+    else:
+        words = (header.role.value, header.name, header.channel, header.content_type)
+        parser.recover(RecoveryKind.DOUBLED_START, " ".join(word for word in words if word))
+    parser.suspended = None
+    parser.last_stop = END
+
+
+def _recipient_at_end(parser: ParserState, header: Header) -> str | None:
+    """Find a declared tool that the body put aside ends with, as in ``… to=f<|channel|>``."""
+    if parser.suspended is None or header.recipient is not None or header.channel == "final":
+        return None
+    match = _RECIPIENT_AT_END.search(parser.suspended.text[-LONGEST_NAME:])
+    tool = match and resolve_tool(match[1], parser.tools)
+    return tool if tool in parser.tools else None
 
 
 def _resume_suspended(parser: ParserState, ending: int) -> None:
