@@ -229,16 +229,19 @@ def declared_tools(messages: Iterable[Message]) -> dict[str, ToolDescription | N
     >>> declared_tools([system])
     {'python': None}
     """
+    namespaces = (
+        namespace
+        for message in messages
+        for item in message.content
+        if isinstance(item, (SystemContent, DeveloperContent))
+        for namespace in (item.tools or {}).values()
+    )
     tools: dict[str, ToolDescription | None] = {}
-    for message in messages:
-        for item in message.content:
-            if isinstance(item, (SystemContent, DeveloperContent)):
-                for namespace in (item.tools or {}).values():
-                    if not namespace.tools:
-                        tools[namespace.name] = None
-                    tools.update(
-                        (f"{namespace.name}.{tool.name}", tool) for tool in namespace.tools
-                    )
+    for namespace in namespaces:
+        if not namespace.tools:
+            tools[namespace.name] = None
+        for tool in namespace.tools:
+            tools[f"{namespace.name}.{tool.name}"] = tool
     return tools
 
 
