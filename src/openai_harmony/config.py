@@ -1,4 +1,4 @@
-"""How a conversation is rendered: what is dropped, and which spellings are used."""
+"""Options for rendering: which messages are dropped, and which spellings are used."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pydantic import BaseModel
 __all__ = ["HeaderStyle", "RenderConversationConfig", "RenderOptions", "SchemaDialect"]
 
 HeaderStyle: TypeAlias = Literal["reference", "guide", "oss-harmony"]
-"""How a header with a recipient is spelled; see `openai_harmony.rendering.headers`."""
+"""The spelling of a header with a recipient; see `openai_harmony.rendering.headers`."""
 
 SchemaDialect: TypeAlias = Literal["typescript", "reference"]
-"""How a JSON Schema becomes a type: without loss, or with the bytes of the reference."""
+"""How a JSON Schema is written as a type: without loss, or with the bytes of the reference."""
 
 
 class RenderConversationConfig(BaseModel):
     """Options for rendering a conversation.
 
-    `auto_drop_analysis` leaves out the reasoning that came before the first ``final`` message
-    when the last assistant message is ``final`` (guide, "Handling reasoning output").
+    `auto_drop_analysis` drops the reasoning before the first ``final`` message if the assistant's
+    last message is ``final`` (`openai_harmony.rendering.history`).
     """
 
     auto_drop_analysis: bool = True

@@ -23,7 +23,7 @@ __all__ = ["HarmonyEncoding", "HarmonyEncodingName", "load_harmony_encoding"]
 
 
 class HarmonyEncodingName(str, Enum):
-    """The encodings there are."""
+    """The names of the encodings."""
 
     HARMONY_GPT_OSS = "HarmonyGptOss"
 
@@ -47,11 +47,11 @@ class HarmonyEncoding:
         return f"<HarmonyEncoding {self._name.value}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return load_harmony_encoding, (self._name,)  # its copies are the one of the process
+        return load_harmony_encoding, (self._name,)  # a copy is the same object in its process
 
     @functools.cached_property
     def _renderer(self) -> Renderer:
-        # Imported when first needed: programs that only parse are spared 15 ms at their start.
+        # Imported on first use, which saves programs that only parse 15 ms at their start.
         from .rendering.renderer import Renderer
 
         return Renderer(self.tokenizer)
@@ -71,7 +71,7 @@ class HarmonyEncoding:
     ) -> list[int]:
         """Render the prompt for the next message by `next_turn_role`.
 
-        Raises `ConversationError` where the conversation cannot be rendered, as all of these do.
+        Raises `ConversationError` if the conversation cannot be rendered, as do all these methods.
         """
         tokens = self.render_conversation(conversation, config)
         tokens += self._renderer.next_turn(Role(next_turn_role), 0).tokens
@@ -80,11 +80,11 @@ class HarmonyEncoding:
     def render_conversation(
         self, conversation: Conversation, config: RenderConversationConfig | None = None
     ) -> list[int]:
-        """Render the messages alone, without the start of a next one."""
+        """Render the messages without the start of a next one."""
         tokens: list[int] = []
         for rendered in self._rendered(conversation, config)[1]:
-            known = rendered.tokens
-            tokens += known if isinstance(known, list) else known.tolist()
+            added = rendered.tokens
+            tokens += added if isinstance(added, list) else added.tolist()
         return tokens
 
     def render_conversation_for_training(
@@ -113,24 +113,24 @@ class HarmonyEncoding:
         next_turn_role: Role | None,
         config: RenderConversationConfig | None = None,
     ) -> list[Segment]:
-        """Render a prompt as segments, which know their message, their kind and their text."""
+        """Render a prompt as segments."""
         segments = self._segments(conversation, config)
         if next_turn_role is not None:
-            at = len(conversation.messages)
-            segments.append(self._renderer.next_turn(Role(next_turn_role), at))
+            index = len(conversation.messages)
+            segments.append(self._renderer.next_turn(Role(next_turn_role), index))
         return segments
 
     def segments_for_training(
         self, conversation: Conversation, config: RenderConversationConfig | None = None
     ) -> list[Segment]:
-        """Render a training example as segments, which know their message and kind."""
+        """Render a training example as segments."""
         segments = self._segments(conversation, config)
         if _ends_in_return(conversation.messages):
             segments[-1] = segments[-1]._replace(text=SPECIAL_TEXTS[RETURN], tokens=[RETURN])
         return segments
 
     def limit_cache(self, limit: int) -> None:
-        """Keep at most `limit` bytes of rendered messages for the next prompt; 0 keeps none."""
+        """Cache at most `limit` bytes of rendered messages; 0 turns the cache off."""
         self._renderer.limit_cache(limit)
 
     def _rendered(
@@ -144,7 +144,7 @@ class HarmonyEncoding:
     ) -> list[Segment]:
         indices, rendered = self._rendered(conversation, config)
         pairs = zip(indices, rendered, strict=True)
-        return [segment for at, item in pairs for segment in item.segments(at)]
+        return [segment for index, message in pairs for segment in message.segments(index)]
 
     # Tokens to messages
 
@@ -158,10 +158,10 @@ class HarmonyEncoding:
     ) -> list[Message]:
         """Parse a completion (or a whole prompt) into messages.
 
-        `role` is the author of the first message where its ``<|start|>`` and role were part of
-        the prompt. `tools` are the recipients that the conversation declares. Raises
-        `TokenError` where the tokens do not follow the format; with ``strict=False`` they are
-        read for what the model meant instead (`StreamableParser` tells what was repaired).
+        `role` is the author of the first message if its ``<|start|>`` and role were part of the
+        prompt. `tools` are the recipients that the conversation declares. Raises `TokenError` if
+        the tokens do not follow the format; with ``strict=False`` they are repaired instead
+        (`StreamableParser.recoveries` lists the repairs).
         """
         return parse_messages(self, tokens, role, strict=strict, tools=tools)
 
@@ -174,10 +174,10 @@ class HarmonyEncoding:
         allowed_special: Literal["all"] | AbstractSet[str] = frozenset(),
         disallowed_special: Literal["all"] | Collection[str] = "all",
     ) -> list[int]:
-        """Encode text; special tokens in it are read only where they are allowed.
+        """Encode text; only the allowed special tokens in it are encoded as such.
 
-        Raises `VocabularyError` when the text spells a disallowed special token; by default
-        all of them are disallowed.
+        Raises `VocabularyError` if the text spells a disallowed special token. By default all of
+        them are disallowed.
 
         >>> encoding = load_harmony_encoding("HarmonyGptOss")
         >>> encoding.encode("hi<|end|>", allowed_special={"<|end|>"})
@@ -188,7 +188,7 @@ class HarmonyEncoding:
         return self.tokenizer.encode(text, allowed_special, disallowed_special)
 
     def decode(self, tokens: Iterable[int], errors: str = "replace") -> str:
-        """Decode tokens; `errors` is what `bytes.decode` takes for invalid UTF-8."""
+        """Decode tokens; `errors` is the `bytes.decode` option for invalid UTF-8."""
         return self.tokenizer.decode(tokens, errors)
 
     def decode_utf8(self, tokens: Iterable[int]) -> str:
@@ -203,24 +203,24 @@ class HarmonyEncoding:
 
     @functools.cached_property
     def special_tokens_set(self) -> set[str]:
-        """The spelling of every special token."""
+        """The text of every special token."""
         return set(SPECIAL_IDS)
 
     def is_special_token(self, token: int) -> bool:
-        """Whether `token` is the id of a special token."""
+        """Return whether `token` is the id of a special token."""
         return integer(token) in SPECIAL_TEXTS
 
     def stop_tokens(self) -> list[int]:
-        """The tokens that end a message."""
+        """Return the tokens that end a message."""
         return [CALL, RETURN, END]
 
     def stop_tokens_for_assistant_actions(self) -> list[int]:
-        """The tokens at which sampling stops: ``<|return|>`` and ``<|call|>``."""
+        """Return the tokens at which sampling stops: ``<|return|>`` and ``<|call|>``."""
         return [RETURN, CALL]
 
 
 def _ends_in_return(messages: Sequence[Message]) -> bool:
-    """Whether a training example of `messages` ends in ``<|return|>``: after an answer."""
+    """Return whether a training example of `messages` ends in ``<|return|>``: after an answer."""
     if not messages:
         return False
     last = messages[-1]
@@ -228,17 +228,17 @@ def _ends_in_return(messages: Sequence[Message]) -> bool:
 
 
 def load_harmony_encoding(name: str | HarmonyEncodingName) -> HarmonyEncoding:
-    """Return the encoding of that name; made once per process.
+    """Return the encoding of that name; it is built once per process.
 
     >>> load_harmony_encoding("HarmonyGptOss").name
     'HarmonyGptOss'
     """
     try:
-        known = HarmonyEncodingName(name)
+        encoding_name = HarmonyEncodingName(name)
     except ValueError:
         names = ", ".join(repr(item.value) for item in HarmonyEncodingName)
         raise ValueError(f"Invalid HarmonyEncodingName: {name!r} (known: {names})") from None
-    return _load(known)
+    return _load(encoding_name)
 
 
 @functools.cache

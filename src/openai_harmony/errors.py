@@ -1,7 +1,7 @@
-"""The one tree of errors: whose fault it is, where, and what to do about it.
+"""The tree of errors; each class says whose fault it is.
 
-Everything this library raises on purpose is a `HarmonyError`, a `RuntimeError` as the API
-reference documents; errors about an argument are a `ValueError` as well.
+Every error that this library raises on purpose is a `HarmonyError`, a `RuntimeError` as the API
+reference documents. Errors about an argument are a `ValueError` as well.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ __all__ = [
     "VocabularyError",
 ]
 
-# OpenAI's library and its fork install a compiled module into this folder, too (.pyd on Windows).
-# Every package imports this module, so the check runs even where their `__init__.py` replaced ours.
-for _name in ("openai_harmony.abi3.so", "openai_harmony.pyd"):
-    _file = join(dirname(__file__), _name)
+# OpenAI's library and its fork install a compiled module into this folder (.pyd on Windows).
+# Every package imports this module, so the check runs even if their `__init__.py` replaced ours.
+for _compiled in ("openai_harmony.abi3.so", "openai_harmony.pyd"):
+    _file = join(dirname(__file__), _compiled)
     if exists(_file):
         from .installation import mixed_installation
 
@@ -33,7 +33,7 @@ class HarmonyError(RuntimeError):
 class ConversationError(HarmonyError, ValueError):
     """The caller's conversation cannot be read or rendered.
 
-    `field` names the offending place, such as ``messages[2].role``; empty when there is none.
+    `field` is the path of the field at fault, such as ``messages[2].role``, or empty.
     """
 
     def __init__(self, problem: str, *, field: str = "") -> None:
@@ -46,14 +46,14 @@ class ConversationError(HarmonyError, ValueError):
 
 
 class SchemaError(ConversationError):
-    """A JSON Schema cannot be written as TypeScript (nested too deeply, or no JSON value)."""
+    """A JSON Schema cannot be written as TypeScript: nested too deeply, or not a JSON value."""
 
 
 class TokenError(HarmonyError):
     """The model's tokens do not follow the format.
 
-    `token` is the offending id (None at the end of the input), `position` its index in the
-    token stream, `state` the parser's state when it arrived.
+    `token` is the id at fault (None at the end of the input), `position` its index in the token
+    stream, `state` the state of the parser before it.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
-"""Messages that remember the tokens they were sampled as, and prompts that repeat these.
+"""Messages with the tokens that the model sampled, and prompts that repeat these tokens.
 
-Rendering a sampled message again may give other tokens than the model chose: the same text can be
-cut in other ways. A prompt that repeats the tokens is what the model saw and said, and what an
-engine's prefix cache holds.
+Rendering a sampled message again may give other tokens, because the same text has several
+encodings. A prompt that repeats the sampled tokens is exactly what the model saw and wrote, so it
+is in the engine's prefix cache.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .conversation.messages import Conversation, Message, Role
 from .encoding import HarmonyEncoding
 from .errors import TokenError
 from .rendering.segments import Segment, SegmentKind
-from .tokens.special_tokens import CALL, END, MESSAGE, RETURN, START
+from .tokens.special_tokens import END, MESSAGE, RETURN, START, STOP_TOKENS
 from .tokens.tokenizer import ASSISTANT
 
 __all__ = [
@@ -28,11 +28,11 @@ __all__ = [
 ]
 
 OPENING = (START, ASSISTANT)
-"""What a prompt ends in, and what a later message by the assistant starts with."""
+"""The tokens that end a prompt, and start each later message by the assistant."""
 
 
 def stop_in_prompt(stop: int) -> int:
-    """Return the stop token that later prompts have for a sampled one: no ``<|return|>``."""
+    """Return the stop token of a sampled message in later prompts: ``<|return|>`` is ``<|end|>``."""
     return END if stop == RETURN else stop
 
 
@@ -46,7 +46,7 @@ def sampled_stop(message: Message, stop: int) -> int:
 
 
 class SampledMessage(Message):
-    """A message by the assistant with its tokens: all after ``<|start|>assistant``, with the stop.
+    """A message by the assistant with its tokens, from behind `OPENING` to the stop token.
 
     >>> from openai_harmony import load_harmony_encoding
     >>> encoding = load_harmony_encoding("HarmonyGptOss")
@@ -61,7 +61,7 @@ class SampledMessage(Message):
 
     @classmethod
     def of(cls, message: Message, tokens: Sequence[int]) -> SampledMessage:
-        """Give a message its tokens, as they are."""
+        """Add tokens to a message, without checking them."""
         return cls.model_construct(**message.__dict__, sampled_tokens=tuple(tokens))
 
     def tokens_in_prompt(self) -> tuple[list[int], int]:
@@ -77,18 +77,33 @@ def with_sampled_tokens(
     tokens: Sequence[int],
     ends: Sequence[int],
 ) -> list[Message]:
-    """Give the messages of a completion their tokens; `ends` is the index after each one's last.
+    """Add their tokens to the messages of a completion; `ends` are the indices where each ends.
 
-    Only a message that the strict parser reads from its tokens gets them. What had to be repaired
-    stays a plain message, so that the next prompt shows the model what was meant.
+    A message gets its tokens only if the strict parser reads the same message from them. A repaired
+    message stays without, so that the next prompt shows the model the repaired text.
     """
     start = 0
-    known: list[Message] = []
+    result: list[Message] = []
     for message, end in zip(messages, ends, strict=True):
-        own = _own_tokens(tokens[start:end])
-        known.append(SampledMessage.of(message, own) if _say(encoding, own, message) else message)
+        sampled = list(tokens[start:end])
+        if tuple(sampled[:2]) == OPENING:
+            del sampled[:2]
+        if sampled and sampled[-1] not in STOP_TOKENS:
+            sampled.append(END)  # a token limit ended the message
+        parses = _parses_to(message, sampled, encoding)
+        result.append(SampledMessage.of(message, sampled) if parses else message)
         start = end
-    return known
+    return result
+
+
+def _parses_to(message: Message, tokens: list[int], encoding: HarmonyEncoding) -> bool:
+    if not tokens:
+        return False
+    try:
+        parsed = encoding.parse_messages_from_completion_tokens(tokens, Role.ASSISTANT)
+    except TokenError:
+        return False
+    return parsed == [message]
 
 
 def prompt_tokens(
@@ -96,15 +111,17 @@ def prompt_tokens(
     conversation: Conversation,
     config: RenderConversationConfig | None = None,
 ) -> list[int]:
-    """Render the prompt for the assistant's next message, sampled messages by their own tokens.
+    """Render the prompt for the assistant's next message, with the tokens of sampled messages.
 
-    Their last token is ``<|end|>`` or ``<|call|>``: history never ends in ``<|return|>``.
+    Sampled messages end in ``<|end|>`` or ``<|call|>``, never in ``<|return|>`` (`stop_in_prompt`).
     """
     messages = conversation.messages
     if not any(isinstance(message, SampledMessage) for message in messages):
         return encoding.render_conversation_for_completion(conversation, Role.ASSISTANT, config)
     return [
-        t for segment in prompt_segments(encoding, conversation, config) for t in segment.tokens
+        token
+        for segment in prompt_segments(encoding, conversation, config)
+        for token in segment.tokens
     ]
 
 
@@ -113,40 +130,18 @@ def prompt_segments(
     conversation: Conversation,
     config: RenderConversationConfig | None = None,
 ) -> Iterator[Segment]:
-    """Render the prompt of `prompt_tokens` as segments, which know their message and kind."""
+    """Render the prompt of `prompt_tokens` as segments."""
     messages = conversation.messages
     for segment in encoding.segments_for_completion(conversation, Role.ASSISTANT, config):
         message = messages[segment.message] if segment.message < len(messages) else None
         if not isinstance(message, SampledMessage):
             yield segment
         elif segment.kind is SegmentKind.HEADER:
-            for kind, tokens in _cut(message):
-                yield Segment(kind, segment.message, encoding.decode(tokens), tokens)
-
-
-def _cut(message: SampledMessage) -> Iterator[tuple[SegmentKind, list[int]]]:
-    tokens, header = message.tokens_in_prompt()
-    yield SegmentKind.HEADER, tokens[:header]
-    if tokens[header:-1]:
-        yield SegmentKind.BODY, tokens[header:-1]
-    yield SegmentKind.STOP, tokens[-1:]
-
-
-def _own_tokens(tokens: Sequence[int]) -> list[int]:
-    """Cut the opening off, and close a message that the limit of tokens left open."""
-    own = list(tokens)
-    if tuple(own[:2]) == OPENING:
-        del own[:2]
-    if own and own[-1] not in (END, CALL, RETURN):
-        own.append(END)
-    return own
-
-
-def _say(encoding: HarmonyEncoding, tokens: list[int], message: Message) -> bool:
-    if not tokens:
-        return False
-    try:
-        read = encoding.parse_messages_from_completion_tokens(tokens, Role.ASSISTANT)
-    except TokenError:
-        return False
-    return read == [message]
+            tokens, header = message.tokens_in_prompt()
+            for kind, run in (
+                (SegmentKind.HEADER, tokens[:header]),
+                (SegmentKind.BODY, tokens[header:-1]),
+                (SegmentKind.STOP, tokens[-1:]),
+            ):
+                if run:
+                    yield Segment(kind, segment.message, encoding.decode(run), run)

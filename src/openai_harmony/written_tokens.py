@@ -1,4 +1,4 @@
-"""Tokens as people write them: a list of ids, or marked-up text."""
+"""Tokens as people write them: a list of ids, or text with special tokens."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .errors import VocabularyError
 __all__ = ["looks_like_ids", "token_ids_in", "written_tokens"]
 
 _IDS = re.compile(r"\[[\d\s,]*\]|[\d\s,]+", re.ASCII)
-_DIGITS = 18  # longer numbers are no ids, and beyond some length no integers for Python either
+_MAX_DIGITS = 18  # far beyond any id; Python refuses to read very long integers
 
 
 def written_tokens(text: str) -> list[int]:
-    """Read token ids where a text is numbers and nothing else, and encode any other.
+    """Read token ids from a text of numbers only, and encode any other text.
 
-    Special tokens are read where they are spelled. Raises `VocabularyError` for a number that no
-    id can have.
+    Special tokens in the text are encoded as such. Raises `VocabularyError` for a number that
+    cannot be an id.
 
     >>> written_tokens("200006 1428"), written_tokens("<|start|>user")
     ([200006, 1428], [200006, 1428])
@@ -28,7 +28,7 @@ def written_tokens(text: str) -> list[int]:
 
 
 def looks_like_ids(text: str) -> bool:
-    """Whether a text is a list of numbers and nothing else.
+    """Return whether a text is a list of numbers and nothing else.
 
     >>> looks_like_ids("[200006, 1428]"), looks_like_ids("1 2\\n3"), looks_like_ids("1st")
     (True, True, False)
@@ -45,13 +45,11 @@ def token_ids_in(text: str) -> list[int]:
     text = text.strip()
     if text.startswith("[") and text.endswith("]"):
         text = text[1:-1]
-    return [_token_id(word) for word in text.replace(",", " ").split()]
-
-
-def _token_id(word: str) -> int:
-    if len(word) > _DIGITS or not (word.isascii() and word.isdigit()):
-        raise VocabularyError(
-            f"expected token ids (integers between spaces or commas, or a JSON list of them), "
-            f"found {word!r:.40}"
-        )
-    return int(word)
+    words = text.replace(",", " ").split()
+    for word in words:
+        if len(word) > _MAX_DIGITS or not (word.isascii() and word.isdigit()):
+            raise VocabularyError(
+                f"expected token ids (integers between spaces or commas, or a JSON list of them), "
+                f"found {word!r:.40}"
+            )
+    return [int(word) for word in words]

@@ -381,12 +381,11 @@ def test_the_cache_counts_texts_names_and_schemas() -> None:
     for message in (short, long_text, long_name):
         encoding.render(message)
     assert [[key[-1] for key in cache.young] for cache in caches] == [["hi", "hi"], [None]]
-    section = encoding._renderer.tool_sections
     parameters = {"type": "object", "x": "y" * 20_000}  # of which nothing is written
     tools = [ToolDescription.new("f", "", parameters)]
     content = DeveloperContent.new().with_function_tools(tools)
     encoding.render(Message.from_role_and_content(Role.DEVELOPER, content))
-    assert not section.cache.young
+    assert not encoding._renderer.prompts.tools_cache.young
 
 
 # What cannot be rendered

@@ -22,7 +22,7 @@ from openai_harmony.typescript.json_text import (
     json_value,
     quoted,
 )
-from openai_harmony.typescript.reference import reference_schema_to_typescript
+from openai_harmony.typescript.reference_dialect import reference_schema_to_typescript
 from openai_harmony.typescript.references import REFERENCE_COPY_LIMIT
 from openai_harmony.typescript.writer import schema_to_typescript
 

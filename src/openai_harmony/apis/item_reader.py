@@ -124,7 +124,7 @@ class ItemReader:
         sealed = item["encrypted_content"]
         known = None if sealed.is_null else self._open(sealed)
         if known is not None:
-            self.read_all(known, sealed.place)
+            self.read_all(known, sealed.path)
         elif item["summary"].value:
             # Another server's encrypted reasoning cannot be read; a summary says what it was about.
             self._dialogue.add_reasoning(content_texts(item["summary"]))
@@ -155,7 +155,7 @@ class ItemReader:
         known = self._references.get(item["id"].text())
         if known is None:
             raise item["id"].error(f"no item is stored under the id {item['id'].value!r:.80}")
-        found = JsonField(known.item, item.place)
+        found = JsonField(known.item, item.path)
         if _kind(found) == "item_reference":
             raise item["id"].error("the item of that id is a reference itself")
         self.read(found, known.tokens, known.messages)
@@ -168,7 +168,7 @@ class ItemReader:
                 "this server cannot open it: it was made elsewhere, or under another key; "
                 "send the items that it stands for"
             )
-        self.read_all(known, sealed.place)
+        self.read_all(known, sealed.path)
 
     def _open(self, sealed: JsonField) -> Sequence[HistoryItem] | None:
         text = sealed.text()

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..conversation.content import DeveloperContent
-from ..conversation.declared_tools import declared_tools
-from ..conversation.messages import Conversation
+from ..conversation.messages import Conversation, declared_tools
 from ..engines.sampling import Sampling
 
 __all__ = ["TurnRequest"]

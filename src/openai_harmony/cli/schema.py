@@ -9,7 +9,7 @@ from ..apis.chat_messages import tool_from_chat
 from ..config import SchemaDialect
 from ..rendering.system_prompt import tool_declaration
 from ..typescript.json_text import JsonValue
-from ..typescript.reference import reference_schema_to_typescript
+from ..typescript.reference_dialect import reference_schema_to_typescript
 from ..typescript.writer import schema_to_typescript
 from .command import Command, add_file, add_schema_dialect
 from .output import Output

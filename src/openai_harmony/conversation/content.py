@@ -24,7 +24,7 @@ _Self = TypeVar("_Self", bound="_ToolContent")
 
 
 class ReasoningEffort(str, Enum):
-    """How much the model reasons before it answers."""
+    """How much the model reasons before it answers, as the system message says."""
 
     LOW = "Low"
     MEDIUM = "Medium"
@@ -32,7 +32,7 @@ class ReasoningEffort(str, Enum):
 
 
 class ChannelConfig(BaseModel):
-    """The channels a system message announces."""
+    """The channels that a system message announces."""
 
     valid_channels: list[str]
     channel_required: bool
@@ -44,7 +44,7 @@ class ChannelConfig(BaseModel):
 
 
 class ResponseFormat(BaseModel):
-    """A structured output the model is asked for; `json_schema` is its JSON Schema."""
+    """A structured output that the prompt requests; `json_schema` is its JSON Schema."""
 
     name: str
     json_schema: dict[str, Any] | bool
@@ -74,11 +74,11 @@ class TextContent(Content):
 
 
 class _ToolContent(Content):
-    """What system and developer content share: tools, and a JSON form without empty fields."""
+    """Content with tools, and a JSON form without empty fields."""
 
     _type: ClassVar[str]
 
-    if TYPE_CHECKING:  # declared by each subclass, at its place in the order of fields
+    if TYPE_CHECKING:  # each subclass declares it, since the order of fields matters
         tools: dict[str, ToolNamespaceConfig] | None
 
     def with_tools(self: _Self, ns_config: ToolNamespaceConfig) -> _Self:
@@ -87,14 +87,14 @@ class _ToolContent(Content):
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the canonical JSON form, which names its ``type`` and omits what is None."""
+        """Return the canonical JSON form, with ``type`` and without fields that are None."""
         return {**self.model_dump(exclude_none=True), "type": self._type}
 
     @classmethod
     def from_dict(cls: type[_Self], raw: dict[str, Any]) -> _Self:
         """Read the canonical JSON form; unknown keys are ignored.
 
-        Raises `pydantic.ValidationError` (a `ValueError`) where a field has the wrong type.
+        Raises `pydantic.ValidationError` (a `ValueError`) if a field has the wrong type.
         """
         return cls.model_validate(raw)
 
@@ -133,7 +133,7 @@ class SystemContent(_ToolContent):
         return self
 
     def with_conversation_start_date(self, conversation_start_date: str) -> SystemContent:
-        """Set the current date as the model shall read it, in place."""
+        """Set the current date that the prompt states, in place."""
         self.conversation_start_date = conversation_start_date
         return self
 
@@ -191,9 +191,10 @@ class DeveloperContent(_ToolContent):
     def with_response_format(
         self, name: str, schema: dict[str, Any] | bool, description: str | None = None
     ) -> DeveloperContent:
-        """Ask for output that follows the JSON Schema `schema`, in place.
+        """Request output that follows the JSON Schema `schema`, in place.
 
-        The prompt alone influences the model; a grammar enforces (guide, "Structured output").
+        The prompt only influences the model; a grammar enforces the schema (guide, "Structured
+        output").
         """
         added = ResponseFormat(name=name, json_schema=schema, description=description)
         self.response_formats = {**(self.response_formats or {}), name: added}

@@ -1,4 +1,4 @@
-"""What a message header says, however it is spelled."""
+"""The fields of a message header, independent of its spelling."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from .messages import Role
 __all__ = ["ROLES", "Header"]
 
 ROLES = {role.value: role for role in Role}
-"""Each role by the word that stands for it in a header."""
+"""Each role by its word in a header."""
 
 
 class Header(NamedTuple):
-    """What a header says about its message."""
+    """The fields that a header gives its message."""
 
     role: Role
     name: str | None = None

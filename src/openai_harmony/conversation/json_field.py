@@ -1,4 +1,4 @@
-"""JSON values that know where they stand, so that every error can name the place."""
+"""JSON values with their path, so that every error can name the field at fault."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from ..errors import ConversationError
 
-__all__ = ["JsonField"]
+__all__ = ["JsonField", "shown"]
 
 
-@dataclass(slots=True)  # not frozen: long histories make many, and that would take longer
+@dataclass(slots=True)  # not frozen, which is slower to make, and long histories make many
 class JsonField:
-    """A value of a request, and its path; reading it as what it is not raises `ConversationError`.
+    """A value of a request and its path; reading it as the wrong type raises `ConversationError`.
 
     >>> [message["role"].text() for message in JsonField({"messages": [{}]})["messages"].items()]
     Traceback (most recent call last):
@@ -21,11 +21,11 @@ class JsonField:
     """
 
     value: Any
-    place: str = ""
+    path: str = ""
 
     def __getitem__(self, key: str) -> JsonField:
-        """Return a field of an object; null when it is missing."""
-        return JsonField(self.object().get(key), f"{self.place}.{key}" if self.place else key)
+        """Return a field of an object; a missing one is null."""
+        return JsonField(self.object().get(key), f"{self.path}.{key}" if self.path else key)
 
     @property
     def is_null(self) -> bool:
@@ -42,8 +42,8 @@ class JsonField:
         """Read a list."""
         if not isinstance(self.value, list):
             raise self.unexpected("a list")
-        for at, item in enumerate(self.value):
-            yield JsonField(item, f"{self.place}[{at}]")
+        for index, item in enumerate(self.value):
+            yield JsonField(item, f"{self.path}[{index}]")
 
     def text(self) -> str:
         """Read a text."""
@@ -52,7 +52,7 @@ class JsonField:
         return self.value
 
     def optional_items(self) -> Iterable[JsonField]:
-        """Read a list; null is an empty one."""
+        """Read a list; null counts as an empty one."""
         return () if self.is_null else self.items()
 
     def optional_text(self) -> str | None:
@@ -60,19 +60,23 @@ class JsonField:
         return None if self.is_null else self.text()
 
     def unexpected(self, expected: str) -> ConversationError:
-        """Make the error that says what was expected here."""
+        """Make the error for a value of the wrong type."""
         if self.is_null:
             return self.error(f"the field is missing; expected {expected}")
-        return self.error(f"expected {expected}, found {_shown(self.value)}")
+        return self.error(f"expected {expected}, found {shown(self.value)}")
 
     def error(self, problem: str) -> ConversationError:
         """Make an error about this field."""
-        return ConversationError(problem, field=self.place)
+        return ConversationError(problem, field=self.path)
 
 
-def _shown(value: object) -> str:
-    """Show the beginning of a value; one that is nested too deeply has none."""
+def shown(value: object, length: int = 80) -> str:
+    """Return the beginning of a value's repr for an error message.
+
+    >>> shown([1, 2, 3], length=5)
+    '[1, 2'
+    """
     try:
-        return f"{value!r:.80}"
-    except RecursionError:
+        return f"{value!r:.{length}}"
+    except (RecursionError, ValueError):  # nested too deeply, or an integer of too many digits
         return f"a value ({type(value).__name__}) too large to show"

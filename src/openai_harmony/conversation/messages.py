@@ -1,9 +1,9 @@
-"""Conversations as Python objects and as canonical JSON."""
+"""Conversations as Python objects and as canonical JSON, and the tools that they declare."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Annotated, Any, TypeVar
 
@@ -19,8 +19,10 @@ from pydantic import (
 
 from ..errors import ConversationError
 from .content import Content, DeveloperContent, SystemContent, TextContent
+from .json_field import shown
+from .tool_namespaces import ToolDescription
 
-__all__ = ["Author", "Conversation", "Message", "Role"]
+__all__ = ["Author", "Conversation", "Message", "Role", "declared_tools"]
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -34,7 +36,7 @@ class Role(str, Enum):
     DEVELOPER = "developer"
     TOOL = "tool"
 
-    __hash__ = str.__hash__  # Enum's own is written in Python
+    __hash__ = str.__hash__  # faster than Enum's own, which is written in Python
 
     @classmethod
     def _missing_(cls, value: object) -> Role:
@@ -42,7 +44,7 @@ class Role(str, Enum):
 
 
 class Author(BaseModel):
-    """A role and, for tools always, a name.
+    """A role, and a name, which tools always have.
 
     >>> Author.new(Role.TOOL, "functions.now").name
     'functions.now'
@@ -65,23 +67,27 @@ _CONTENT_TYPES: dict[str, type[Content]] = {
 
 
 def _read_content(raw: object) -> object:
-    """Turn a content dict, with a ``type`` or as `model_dump` writes it, into its class."""
+    """Read a content dict with a ``type``, or one as the classes' own `model_dump` writes it."""
     if not isinstance(raw, Mapping):
         return raw
     kind = raw.get("type")
     if kind is None:
         fits = (c for c in _CONTENT_TYPES.values() if raw.keys() <= c.model_fields.keys())
-        found = next(fits, None) if raw else None
+        content_class = next(fits, None) if raw else None
     else:
-        found = _CONTENT_TYPES.get(kind) if isinstance(kind, str) else None
-    if found is None:
-        known = ", ".join(_CONTENT_TYPES)
-        raise ValueError(f"Unknown content variant: {_shown(raw, 200)} (known types: {known})")
-    return found.model_validate(raw)
+        content_class = _CONTENT_TYPES.get(kind) if isinstance(kind, str) else None
+    if content_class is None:
+        raise ValueError(_unknown_variant(raw))
+    return content_class.model_validate(raw)
+
+
+def _unknown_variant(raw: object) -> str:
+    known_types = ", ".join(_CONTENT_TYPES)
+    return f"Unknown content variant: {shown(raw, 200)} (known types: {known_types})"
 
 
 def _name_type(item: Content, write: SerializerFunctionWrapHandler) -> Any:
-    """Dump a content with its ``type``, so that it can be read again whatever is left out."""
+    """Dump a content with its ``type``, so that it can be read again even with fields left out."""
     kind = next((name for name, cls in _CONTENT_TYPES.items() if type(item) is cls), None)
     return write(item) if kind is None else {"type": kind, **write(item)}
 
@@ -92,11 +98,11 @@ _ContentItem = Annotated[
 
 
 class Message(BaseModel):
-    """One message: who wrote it, what it says, and where it goes.
+    """One message: its author, content, channel, recipient and content type.
 
     `recipient` is a tool's name (or ``assistant`` for a tool's answer), `channel` one of
     ``analysis``, ``commentary`` and ``final``, `content_type` such as ``json``, with
-    ``<|constrain|>`` before it where the model is constrained to that type.
+    ``<|constrain|>`` before it if the model is constrained to that type.
 
     >>> Message.from_role_and_content(Role.USER, "hi").to_json()
     '{"role": "user", "name": null, "content": [{"type": "text", "text": "hi"}]}'
@@ -159,7 +165,7 @@ class Message(BaseModel):
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Message:
-        """Read the canonical JSON form; plain text may stand for the list of contents.
+        """Read the canonical JSON form; plain text may take the place of the list of contents.
 
         Raises `ConversationError` (a `ValueError`) that names the field at fault.
         """
@@ -182,7 +188,7 @@ class Conversation(BaseModel):
         return cls(messages=list(messages))
 
     def __iter__(self) -> Iterator[Message]:  # type: ignore[override]
-        """Iterate over the messages (pydantic alone would give pairs of field and value)."""
+        """Iterate over the messages (pydantic's own iterator yields pairs of field and value)."""
         return iter(self.messages)
 
     def to_dict(self) -> dict[str, Any]:
@@ -203,23 +209,43 @@ class Conversation(BaseModel):
             raw = json.loads(payload)
         except RecursionError:
             raise ConversationError("the JSON is nested too deeply to be read") from None
-        except (TypeError, ValueError) as error:  # no text, no JSON, or a number beyond int()
+        except (TypeError, ValueError) as error:  # not text, not JSON, or too long a number
             raise ConversationError(f"not valid JSON: {error}") from error
         messages = _require(_object(raw, field=""), "messages", list, field="")
         return cls(
             messages=[
-                _message_from_dict(item, field=f"messages[{at}]")
-                for at, item in enumerate(messages)
+                _message_from_dict(item, field=f"messages[{index}]")
+                for index, item in enumerate(messages)
             ]
         )
 
 
-def _shown(value: object, length: int = 80) -> str:
-    """Show the beginning of a value; one that is nested too deeply or too long has none."""
-    try:
-        return f"{value!r:.{length}}"
-    except (RecursionError, ValueError):  # ValueError: an integer of too many digits
-        return f"a value ({type(value).__name__}) too large to show"
+def declared_tools(messages: Iterable[Message]) -> dict[str, ToolDescription | None]:
+    """Return the tools of system and developer messages by the recipient of their calls.
+
+    A tool that takes free text has no description: its value is None.
+
+    >>> system = Message.from_role_and_content(Role.SYSTEM, SystemContent().with_python_tool())
+    >>> declared_tools([system])
+    {'python': None}
+    """
+    namespaces = (
+        namespace
+        for message in messages
+        for item in message.content
+        if isinstance(item, (SystemContent, DeveloperContent))
+        for namespace in (item.tools or {}).values()
+    )
+    tools: dict[str, ToolDescription | None] = {}
+    for namespace in namespaces:
+        if not namespace.tools:
+            tools[namespace.name] = None
+        for tool in namespace.tools:
+            tools[f"{namespace.name}.{tool.name}"] = tool
+    return tools
+
+
+# Reading the canonical JSON
 
 
 def _as_content(content: str | Content) -> Content:
@@ -233,8 +259,8 @@ def _message_from_dict(raw: object, *, field: str) -> Message:
     return Message(
         author=_validate(Author, author, field=field),
         content=[
-            _content_from_item(item, field=_join(field, f"content[{at}]"))
-            for at, item in enumerate(content if isinstance(content, list) else [content])
+            _content_from_item(item, field=_join(field, f"content[{index}]"))
+            for index, item in enumerate(content if isinstance(content, list) else [content])
         ],
         channel=_optional_text(data, "channel", field=field),
         recipient=_optional_text(data, "recipient", field=field),
@@ -246,15 +272,12 @@ def _content_from_item(item: object, *, field: str) -> Content:
     if isinstance(item, str):
         return TextContent(text=item)
     if not isinstance(item, Mapping):
-        raise ConversationError(f"expected a content object, found {_shown(item)}", field=field)
+        raise ConversationError(f"expected a content object, found {shown(item)}", field=field)
     kind = item.get("type")
-    found = _CONTENT_TYPES.get(kind) if isinstance(kind, str) else None
-    if found is None:
-        known = ", ".join(_CONTENT_TYPES)
-        raise ConversationError(
-            f"Unknown content variant: {_shown(item, 200)} (known types: {known})", field=field
-        )
-    return _validate(found, item, field=field)
+    content_class = _CONTENT_TYPES.get(kind) if isinstance(kind, str) else None
+    if content_class is None:
+        raise ConversationError(_unknown_variant(item), field=field)
+    return _validate(content_class, item, field=field)
 
 
 def _validate(model: type[_Model], raw: Mapping[str, Any], *, field: str) -> _Model:
@@ -262,15 +285,14 @@ def _validate(model: type[_Model], raw: Mapping[str, Any], *, field: str) -> _Mo
         return model.model_validate(raw)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = _join(field, ".".join(map(str, first["loc"])))
-        raise ConversationError(
-            f"{first['msg']}, found {_shown(first['input'])}", field=where
-        ) from error
+        path = _join(field, ".".join(map(str, first["loc"])))
+        problem = f"{first['msg']}, found {shown(first['input'])}"
+        raise ConversationError(problem, field=path) from error
 
 
 def _object(raw: object, *, field: str) -> Mapping[str, Any]:
     if not isinstance(raw, Mapping):
-        raise ConversationError(f"expected an object, found {_shown(raw)}", field=field)
+        raise ConversationError(f"expected an object, found {shown(raw)}", field=field)
     return raw
 
 
@@ -281,7 +303,7 @@ def _require(
         raise ConversationError("the field is missing", field=_join(field, key))
     value = raw[key]
     if not isinstance(value, kinds):
-        found = f"{_shown(value)} ({type(value).__name__})"
+        found = f"{shown(value)} ({type(value).__name__})"
         raise ConversationError(f"the field has the wrong type: {found}", field=_join(field, key))
     return value
 
@@ -289,7 +311,7 @@ def _require(
 def _optional_text(raw: Mapping[str, Any], key: str, *, field: str) -> str | None:
     value = raw.get(key)
     if value is not None and not isinstance(value, str):
-        found = f"{_shown(value)} ({type(value).__name__})"
+        found = f"{shown(value)} ({type(value).__name__})"
         raise ConversationError(f"expected text or null, found {found}", field=_join(field, key))
     return value
 

@@ -30,7 +30,7 @@ def named_tools(choice: JsonField) -> NamedTools:
     Raises `ConversationError`, which names the field at fault.
 
     >>> choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "python"}]}
-    >>> named_tools(JsonField(choice, "tool_choice")).tools[0].place
+    >>> named_tools(JsonField(choice, "tool_choice")).tools[0].path
     'tool_choice.tools[0]'
     """
     if choice.is_null:

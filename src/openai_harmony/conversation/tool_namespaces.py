@@ -1,6 +1,6 @@
 """Tools as a prompt declares them: descriptions, grouped into namespaces.
 
-The two built-in namespaces, `browser` and `python`, are the ones the models were trained with.
+The models were trained with the two built-in namespaces, `browser` and `python`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ToolNamespaceConfig(BaseModel):
 
     @staticmethod
     def browser() -> ToolNamespaceConfig:
-        """The built-in browser: `search`, `open` and `find`."""
+        """Return the built-in browser: `search`, `open` and `find`."""
         return ToolNamespaceConfig(
             name="browser",
             description=_BROWSER_DESCRIPTION,
@@ -53,7 +53,7 @@ class ToolNamespaceConfig(BaseModel):
 
     @staticmethod
     def python() -> ToolNamespaceConfig:
-        """The built-in Python notebook: it takes code, so it has no functions."""
+        """Return the built-in Python notebook; it takes code, so it has no functions."""
         return ToolNamespaceConfig(name="python", description=_PYTHON_DESCRIPTION, tools=[])
 
 

@@ -6,8 +6,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
 from ..config import RenderConversationConfig
-from ..conversation.declared_tools import declared_tools
-from ..conversation.messages import Conversation, Message, Role
+from ..conversation.messages import Conversation, Message, Role, declared_tools
 from ..encoding import load_harmony_encoding
 from ..parsing.parser import StreamableParser
 from ..parsing.state import ContentDelta

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..conversation.content import DeveloperContent
-from ..conversation.declared_tools import declared_tools
 from ..conversation.json_field import JsonField
-from ..conversation.messages import Conversation, Message
+from ..conversation.messages import Conversation, Message, declared_tools
 from ..conversation.tool_choice import ToolMode, named_tools
 from ..errors import ConversationError
 from .errors import GrammarError

@@ -18,8 +18,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..conversation.messages import Conversation
-from ..rendering.cache import BoundedCache
-from ..rendering.fingerprint import fingerprint
+from ..rendering.cache import BoundedCache, fingerprint
 from .json_schema import JSON_OPTIONS, enforceable_schema
 from .options import (
     Call,

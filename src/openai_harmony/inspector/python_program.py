@@ -30,7 +30,7 @@ _BUILT_IN = (ToolNamespaceConfig.browser(), ToolNamespaceConfig.python())
 _MODULES = {
     "SampledMessage": "openai_harmony.sampled_messages",
     "TrainingOptions": "openai_harmony.training",
-    "past_reasoning": "openai_harmony.rendering.renderer",
+    "analysis_before_first_final": "openai_harmony.rendering.history",
     "prompt_tokens": "openai_harmony.sampled_messages",
     "training_examples": "openai_harmony.training",
     "without_past_reasoning": "openai_harmony.rendering.history",
@@ -98,8 +98,9 @@ class _Writer:
     def add_example(self, body: RenderBody) -> None:
         """Add what makes the training examples, and chooses one."""
         if body.reasoning == "reference":
-            self.assign("past", self._call("past_reasoning", Name("conversation.messages")))
-            self._keep(Name("[m for at, m in enumerate(conversation.messages) if at not in past]"))
+            messages = Name("conversation.messages")
+            self.assign("dropped", self._call("analysis_before_first_final", messages))
+            self._keep(Name("[m for i, m in enumerate(conversation.messages) if i not in dropped]"))
         keeps = {"keep_past_reasoning": True} if body.reasoning != "by-turn" else {}
         self.assign("options", self._call("TrainingOptions", **keeps, **_choices(body)))
         made = self._call("training_examples", Name("conversation"), Name("options"))

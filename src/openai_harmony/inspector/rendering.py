@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ..config import RenderConversationConfig
 from ..conversation.messages import Conversation, Message, Role
 from ..encoding import load_harmony_encoding
-from ..rendering.renderer import past_reasoning
+from ..rendering.history import analysis_before_first_final
 from ..rendering.segments import SegmentKind
 from ..sampled_messages import OPENING, prompt_segments, sampled_stop
 from ..tokens.special_tokens import END
@@ -68,7 +68,7 @@ def kept_messages(messages: Sequence[Message], body: RenderBody) -> list[int]:
     """Choose the messages that a prompt has, by index; of examples, those they are made of."""
     everything = range(len(messages))
     if body.reasoning == "reference":
-        gone = past_reasoning(messages)
+        gone = analysis_before_first_final(messages)
         return [at for at in everything if at not in gone]
     if body.reasoning == "keep" or body.ending == "training":
         return list(everything)

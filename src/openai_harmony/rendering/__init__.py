@@ -2,8 +2,10 @@
 
 ::
 
-    headers, system_prompt   the texts of headers, system and developer messages
-    segments                 tokens that know their message and kind
-    history                  which reasoning a prompt leaves out
-    cache → renderer         conversations to segments; what was rendered is kept
+    headers          messages' headers as text and special tokens
+    system_prompt    system and developer messages as text
+    segments         runs of tokens with their message and kind
+    history          which reasoning a prompt leaves out
+    cache            bounded caches, and their keys
+    renderer         conversations to segments; rendered messages are cached
 """

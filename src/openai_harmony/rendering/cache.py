@@ -1,19 +1,25 @@
-"""A cache bounded in bytes and shared between threads."""
+"""A cache bounded in bytes and shared between threads, and keys made from plain data."""
 
 from __future__ import annotations
 
+import io
+import pickle
 import threading
 from collections.abc import Callable, Hashable, Iterable
-from typing import Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
-__all__ = ["BoundedCache"]
+__all__ = ["BoundedCache", "fingerprint"]
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
 
 
 class Generation(dict[_Key, _Value]):
-    """Values by key; `after` says which value was asked for after which, and may be wrong."""
+    """Values by key.
+
+    `after` maps a value to the one that was requested after it last time. It is a guess: callers
+    must check the key.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -21,10 +27,10 @@ class Generation(dict[_Key, _Value]):
 
 
 class BoundedCache(Generic[_Key, _Value]):
-    """What was used lately stays: two generations, of which the older is dropped as a whole.
+    """Keep recently used values in two generations; drop the older one as a whole when full.
 
-    Reading takes no lock, since a dictionary read is atomic. `limit` is in bytes, 0 switches the
-    cache off; `size` estimates the bytes of an entry from its value.
+    Reads take no lock, since a dictionary read is atomic. `limit` is in bytes; 0 turns the cache
+    off. `size` estimates the bytes of an entry from its value.
 
     >>> cache = BoundedCache[str, bytes](limit=100, size=len)
     >>> cache.put("a", b"value")
@@ -36,13 +42,13 @@ class BoundedCache(Generic[_Key, _Value]):
         self._limit = limit
         self._size = size
         self.young = Generation[_Key, _Value]()
-        """What was put in lately; may be read directly, where a call costs too much."""
+        """The recent entries; hot loops read it directly to save a call."""
         self._old = Generation[_Key, _Value]()
         self._young_size = 0
         self._lock = threading.Lock()
 
     def get(self, key: _Key) -> _Value | None:
-        """Return the value of `key`, or None; a value of the older generation is kept on."""
+        """Return the value of `key`, or None. A value of the older generation becomes young."""
         value = self.young.get(key)
         if value is None and self._old:
             value = self._old.get(key)
@@ -51,11 +57,11 @@ class BoundedCache(Generic[_Key, _Value]):
         return value
 
     def put(self, key: _Key, value: _Value) -> None:
-        """Enter a value; one that would fill half the cache is not kept."""
+        """Store a value, unless it would fill half the cache."""
         self.put_all([(key, value)])
 
     def put_all(self, items: Iterable[tuple[_Key, _Value]]) -> None:
-        """Enter several values, as `put` does."""
+        """Store several values, as `put` does."""
         most = self._limit // 2
         with self._lock:
             for key, value in items:
@@ -68,7 +74,37 @@ class BoundedCache(Generic[_Key, _Value]):
                     self._old, self.young, self._young_size = self.young, Generation(), 0
 
     def set_limit(self, limit: int) -> None:
-        """Change the limit and forget everything."""
+        """Change the limit and drop all values."""
         with self._lock:
             self._limit = limit
             self.young, self._old, self._young_size = Generation(), Generation(), 0
+
+
+class _PlainPickler(pickle.Pickler):
+    """Pickle JSON types and tuples only.
+
+    An object that occurs again is written as a reference, so time and size are linear in the
+    number of distinct objects.
+    """
+
+    def reducer_override(self, value: object) -> NoReturn:
+        raise pickle.PicklingError(f"{type(value).__name__} is no plain data")
+
+
+def fingerprint(value: Any) -> bytes | None:
+    """Return a cache key: bytes that are equal only for equal values, types and orders of keys.
+
+    Equal values may give different bytes if one of them holds the same object twice. Returns
+    None for anything but plain data.
+
+    >>> fingerprint({"a": [1]}) == fingerprint({"a": [1]}), fingerprint([1]) == fingerprint([1.0])
+    (True, False)
+    >>> fingerprint({"a": object()}) is None
+    True
+    """
+    buffer = io.BytesIO()
+    try:
+        _PlainPickler(buffer, protocol=5).dump(value)
+    except (pickle.PicklingError, RecursionError):
+        return None
+    return buffer.getvalue()

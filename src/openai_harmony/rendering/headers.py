@@ -7,8 +7,8 @@
                 every content type is constrained
 ==============  ==============================================================
 
-A header comes in; pieces of text and special token ids come out. Each piece of text is encoded
-by itself, so the cuts between pieces are part of the format.
+A header becomes pieces of text and ids of special tokens. Each piece of text is encoded by itself,
+so the boundaries between pieces are part of the format.
 """
 
 from __future__ import annotations
@@ -35,16 +35,19 @@ def header_pieces(header: Header, style: HeaderStyle) -> Iterator[HeaderPiece]:
     >>> list(header_pieces(header, "guide"))
     [200006, 'assistant', 200005, 'commentary', ' to=functions.f', 200008]
     """
-    recipient = header.recipient
+    channel, recipient = header.channel, header.recipient
     # A message to everyone is written without a recipient.
     target = "" if recipient is None or recipient == "all" else f" to={recipient}"
-    late = bool(target) and header.channel is not None and _channel_first(header, style)
+    if style == "guide":
+        channel_first = channel is not None and header.role is Role.ASSISTANT
+    else:
+        channel_first = channel == "commentary" and style == "oss-harmony"
     yield START
-    yield _author(header) + ("" if late else target)
-    if header.channel is not None:
+    yield _author(header) + ("" if channel_first else target)
+    if channel is not None:
         yield CHANNEL
-        yield header.channel
-    if late:
+        yield channel
+    if channel_first and target:
         yield target
     if header.content_type is not None:
         yield from _content_type(header, header.content_type, style)
@@ -61,26 +64,14 @@ def _author(header: Header) -> str:
     return role.value if name is None else f"{role.value}:{name}"
 
 
-def _channel_first(header: Header, style: HeaderStyle) -> bool:
-    if style == "guide":
-        return header.role is Role.ASSISTANT
-    return style == "oss-harmony" and header.channel == "commentary"
-
-
 def _content_type(header: Header, content_type: str, style: HeaderStyle) -> Iterator[HeaderPiece]:
-    marked = content_type.startswith(CONSTRAIN_TEXT)
-    if not marked and not _constrains(header, content_type, style):
-        yield f" {content_type}"
-        return
-    yield " "
-    yield CONSTRAIN
-    yield content_type.removeprefix(CONSTRAIN_TEXT)
-
-
-def _constrains(header: Header, content_type: str, style: HeaderStyle) -> bool:
-    """Whether the style puts ``<|constrain|>`` before a plain content type."""
-    if style == "guide":
+    constrained = content_type.startswith(CONSTRAIN_TEXT) or style == "oss-harmony"
+    if style == "guide" and header.role is Role.ASSISTANT and header.recipient is not None:
         # Calls are constrained to a data type; models write `code` for python without the marker.
-        is_call = header.role is Role.ASSISTANT and header.recipient is not None
-        return is_call and content_type != "code"
-    return style == "oss-harmony"
+        constrained = constrained or content_type != "code"
+    if constrained:
+        yield " "
+        yield CONSTRAIN
+        yield content_type.removeprefix(CONSTRAIN_TEXT)
+    else:
+        yield f" {content_type}"

@@ -1,10 +1,16 @@
-"""Which reasoning the next prompt leaves out, turn by turn.
+"""Which reasoning a prompt leaves out of the history.
 
-"Drop any previous CoT content on subsequent sampling if the responses by the assistant ended in a
-message to the final channel", and keep it through the tool calls of a turn that goes on (guide,
-"Handling reasoning output in subsequent sampling"). The reference, and `auto_drop_analysis` with
-it, looks at the last message of the assistant and at the first ``final`` of the conversation alone;
-here each answer ends its own turn.
+The guide ("Handling reasoning output in subsequent sampling") says: "Drop any previous CoT content
+on subsequent sampling if the responses by the assistant ended in a message to the final channel",
+and keep it through the tool calls of a turn that goes on. There are two rules for it:
+
+`analysis_before_first_final`
+    The reference's rule, and that of `RenderConversationConfig.auto_drop_analysis`. It looks at the
+    last assistant message and at the first ``final`` message of the conversation only, so it keeps
+    the reasoning between the first answer and the last one.
+`without_past_reasoning`
+    The rule of the server, the command and training. Each answer ends a turn of its own, so the
+    reasoning of every finished turn is dropped, with the calls of built-in tools in it.
 """
 
 from __future__ import annotations
@@ -13,38 +19,47 @@ from collections.abc import Sequence
 
 from ..conversation.messages import Message, Role
 
-__all__ = ["without_past_reasoning"]
+__all__ = ["analysis_before_first_final", "without_past_reasoning"]
 
-_BUILT_IN = ("browser", "python")
+_BUILT_IN_TOOLS = ("browser", "python")
+
+
+def analysis_before_first_final(messages: Sequence[Message]) -> frozenset[int]:
+    """Return the indices of the messages that the reference drops.
+
+    If the assistant's last message is ``final``, these are all messages on ``analysis`` before the
+    first ``final`` message.
+    """
+    last = next((m for m in reversed(messages) if m.author.role is Role.ASSISTANT), None)
+    if last is None or last.channel != "final":
+        return frozenset()
+    first_final = next(index for index, m in enumerate(messages) if m.channel == "final")
+    return frozenset(i for i in range(first_final) if messages[i].channel == "analysis")
 
 
 def without_past_reasoning(messages: Sequence[Message]) -> list[Message]:
-    """Leave out the reasoning before an answer, and what built-in tools did as a part of it.
+    """Drop the reasoning before the last answer, with the calls and results of built-in tools.
 
-    A call of a function stays, on whatever channel it was made: its result would stand alone.
+    Calls of functions stay on any channel, because their results are messages of the conversation.
 
     >>> thought = Message.from_role_and_content(Role.ASSISTANT, "hm").with_channel("analysis")
     >>> answer = Message.from_role_and_content(Role.ASSISTANT, "2").with_channel("final")
     >>> [m.content[0].text for m in without_past_reasoning([thought, answer, thought])]
     ['2', 'hm']
     """
-    last_answer = max(
-        (at for at, message in enumerate(messages) if _is_answer(message)),
-        default=-1,
-    )
+    last_answer = -1
+    for index, message in enumerate(messages):
+        if message.author.role is Role.ASSISTANT and message.channel == "final":
+            last_answer = index
     return [
         message
-        for at, message in enumerate(messages)
-        if at > last_answer or not _is_reasoning(message)
+        for index, message in enumerate(messages)
+        if index > last_answer or not _is_reasoning(message)
     ]
-
-
-def _is_answer(message: Message) -> bool:
-    return message.author.role is Role.ASSISTANT and message.channel == "final"
 
 
 def _is_reasoning(message: Message) -> bool:
     if message.channel != "analysis":
         return False
     tool = message.author.name if message.author.role is Role.TOOL else message.recipient
-    return tool is None or tool.partition(".")[0] in _BUILT_IN
+    return tool is None or tool.partition(".")[0] in _BUILT_IN_TOOLS

@@ -1,4 +1,4 @@
-"""A rendering in pieces: tokens that know their message, their kind and their text."""
+"""A rendering in segments: runs of tokens with their message, kind and text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Segment", "SegmentKind"]
 
 
 class SegmentKind(str, Enum):
-    """What a segment is within its message."""
+    """The part of a message that a segment holds."""
 
     HEADER = "header"
     BODY = "body"
@@ -17,7 +17,7 @@ class SegmentKind(str, Enum):
 
 
 class Segment(NamedTuple):
-    """A run of tokens: `text` is what they stand for, `message` the index of its message.
+    """A run of tokens: `text` is their text, `message` the index of their message.
 
     The header that opens the next turn has the index one past the last message.
     """

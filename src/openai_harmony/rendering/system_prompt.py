@@ -1,32 +1,32 @@
-"""The prompt text of system and developer messages: sections, tools, response formats.
+"""The text of system and developer messages: sections, tools and response formats.
 
-Sections stand in the order the guide gives, an empty line between them.
+Sections stand in the order of the guide, with an empty line between them.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeAlias
+from typing import NamedTuple
 
 from ..config import SchemaDialect
 from ..conversation.content import (
-    ChannelConfig,
+    Content,
     DeveloperContent,
     ReasoningEffort,
-    ResponseFormat,
     SystemContent,
+    TextContent,
 )
+from ..conversation.messages import Role
 from ..conversation.tool_namespaces import ToolDescription, ToolNamespaceConfig
 from ..errors import ConversationError
 from ..typescript.comments import LINE_BREAK
 from ..typescript.json_text import compact_json, json_value
-from ..typescript.reference import reference_schema_to_typescript
+from ..typescript.reference_dialect import reference_schema_to_typescript
 from ..typescript.writer import schema_to_typescript
+from .cache import BoundedCache, fingerprint
 
-__all__ = ["ToolsWriter", "developer_prompt", "system_prompt", "tool_declaration", "tools_section"]
-
-ToolsWriter: TypeAlias = Callable[[Mapping[str, ToolNamespaceConfig], SchemaDialect], str]
-"""What writes the section of tools: `tools_section`, or something that remembers its answers."""
+__all__ = ["PromptWriter", "tool_declaration"]
 
 _SCHEMA_WRITERS = {
     "typescript": schema_to_typescript,
@@ -34,44 +34,137 @@ _SCHEMA_WRITERS = {
 }
 
 
-def system_prompt(
-    content: SystemContent,
-    *,
-    has_function_tools: bool,
-    dialect: SchemaDialect = "typescript",
-    write_tools: ToolsWriter | None = None,
-) -> str:
-    r"""Write the text of a system message.
+class _ToolsSection(NamedTuple):
+    """A cached section of tools, and the length of its key, which holds the schemas."""
 
-    >>> system_prompt(SystemContent(knowledge_cutoff=None, channel_config=None),
-    ...               has_function_tools=False).split("\n\n")
-    ['You are ChatGPT, a large language model trained by OpenAI.', 'Reasoning: medium']
-    """
-    return _join_sections(
-        _about_the_model(content),
-        _reasoning(content.reasoning_effort),
-        _tools(content.tools, dialect, write_tools),
-        _channels(content.channel_config, has_function_tools),
-    )
+    text: str
+    key_length: int
+
+    def size(self) -> int:
+        """Estimate the bytes of the cache entry."""
+        return sys.getsizeof(self.text) + self.key_length + 300
 
 
-def developer_prompt(
-    content: DeveloperContent,
-    *,
-    dialect: SchemaDialect = "typescript",
-    write_tools: ToolsWriter | None = None,
-) -> str:
-    r"""Write the text of a developer message.
+class PromptWriter:
+    r"""Write the text of any content; a section of tools is cached.
 
-    >>> developer_prompt(DeveloperContent(instructions="Be brief."))
+    >>> content = DeveloperContent(instructions="Be brief.")
+    >>> PromptWriter(cache_bytes=0).text(Role.DEVELOPER, content, "typescript", lambda: False)
     '# Instructions\n\nBe brief.'
     """
-    instructions = content.instructions
-    return _join_sections(
-        None if instructions is None else f"# Instructions\n\n{instructions}",
-        _tools(content.tools, dialect, write_tools),
-        _response_formats(content.response_formats),
-    )
+
+    def __init__(self, cache_bytes: int) -> None:
+        self.tools_cache: BoundedCache[bytes, _ToolsSection] = BoundedCache(
+            cache_bytes, _ToolsSection.size
+        )
+
+    def text(
+        self, role: Role, item: Content, dialect: SchemaDialect, has_tools: Callable[[], bool]
+    ) -> str:
+        """Write an item of content in a message by `role`; raises `ConversationError`.
+
+        The system message mentions function calls if `has_tools` returns true.
+        """
+        if isinstance(item, TextContent):
+            return item.text
+        if isinstance(item, SystemContent):
+            _require_role(role, Role.SYSTEM, item)
+            return "\n\n".join(self._system_sections(item, dialect, has_tools()))
+        if isinstance(item, DeveloperContent):
+            _require_role(role, Role.DEVELOPER, item)
+            return "\n\n".join(self._developer_sections(item, dialect))
+        problem = f"cannot render content of type {type(item).__name__}"
+        raise ConversationError(problem, field="content")
+
+    def _system_sections(
+        self, content: SystemContent, dialect: SchemaDialect, has_function_tools: bool
+    ) -> Iterator[str]:
+        about_the_model = (
+            ("", content.model_identity),
+            ("Knowledge cutoff: ", content.knowledge_cutoff),
+            ("Current date: ", content.conversation_start_date),
+        )
+        lines = [label + text for label, text in about_the_model if text is not None]
+        if lines:
+            yield "\n".join(lines)
+        effort = content.reasoning_effort
+        if effort is not None:
+            try:
+                yield f"Reasoning: {ReasoningEffort(effort).value.lower()}"
+            except ValueError:
+                efforts = ", ".join(repr(item.value) for item in ReasoningEffort)
+                problem = f"{effort!r} is no reasoning effort (known: {efforts})"
+                raise ConversationError(problem, field="reasoning_effort") from None
+        if content.tools:
+            yield self._tools_section(content.tools, dialect)
+        channels = content.channel_config
+        if channels is not None and channels.valid_channels:
+            text = f"# Valid channels: {', '.join(channels.valid_channels)}."
+            if channels.channel_required:
+                text += " Channel must be included for every message."
+            if has_function_tools:
+                text += "\nCalls to these tools must go to the commentary channel: 'functions'."
+            yield text
+
+    def _developer_sections(
+        self, content: DeveloperContent, dialect: SchemaDialect
+    ) -> Iterator[str]:
+        if content.instructions is not None:
+            yield f"# Instructions\n\n{content.instructions}"
+        if content.tools:
+            yield self._tools_section(content.tools, dialect)
+        if content.response_formats:
+            yield "# Response Formats"
+        for answer in (content.response_formats or {}).values():
+            comment = _comment(answer.description or "", "typescript")
+            schema = compact_json(json_value(answer.json_schema))
+            yield "\n".join((f"## {answer.name}\n", *comment, schema))
+
+    def _tools_section(
+        self, namespaces: Mapping[str, ToolNamespaceConfig], dialect: SchemaDialect
+    ) -> str:
+        """Write the section of tools, once for equal tools: most requests declare the same ones."""
+        declared = [
+            (
+                key,
+                namespace.name,
+                namespace.description,
+                [(tool.name, tool.description, tool.parameters) for tool in namespace.tools],
+            )
+            for key, namespace in namespaces.items()
+        ]
+        cache_key = fingerprint((dialect, declared))
+        section = None if cache_key is None else self.tools_cache.get(cache_key)
+        if section is not None:
+            return section.text
+        # The reference keeps namespaces in a map sorted by key.
+        in_order = ("\n".join(_namespace_lines(namespaces[k], dialect)) for k in sorted(namespaces))
+        text = "\n\n".join(("# Tools", *in_order))
+        if cache_key is not None:
+            self.tools_cache.put(cache_key, _ToolsSection(text, len(cache_key)))
+        return text
+
+
+def _require_role(role: Role, required: Role, item: Content) -> None:
+    if role is not required:
+        raise ConversationError(
+            f"{type(item).__name__} belongs in a {required.value} message, "
+            f"not in one by {role.value}",
+            field="content",
+        )
+
+
+def _namespace_lines(namespace: ToolNamespaceConfig, dialect: SchemaDialect) -> Iterator[str]:
+    yield f"## {namespace.name}\n"
+    description = namespace.description or ""
+    if not namespace.tools:  # a tool like `python` has a description and no functions
+        yield from _lines(description)
+        return
+    yield from _comment(description, dialect)
+    yield f"namespace {namespace.name} {{\n"
+    for tool in namespace.tools:
+        yield tool_declaration(tool, dialect) + "\n"
+    yield f"}} // namespace {namespace.name}"
 
 
 def tool_declaration(tool: ToolDescription, dialect: SchemaDialect = "typescript") -> str:
@@ -88,95 +181,13 @@ def tool_declaration(tool: ToolDescription, dialect: SchemaDialect = "typescript
     return "\n".join((*_comment(tool.description, dialect), declaration))
 
 
-def _join_sections(*sections: str | None) -> str:
-    return "\n\n".join(section for section in sections if section is not None)
-
-
-def _about_the_model(content: SystemContent) -> str | None:
-    lines = []
-    if content.model_identity is not None:
-        lines.append(content.model_identity)
-    if content.knowledge_cutoff is not None:
-        lines.append(f"Knowledge cutoff: {content.knowledge_cutoff}")
-    if content.conversation_start_date is not None:
-        lines.append(f"Current date: {content.conversation_start_date}")
-    return "\n".join(lines) if lines else None
-
-
-def _reasoning(effort: ReasoningEffort | str | None) -> str | None:
-    if effort is None:
-        return None
-    try:
-        return f"Reasoning: {ReasoningEffort(effort).value.lower()}"
-    except ValueError:
-        known = ", ".join(repr(item.value) for item in ReasoningEffort)
-        raise ConversationError(
-            f"{effort!r} is no reasoning effort (known: {known})", field="reasoning_effort"
-        ) from None
-
-
-def _channels(config: ChannelConfig | None, has_function_tools: bool) -> str | None:
-    if config is None or not config.valid_channels:
-        return None
-    text = f"# Valid channels: {', '.join(config.valid_channels)}."
-    if config.channel_required:
-        text += " Channel must be included for every message."
-    if has_function_tools:
-        text += "\nCalls to these tools must go to the commentary channel: 'functions'."
-    return text
-
-
-def _tools(
-    namespaces: Mapping[str, ToolNamespaceConfig] | None,
-    dialect: SchemaDialect,
-    write_tools: ToolsWriter | None,
-) -> str | None:
-    return (write_tools or tools_section)(namespaces, dialect) if namespaces else None
-
-
-def tools_section(namespaces: Mapping[str, ToolNamespaceConfig], dialect: SchemaDialect) -> str:
-    """Write the section that declares tools."""
-    # The reference keeps namespaces in a sorted map, so their order is that of their keys.
-    in_order = (_namespace(namespaces[key], dialect) for key in sorted(namespaces))
-    return "\n\n".join(("# Tools", *in_order))
-
-
-def _namespace(namespace: ToolNamespaceConfig, dialect: SchemaDialect) -> str:
-    return "\n".join(_namespace_lines(namespace, dialect))
-
-
-def _namespace_lines(namespace: ToolNamespaceConfig, dialect: SchemaDialect) -> Iterator[str]:
-    yield f"## {namespace.name}\n"
-    description = namespace.description or ""
-    if not namespace.tools:  # a tool like `python`: its description is all there is
-        yield from _lines(description)
-        return
-    yield from _comment(description, dialect)
-    yield f"namespace {namespace.name} {{\n"
-    for tool in namespace.tools:
-        yield tool_declaration(tool, dialect) + "\n"
-    yield f"}} // namespace {namespace.name}"
-
-
-def _response_formats(formats: Mapping[str, ResponseFormat] | None) -> str | None:
-    if not formats:
-        return None
-    return "\n\n".join(("# Response Formats", *map(_response_format, formats.values())))
-
-
-def _response_format(response_format: ResponseFormat) -> str:
-    schema = compact_json(json_value(response_format.json_schema))
-    about = _comment(response_format.description or "", "typescript")
-    return "\n".join((f"## {response_format.name}\n", *about, schema))
-
-
 def _comment(text: str, dialect: SchemaDialect) -> list[str]:
     lines = _lines(text) if dialect == "reference" else _drop_last_if_empty(LINE_BREAK.split(text))
     return [f"// {line}" for line in lines]
 
 
 def _lines(text: str) -> list[str]:
-    r"""Cut at ``\n`` and ``\r\n`` only, as the reference does; a last empty line is none."""
+    r"""Split at ``\n`` and ``\r\n`` only, as the reference does; drop a last empty line."""
     return _drop_last_if_empty([line.removesuffix("\r") for line in text.split("\n")])
 
 

@@ -89,9 +89,9 @@ def parsed_json(field: JsonField) -> JsonField:
     if not isinstance(field.value, str):
         return field
     if not field.value.strip():
-        return JsonField(None, field.place)
+        return JsonField(None, field.path)
     try:
-        return JsonField(json.loads(field.value), field.place)
+        return JsonField(json.loads(field.value), field.path)
     except (ValueError, RecursionError) as error:
         raise field.error(
             f"text that is no JSON ({error!s:.100}); found {field.value!r:.60}"
@@ -145,10 +145,10 @@ def harmony_conversation(row: JsonField) -> tuple[Conversation, dict[int, float]
             try:
                 messages.append(Message.from_dict(dict(item.object())))
             except ConversationError as error:
-                place = f"{item.place}.{error.field}" if error.field else item.place
+                place = f"{item.path}.{error.field}" if error.field else item.path
                 raise ConversationError(error.problem, field=place) from error
     weights = {
-        index: read_weight(JsonField(raw["weight"], f"{items.place}[{index}].weight"))
+        index: read_weight(JsonField(raw["weight"], f"{items.path}[{index}].weight"))
         for index, raw in enumerate(items.value)
         if raw.get("weight") is not None
     }
@@ -262,7 +262,7 @@ def _chat_tool(tool: JsonField) -> dict[str, Any]:
     function = dict((tool if nested.is_null else nested).object())
     function.pop("type", None)
     function["parameters"] = parsed_json(
-        JsonField(function.get("parameters"), f"{tool.place}.parameters")
+        JsonField(function.get("parameters"), f"{tool.path}.parameters")
     ).value
     return {"type": "function", "function": function}
 
@@ -364,7 +364,7 @@ def _sharegpt_answer(value: JsonField) -> dict[str, Any]:
     if thought:
         message["reasoning"] = thought[1].strip()
         text = text[thought.end() :]
-    calls = [parsed_json(JsonField(match[1], value.place)).value for match in _CALL.finditer(text)]
+    calls = [parsed_json(JsonField(match[1], value.path)).value for match in _CALL.finditer(text)]
     if calls:
         message["tool_calls"] = calls
         text = _CALL.sub("", text).strip()

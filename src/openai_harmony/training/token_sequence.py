@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ..conversation.declared_tools import declared_tools
-from ..conversation.messages import Conversation, Message, Role
+from ..conversation.messages import Conversation, Message, Role, declared_tools
 from ..encoding import load_harmony_encoding
 from ..errors import ConversationError
 from ..parsing.parser import StreamableParser

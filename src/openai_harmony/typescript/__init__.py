@@ -2,6 +2,7 @@
 
 ::
 
-    json_text → comments → references → writer   our dialect
-    json_text → reference                        the bytes of openai-harmony 0.0.8
+    json_text                                    Python values as JSON, and JSON as text
+    comments → references → writer               our dialect
+    reference_dialect                            the bytes of openai-harmony 0.0.8
 """

@@ -1,6 +1,6 @@
 """The comments of a TypeScript type: titles, descriptions, examples and defaults of a schema.
 
-Whatever a schema says there stays inside comments: no line of it can become code.
+Text of a schema stays inside its comment: no line of it can become code.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ __all__ = [
 
 
 def text_of(schema: JsonValue, keyword: str) -> str | None:
-    """A keyword's value where it is text."""
+    """Return a keyword's value if it is text, else None."""
     text = schema.get(keyword) if isinstance(schema, dict) else None
     return text if isinstance(text, str) else None
 
 
 _LINE_ENDS = "\n\r\u2028\u2029"
 LINE_BREAK = re.compile(f"\r\n|[{_LINE_ENDS}]")
-"""Where TypeScript ends a line, and with it a comment."""
+"""The line breaks of TypeScript; each ends a comment."""
 
 
 def comment_lines(text: str) -> list[str]:
-    """Split where TypeScript ends a line; outer blank lines go, a single line stays as it is."""
+    """Split text into comment lines, without outer blank lines; a single line stays as it is."""
     if not LINE_BREAK.search(text):
         return [f"// {text}"]
     return [f"// {line}".rstrip() for line in LINE_BREAK.split(text.strip(_LINE_ENDS))]
 
 
 def indented(lines: Iterable[str], indent: str) -> str:
-    """Join lines, each after `indent`."""
+    """Join lines, each with `indent` before it."""
     return "".join(f"{indent}{line}\n" for line in lines)
 
 
 def title_lines(schema: Schema) -> list[str]:
-    """Write the title, set off by an empty comment line."""
+    """Write the title and an empty comment line after it."""
     title = text_of(schema, "title")
     return [] if title is None else [*comment_lines(title), "//"]
 
@@ -67,23 +67,23 @@ def example_lines(schema: Schema) -> list[str]:
 
 
 def default_text(schema: JsonValue) -> str | None:
-    """A text default stands bare beside an enum, as the reference has it."""
+    """Write a default; as in the reference, a text default beside an enum has no quotes."""
     if not isinstance(schema, dict) or "default" not in schema:
         return None
     default = schema["default"]
-    bare = isinstance(default, str) and isinstance(schema.get("enum"), list) and schema["enum"]
-    if isinstance(default, str) and bare and not LINE_BREAK.search(default):
+    has_enum = isinstance(schema.get("enum"), list) and schema["enum"]
+    if isinstance(default, str) and has_enum and not LINE_BREAK.search(default):
         return default
     return _noted_value(default)
 
 
 def _noted_value(value: JsonValue) -> str:
-    """Text stands unescaped in a comment, unless it would end the comment's line."""
+    """Write a value for a comment; text is escaped only if it contains a line break."""
     if isinstance(value, str):
         return quoted(value) if LINE_BREAK.search(value) else f'"{value}"'
     return escaped_json(value)
 
 
 def escaped_json(value: JsonValue) -> str:
-    """JSON text that stays in one line of TypeScript."""
+    """Return JSON text without any of TypeScript's line breaks."""
     return compact_json(value).replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

@@ -1,7 +1,7 @@
-"""Any Python value in; out, the JSON value that the reference reads from it, and its JSON text.
+"""Python values as the JSON values that the reference reads, and JSON text as it writes it.
 
-The reference sends each schema through ``json.dumps`` and reads it again with ``serde_json``.
-This module owns what that trip changes: the types of keys and containers, and numbers.
+The reference passes each schema through ``json.dumps`` and ``serde_json``. This module reproduces
+what that changes: the types of keys and containers, and numbers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import TypeAlias
 
 from ..errors import SchemaError
@@ -21,11 +20,11 @@ Schema: TypeAlias = dict[str, JsonValue]
 """A JSON Schema that is an object."""
 
 NESTING_LIMIT = 120
-"""How deep containers may nest: the reference reads a message no deeper than this."""
+"""The deepest nesting of containers; the reference reads a message no deeper than this."""
 
 CONTAINER_LIMIT = 1_000_000
-"""How many containers there may be. A value of a few objects that hold each other many times
-(as YAML's aliases make them) has more as JSON.
+"""The most containers. A few objects that contain each other many times, as YAML aliases make
+them, have more than that as JSON.
 """
 
 _LARGEST_UNSIGNED = 2**64 - 1
@@ -34,6 +33,7 @@ _LARGEST_POWER_OF_TEN = 308
 _LARGEST_EXPONENT_OF_TWO = 1024
 _TOO_LARGE = "a number is too large for a 64-bit float; write it as a string"
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_STRING_OR_EXPONENT = re.compile(r'"(?:[^"\\]+|\\.)*"|(\d(?:\.\d+)?)e([+-]\d+)')
 
 
 def json_value(value: object) -> JsonValue:
@@ -48,14 +48,23 @@ def json_value(value: object) -> JsonValue:
 def compact_json(value: JsonValue) -> str:
     """Return JSON text without spaces, keys in their order, numbers as serde_json prints them.
 
-    For a value as `json_value` returns it; reading twice would move some floats twice.
+    The value must come from `json_value`.
 
-    >>> compact_json({"b": [1.0, 1e20], "a": "é"})
-    '{"b":[1.0,1e20],"a":"é"}'
+    >>> compact_json({"b": [1.0, 1e20, 1e-5], "a": "1e+20"})
+    '{"b":[1.0,1e20,0.00001],"a":"1e+20"}'
     """
-    pieces: list[str] = []
-    _write(value, pieces)
-    return "".join(pieces)
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _STRING_OR_EXPONENT.sub(_with_serde_exponent, text)
+
+
+def _with_serde_exponent(match: re.Match[str]) -> str:
+    """Write no sign and no zeros before an exponent; start exponents at -6 (Python: at -5)."""
+    mantissa, exponent = match.groups()
+    if mantissa is None:
+        return match[0]
+    if exponent == "-05":
+        return "0.0000" + mantissa.replace(".", "")
+    return f"{mantissa}e{int(exponent)}"
 
 
 def quoted(text: str) -> str:
@@ -71,13 +80,13 @@ def quoted(text: str) -> str:
 
 
 class _Copier:
-    """Copies a value as far as there is room."""
+    """Copies values until they exceed the limits."""
 
     def __init__(self) -> None:
-        self._room = CONTAINER_LIMIT
+        self._containers_left = CONTAINER_LIMIT
 
     def copy(self, value: object, levels_left: int) -> JsonValue:
-        if type(value) is str and value.isascii():  # most of a schema
+        if type(value) is str and value.isascii():  # most values of a schema
             return value
         if value is None or isinstance(value, (bool, int, float, str)):
             return _copy_scalar(value)
@@ -85,8 +94,8 @@ class _Copier:
             raise SchemaError(
                 f"JSON is nested deeper than {NESTING_LIMIT} levels; flatten the schema"
             )
-        self._room -= 1
-        if self._room < 0:
+        self._containers_left -= 1
+        if self._containers_left < 0:
             raise SchemaError(f"JSON holds more than {CONTAINER_LIMIT:,} objects and arrays")
         if isinstance(value, Mapping):
             return self._copy_mapping(value, levels_left)
@@ -116,11 +125,14 @@ class _Copier:
 def _copy_scalar(value: bool | int | float | str | None) -> JsonValue:
     if isinstance(value, str):
         return _checked_text(str.__str__(value))
-    if isinstance(value, float):
-        return _read_float(float(value))
     if value is None or isinstance(value, bool):
         return value
-    return _read_integer(int(value))
+    if isinstance(value, float):
+        return _read_number(float(value))
+    integer = int(value)
+    if _SMALLEST_SIGNED <= integer <= _LARGEST_UNSIGNED:
+        return integer
+    return _read_number(integer)
 
 
 def _key_text(key: object) -> str:
@@ -134,7 +146,7 @@ def _key_text(key: object) -> str:
 
 
 def _checked_text(text: str) -> str:
-    """Join surrogates that form a pair, as JSON's escapes do; refuse those that stand alone."""
+    """Join surrogate pairs, as JSON's escapes do; raise an error for a lone surrogate."""
     if not _SURROGATE.search(text):
         return text
     try:
@@ -143,82 +155,30 @@ def _checked_text(text: str) -> str:
         raise SchemaError(f"text holds a lone surrogate: {text[:40]!a}") from None
 
 
-def _read_integer(number: int) -> int | float:
-    """Integers that fit no 64-bit type become floats."""
-    if _SMALLEST_SIGNED <= number <= _LARGEST_UNSIGNED:
-        return number
-    if number.bit_length() > _LARGEST_EXPONENT_OF_TWO:
+def _read_number(number: int | float) -> float:
+    """Read a number as serde_json does: digits that fit 64 bits, scaled by a power of ten.
+
+    The result is not always the nearest float. Integers beyond 64 bits become floats.
+    """
+    if isinstance(number, int) and number.bit_length() > _LARGEST_EXPONENT_OF_TWO:
         raise SchemaError(_TOO_LARGE)
-    significand, exponent = abs(number), 0
-    # As many leading digits as fit 64 bits are read; the others count as powers of ten.
-    while significand > _LARGEST_UNSIGNED:
-        significand //= 10
-        exponent += 1
-    scaled = _scaled(float(significand), exponent)
-    return scaled if number > 0 else -scaled
-
-
-def _read_float(number: float) -> float:
-    """Scale by a power of ten, as the reader does, though that may miss the nearest float."""
-    if not math.isfinite(number):
+    if isinstance(number, float) and not math.isfinite(number):
         raise SchemaError(f"{number} is not a JSON number")
-    mantissa, _, exponent = float.__repr__(abs(number)).partition("e")
+    text = repr(number)
+    mantissa, _, exponent = text.lstrip("-").partition("e")
     whole, _, fraction = mantissa.partition(".")
-    scaled = _scaled(float(int(whole + fraction)), int(exponent or "0") - len(fraction))
-    return math.copysign(scaled, number)
-
-
-def _scaled(significand: float, exponent: int) -> float:
-    if exponent < -_LARGEST_POWER_OF_TEN:
-        significand /= 1e308
-        exponent += _LARGEST_POWER_OF_TEN
-    if exponent < 0:
-        return significand / float(f"1e{-exponent}")
-    scaled = math.inf
-    if exponent <= _LARGEST_POWER_OF_TEN:
-        scaled = significand * float(f"1e{exponent}")
-    if math.isinf(scaled):
-        raise SchemaError(_TOO_LARGE)
-    return scaled
-
-
-def _write(value: JsonValue, pieces: list[str]) -> None:
-    if isinstance(value, dict):
-        _write_object(value, pieces)
-    elif isinstance(value, list):
-        separator = "["
-        for item in value:
-            pieces.append(separator)
-            _write(item, pieces)
-            separator = ","
-        pieces.append("]" if value else "[]")
-    elif isinstance(value, float):
-        pieces.append(_float_text(value))
+    digits, power = int(whole + fraction), int(exponent or "0") - len(fraction)
+    while digits > _LARGEST_UNSIGNED:
+        digits //= 10
+        power += 1
+    scaled = float(digits)
+    if power < -_LARGEST_POWER_OF_TEN:
+        scaled /= 1e308
+        power += _LARGEST_POWER_OF_TEN
+    if power < 0:
+        scaled /= float(f"1e{-power}")
     else:
-        pieces.append(json.dumps(value, ensure_ascii=False))
-
-
-def _write_object(value: dict[str, JsonValue], pieces: list[str]) -> None:
-    separator = "{"
-    for key, item in value.items():
-        pieces += (separator, json.dumps(key, ensure_ascii=False), ":")
-        _write(item, pieces)
-        separator = ","
-    pieces.append("}" if value else "{}")
-
-
-def _float_text(number: float) -> str:
-    """Return the shortest digits that read back; plain notation from 1e-5 up to 1e16."""
-    if number == 0:
-        return "-0.0" if math.copysign(1, number) < 0 else "0.0"
-    sign = "-" if number < 0 else ""
-    shortest = Decimal(repr(abs(number))).as_tuple()
-    point = len(shortest.digits) + int(shortest.exponent)  # the value is 0.DIGITS * 10**point
-    digits = "".join(map(str, shortest.digits)).rstrip("0")
-    if 0 < point <= 16:
-        padded = digits.ljust(point, "0")
-        return f"{sign}{padded[:point]}.{padded[point:] or '0'}"
-    if -5 < point <= 0:
-        return f"{sign}0.{'0' * -point}{digits}"
-    tail = f".{digits[1:]}" if len(digits) > 1 else ""
-    return f"{sign}{digits[0]}{tail}e{point - 1}"
+        scaled *= float(f"1e{power}")  # infinite beyond 1e308
+    if not math.isfinite(scaled):
+        raise SchemaError(_TOO_LARGE)
+    return -scaled if text.startswith("-") else scaled

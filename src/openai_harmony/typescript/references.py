@@ -1,7 +1,6 @@
-"""The references of a JSON Schema: a schema in, the same schema without `$ref` out.
+"""The references of a JSON Schema: each `$ref` is replaced by its definition.
 
-Each `$ref` is replaced by its definition, or by a name where that would never end (recursion)
-or leads nowhere.
+A `$ref` that is recursive, or that points nowhere, is replaced by a type name.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from .json_text import JsonValue, Schema
 __all__ = ["inline_references", "variants_of"]
 
 REFERENCE_NESTING_LIMIT = 32
-"""Schemas within schemas beyond which a `$ref` is written as a name."""
+"""A `$ref` inside more nested schemas than this is written as a name."""
 
 REFERENCE_COPY_LIMIT = 5_000
-"""Schemas copied from definitions, in all, beyond which a `$ref` is written as a name."""
+"""After this many schemas copied from definitions, each `$ref` is written as a name."""
 
 REFERENCE_TEXT_LIMIT = 1_000_000
-"""Characters copied from definitions, in all, beyond which a `$ref` is written as a name."""
+"""After this many characters copied from definitions, each `$ref` is written as a name."""
 
-_NAME_LIMIT = 200  # characters of a name: a title, which may be long, may name many references
+_NAME_LIMIT = 200  # characters; a name may be a long title, and stand for many references
 
 ONE_SCHEMA = frozenset({"additionalItems", "additionalProperties", "items"})
 MANY_SCHEMAS = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
@@ -44,31 +43,32 @@ def inline_references(schema: JsonValue) -> JsonValue:
 
 
 class _Inliner:
-    """Copies a schema; each `$ref` becomes its definition, or the name that stands for it."""
+    """Copies a schema and replaces each `$ref` by its definition or a name."""
 
     def __init__(self, root: JsonValue) -> None:
         self._root = root
-        self._open: set[int] = set()
-        self._borrowing = 0
-        self._borrowed = 0
-        self._borrowed_text = 0
-        self._lengths: dict[int, int] = {}
+        self._enclosing: set[int] = set()  # ids of the schemas being copied
+        self._definitions_entered = 0
+        self._copied_schemas = 0  # from definitions
+        self._copied_characters = 0  # from definitions
+        self._lengths: dict[int, int] = {}  # of definitions as JSON, by id
         self.schema = self._copied(root)
 
     def _copied(self, schema: JsonValue) -> JsonValue:
         if not isinstance(schema, dict):
             return schema
-        self._borrowed += 1 if self._borrowing else 0
+        if self._definitions_entered:
+            self._copied_schemas += 1
         if _NESTING.isdisjoint(schema):
             return schema
-        self._open.add(id(schema))
+        self._enclosing.add(id(schema))
         copied: Schema = {}
         for keyword, value in schema.items():
             copied[keyword] = self._copied_keyword(keyword, value)
         reference = schema.get("$ref")
         if isinstance(reference, str):
-            copied = self._followed(copied, reference)
-        self._open.discard(id(schema))
+            copied = self._with_definition(copied, reference)
+        self._enclosing.discard(id(schema))
         return _unwrapped(copied)
 
     def _copied_keyword(self, keyword: str, value: JsonValue) -> JsonValue:
@@ -87,17 +87,24 @@ class _Inliner:
             return many
         return value
 
-    def _followed(self, referring: Schema, reference: str) -> Schema:
-        """Notes beside a `$ref` win over the definition's own; other keywords must hold as well."""
+    def _with_definition(self, referring: Schema, reference: str) -> Schema:
+        """Join the keywords beside a `$ref` with its definition.
+
+        Notes such as a description replace the definition's own. Keywords that constrain the value
+        apply in addition to the definition.
+        """
         target = _pointed_at(self._root, reference)
         beside = {key: value for key, value in referring.items() if key in _SHAPES}
         notes = {key: value for key, value in referring.items() if key in _NOTES}
         if not isinstance(target, (dict, bool)) or not self._may_expand(target):
             return {**beside, **notes, "$ref": _reference_name(reference, self._root)}
-        self._borrowed_text += self._length(target)
-        self._borrowing += 1
+        length = self._lengths.get(id(target))
+        if length is None:
+            length = self._lengths[id(target)] = len(json.dumps(target))
+        self._copied_characters += length
+        self._definitions_entered += 1
         copied = self._copied(target)
-        self._borrowing -= 1
+        self._definitions_entered -= 1
         never: Schema = {"enum": []}
         definition = copied if isinstance(copied, dict) else {} if copied else never
         if not beside.keys() - {"type"}:
@@ -106,28 +113,25 @@ class _Inliner:
 
     def _may_expand(self, target: JsonValue) -> bool:
         return (
-            id(target) not in self._open
-            and len(self._open) < REFERENCE_NESTING_LIMIT
-            and self._borrowed < REFERENCE_COPY_LIMIT
-            and self._borrowed_text < REFERENCE_TEXT_LIMIT
+            id(target) not in self._enclosing
+            and len(self._enclosing) < REFERENCE_NESTING_LIMIT
+            and self._copied_schemas < REFERENCE_COPY_LIMIT
+            and self._copied_characters < REFERENCE_TEXT_LIMIT
         )
-
-    def _length(self, definition: JsonValue) -> int:
-        """Return the length of a definition as JSON, counted once."""
-        length = self._lengths.get(id(definition))
-        if length is None:
-            length = self._lengths[id(definition)] = len(json.dumps(definition))
-        return length
 
 
 def _unwrapped(schema: Schema) -> Schema:
-    """Turn "X or null" into X that is nullable, as the reference has it, and "all of X" into X."""
+    """Write "X or null" as X with ``nullable``, as the reference does, and "all of X" as X."""
     keywords = [keyword for keyword in schema if keyword in _SHAPES or keyword == "$ref"]
     wrapped: list[JsonValue] = []
     if keywords == ["allOf"]:
         wrapped = variants_of(schema, "allOf")
     elif keywords == ["anyOf"] and len(options := variants_of(schema, "anyOf")) == 2:
-        wrapped = [option for option in options if not _is_null(option)]
+        wrapped = [
+            option
+            for option in options
+            if not isinstance(option, dict) or option.get("type") not in ("null", ["null"])
+        ]
     if len(wrapped) != 1 or not isinstance(wrapped[0], dict):
         return schema
     notes = {key: value for key, value in schema.items() if key in _NOTES}
@@ -136,35 +140,27 @@ def _unwrapped(schema: Schema) -> Schema:
     return {**wrapped[0], **notes}
 
 
-def _is_null(schema: JsonValue) -> bool:
-    return isinstance(schema, dict) and schema.get("type") in ("null", ["null"])
-
-
 def _pointed_at(root: JsonValue, reference: str) -> JsonValue:
-    """Follow a JSON pointer within the document; None when it leads nowhere."""
+    """Return the value at a JSON pointer within the document, or None."""
     if reference in ("", "#"):
         return root
     if not reference.startswith("#/"):
         return None
-    place = root
+    value = root
     for token in unquote(reference[2:]).split("/"):
         key = token.replace("~1", "/").replace("~0", "~")
-        if isinstance(place, dict):
-            place = place.get(key)
-        elif isinstance(place, list):
-            place = _item_at(place, key)
+        if isinstance(value, dict):
+            value = value.get(key)
+        elif isinstance(value, list):
+            index = int(key) if key.isdecimal() and len(key) < 10 else len(value)
+            value = value[index] if index < len(value) else None
         else:
             return None
-    return place
-
-
-def _item_at(items: list[JsonValue], key: str) -> JsonValue:
-    index = int(key) if key.isdecimal() and len(key) < 10 else len(items)
-    return items[index] if index < len(items) else None
+    return value
 
 
 def _reference_name(reference: str, root: JsonValue) -> str:
-    """Return the last word of a reference as a type name: capitalised, so never a keyword."""
+    """Return the last word of a reference as a type name, capitalised so that it is no keyword."""
     words = re.split("[/#]", unquote(reference).rstrip("/#"))
     name = words[-1].removesuffix(".json") or text_of(root, "title")
     if not name:
@@ -175,6 +171,6 @@ def _reference_name(reference: str, root: JsonValue) -> str:
 
 
 def variants_of(schema: Schema, keyword: str) -> list[JsonValue]:
-    """The schemas that a keyword such as ``anyOf`` lists."""
+    """Return the list of schemas under a keyword such as ``anyOf``."""
     variants = schema.get(keyword)
     return variants if isinstance(variants, list) else []

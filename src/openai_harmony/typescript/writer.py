@@ -1,9 +1,8 @@
-"""A JSON Schema in; out, the TypeScript type that a harmony prompt shows the model.
+"""JSON Schemas as the TypeScript types that a harmony prompt shows the model.
 
-The rule: where the reference writes a meaningful type, the same bytes; where it loses the schema,
-correct TypeScript. `docs/schema-to-typescript.md` lists every difference.
-
-Two steps, both pure: references are replaced by what they point at, then the result is written.
+Where the reference writes a meaningful type, this module writes the same bytes; where the reference
+loses the schema, it writes correct TypeScript. `docs/schema-to-typescript.md` lists every
+difference. References are replaced by their definitions first; then the result is written.
 """
 
 from __future__ import annotations
@@ -24,6 +23,8 @@ from .comments import (
 from .json_text import JsonValue, Schema, json_value, quoted
 from .references import NAMED_SCHEMAS, inline_references, variants_of
 
+__all__ = ["schema_to_typescript"]
+
 
 def schema_to_typescript(schema: JsonValue, indent: str = "") -> str:
     """Write a schema as a TypeScript type.
@@ -35,7 +36,7 @@ def schema_to_typescript(schema: JsonValue, indent: str = "") -> str:
     if isinstance(root, dict) and (variants := _listed_variants(root)):
         lines = list(_variant_lines(root, variants, indent, in_property=False))
         listed = "".join(f"\n{indent} | {line}" for line in lines)
-        # What follows the type must not end up inside a comment.
+        # The text after the type must not become part of a comment.
         ends_in_comment = lines[-1] != "null" and _has_comment(variants[-1])
         return f"{listed}\n{indent}" if ends_in_comment else listed
     return _type_of(root, indent).text
@@ -46,7 +47,7 @@ def schema_to_typescript(schema: JsonValue, indent: str = "") -> str:
 
 @dataclass(frozen=True)
 class _Type:
-    """A type's text, by its parts: several parts are a union or an intersection."""
+    """The parts of a type's text; several parts form a union or an intersection."""
 
     parts: tuple[str, ...]
     glue: str = " | "
@@ -74,18 +75,18 @@ _PLAIN_TYPES = {
 
 
 def _union(types: Iterable[_Type]) -> _Type:
-    """Identical members are written once; `never` only when nothing else is left."""
-    parts = [part for one in types for part in one.within(" | ")]
+    """Join types; write identical members once, and `never` only if there is no other."""
+    parts = [part for member in types for part in member.within(" | ")]
     distinct = tuple(part for part in dict.fromkeys(parts) if part != "never")
     return _Type(distinct) if distinct else _NEVER
 
 
 def _intersection(types: Iterable[_Type]) -> _Type:
-    """A part that is `any` demands nothing."""
-    kept = [one for one in types if one != _ANY]
-    if len(kept) == 1:
-        return kept[0]
-    parts = [part for one in kept for part in one.within(" & ")]
+    """Join types, without those that are `any`."""
+    members = [member for member in types if member != _ANY]
+    if len(members) == 1:
+        return members[0]
+    parts = [part for member in members for part in member.within(" & ")]
     return _Type(tuple(dict.fromkeys(parts)), " & ") if parts else _ANY
 
 
@@ -93,14 +94,14 @@ def _array_of(item: _Type) -> _Type:
     return _Type((f"{item.text}[]" if len(item.parts) == 1 else f"({item.text})[]",))
 
 
-def _with_null(one: _Type, schema: Schema) -> _Type:
-    if schema.get("nullable") is not True or "null" in one.parts:
-        return one
-    return _Type((*one.within(" | "), "null"))
+def _with_null(written: _Type, schema: Schema) -> _Type:
+    if schema.get("nullable") is not True or "null" in written.parts:
+        return written
+    return _Type((*written.within(" | "), "null"))
 
 
 def _type_of(schema: JsonValue, indent: str) -> _Type:
-    """Write a schema where it cannot be listed: all that it demands at once, as one type."""
+    """Write a schema as one type: the intersection of everything that it demands."""
     if not isinstance(schema, dict):
         return _NEVER if schema is False else _ANY
     if not _is_combined(schema):
@@ -110,7 +111,9 @@ def _type_of(schema: JsonValue, indent: str) -> _Type:
         types.append(_Type((name,)))
     parts = variants_of(schema, "allOf")
     for part in parts:
-        if not _is_bare(part):
+        # A part that only names a type adds nothing.
+        has_content = isinstance(part, dict) and (_has_shape(part) or _is_combined(part))
+        if has_content or part is False:
             types.append(_type_of(part, indent))
     for variants in _unions(schema):
         if not (types and any(map(_is_any, variants))):
@@ -119,7 +122,7 @@ def _type_of(schema: JsonValue, indent: str) -> _Type:
 
 
 def _alternatives(variants: list[JsonValue], indent: str) -> _Type:
-    """Write a union: in one line, or a variant a line where variants carry comments."""
+    """Write a union in one line, or one variant per line if a variant has a comment."""
     if not any(map(_has_comment, variants)):
         types: list[_Type] = []
         for variant in variants:
@@ -140,12 +143,12 @@ def _is_combined(schema: Schema) -> bool:
 
 
 def _is_named(schema: Schema) -> bool:
-    """Tell whether a reference has been replaced by a name."""
+    """Tell whether a reference was replaced by a name."""
     return isinstance(schema.get("$ref"), str)
 
 
 def _own_type_counts(schema: Schema) -> bool:
-    """Tell whether `type` and its companions add to the rest; a bare `type` seldom does."""
+    """Tell whether `type` and its companions add to the rest; `type` alone rarely does."""
     if _has_shape(schema):
         return True
     if not _kinds(schema) or _is_named(schema):
@@ -156,15 +159,8 @@ def _own_type_counts(schema: Schema) -> bool:
     return not options or any(map(_is_any, options))
 
 
-def _is_bare(schema: JsonValue) -> bool:
-    """Tell whether a schema names a type at most."""
-    if not isinstance(schema, dict):
-        return schema is not False
-    return not _has_shape(schema) and not _is_combined(schema)
-
-
 def _is_any(schema: JsonValue) -> bool:
-    """Tell, without writing it, whether a schema comes out as `any`."""
+    """Tell, without writing it, whether a schema is written as `any`."""
     if not isinstance(schema, dict):
         return schema is not False
     if _has_shape(schema) or _kinds(schema) or _is_named(schema):
@@ -175,11 +171,11 @@ def _is_any(schema: JsonValue) -> bool:
 
 
 def _unions(schema: Schema) -> list[list[JsonValue]]:
-    """Return the alternatives a schema offers; an empty list offers none and is ignored."""
+    """Return the lists of alternatives in a schema; empty lists are ignored."""
     if _COMBINING.isdisjoint(schema):
         return []
-    offers = (variants_of(schema, keyword) for keyword in ("anyOf", "oneOf"))
-    return [variants for variants in offers if variants]
+    unions = (variants_of(schema, keyword) for keyword in ("anyOf", "oneOf"))
+    return [variants for variants in unions if variants]
 
 
 # A schema's own type: type, enum, const, properties, items
@@ -214,11 +210,11 @@ def _own_type(schema: Schema, indent: str) -> _Type:
 
 
 def _kinds(schema: Schema) -> list[str]:
-    """Return the names under `type` that JSON Schema knows."""
+    """Return the names under `type` that JSON Schema defines."""
     names = schema.get("type")
     listed = names if isinstance(names, list) else [names]
-    known = (*_PLAIN_TYPES, "array", "object")
-    return [name for name in listed if isinstance(name, str) and name in known]
+    defined = (*_PLAIN_TYPES, "array", "object")
+    return [name for name in listed if isinstance(name, str) and name in defined]
 
 
 def _values(schema: Schema) -> list[JsonValue] | None:
@@ -229,11 +225,12 @@ def _values(schema: Schema) -> list[JsonValue] | None:
 
 
 def _literals(values: list[JsonValue], kinds: list[str]) -> _Type:
-    """A value of the wrong type cannot occur; a listed "null" may, though the enum forgot it."""
+    """Write the values that `kinds` allows, and null if `kinds` lists it and the enum does not."""
     fitting = [value for value in values if not kinds or _kind_names(value).intersection(kinds)]
     if "null" in kinds and None not in fitting:
         fitting.append(None)
-    return _Type(tuple(map(_literal, fitting))) if fitting else _NEVER
+    literals = (quoted(v) if isinstance(v, str) else escaped_json(v) for v in fitting)
+    return _Type(tuple(literals)) if fitting else _NEVER
 
 
 _KINDS_OF_VALUES = {
@@ -252,10 +249,6 @@ def _kind_names(value: JsonValue) -> set[str]:
     return _KINDS_OF_VALUES[type(value)]
 
 
-def _literal(value: JsonValue) -> str:
-    return quoted(value) if isinstance(value, str) else escaped_json(value)
-
-
 def _has_shape(schema: Schema) -> bool:
     return _values(schema) is not None or _has_object_shape(schema) or _has_array_shape(schema)
 
@@ -264,8 +257,8 @@ def _has_object_shape(schema: Schema) -> bool:
     additional = schema.get("additionalProperties")
     if isinstance(additional, dict) or (additional is True and "object" in _kinds(schema)):
         return True
-    named = (schema.get(keyword) for keyword in NAMED_SCHEMAS)
-    return any(isinstance(one, dict) and one for one in named)
+    values = (schema.get(keyword) for keyword in NAMED_SCHEMAS)
+    return any(isinstance(value, dict) and value for value in values)
 
 
 def _has_array_shape(schema: Schema) -> bool:
@@ -282,8 +275,8 @@ def _array_type(schema: Schema, indent: str) -> _Type:
     if not isinstance(listed, list) or not listed:
         return _array_of(_type_of(items, indent)) if "items" in schema else _Type(("Array<any>",))
     members: list[str] = []
-    for schema_of_one in listed:
-        members.append(_type_of(schema_of_one, indent).text)
+    for member in listed:
+        members.append(_type_of(member, indent).text)
     if isinstance(rest, dict) or rest is True:
         members.append(f"...{_array_of(_type_of(rest, indent)).text}")
     return _Type((f"[{', '.join(members)}]",))
@@ -294,34 +287,26 @@ def _object_type(schema: Schema, indent: str) -> _Type:
     properties = schema.get("properties")
     required = schema.get("required")
     listed = required if isinstance(required, list) else []
-    needed = {name for name in listed if isinstance(name, str)}
+    required_names = {name for name in listed if isinstance(name, str)}
     if isinstance(properties, dict):
         for name, value in properties.items():
-            mark = "" if name in needed else "?"
-            lines.append(_property_text(f"{_property_key(name)}{mark}:", value, indent))
-    others = _other_properties_type(schema, indent)
-    if others is not None and not lines:
-        return _Type((f"Record<string, {others.text}>",))
-    if others is not None:
-        lines.append(f"{indent}[key: string]: {others.text},\n")
-    comment = indented(description_lines(schema), indent)
-    return _Type((f"{comment}{{\n{''.join(lines)}{indent}}}",))
-
-
-def _other_properties_type(schema: Schema, indent: str) -> _Type | None:
-    types: list[_Type] = []
+            key = name if name.replace("$", "_").isidentifier() else quoted(name)
+            mark = "" if name in required_names else "?"
+            lines.append(_property_text(f"{key}{mark}:", value, indent))
+    others: list[_Type] = []
     patterns = schema.get("patternProperties")
     if isinstance(patterns, dict):
         for value in patterns.values():
-            types.append(_type_of(value, indent))
+            others.append(_type_of(value, indent))
     additional = schema.get("additionalProperties")
     if isinstance(additional, dict) or additional is True:
-        types.append(_type_of(additional, indent))
-    return _union(types) if types else None
-
-
-def _property_key(name: str) -> str:
-    return name if name.replace("$", "_").isidentifier() else quoted(name)
+        others.append(_type_of(additional, indent))
+    if others and not lines:
+        return _Type((f"Record<string, {_union(others).text}>",))
+    if others:
+        lines.append(f"{indent}[key: string]: {_union(others).text},\n")
+    comment = indented(description_lines(schema), indent)
+    return _Type((f"{comment}{{\n{''.join(lines)}{indent}}}",))
 
 
 def _property_text(label: str, schema: JsonValue, indent: str) -> str:
@@ -341,8 +326,8 @@ def _listed_property_text(
     label: str, schema: Schema, variants: list[JsonValue], indent: str
 ) -> str:
     comments = title_lines(schema) + example_lines(schema)
-    told_by_first = text_of(schema, "description") == text_of(variants[0], "description")
-    if not (_is_one_of(schema) and told_by_first):
+    first_repeats_it = text_of(schema, "description") == text_of(variants[0], "description")
+    if not (_is_one_of(schema) and first_repeats_it):
         comments += description_lines(schema)
     default = default_text(schema)
     if default is not None:
@@ -352,16 +337,16 @@ def _listed_property_text(
     return f"{indented(comments, indent)}{indent}{label}\n{listed}{indent},\n"
 
 
-# Alternatives, one a line
+# Alternatives, one per line
 
 
 def _is_one_of(schema: Schema) -> bool:
-    """Tell where the reference takes a property's and its first variant's description for one."""
+    """Tell whether the reference prints one description for the property and its first variant."""
     return bool(variants_of(schema, "oneOf"))
 
 
 def _listed_variants(schema: Schema) -> list[JsonValue]:
-    """Return the variants of a schema that is nothing but alternatives to be listed."""
+    """Return the variants of a schema that consists of alternatives only, one per line."""
     unions = _unions(schema)
     if len(unions) != 1 or variants_of(schema, "allOf") or _is_named(schema):
         return []
@@ -379,13 +364,13 @@ def _variant_lines(
     parent: Schema, variants: list[JsonValue], indent: str, *, in_property: bool
 ) -> Iterator[str]:
     described = text_of(parent, "description") if in_property else None
-    first_is_told = described is not None and _is_one_of(parent)
+    hides_first = described is not None and _is_one_of(parent)
     has_null = False
     for position, variant in enumerate(variants):
         written = _type_of(variant, f"{indent}   ")
         has_null = has_null or "null" in written.parts
         note = text_of(variant, "description")
-        if described is not None and (note == described or (position == 0 and first_is_told)):
+        if described is not None and (note == described or (position == 0 and hides_first)):
             note = None
         yield written.text + _variant_comment(variant, note, f"{indent}   ", in_property)
     if parent.get("nullable") is True and not has_null:

@@ -1,12 +1,15 @@
-"""A JSON Schema in; out, byte for byte, the TypeScript that openai-harmony 0.0.8 writes for it.
+"""JSON Schemas as TypeScript, byte for byte as openai-harmony 0.0.8 writes it.
 
-This module owns the quirks: lost keywords, unescaped text, comments that leak into code.
-`openai_harmony.typescript.writer` writes the corrected dialect.
+This module reproduces that library's quirks: lost keywords, unescaped text, comments that leak into
+code. `openai_harmony.typescript.writer` writes our corrected dialect.
 """
 
 from __future__ import annotations
 
-from .json_text import JsonValue, compact_json, json_value
+from .comments import text_of
+from .json_text import JsonValue, Schema, compact_json, json_value
+
+__all__ = ["reference_schema_to_typescript"]
 
 
 def reference_schema_to_typescript(schema: JsonValue, indent: str = "") -> str:
@@ -23,47 +26,42 @@ def _type_text(schema: JsonValue, indent: str) -> str:
         return "any"
     variants = schema.get("oneOf")
     if isinstance(variants, list):
-        return "".join(_root_variant(variant, indent) for variant in variants)
+        lines = ""
+        for variant in variants:
+            default = _default_text(variant)
+            if isinstance(variant, dict) and default is not None and _has_enum(variant):
+                default = compact_json(variant["default"])
+            note = text_of(variant, "description")
+            lines += f"\n{indent} | {_variant_text(variant, note, default, indent)}"
+        return lines
     kind = schema.get("type")
     if isinstance(kind, list):
-        return _joined_names(kind)
+        names = ["number" if name == "integer" else name for name in kind if isinstance(name, str)]
+        return " | ".join(names) if names else "any"
     if kind == "object":
         return _object_text(schema, indent)
     if kind == "array":
-        return _array_text(schema, indent)
+        return f"{_type_text(schema['items'], indent)}[]" if "items" in schema else "Array<any>"
     if kind == "string":
-        return " | ".join(f'"{value}"' for value in _enum_strings(schema)) or "string"
+        values = schema.get("enum")
+        listed = values if isinstance(values, list) else []
+        texts = [f'"{value}"' for value in listed if isinstance(value, str)]
+        return " | ".join(texts) or "string"
     if kind in ("number", "integer"):
         return "number"
     return "boolean" if kind == "boolean" else "any"
 
 
-def _joined_names(kinds: list[JsonValue]) -> str:
-    names = [kind for kind in kinds if isinstance(kind, str)]
-    if not names:
-        return "any"
-    return " | ".join("number" if name == "integer" else name for name in names)
-
-
-def _enum_strings(schema: dict[str, JsonValue]) -> list[str]:
-    values = schema.get("enum")
-    return [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
-
-
-def _array_text(schema: dict[str, JsonValue], indent: str) -> str:
-    return f"{_type_text(schema['items'], indent)}[]" if "items" in schema else "Array<any>"
-
-
-def _object_text(schema: dict[str, JsonValue], indent: str) -> str:
+def _object_text(schema: Schema, indent: str) -> str:
     comment = "".join(f"{indent}{line}\n" for line in _description_lines(schema))
     properties = schema.get("properties")
     required = schema.get("required")
     listed = required if isinstance(required, list) else []
-    needed = {name for name in listed if isinstance(name, str)}
+    required_names = {name for name in listed if isinstance(name, str)}
     lines = ""
     if isinstance(properties, dict):
         for name, value in properties.items():
-            mark = "" if name in needed else "?"
+            mark = "" if name in required_names else "?"
             lines += _property_text(f"{name}{mark}:", value, indent)
     return f"{comment}{{\n{lines}{indent}}}"
 
@@ -74,7 +72,7 @@ def _property_text(label: str, schema: JsonValue, indent: str) -> str:
     variants = schema.get("oneOf")
     if isinstance(variants, list):
         return _union_property_text(label, schema, variants, indent)
-    # A "oneOf" that is no list still costs the property its description and default.
+    # With any "oneOf", even one that is not a list, the reference prints no description or default.
     described = "oneOf" not in schema
     comments = _title_lines(schema)
     comments += _description_lines(schema) if described else []
@@ -85,31 +83,21 @@ def _property_text(label: str, schema: JsonValue, indent: str) -> str:
     return f"{text}{indent}{label} {_nullable_text(schema, indent + '    ')},{comment}\n"
 
 
-def _union_property_text(
-    label: str, schema: dict[str, JsonValue], variants: list[JsonValue], indent: str
-) -> str:
-    """The property's description and its first variant's are taken for one: only one is printed."""
-    description = _text_of(schema, "description")
+def _union_property_text(label: str, schema: Schema, variants: list[JsonValue], indent: str) -> str:
+    """Print one description only for the property and its first variant."""
+    description = text_of(schema, "description")
     comments = _title_lines(schema) + _example_lines(schema)
-    if not variants or description != _text_of(variants[0], "description"):
+    if not variants or description != text_of(variants[0], "description"):
         comments += _description_lines(schema)
     if "default" in schema:
         comments.append(f"// default: {_default_text(schema)}")
     text = "".join(f"{indent}{line}\n" for line in comments)
     lines = ""
     for position, variant in enumerate(variants):
-        own = _text_of(variant, "description")
+        own = text_of(variant, "description")
         note = None if description is not None and (position == 0 or own == description) else own
         lines += f"{indent} | {_variant_text(variant, note, _default_text(variant), indent)}\n"
     return f"{text}{indent}{label}\n{lines}{indent},\n"
-
-
-def _root_variant(schema: JsonValue, indent: str) -> str:
-    note = _text_of(schema, "description")
-    default = _default_text(schema)
-    if isinstance(schema, dict) and default is not None and _has_enum(schema):
-        default = compact_json(schema["default"])
-    return f"\n{indent} | {_variant_text(schema, note, default, indent)}"
 
 
 def _variant_text(schema: JsonValue, note: str | None, default: str | None, indent: str) -> str:
@@ -121,28 +109,23 @@ def _variant_text(schema: JsonValue, note: str | None, default: str | None, inde
 
 
 def _nullable_text(schema: JsonValue, indent: str) -> str:
-    """Leave out the null where the type holds the letters "null", be it in a property's name."""
+    """Add ``| null``, unless the type contains the letters "null", even in a property's name."""
     text = _type_text(schema, indent)
     nullable = isinstance(schema, dict) and schema.get("nullable") is True
     return f"{text} | null" if nullable and "null" not in text else text
 
 
-def _text_of(schema: JsonValue, keyword: str) -> str | None:
-    text = schema.get(keyword) if isinstance(schema, dict) else None
-    return text if isinstance(text, str) else None
-
-
-def _title_lines(schema: dict[str, JsonValue]) -> list[str]:
-    title = _text_of(schema, "title")
+def _title_lines(schema: Schema) -> list[str]:
+    title = text_of(schema, "title")
     return [] if title is None else [f"// {title}", "//"]
 
 
-def _description_lines(schema: dict[str, JsonValue]) -> list[str]:
-    description = _text_of(schema, "description")
+def _description_lines(schema: Schema) -> list[str]:
+    description = text_of(schema, "description")
     return [] if description is None else [f"// {description}"]
 
 
-def _example_lines(schema: dict[str, JsonValue]) -> list[str]:
+def _example_lines(schema: Schema) -> list[str]:
     examples = schema.get("examples")
     if not isinstance(examples, list) or not examples:
         return []
@@ -151,7 +134,7 @@ def _example_lines(schema: dict[str, JsonValue]) -> list[str]:
 
 
 def _default_text(schema: JsonValue) -> str | None:
-    """A text default stands bare beside a non-empty enum."""
+    """Write a default; a text default has no quotes if the schema has a non-empty enum."""
     if not isinstance(schema, dict) or "default" not in schema:
         return None
     default = schema["default"]
@@ -160,6 +143,6 @@ def _default_text(schema: JsonValue) -> str | None:
     return default if _has_enum(schema) else f'"{default}"'
 
 
-def _has_enum(schema: dict[str, JsonValue]) -> bool:
+def _has_enum(schema: Schema) -> bool:
     values = schema.get("enum")
     return isinstance(values, list) and bool(values)
