@@ -10,9 +10,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.workloads import WORKLOADS, Workload, completion_tokens, process
+from benchmarks.workloads import TEXT_WORKLOADS, WORKLOADS, Workload, stream, text_completion
 
-PROFILED = ("render 50 turns, never seen", "batch parse")
+PROFILED = ("render 50 turns, never seen", "batch parse, English")
+STREAM = "stream, English"
 RUNS = 10
 LARGEST = 5
 REST = "everything else"
@@ -20,8 +21,8 @@ REST = "everything else"
 
 def breakdown() -> list[dict[str, Any]]:
     """Shares of the time by part, the largest first, for each of the works."""
-    found = {name: profiled(WORKLOADS[name]()) for name in PROFILED}
-    found["process"] = process_parts()
+    found = {name: profiled((WORKLOADS | TEXT_WORKLOADS)[name]()) for name in PROFILED}
+    found[STREAM] = stream_parts()
     return [
         {"work": name, "part": part, "share": share}
         for name, shares in found.items()
@@ -94,10 +95,10 @@ class _Empty:
         """Do nothing."""
 
 
-def process_parts() -> dict[str, float]:
+def stream_parts() -> dict[str, float]:
     """Shares of what streaming is made of, by leaving parts out."""
-    tokens = completion_tokens(12)
-    empty = per_token(call_empty, tokens) / per_token(process, tokens)
+    tokens = text_completion("English", 12)
+    empty = per_token(call_empty, tokens) / per_token(stream, tokens)
     return {
         "the loop and the call of an empty method": empty,
         "what `process` does, and the text of 12 messages": 1 - empty,

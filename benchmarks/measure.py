@@ -10,7 +10,8 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ __all__ = [
     "fresh_samples",
     "interpreters",
     "peer_environment",
+    "started_workers",
     "versions",
     "workload_samples",
     "write_vocabulary",
@@ -107,15 +109,23 @@ class Worker:
         self._process.communicate()
 
 
+@contextmanager
+def started_workers(pythons: dict[str, Path]) -> Iterator[dict[str, Worker]]:
+    """Start an interpreter for each library."""
+    workers = {library: Worker(python) for library, python in pythons.items()}
+    yield workers
+    for worker in workers.values():
+        worker.close()
+
+
 def workload_samples(
-    pythons: dict[str, Path], name: str, size: int | None, effort: Effort
+    workers: dict[str, Worker], name: str, size: int | None, effort: Effort
 ) -> Samples:
     """Run one workload in rounds.
 
-    Each library does the same runs, since some inputs grow from run to run, in an interpreter
-    of its own, where nothing else ran before. Run 0 is the warm-up and does not count.
+    Each library does the same runs, since some inputs grow from run to run. Run 0 is the warm-up
+    and does not count.
     """
-    workers = {library: Worker(python) for library, python in pythons.items()}
     warm_up = {library: worker.ask(name, size, 0, 1) for library, worker in workers.items()}
     slowest = max(answer["runs"][0] * answer["units"] for answer in warm_up.values())
     rounds, count = effort.plan(slowest)
@@ -123,8 +133,6 @@ def workload_samples(
     for at in range(rounds):
         for library, worker in workers.items():
             samples.add(library, worker.ask(name, size, 1 + at * count, count)["runs"])
-    for worker in workers.values():
-        worker.close()
     return samples
 
 

@@ -30,11 +30,13 @@ from benchmarks.measure import (
     Effort,
     fresh_samples,
     interpreters,
+    started_workers,
     versions,
     workload_samples,
 )
 from benchmarks.plot import draw, matplotlib_pyplot
-from benchmarks.workloads import SWEEPS, WORKLOADS
+from benchmarks.threads import thread_rows
+from benchmarks.workloads import SWEEPS, TEXT_WORKLOADS, WORKLOADS
 
 DOCS = ROOT / "docs"
 
@@ -52,6 +54,7 @@ SWEEP_SIZES: dict[str, tuple[list[int], list[int]]] = {
     "render a conversation of n turns": ([1, 3, 10, 30, 100, 300, 1000], []),
 }
 
+PARTS = ("rows", "threads", "sweeps", "breakdown", "grammars")
 
 QUICK = Effort(rounds=1, budget=0.2, fewest=1, processes=3, longest=5000)
 
@@ -66,17 +69,9 @@ def main() -> int:
         matplotlib_pyplot()  # rather miss it now than after the measurements
     effort = QUICK if arguments.quick else Effort(rounds=arguments.rounds)
     data = measure(effort, lambda name: arguments.only in name)
-    rows = [table.Row(**item) for item in data["rows"]]
-    if not (rows or data["sweeps"] or data["grammars"]):
+    if not any(data[part] for part in PARTS):
         raise SystemExit(f"nothing has {arguments.only!r} in its name")
-    if rows:
-        print(table.plain_table(rows))
-        print(table.machine_line(data["machine"]))
-    if data["grammars"]:
-        print(table.plain_grammars(data["grammars"]))
-        print(table.machine_line(data["grammars"]["machine"]))
-    if below := [row.work for row in rows if row.is_below]:
-        print("below the floor:", "; ".join(below))
+    print(table.plain_tables(data))
     if arguments.json:
         write_json(arguments.json, data)
     if arguments.update_docs:
@@ -112,9 +107,11 @@ def measure(effort: Effort, is_wanted: Callable[[str], bool]) -> dict[str, Any]:
     if gain := table.speedup(rows):
         rows.append(gain)
     rows += process_rows(pythons, effort, is_wanted)
+    rows += text_rows(pythons, effort, is_wanted)
     return {
         "machine": measured_on,
         "rows": [row.to_dict() for row in rows],
+        "threads": thread_rows(5 * effort.rounds) if is_wanted("threads") else [],
         "sweeps": {name: sweep(pythons, name, effort) for name in SWEEPS if is_wanted(name)},
         "breakdown": breakdown() if is_wanted("breakdown") else [],
         "grammars": measured_grammars() if is_wanted("grammars") else None,
@@ -135,7 +132,19 @@ def workload_rows(
     """Measure one workload after the other."""
     for name in filter(is_wanted, WORKLOADS):
         progress(name)
-        yield table.row(name, workload_samples(pythons, name, None, effort))
+        with started_workers(pythons) as workers:
+            yield table.row(name, workload_samples(workers, name, None, effort))
+
+
+def text_rows(
+    pythons: dict[str, Path], effort: Effort, is_wanted: Callable[[str], bool]
+) -> Iterator[table.Row]:
+    """Measure parsing and decoding of several texts, all in the same interpreters."""
+    names = [name for name in TEXT_WORKLOADS if is_wanted(name)]
+    with started_workers(pythons if names else {}) as workers:
+        for name in names:
+            progress(name)
+            yield table.row(name, workload_samples(workers, name, None, effort))
 
 
 def process_rows(
@@ -166,7 +175,8 @@ def sweep(
     for size in (size for size in shared + ours_alone if size <= effort.longest):
         progress(f"{name}: {size:,}")
         libraries = pythons if size in shared else {"ours": pythons["ours"]}
-        samples = workload_samples(libraries, name, size, effort)
+        with started_workers(libraries) as workers:
+            samples = workload_samples(workers, name, size, effort)
         for library, seconds in samples.runs.items():
             points[library].append((size, median(seconds)))
     return points

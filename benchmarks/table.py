@@ -12,8 +12,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks import grammars
+from benchmarks import grammars, threads
 from benchmarks.measure import Samples
+from benchmarks.workloads import TEXT_WORKLOADS, TEXTS
 
 PEERS = ("reference", "fork")
 THREADS = "render two prompts in two threads"
@@ -24,20 +25,30 @@ FIRST_RENDER = "new process: import, load, first render"
 MEMORY_LOADED = "memory after load"
 MEMORY_RENDERED = "memory after the first render"
 
+TEXT_FLOORS = {
+    "stream": (6, 2),
+    "stream + five properties": (40, 2),
+    "stream + current_content": (15, 15),
+    "batch parse": (10, 10),
+    "decode": (1.2, 1.2),
+}
+"""For work on several texts; the second is for those of which most characters are split."""
+SPLIT_TEXTS = ("rare Chinese", "emoji", "split characters")
+
 FLOORS = {
-    "process": 8,
-    "process + five properties": 60,
-    "process + current_content": 20,
-    "process + messages, the last 10 of 2,000": 100,
-    "batch parse": 20,
+    **{
+        f"{work}, {text}": floors[text in SPLIT_TEXTS]
+        for work, floors in TEXT_FLOORS.items()
+        for text in TEXTS
+    },
+    "stream + messages, the last 10 of 2,000": 100,
     "render 50 turns, never seen": 9,
     "render 50 turns and the next one": 150,
     "render the same 20 tools": 5,
     "render 20 new tools": 1.5,
     "encode new text": 3,
-    "decode": 1.5,
     THREADS: 14,
-    SPEEDUP: 1.5,
+    SPEEDUP: 1.4,
     FIRST_PARSE: 2,
     FIRST_RENDER: 1,
     MEMORY_LOADED: 1,
@@ -126,22 +137,27 @@ def shown(number: float | None, unit: str = "") -> str:
     return (f"{rounded:,.0f}" if rounded >= 100 else f"{rounded:g}") + unit
 
 
-def plain_table(rows: Iterable[Row]) -> str:
-    """The table for a terminal."""
-    return aligned([list(HEADINGS), *map(cells, rows)])
+def plain_tables(data: dict[str, Any]) -> str:
+    """All tables for a terminal, each with where it was measured."""
+    texts: list[str] = []
+    if rows := [Row(**item) for item in data["rows"]]:
+        texts += [aligned([list(HEADINGS), *map(cells, rows)]), machine_line(data["machine"])]
+        if below := [row.work for row in rows if row.is_below]:
+            texts.append("below the floor: " + "; ".join(below))
+    if data["threads"]:
+        texts.append(aligned([list(threads.HEADINGS), *threads.cells(data["threads"])], texts=1))
+    if found := data["grammars"]:
+        texts.append(aligned([list(grammars.HEADINGS), *map(grammars.cells, found["rows"])]))
+        texts.append(machine_line(found["machine"]))
+    return "\n".join(texts)
 
 
-def plain_grammars(data: dict[str, Any]) -> str:
-    """The table of grammars for a terminal."""
-    return aligned([list(grammars.HEADINGS), *map(grammars.cells, data["rows"])])
-
-
-def aligned(lines: list[list[str]]) -> str:
-    """Cells in columns; all but the first two are numbers."""
+def aligned(lines: list[list[str]], texts: int = 2) -> str:
+    """Cells in columns; all but the first ones are numbers."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         "  ".join(
-            cell.ljust(width) if at < 2 else cell.rjust(width)
+            cell.ljust(width) if at < texts else cell.rjust(width)
             for at, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in lines
@@ -157,8 +173,19 @@ def markdown(headings: Iterable[str], lines: Iterable[Iterable[str]], texts: int
 
 def table_section(data: dict[str, Any]) -> str:
     """The machine and the table, from the JSON file."""
-    rows = [Row(**item) for item in data["rows"]]
+    rows = [Row(**item) for item in data["rows"] if item["work"] not in TEXT_WORKLOADS]
     return f"{machine_line(data['machine'])}\n\n{markdown(HEADINGS, map(cells, rows))}"
+
+
+def texts_section(data: dict[str, Any]) -> str:
+    """Parsing and decoding of several texts, from the JSON file."""
+    rows = [Row(**item) for item in data["rows"] if item["work"] in TEXT_WORKLOADS]
+    return markdown(HEADINGS, map(cells, rows))
+
+
+def threads_section(data: dict[str, Any]) -> str:
+    """What two threads of tiktoken gain, from the JSON file."""
+    return markdown(threads.HEADINGS, threads.cells(data["threads"]), texts=1)
 
 
 def machine_line(machine: dict[str, Any]) -> str:
@@ -191,6 +218,8 @@ def grammars_section(data: dict[str, Any]) -> str:
 
 SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
     "table": table_section,
+    "texts": texts_section,
+    "threads": threads_section,
     "breakdown": breakdown_section,
     "grammars": grammars_section,
 }

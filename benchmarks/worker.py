@@ -14,13 +14,13 @@ import sys
 import time
 from typing import Any
 
-from benchmarks.workloads import SWEEPS, WORKLOADS, Workload
+from benchmarks.workloads import SWEEPS, TEXT_WORKLOADS, WORKLOADS, Workload
 
 
 @functools.cache
 def workload(name: str, size: int | None) -> Workload:
     """Make a workload once: some of them grow from run to run."""
-    return WORKLOADS[name]() if size is None else SWEEPS[name](size)
+    return (WORKLOADS | TEXT_WORKLOADS)[name]() if size is None else SWEEPS[name](size)
 
 
 def timed(item: Workload, run: int) -> tuple[float, int]:

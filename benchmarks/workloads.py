@@ -3,7 +3,8 @@
 A workload makes an input, which is not timed, and does work on it, which is; the work returns how
 many units it did. Where a library may remember what it rendered or encoded, the input of each run
 is new, as a server gets it: parsed from JSON just before. `WORKLOADS` have one size and fill the
-table; `SWEEPS` are made for any size and show how cost grows.
+table, `TEXT_WORKLOADS` the one of several texts; `SWEEPS` are made for any size and show how cost
+grows.
 """
 
 from __future__ import annotations
@@ -57,6 +58,76 @@ def prose(rng: random.Random, words: int) -> str:
             word = word.capitalize() + str(rng.randrange(1000))
         out.append(word + rng.choice([",", ".", ""]) if at % 9 == 8 else word)
     return " ".join(out)
+
+
+RUSSIAN = (
+    "модель читает запрос и пишет ответ о погоде в городе где облака плывут над горами а люди "
+    "спрашивают сколько поездов уходит до полудня потому что каждый шаг рассуждения надо проверить"
+)
+JAPANESE = (
+    "今日 は 天気 が とても 良い ので 山 へ 行きます 。 電車 の 時間 を 調べて ください 質問 に "
+    "答える モデル 言葉 私たち 東京 、 考える 一つ ずつ 確かめる 雲 人々 「 数字 」 会話"
+)
+KOREAN = (
+    "오늘 날씨가 좋아서 산에 갑니다 기차 시간을 알려 주세요 질문에 대답하는 모델이 말을 우리는 "
+    "서울에서 생각하고 사람들은 하나씩 확인합니다 구름 숫자 대화"
+)
+EMOJI = (
+    "😀 😂 🥰 😎 🤔 😭 👍 👍🏽 🙏 👩‍💻 👨‍👩‍👧 ❤️ 🔥 ✨ 🎉 🚀 🏰 🌍 🌧️ ☀️ 🍕 ☕ 🐈 🦊 🌸 ⚽ 🎵 "
+    "🇯🇵 🇰🇷 🏳️‍🌈 ✅ 🧑🏿‍🚀 🫠 🪐"
+)
+CODE = (
+    "def {0}({1}, {2}=None):\n    return {1} + {2}\n\n",
+    'for {0} in range({3}):\n    if {0} % 2 == 0:\n        print(f"{{{0}}}: {1}")\n',
+    "const {0} = await fetch(`/api/{1}/${{{2}}}`);\n",
+    'class {0}:\n    """Hold {1}."""\n\n    {2}: dict[str, list[int]] = {{}}\n',
+    "SELECT {0}, COUNT(*) FROM {1} WHERE {2} > {3} GROUP BY {0};\n",
+)
+RARE = [range(0x3400, 0x4DB6), range(0x20000, 0x2A6D7)]
+"""Chinese characters of which no token has a whole one: extensions A and B."""
+
+
+def words(text: str, between: tuple[str, ...]) -> Callable[[random.Random], str]:
+    """Words of a text in any order, and what may stand behind each."""
+    choices = text.split()
+    return lambda rng: rng.choice(choices) + rng.choice(between)
+
+
+def rare_character(rng: random.Random) -> str:
+    """A Chinese character in several tokens."""
+    return chr(rng.choice(rng.choice(RARE)))
+
+
+# A piece of each text. The last one has nothing but characters that are split over tokens.
+TEXTS: dict[str, Callable[[random.Random], str]] = {
+    "English": lambda rng: prose(rng, 9) + " ",
+    "Russian": words(RUSSIAN, (" ", " ", ", ")),
+    "Japanese": words(JAPANESE, ("",)),
+    "Korean": words(KOREAN, (" ",)),
+    "rare Chinese": lambda rng: f"{rare_character(rng)}，{rng.choice('山水木火土金日月人言')}也。",
+    "emoji": words(EMOJI, ("", "", " ")),
+    "code": lambda rng: rng.choice(CODE).format(*rng.choices(_WORDS, k=3), rng.randrange(100)),
+    "split characters": rare_character,
+}
+
+
+def text_tokens(name: str, count: int) -> list[int]:
+    """Tokens of one of the texts, `count` of them or a few more; no character is cut."""
+    rng = random.Random(name)
+    text, tokens = "", list[int]()
+    while len(tokens) < count:
+        text += "".join(TEXTS[name](rng) for _ in range(1 + (count - len(tokens)) // 20))
+        tokens = ENCODING.encode(text)
+    return tokens
+
+
+def text_completion(name: str, messages: int) -> list[int]:
+    """A completion of messages of 1,000 tokens each."""
+    header = ENCODING.encode("<|channel|>analysis<|message|>", allowed_special="all")
+    opening = ENCODING.encode("<|start|>assistant", allowed_special="all")
+    end = ENCODING.encode("<|end|>", allowed_special="all")
+    body = text_tokens(name, 1000)
+    return ([*header, *body, *end, *opening] * messages)[: -len(opening)]
 
 
 def conversation(rng: random.Random, turns: int) -> dict[str, Any]:
@@ -121,7 +192,7 @@ def objects(data: dict[str, Any]) -> Conversation:
     return Conversation.from_messages([Message.from_dict(item) for item in data["messages"]])
 
 
-def completion_tokens(messages: int = 12, words: int = 2500) -> list[int]:
+def completion_tokens(messages: int, words: int) -> list[int]:
     """A completion of that many messages; it begins after ``<|start|>assistant``."""
     rng = random.Random(1)
     items = [
@@ -133,9 +204,9 @@ def completion_tokens(messages: int = 12, words: int = 2500) -> list[int]:
     return ENCODING.render_conversation(Conversation.from_messages(items), KEEP)[2:]
 
 
-def same(value: Any) -> Callable[[int], Any]:
-    """Prepare the same input for each run."""
-    return lambda _run: value
+def same(tokens: list[int]) -> Callable[[int], Any]:
+    """Prepare the same tokens for each run, as a new list."""
+    return lambda _run: tokens[:]
 
 
 def whole(work: Callable[[Any], int]) -> Callable[[Any], int]:
@@ -146,7 +217,7 @@ def whole(work: Callable[[Any], int]) -> Callable[[Any], int]:
 # Parsing
 
 
-def process(tokens: list[int]) -> int:
+def stream(tokens: list[int]) -> int:
     """Stream tokens and read nothing."""
     parser = StreamableParser(ENCODING, Role.ASSISTANT)
     feed = parser.process
@@ -155,7 +226,7 @@ def process(tokens: list[int]) -> int:
     return len(tokens)
 
 
-def process_five_properties(tokens: list[int]) -> int:
+def stream_five_properties(tokens: list[int]) -> int:
     """Stream tokens and read what servers read after each one."""
     parser = StreamableParser(ENCODING, Role.ASSISTANT)
     for token in tokens:
@@ -168,7 +239,7 @@ def process_five_properties(tokens: list[int]) -> int:
     return len(tokens)
 
 
-def process_current_content(tokens: list[int]) -> int:
+def stream_current_content(tokens: list[int]) -> int:
     """Stream tokens and read the whole text of the message after each one."""
     parser = StreamableParser(ENCODING, Role.ASSISTANT)
     for token in tokens:
@@ -210,7 +281,7 @@ def one_message(size: int) -> Workload:
     """Stream one message of that many tokens and read its text after each one."""
     header = ENCODING.encode("<|channel|>final<|message|>", allowed_special="all")
     body = ENCODING.encode(prose(random.Random(size), size))[:size]
-    return Workload("input", same(header + body), whole(process_current_content))
+    return Workload("input", same(header + body), whole(stream_current_content))
 
 
 # Rendering
@@ -316,24 +387,33 @@ def one_word(size: int) -> Workload:
     return Workload("input", prepare, whole(encode))
 
 
+def on_text(work: Callable[[Any], int], name: str, messages: int) -> Callable[[], Workload]:
+    """Do work on a completion of one of the texts."""
+    return lambda: Workload("token", same(text_completion(name, messages)), work)
+
+
+# What is measured on each of the texts, and on how many messages.
+TEXT_WORKS: dict[str, tuple[Callable[[Any], int], int]] = {
+    "stream": (stream, 4),
+    "stream + five properties": (stream_five_properties, 1),
+    "stream + current_content": (stream_current_content, 1),
+    "batch parse": (batch_parse, 10),
+    "decode": (decode, 10),
+}
+
+TEXT_WORKLOADS: dict[str, Callable[[], Workload]] = {
+    f"{name}, {text}": on_text(work, text, messages)
+    for name, (work, messages) in TEXT_WORKS.items()
+    for text in TEXTS
+}
+
 WORKLOADS: dict[str, Callable[[], Workload]] = {
-    "process": lambda: Workload("token", same(completion_tokens()), process),
-    "process + five properties": lambda: Workload(
-        "token", same(completion_tokens()), process_five_properties
-    ),
-    "process + current_content": lambda: Workload(
-        "token", same(completion_tokens(1, 2000)), process_current_content
-    ),
-    "process + messages, the last 10 of 2,000": lambda: late_messages(2000, 10),
-    "batch parse": lambda: Workload("token", same(completion_tokens()), batch_parse),
+    "stream + messages, the last 10 of 2,000": lambda: late_messages(2000, 10),
     "render 50 turns, never seen": lambda: never_seen(50),
     "render 50 turns and the next one": next_turn,
     "render the same 20 tools": lambda: with_tools(lambda _run: 7),
     "render 20 new tools": lambda: with_tools(lambda run: 100 + run),
     "encode new text": lambda: Workload("token", new_text, encode),
-    "decode": lambda: Workload(
-        "token", same(ENCODING.encode(prose(random.Random(9), 10_000))), decode
-    ),
     "render two prompts in turn": lambda: Workload("prompt", two_prompts, render_in_turn),
     "render two prompts in two threads": lambda: Workload("prompt", two_prompts, render_in_threads),
 }

@@ -39,11 +39,27 @@ def test_the_examples_in_docstrings(name: str) -> None:
 
 
 def test_every_workload_does_its_work() -> None:
-    for name, make in module("workloads").WORKLOADS.items():
+    workloads = module("workloads")
+    for name, make in (workloads.WORKLOADS | workloads.TEXT_WORKLOADS).items():
         workload = make()
         units = [workload.work(workload.prepare(run)) for run in range(2)]
         assert min(units) > 0, name
         assert workload.unit in module("table").SHOWN_UNITS, name
+
+
+def test_texts_are_made_of_what_they_are_named_after() -> None:
+    workloads = module("workloads")
+    encoding = workloads.ENCODING
+    for name in workloads.TEXTS:
+        tokens = workloads.text_tokens(name, 1000)
+        assert 1000 <= len(tokens) < 1300, name
+        assert tokens == workloads.text_tokens(name, 1000), name
+        assert encoding.encode(encoding.decode_utf8(tokens)) == tokens, name
+        split = sum("\ufffd" in encoding.decode([token]) for token in tokens) / len(tokens)
+        if name == "split characters":
+            assert split == 1
+        else:
+            assert (split > 0.4) == (name in module("table").SPLIT_TEXTS), name
 
 
 def test_every_sweep_takes_any_size() -> None:
@@ -64,13 +80,17 @@ def test_every_floor_is_about_a_row() -> None:
         table.MEMORY_LOADED,
         table.MEMORY_RENDERED,
     }
-    assert table.FLOORS.keys() <= others | module("workloads").WORKLOADS.keys()
+    workloads = module("workloads")
+    measured = workloads.WORKLOADS.keys() | workloads.TEXT_WORKLOADS.keys()
+    assert table.FLOORS.keys() <= others | measured
+    assert workloads.TEXT_WORKLOADS.keys() <= table.FLOORS.keys()
 
 
 def test_the_worker_answers_runs() -> None:
     measure = module("measure")
     effort = measure.Effort(rounds=2, budget=0, fewest=2)
-    samples = measure.workload_samples({"ours": Path(sys.executable)}, "batch parse", None, effort)
+    with measure.started_workers({"ours": Path(sys.executable)}) as workers:
+        samples = measure.workload_samples(workers, "batch parse, emoji", None, effort)
     assert samples.unit == "token"
     assert len(samples.runs["ours"]) == 2
 
@@ -85,17 +105,17 @@ def test_a_new_process_tells_its_memory(stage: str) -> None:
 def test_rows_compare_with_the_faster_peer() -> None:
     table, measure = module("table"), module("measure")
     runs = {"ours": [1e-9, 2e-9, 9e-9], "reference": [20e-9], "fork": [14e-9]}
-    row = table.row("process", measure.Samples("token", runs))
+    row = table.row("stream, code", measure.Samples("token", runs))
     assert row.medians == pytest.approx({"ours": 2, "reference": 20, "fork": 14})
     assert row.ratio == pytest.approx(7)
-    assert row.is_below
-    shown = ["process", "ns/token", "2", "20", "14", "7×", "8× (below)"]
+    assert not row.is_below
+    shown = ["stream, code", "ns/token", "2", "20", "14", "7×", "6×"]
     assert table.cells(row) == shown
 
 
 def test_a_row_without_peers_has_no_ratio() -> None:
     table, measure = module("table"), module("measure")
-    row = table.row("process", measure.Samples("token", {"ours": [2e-9]}))
+    row = table.row("decode", measure.Samples("token", {"ours": [2e-9]}))
     assert table.cells(row)[3:6] == ["–", "–", "–"]
     assert not row.is_below
 
@@ -111,6 +131,21 @@ def test_two_threads_are_compared_with_one() -> None:
     assert table.speedup(rows[:1]) is None
 
 
+def test_slow_rows_are_marked() -> None:
+    table, measure = module("table"), module("measure")
+    runs = {"ours": [2e-9], "reference": [10e-9]}
+    row = table.row("stream, code", measure.Samples("token", runs))
+    assert row.is_below
+    assert table.cells(row)[-1] == "6× (below)"
+
+
+def test_threads_of_tiktoken_are_measured() -> None:
+    rows = module("threads").thread_rows(1)
+    cells = module("threads").cells(rows)
+    assert len(cells) == 4
+    assert cells[0][2] == "1.00"
+
+
 def test_the_page_shows_the_measurements() -> None:
     data = json.loads((DOCS / "benchmarks.json").read_text(encoding="utf-8"))
     page = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
@@ -121,7 +156,7 @@ def test_the_page_shows_the_measurements() -> None:
 def test_the_breakdown_adds_up() -> None:
     data = json.loads((DOCS / "benchmarks.json").read_text(encoding="utf-8"))
     works = {item["work"] for item in data["breakdown"]}
-    assert works == {*module("breakdown").PROFILED, "process"}
+    assert works == {*module("breakdown").PROFILED, module("breakdown").STREAM}
     for work in works:
         shares = [item["share"] for item in data["breakdown"] if item["work"] == work]
         assert sum(shares) == pytest.approx(1), work

@@ -83,6 +83,11 @@ class Tokenizer:
         """Every id as one object."""
         return tuple(range(VOCABULARY_SIZE))
 
+    @functools.cached_property
+    def _byte_texts(self) -> list[str | None]:
+        """The bytes of tokens as characters of Latin-1, which are joined faster than bytes."""
+        return [None] * VOCABULARY_SIZE
+
     def encode_ordinary(self, text: str) -> list[int]:
         """Encode `text`; whatever looks like a special token is text like any other.
 
@@ -93,11 +98,6 @@ class Tokenizer:
     def encode_many(self, texts: Sequence[str]) -> list[array[int]]:
         """Encode each text by itself, all in one call, during which other threads can work."""
         return self.encoder.encode_many(texts)
-
-    @functools.cached_property
-    def _byte_texts(self) -> list[str | None]:
-        """The bytes of tokens as characters of Latin-1, which are joined faster than bytes."""
-        return _empty_table()
 
     def shared(self, tokens: Iterable[int]) -> list[int]:
         """The same ids, each as the one object that stands for it wherever tokens are kept."""

@@ -1,0 +1,127 @@
+"""What two threads gain where nothing but tiktoken works: two texts of a long prompt each.
+
+tiktoken's threads share what its pattern has remembered of the text. The thread that used the
+pattern first gets at it fastest; others take turns at locks. Processes share nothing.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import queue
+import random
+import threading
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from statistics import median
+from typing import Any
+
+from benchmarks.workloads import ENCODING, conversation
+
+HEADINGS = ("two texts", "ms", "times as fast as the first row")
+
+_Texts = tuple[str, str]
+
+
+def thread_rows(runs: int) -> list[dict[str, Any]]:
+    """Measure each way to encode two texts; return its name and its median milliseconds."""
+    encode(" ".join(text(0)))  # in this thread first
+    shared = [Worker(), Worker()]
+    processes = [spawned(), spawned()]
+    ways: dict[str, Callable[[_Texts], None]] = {
+        "one after the other, in the first thread to encode": in_turn,
+        "one after the other, in another thread": lambda texts: wait(
+            [shared[0].start(in_turn, texts)]
+        ),
+        "in two threads": lambda texts: wait(
+            [worker.start(encode, item) for worker, item in zip(shared, texts, strict=True)]
+        ),
+        "in two processes": lambda texts: exchange(processes, texts),
+    }
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for run in range(runs + 1):
+        for name, way in ways.items():
+            texts = (" ".join(text(2 * run)), " ".join(text(2 * run + 1)))
+            gc.collect()
+            gc.disable()
+            start = time.perf_counter()
+            way(texts)
+            times[name].append(time.perf_counter() - start)
+            gc.enable()
+    for process in processes:
+        process.send("")
+    return [{"work": name, "ms": 1e3 * median(found[1:])} for name, found in times.items()]
+
+
+def text(seed: int) -> list[str]:
+    """The texts of a conversation of 50 turns, about 84,000 characters."""
+    messages = conversation(random.Random(4000 + seed), 50)["messages"]
+    return [item["content"] for item in messages if isinstance(item["content"], str)]
+
+
+def encode(text: str) -> None:
+    """Encode by tiktoken alone."""
+    ENCODING.tokenizer.encode_ordinary("é")  # loads it
+    ENCODING.tokenizer.encoder.core.encode_to_tiktoken_buffer(text, set())
+
+
+def in_turn(texts: _Texts) -> None:
+    """Encode one text after the other."""
+    for item in texts:
+        encode(item)
+
+
+class Worker:
+    """A thread that goes on from run to run, as those of a server do."""
+
+    def __init__(self) -> None:
+        self._work: queue.SimpleQueue[tuple[Callable[[Any], None], Any, threading.Event]]
+        self._work = queue.SimpleQueue()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def start(self, work: Callable[[Any], None], value: Any) -> threading.Event:
+        """Have work done; the event says when it is."""
+        done = threading.Event()
+        self._work.put((work, value, done))
+        return done
+
+    def _run(self) -> None:
+        while True:
+            work, value, done = self._work.get()
+            work(value)
+            done.set()
+
+
+def wait(events: list[threading.Event]) -> None:
+    """Wait for all of them."""
+    for event in events:
+        event.wait()
+
+
+def spawned() -> Connection:
+    """A process that encodes what it is sent, until that is empty."""
+    here, there = multiprocessing.Pipe()
+    context = multiprocessing.get_context("spawn")
+    context.Process(target=serve, args=(there,), daemon=True).start()
+    return here
+
+
+def serve(connection: Connection) -> None:
+    """Encode in a process of its own."""
+    while received := connection.recv():
+        encode(received)
+        connection.send(None)
+
+
+def exchange(processes: list[Connection], texts: _Texts) -> None:
+    """Send a text to each process, and wait for both."""
+    for process, item in zip(processes, texts, strict=True):
+        process.send(item)
+    for process in processes:
+        process.recv()
+
+
+def cells(rows: list[dict[str, Any]]) -> list[list[str]]:
+    """The texts of the table."""
+    return [[r["work"], f"{r['ms']:.2f}", f"{rows[0]['ms'] / r['ms']:.2f}"] for r in rows]
