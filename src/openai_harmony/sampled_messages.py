@@ -32,7 +32,7 @@ OPENING = (START, ASSISTANT)
 
 
 def stop_in_prompt(stop: int) -> int:
-    """Return the stop token of a sampled message in later prompts: ``<|return|>`` is ``<|end|>``."""
+    """Return the stop token that later prompts have: ``<|end|>`` for a sampled ``<|return|>``."""
     return END if stop == RETURN else stop
 
 
