@@ -620,7 +620,7 @@ def test_decode_says_what_happens_to_invalid_utf8() -> None:
     assert ENCODING.decode([64, 178], errors="ignore") == "a"
     with pytest.raises(UnicodeDecodeError):
         ENCODING.decode([64, 178], errors="strict")
-    with pytest.raises(VocabularyError, match="not valid UTF-8"):
+    with pytest.raises(VocabularyError, match="Invalid utf-8 sequence"):
         ENCODING.decode_utf8([64, 178])
 
 

@@ -1,4 +1,4 @@
-"""What a message can hold: text, the system settings, or the developer's instructions."""
+"""The contents of a message: text, system settings, or developer instructions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Self = TypeVar("_Self", bound="_ToolContent")
 
 
 class ReasoningEffort(str, Enum):
-    """How much the model reasons before it answers, as the system message says."""
+    """The amount of reasoning before an answer, as the system message states it."""
 
     LOW = "Low"
     MEDIUM = "Medium"

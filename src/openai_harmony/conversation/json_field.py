@@ -29,7 +29,7 @@ class JsonField:
 
     @property
     def is_null(self) -> bool:
-        """Whether it is null, or missing."""
+        """Return whether the value is null or missing."""
         return self.value is None
 
     def object(self) -> Mapping[str, Any]:

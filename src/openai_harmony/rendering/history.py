@@ -1,4 +1,4 @@
-"""Which reasoning a prompt leaves out of the history.
+"""The rules that drop past reasoning from a prompt.
 
 The guide ("Handling reasoning output in subsequent sampling") says: "Drop any previous CoT content
 on subsequent sampling if the responses by the assistant ended in a message to the final channel",
