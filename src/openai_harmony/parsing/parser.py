@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from array import array
 from codecs import utf_8_decode
 from collections.abc import Collection, Iterable, Sequence
 from operator import index
@@ -11,7 +10,13 @@ from typing import Any, Protocol
 
 from ..conversation.messages import Message, Role
 from ..tokens.special_tokens import VOCABULARY_SIZE
-from ..tokens.tokenizer import Tokenizer, collection_of_ids, integer, special_positions
+from ..tokens.tokenizer import (
+    Tokenizer,
+    collection_of_ids,
+    id_array,
+    integer,
+    special_positions,
+)
 from .recovery import Recovery
 from .state import ContentDelta, ParserState, StreamState, Transitions
 from .strict import STRICT_TRANSITIONS
@@ -299,7 +304,7 @@ def _split_points(tokens: Iterable[int], *, check: bool) -> tuple[Sequence[int],
     """
     ids = collection_of_ids(tokens)
     try:
-        plain = array("I", ids)
+        plain = id_array(ids)
     except (TypeError, OverflowError, ValueError):  # a step judges each of them
         listed = [_token_id(token, strict=True) for token in ids] if check else list(ids)
         return listed, range(len(listed))
