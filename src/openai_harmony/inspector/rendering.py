@@ -59,7 +59,7 @@ class RenderedConversation(NamedTuple):
 
 
 def rendered_conversation(conversation: Conversation, body: RenderBody) -> RenderedConversation:
-    """Render a conversation; raises `ConversationError`, or `InspectorError` for a wrong example."""
+    """Render a conversation; raises `ConversationError`, or `InspectorError` for a bad example."""
     kept = kept_messages(conversation.messages, body)
     reason = _REFERENCE if body.reasoning == "reference" else _BY_TURN
     left_out = sorted({*range(len(conversation.messages))} - {*kept})

@@ -1,4 +1,4 @@
-"""What the page and its API exchange: bodies of requests, lists of tokens, errors.
+"""The data that the page and its API exchange: bodies of requests, lists of tokens, errors.
 
 `page/wire.d.ts` declares the same types for the page.
 """

@@ -84,24 +84,19 @@ class AddressRules:
     def allows(self, address: str) -> bool:
         """Return whether an address, as a resolver writes it, may be connected to."""
         try:
-            target = _embedded(ip_address(address))
+            target = ip_address(address)
         except ValueError:
             return False
+        if isinstance(target, IPv6Address):  # packets to these reach an IPv4 address
+            if target.ipv4_mapped is not None:
+                target = target.ipv4_mapped
+            elif target in _NAT64:
+                target = IPv4Address(int(target) & 0xFFFF_FFFF)
         return any(target in network for network in self.allowed) or _is_public(target)
 
     def allows_port(self, port: int) -> bool:
         """Return whether a port may be connected to."""
         return self.ports is None or port in self.ports
-
-
-def _embedded(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """Return the IPv4 address that receives packets to this one, if it is written as IPv6."""
-    if isinstance(address, IPv6Address):
-        if address.ipv4_mapped is not None:
-            return address.ipv4_mapped
-        if address in _NAT64:
-            return IPv4Address(int(address) & 0xFFFF_FFFF)
-    return address
 
 
 def _is_public(address: IPv4Address | IPv6Address) -> bool:

@@ -1,4 +1,4 @@
-"""What the browser searches and opens pages with: the interfaces, and their results as pages."""
+"""Interfaces of the browser to search engines and sources of pages, and their results as pages."""
 
 from __future__ import annotations
 

@@ -100,9 +100,13 @@ class Browser(Tool[BrowserSession]):
         if link is not None and link.line is not None and not view_source:
             first = loc if loc >= 0 else max(link.line - _ABOVE, 0)
             return self._show_again(session, _document_index(session, cursor), first, num_lines)
-        url = _source_address(session, cursor) if link is None else link.url
-        page = await self._page(url, view_source=view_source)
-        line = None if link is None or link.passage is None else line_of_passage(page, link.passage)
+        if link is None:
+            shown = session.pages[_document_index(session, cursor)]
+            if shown.kind == "search":
+                raise ToolError("search results have no source; open one of them with its `id`")
+            link = Link(url=shown.url)
+        page = await self._page(link.url, view_source=view_source)
+        line = None if link.passage is None else line_of_passage(page, link.passage)
         first = loc if loc >= 0 else max((line or 0) - _ABOVE, 0)
         return self._show(session, page, first, num_lines)
 
@@ -149,10 +153,3 @@ def _document_index(session: BrowserSession, cursor: int) -> int:
             f"the page is no longer kept; open it again by its URL, {session.pages[found_in].url}"
         )
     return found_in
-
-
-def _source_address(session: BrowserSession, cursor: int) -> str:
-    page = session.pages[_document_index(session, cursor)]
-    if page.kind == "search":
-        raise ToolError("search results have no source; open one of them with its `id`")
-    return page.url

@@ -113,19 +113,17 @@ def _citation(mark: re.Match[str], session: BrowserSession) -> Citation | None:
     if cursor >= len(session.views):
         return None
     page = session.pages[session.views[cursor]]
-    lines = () if page.forgotten else _ranges(mark[2] or "", len(page.lines))
+    lines: tuple[tuple[int, int], ...] = ()
+    if not page.forgotten:
+        last = len(page.lines) - 1
+        spans = ((int(span[1]), int(span[2] or span[1])) for span in _LINES.finditer(mark[2] or ""))
+        ordered = ((min(span), min(max(span), last)) for span in spans)
+        lines = tuple(span for span in ordered if span[0] <= span[1])
     cited = _cited(page, session, lines)
     if cited is None:
         return None
     text = "\n…\n".join("\n".join(page.plain_lines(*span)) for span in lines)
     return Citation(*mark.span(), cursor, *cited, lines, text)
-
-
-def _ranges(named: str, count: int) -> tuple[tuple[int, int], ...]:
-    """Return the ranges of lines that a mark names, limited to existing lines."""
-    spans = ((int(span[1]), int(span[2] or span[1])) for span in _LINES.finditer(named))
-    ordered = ((min(span), min(max(span), count - 1)) for span in spans)
-    return tuple((first, last) for first, last in ordered if first <= last)
 
 
 def _cited(

@@ -102,7 +102,9 @@ class LocalIndex:
             removed = sorted(indexed.keys() - present.keys())
             added = sorted(name for name, stamp in present.items() if indexed.get(name) != stamp)
             for name in [*removed, *added]:
-                self._remove(name)
+                where = "(SELECT id FROM documents WHERE name = ?)"
+                self._connection.execute(f"DELETE FROM words WHERE rowid IN {where}", (name,))
+                self._connection.execute("DELETE FROM documents WHERE name = ?", (name,))
             for name in added:
                 self._add(name, present[name])
             rows = self._connection.execute(
@@ -138,8 +140,17 @@ class LocalIndex:
 
     def _add(self, name: str, stamp: str) -> None:
         page, problem = None, None
+        path = self._folder / name
         try:
-            page = self._read(name)
+            if path.stat().st_size > _SIZE:
+                raise UnreadableError(f"the file is larger than {_SIZE >> 20} MiB")
+            page = read_body(
+                path.read_bytes(),
+                content_type=_TYPES[path.suffix.lower()],
+                address=self._address(name),
+                limit=_CHARACTERS,
+            )
+            page = replace(page, title=page.title or name)
         except (OSError, UnreadableError) as error:
             problem = str(error)
         added = self._connection.execute(
@@ -152,23 +163,6 @@ class LocalIndex:
                 (added.lastrowid, page.title, PlainText(page.text).text),
             )
 
-    def _remove(self, name: str) -> None:
-        where = "(SELECT id FROM documents WHERE name = ?)"
-        self._connection.execute(f"DELETE FROM words WHERE rowid IN {where}", (name,))
-        self._connection.execute("DELETE FROM documents WHERE name = ?", (name,))
-
-    def _read(self, name: str) -> ReadPage:
-        path = self._folder / name
-        if path.stat().st_size > _SIZE:
-            raise UnreadableError(f"the file is larger than {_SIZE >> 20} MiB")
-        page = read_body(
-            path.read_bytes(),
-            content_type=_TYPES[path.suffix.lower()],
-            address=self._address(name),
-            limit=_CHARACTERS,
-        )
-        return ReadPage(page.title or name, page.text, page.links, page.cut)
-
     def _address(self, name: str) -> str:
         return f"doc://{self._name}/{quote(name)}"
 
@@ -180,11 +174,15 @@ class LocalIndex:
                 match = " OR ".join(f'"{word}"' for word in words)
                 rows = self._connection.execute(_RANKED, (match, topn)).fetchall()
             rows = rows or self._connection.execute(_LITERAL, (query.lower(), topn)).fetchall()
-        return [self._result(*row) for row in rows]
-
-    def _result(self, name: str, title: str, snippet: str) -> SearchResult:
-        passage = snippet.replace("\x1f", "")
-        return SearchResult(self._address(name), title, snippet.replace("\x1f", "…"), passage)
+        return [
+            SearchResult(
+                self._address(name),
+                title,
+                summary=snippet.replace("\x1f", "…"),
+                passage=snippet.replace("\x1f", ""),
+            )
+            for name, title, snippet in rows
+        ]
 
     def _open(self, url: str, source: bool) -> Page:
         name, _, path = urldefrag(url).url.removeprefix("doc://").partition("/")

@@ -98,15 +98,15 @@ class Brave(SearchService):
         """Read the results of the web; a response without them is valid."""
         return [
             SearchResult(
-                found["url"],
-                tagless(found.get("title")),
+                item["url"],
+                tagless(item.get("title")),
                 " … ".join(
                     tagless(text)
-                    for text in (found.get("description"), *(found.get("extra_snippets") or ())[:2])
+                    for text in (item.get("description"), *(item.get("extra_snippets") or ())[:2])
                     if text
                 ),
             )
-            for found in (response.get("web") or {}).get("results") or ()
+            for item in (response.get("web") or {}).get("results") or ()
         ]
 
 
@@ -130,13 +130,13 @@ class Exa(SearchService):
         """Read the results; the first view of a page begins at its first highlight."""
         return [
             SearchResult(
-                found["url"],
-                found.get("title") or "",
-                " … ".join(highlights) or found.get("summary") or "",
+                item["url"],
+                item.get("title") or "",
+                " … ".join(highlights) or item.get("summary") or "",
                 highlights[0] if highlights else None,
             )
-            for found in response["results"]
-            for highlights in [found.get("highlights") or []]
+            for item in response["results"]
+            for highlights in [item.get("highlights") or []]
         ]
 
 
@@ -155,8 +155,8 @@ class SearXng(SearchService):
     def results(self, response: Any) -> Sequence[SearchResult]:
         """Read the results of all engines."""
         return [
-            SearchResult(found["url"], tagless(found.get("title")), tagless(found.get("content")))
-            for found in response["results"]
+            SearchResult(item["url"], tagless(item.get("title")), tagless(item.get("content")))
+            for item in response["results"]
         ]
 
 
@@ -177,12 +177,12 @@ class YouCom(SearchService):
         kinds = response["results"]
         return [
             SearchResult(
-                found["url"],
-                found.get("title") or "",
-                " … ".join((found.get("snippets") or ())[:_YOU_COM_SNIPPETS])
-                or found.get("description")
+                item["url"],
+                item.get("title") or "",
+                " … ".join((item.get("snippets") or ())[:_YOU_COM_SNIPPETS])
+                or item.get("description")
                 or "",
             )
             for kind in ("web", "news")
-            for found in kinds.get(kind) or ()
+            for item in kinds.get(kind) or ()
         ]

@@ -50,15 +50,15 @@ class McpAddress:
         'https://example.com/mcp'
         """
         named = _NAMED.fullmatch(text.strip())
-        name, place = (named[1], named[2]) if named else (None, text.strip())
-        if place.startswith(("http://", "https://")):
-            if not urlsplit(place).hostname:
-                raise ValueError(f"the URL {place!r} has no host")
-            return cls(url=place, name=name)
+        name, address = (named[1], named[2]) if named else (None, text.strip())
+        if address.startswith(("http://", "https://")):
+            if not urlsplit(address).hostname:
+                raise ValueError(f"the URL {address!r} has no host")
+            return cls(url=address, name=name)
         try:
-            command = tuple(shlex.split(place))
+            command = tuple(shlex.split(address))
         except ValueError as error:
-            raise ValueError(f"the command {place!r} cannot be split: {error}") from error
+            raise ValueError(f"the command {address!r} cannot be split: {error}") from error
         if not command:
             raise ValueError("name a command that starts an MCP server, or its URL")
         return cls(command=command, name=name)
@@ -175,24 +175,24 @@ class McpConnection:
         why = _reason(problem) if problem else f"it did not answer in {self._patience:g} seconds"
         raise McpServerError(f"cannot use the MCP server {self.address}: {why}")
 
-    async def _keep(self, opened: asyncio.Future[Client], over: asyncio.Event) -> None:
+    async def _keep(self, opened: asyncio.Future[Client], closing: asyncio.Event) -> None:
+        server: Any = self.address.url
         with tempfile.TemporaryFile() as stderr:
+            if server is None:
+                program, *rest = self.address.command
+                server = stdio_client(
+                    StdioServerParameters(
+                        command=program, args=rest, encoding_error_handler="replace"
+                    ),
+                    errlog=stderr,  # type: ignore[arg-type] # only its file descriptor is used
+                )
+            info = Implementation(name="harmony", version=__version__)
             try:
-                async with self._new_client(stderr) as client:
+                async with Client(server, client_info=info) as client:
                     opened.set_result(client)
-                    await over.wait()
+                    await closing.wait()
             except Exception as error:
                 raise McpServerError(f"{_reason(error)}{_last_words(stderr)}") from error
-
-    def _new_client(self, stderr: IO[bytes]) -> Client:
-        server: Any = self.address.url
-        if self.address.url is None:
-            program, *rest = self.address.command
-            server = stdio_client(
-                StdioServerParameters(command=program, args=rest, encoding_error_handler="replace"),
-                errlog=stderr,  # type: ignore[arg-type] # only its file descriptor is used
-            )
-        return Client(server, client_info=Implementation(name="harmony", version=__version__))
 
 
 def _reason(error: BaseException) -> str:

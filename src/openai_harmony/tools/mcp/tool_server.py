@@ -73,19 +73,17 @@ class KeyGate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse a request without a valid key; pass all others on."""
-        if scope["type"] == "http" and not self._admits(Headers(scope=scope)):
-            refusal = JSONResponse(
-                {"error": "a key is needed: Authorization: Bearer KEY"},
-                status_code=401,
-                headers={"WWW-Authenticate": "Bearer"},
-            )
-            await refusal(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
-
-    def _admits(self, headers: Headers) -> bool:
-        given = headers.get("authorization", "").encode("latin-1")
-        return any(hmac.compare_digest(given, expected) for expected in self._expected)
+        if scope["type"] == "http":
+            key = Headers(scope=scope).get("authorization", "").encode("latin-1")
+            if not any(hmac.compare_digest(key, expected) for expected in self._expected):
+                refusal = JSONResponse(
+                    {"error": "a key is needed: Authorization: Bearer KEY"},
+                    status_code=401,
+                    headers={"WWW-Authenticate": "Bearer"},
+                )
+                await refusal(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
 
 
 @dataclass

@@ -134,7 +134,7 @@ class _Writer:
             "ul": self._list,
             **dict.fromkeys((f"h{level}" for level in range(1, 7)), self._heading),
             **dict.fromkeys(_BLOCKS, self._block),
-            **dict.fromkeys(_SKIPPED, _skip),
+            **dict.fromkeys(_SKIPPED, lambda _: None),
         }
 
     @property
@@ -148,7 +148,10 @@ class _Writer:
             self.layout.inline.add(clean_text(node.text_content or ""))
             return None
         tag = node.tag
-        if tag is None or not node.is_element_node or _is_hidden(node):
+        if tag is None or not node.is_element_node:
+            return None
+        attributes = node.attributes
+        if "hidden" in attributes or _HIDDEN.search(attributes.get("style") or ""):
             return None
         begin = self._elements.get(tag)
         return _nothing if begin is None else begin(node)
@@ -257,15 +260,6 @@ class _Writer:
 
 def _nothing() -> None:
     pass
-
-
-def _skip(_: LexborNode) -> None:
-    return None
-
-
-def _is_hidden(node: LexborNode) -> bool:
-    attributes = node.attributes
-    return "hidden" in attributes or _HIDDEN.search(attributes.get("style") or "") is not None
 
 
 def _is_layout(cell: LexborNode) -> bool:

@@ -491,12 +491,12 @@ class SandboxAgent:
         self._is_running = False
         self._renewing: asyncio.Task[None] | None = None
         self._operations: dict[str, Callable[..., Any]] = {
-            "ready": self._ready,
-            "run": self._run,
-            "interrupt": self._interrupt,
-            "restart": self._restart,
-            "get": self._get,
-            "put": self._put,
+            "ready": self.ready,
+            "run": self.run,
+            "interrupt": self.interrupt,
+            "restart": self.restart,
+            "get": self.get,
+            "put": self.put,
         }
 
     async def start(self) -> None:
@@ -512,7 +512,7 @@ class SandboxAgent:
             done, sent = {"error": str(error)}, b""
         send({"id": request["id"], **done}, sent)
 
-    async def _ready(self, *_: object) -> tuple[dict[str, Any], bytes]:
+    async def ready(self, *_: object) -> tuple[dict[str, Any], bytes]:
         """Wait for the kernel; start a new one if it has ended."""
         renewed = self._renewing is None and self.kernel.has_ended  # which no response has reported
         if renewed:
@@ -524,7 +524,8 @@ class SandboxAgent:
                 self._renewing = None
         return {"renewed": renewed}, b""
 
-    async def _run(self, request: dict[str, Any], _: bytes) -> tuple[dict[str, Any], bytes]:
+    async def run(self, request: dict[str, Any], _: bytes) -> tuple[dict[str, Any], bytes]:
+        """Run a cell, and return its output and the changes of the folder."""
         output = Output(request["characters"], request["image_bytes"])
         self.kernel.signal_all(signal.SIGCONT)
         self._is_running = True
@@ -540,7 +541,7 @@ class SandboxAgent:
         return {**outcome, **texts, **changes}, images
 
     def _renew(self) -> None:
-        """Begin to start a new kernel; `_ready` waits for it."""
+        """Begin to start a new kernel; `ready` waits for it."""
         if self._renewing is None:
             self._renewing = asyncio.create_task(self._start_anew())
 
@@ -549,21 +550,24 @@ class SandboxAgent:
         self.kernel = Kernel(self._start)
         await self.start()
 
-    async def _interrupt(self, *_: object) -> tuple[dict[str, Any], bytes]:
+    async def interrupt(self, *_: object) -> tuple[dict[str, Any], bytes]:
+        """Interrupt the cell that runs."""
         if self._is_running:  # else the next cell would be interrupted
             await self.kernel.interrupt()
         return {}, b""
 
-    async def _restart(self, *_: object) -> tuple[dict[str, Any], bytes]:
+    async def restart(self, *_: object) -> tuple[dict[str, Any], bytes]:
         """End the kernel; the response to the run in progress reports it."""
         self.kernel.signal_all(signal.SIGKILL)
         return {}, b""
 
-    async def _get(self, request: dict[str, Any], _: bytes) -> tuple[dict[str, Any], bytes]:
+    async def get(self, request: dict[str, Any], _: bytes) -> tuple[dict[str, Any], bytes]:
+        """Read a part of a file."""
         data, size = self._folder.read(request["path"], request["offset"], request["size"])
         return {"size": size}, data
 
-    async def _put(self, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+    async def put(self, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+        """Write a part of a file."""
         self._folder.write(request["path"], request["offset"], data)
         return {}, b""
 

@@ -126,20 +126,18 @@ class SandboxMaker:
 
     async def make(self) -> Sandbox:
         """Start a sandbox. Raises `SandboxError` where none can be made."""
-        return await Sandbox.start(await self._launch(), self._limits)
-
-    async def _launch(self) -> Launch:
         isolation = self._isolation
         if isolation is Isolation.AUTO and self._container is not None:
             isolation = Isolation.CONTAINER
         if isolation is Isolation.CONTAINER:
             if self._container is None:
                 raise SandboxError("isolation='container' needs a container: name its image")
-            return container_launch(self._container, self._limits)
+            launch = container_launch(self._container, self._limits)
+            return await Sandbox.start(launch, self._limits)
         if self._environment is None:
             self._environment = await asyncio.to_thread(find_python, self._python)
         if isolation is Isolation.NONE:
-            return bare_launch(self._environment, self._limits)
+            return await Sandbox.start(bare_launch(self._environment, self._limits), self._limits)
         program = await asyncio.to_thread(find_bubblewrap)
         if program is None:
             raise SandboxError(
@@ -148,4 +146,7 @@ class SandboxMaker:
                 "container; isolation='none' runs the code without a sandbox, with all the "
                 "rights of this process"
             )
-        return bubblewrap_launch(program, self._environment, self._limits, readable=self._readable)
+        launch = bubblewrap_launch(
+            program, self._environment, self._limits, readable=self._readable
+        )
+        return await Sandbox.start(launch, self._limits)
