@@ -15,11 +15,11 @@ import pytest
 
 from openai_harmony import Message, ToolNamespaceConfig
 from openai_harmony.cli import main
-from openai_harmony.tools.mcp.session import McpSession
-from openai_harmony.tools.python.attachment import Attachment
+from openai_harmony.tools.mcp.mcp_tool import McpSession
 from openai_harmony.tools.python.sandbox import SandboxError
-from openai_harmony.tools.tool import Tool, call_text
-from openai_harmony.tools.tool_message import ToolMessage, tool_message
+from openai_harmony.tools.tool import Tool
+from openai_harmony.tools.tool_call import call_text
+from openai_harmony.tools.tool_message import Attachment, ToolMessage, tool_message
 from support.notebooks import needs_bubblewrap
 from support.scripted_engine import ScriptedEngine
 from support.terminals import Terminal

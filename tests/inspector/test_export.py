@@ -19,11 +19,11 @@ from openai_harmony import (
     Message,
     Role,
     SchemaDialect,
+    TextContent,
     load_harmony_encoding,
 )
 from openai_harmony.errors import HarmonyError
-from openai_harmony.inspector.python_layout import Call, Chain, Name, laid_out, quoted
-from openai_harmony.inspector.python_program import python_program
+from openai_harmony.inspector.export import PythonProgram, python_program, quoted
 from openai_harmony.inspector.rendering import rendered_conversation
 from openai_harmony.inspector.wire import RenderBody
 from openai_harmony.sampled_messages import with_sampled_tokens
@@ -183,22 +183,30 @@ tokens = encoding.render_conversation_for_completion(conversation, Role.ASSISTAN
 print(encoding.decode(tokens))
 """
 
-LAYOUTS: list[tuple[Any, str]] = [
+LONG = "a" * 40
+
+VALUES: list[tuple[Any, str]] = [
     ([1, "a", None, 1.5], '[1, "a", None, 1.5]'),
     ({}, "{}"),
-    (Name("a.b"), "a.b"),
-    (Call("f", []), "f()"),
-    (["a" * 9, "b" * 9], f'[\n    "{"a" * 9}",\n    "{"b" * 9}",\n]'),
-    ({"a": "one\ntwo\nthree"}, '{\n    "a": (\n        "one\\n"\n        "two\\n"\n'
-                               '        "three"\n    ),\n}'),
-    (Chain(Call("f", [(None, 1)]), [Call("g", []), Call("h", [("a", "b" * 9)])]),
-     f'f(1)\n.g()\n.h(a="{"b" * 9}")'),
+    (Role.USER, "Role.USER"),
+    (TextContent(text="a"), 'TextContent(text="a")'),
+    ([LONG, LONG], f'[\n    "{LONG}",\n    "{LONG}",\n]'),
+    ({"a": f"{LONG}\n{LONG}\nb"}, f'{{\n    "a": (\n        "{LONG}\\n"\n        "{LONG}\\n"\n'
+                                  '        "b"\n    ),\n}'),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("expression", "text"), LAYOUTS, ids=repr)
-def test_expressions_are_laid_out(expression: Any, text: str) -> None:
-    assert laid_out(expression, width=20) == text
+@pytest.mark.parametrize(("value", "source"), VALUES, ids=repr)
+def test_values_are_laid_out(value: Any, source: str) -> None:
+    assert PythonProgram().value(value) == source
+
+
+def test_long_messages_are_laid_out() -> None:
+    text = LONG[:30]
+    said = Message.from_role_and_content(Role.ASSISTANT, text).with_channel("final")
+    program = python_program(Conversation(messages=[said, said]), RenderBody(source={}))
+    assert f'(Role.ASSISTANT, "{text}")\n        .with_channel("final"),\n' in program
+    assert max(map(len, program.partition("encoding = ")[0].splitlines())) <= 88
 
 
 plain = st.recursive(
@@ -208,9 +216,9 @@ plain = st.recursive(
 
 
 @settings(deadline=None)
-@given(plain.filter(lambda value: "inf" not in repr(value)), st.integers(1, 60))
-def test_what_is_laid_out_says_the_same(value: Any, width: int) -> None:
-    assert eval(laid_out(value, width=width)) == value
+@given(plain.filter(lambda value: "inf" not in repr(value)))
+def test_what_is_laid_out_says_the_same(value: Any) -> None:
+    assert eval(PythonProgram().value(value), {"json": json}) == value
 
 
 @given(st.text(st.characters() | st.characters(categories=["Cs"])))

@@ -16,9 +16,9 @@ from openai_harmony import Message, ToolNamespaceConfig
 from openai_harmony.engines import Engine
 from openai_harmony.server import Settings, create_app
 from openai_harmony.tools.browser import Browser, LocalIndex
-from openai_harmony.tools.python.attachment import Attachment
-from openai_harmony.tools.tool import Tool, call_text
-from openai_harmony.tools.tool_message import ToolMessage, tool_message
+from openai_harmony.tools.tool import Tool
+from openai_harmony.tools.tool_call import call_text
+from openai_harmony.tools.tool_message import Attachment, ToolMessage, tool_message
 from support.scripted_engine import ScriptedEngine
 
 SEARCH = {"type": "web_search"}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from openai_harmony import Message, Role, SystemContent, TextContent, load_harmony_encoding
 from openai_harmony.tools.browser import Browser, BrowserSession, Link, Page, SearchResult
-from openai_harmony.tools.tool_error import ToolError
+from openai_harmony.tools.tool import ToolError
 from openai_harmony.tools.tool_message import ToolMessage
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")

@@ -17,8 +17,8 @@ from openai_harmony.tools.browser import (
     find_citations,
     rewrite_citations,
 )
+from openai_harmony.tools.browser.backends import search_page
 from openai_harmony.tools.browser.find_in_page import find_in_page
-from openai_harmony.tools.browser.search_backend import search_page
 
 
 def a_session() -> BrowserSession:

@@ -12,15 +12,20 @@ from hypothesis import strategies as st
 from openai_harmony import load_harmony_encoding
 from openai_harmony.tools.browser import Page
 from openai_harmony.tools.browser.find_in_page import find_in_page, line_of_passage
-from openai_harmony.tools.browser.line_wrapping import WIDTH, line_spans
+from openai_harmony.tools.browser.page import (
+    MOST_TOKENS,
+    WIDTH,
+    WINDOW,
+    PlainText,
+    line_spans,
+    window_end,
+    write_view,
+)
 from openai_harmony.tools.browser.page_reading import UnreadableError, read_body
-from openai_harmony.tools.browser.page_reading.charset import decode
-from openai_harmony.tools.browser.page_reading.clean_text import clean_text
+from openai_harmony.tools.browser.page_reading.body import read_markdown
+from openai_harmony.tools.browser.page_reading.characters import clean_text, decode
 from openai_harmony.tools.browser.page_reading.html_page import read_html
-from openai_harmony.tools.browser.page_reading.text_page import read_markdown
-from openai_harmony.tools.browser.plain_text import PlainText
-from openai_harmony.tools.browser.view import MOST_TOKENS, WINDOW, window_end, write_view
-from openai_harmony.tools.tool_error import ToolError
+from openai_harmony.tools.tool import ToolError
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 
@@ -99,7 +104,7 @@ MARKDOWN = [
 
 @pytest.mark.parametrize(("source", "text"), MARKDOWN)
 def test_links_of_markdown_are_numbered(source: str, text: str) -> None:
-    assert read_markdown(source, "https://a.example/", 1000)[1] == text
+    assert read_markdown(source, "https://a.example/", 1000).text == text
 
 
 # Characters

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from openai_harmony.tools.browser import AddressRules, Page, WebLimits, WebPages
-from openai_harmony.tools.browser.content_coding import BoundedBody
-from openai_harmony.tools.tool_error import ToolError
+from openai_harmony.tools.browser.web_fetch import BoundedBody
+from openai_harmony.tools.tool import ToolError
 from support.hostile_pages import LOOPBACK, MEBIBYTE, Site, hostile_site, pdf, web
 
 HASTY = WebLimits(seconds=1, patience=5)

@@ -26,11 +26,9 @@ from mcp.types import Tool as ListedTool
 import support.hostile_mcp_server as hostile
 from openai_harmony import Message, Role, SystemContent, load_harmony_encoding
 from openai_harmony.tools.mcp import McpAddress, McpServerError, McpSettings, McpTool
-from openai_harmony.tools.mcp.listing import ListingError, list_tools, make_listing
-from openai_harmony.tools.mcp.names import harmony_name
-from openai_harmony.tools.mcp.result import McpResult
-from openai_harmony.tools.mcp.session import McpSession
-from openai_harmony.tools.tool import call_text
+from openai_harmony.tools.mcp.listing import ListingError, harmony_name, list_tools, make_listing
+from openai_harmony.tools.mcp.mcp_tool import McpResult, McpSession
+from openai_harmony.tools.tool_call import call_text
 from support.mcp_calls import answer
 
 HOSTILE = McpAddress(command=(sys.executable, str(Path(hostile.__file__))))

@@ -32,12 +32,12 @@ from openai_harmony.tools.mcp import (
     make_http_app,
     make_server,
 )
-from openai_harmony.tools.mcp.conversations import Conversations
-from openai_harmony.tools.mcp.session import McpSession
-from openai_harmony.tools.python.attachment import Attachment
-from openai_harmony.tools.python.sandbox.memory_watch import process_tree
-from openai_harmony.tools.tool import Tool, call_text
-from openai_harmony.tools.tool_message import ToolMessage, tool_message
+from openai_harmony.tools.mcp.mcp_tool import McpSession
+from openai_harmony.tools.mcp.tool_server import ClientSessions
+from openai_harmony.tools.python.sandbox.limits import process_tree
+from openai_harmony.tools.tool import Tool
+from openai_harmony.tools.tool_call import call_text
+from openai_harmony.tools.tool_message import Attachment, ToolMessage, tool_message
 from support.mcp_calls import answer
 from support.notebooks import needs_bubblewrap
 from support.served import PATIENCE
@@ -167,7 +167,7 @@ def test_calls_of_a_session_wait_for_each_other() -> None:
 
 
 def test_conversations_that_are_unused_longest_are_forgotten() -> None:
-    known = Conversations([Notebook()], 2)
+    known = ClientSessions([Notebook()], 2)
     first, second = known.get("a"), known.get("b")
     assert known.get("a") is first
     known.get("c")

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openai_harmony import ToolNamespaceConfig
-from openai_harmony.tools.python.attachment import Attachment, is_plain_path
-from openai_harmony.tools.python.code import read_code
 from openai_harmony.tools.python.output import clean_text, joined_output
-from openai_harmony.tools.python.session import PythonSession
+from openai_harmony.tools.python.session import PythonSession, is_plain_path
 from openai_harmony.tools.python.settings import PythonSettings
+from openai_harmony.tools.tool_call import read_code
+from openai_harmony.tools.tool_message import Attachment
 
 CLEANED = {
     "plain": ("text\n", "text\n"),
@@ -138,7 +138,7 @@ PATHS = {
 def test_paths_of_files(path: str, is_plain: bool) -> None:
     assert is_plain_path(path) is is_plain
     if not is_plain:
-        with pytest.raises(ValueError, match="is no path below a folder"):
+        with pytest.raises(ValueError, match="is not a path below a folder"):
             PythonSession().add_file(path, b"")
 
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from openai_harmony import HarmonyEncodingName, Message, Role, load_harmony_encoding
-from openai_harmony.tools.python.notebooks import Notebooks
+from openai_harmony.tools.python.notebook_pool import NotebookPool
 from openai_harmony.tools.python.python_tool import PythonTool
-from openai_harmony.tools.python.sandbox.memory_watch import process_tree
+from openai_harmony.tools.python.sandbox.limits import process_tree
 from openai_harmony.tools.python.session import PythonSession
-from openai_harmony.tools.tool import call_text
+from openai_harmony.tools.tool_call import call_text
 from openai_harmony.tools.tool_message import ToolMessage
 from support.notebooks import SETTINGS, Conversation, call, conversation, needs_bubblewrap
 
@@ -372,7 +372,7 @@ async def _left_of_the_new(before: list[int]) -> list[int]:
 
 def test_a_notebook_waits_for_the_first_call() -> None:
     async def count() -> list[int]:
-        all_of_them = Notebooks(SETTINGS)
+        all_of_them = NotebookPool(SETTINGS)
         try:
             await all_of_them.start()
             before = process_tree(os.getpid())
@@ -434,7 +434,7 @@ def test_nothing_outlives_a_server_that_is_killed() -> None:
         assert server.stdout is not None
         assert server.stdout.readline() == b"ready\n"
         processes = process_tree(server.pid)[1:]
-        # bwrap and its reaper, the attendant, the kernel, and what it left behind
+        # bwrap and its reaper, the agent, the kernel, and what it left behind
         assert len(processes) >= 6
         ends = [os.pidfd_open(process) for process in processes]
         server.kill()

@@ -24,13 +24,17 @@ from openai_harmony.tools.python.sandbox import (
     SandboxGone,
     SandboxMaker,
 )
-from openai_harmony.tools.python.sandbox.attendant import Folder, Output
+from openai_harmony.tools.python.sandbox.agent import Folder, Output
 from openai_harmony.tools.python.sandbox.bubblewrap import bubblewrap_launch, find_bubblewrap
-from openai_harmony.tools.python.sandbox.container import container_launch
-from openai_harmony.tools.python.sandbox.control_group import ControlGroup, delegated_group
-from openai_harmony.tools.python.sandbox.frames import FrameError, pack_frame, read_frame
-from openai_harmony.tools.python.sandbox.launch import BOOTSTRAP, Launch
-from openai_harmony.tools.python.sandbox.python_environment import PythonEnvironment, find_python
+from openai_harmony.tools.python.sandbox.isolation import container_launch
+from openai_harmony.tools.python.sandbox.launch import (
+    BOOTSTRAP,
+    Launch,
+    PythonEnvironment,
+    find_python,
+)
+from openai_harmony.tools.python.sandbox.limits import ControlGroup, delegated_group
+from openai_harmony.tools.python.sandbox.sandbox import FrameError, pack_frame, read_frame
 from openai_harmony.tools.python.sandbox.system_calls import system_call_filter
 from support.notebooks import needs_bubblewrap
 
@@ -38,7 +42,7 @@ LIMITS = Limits()
 
 
 def fake(program: str) -> Launch:
-    """Start a program in the attendant's place; `answer` writes a frame, `ask` reads one."""
+    """Start a program in the agent's place; `answer` writes a frame, `ask` reads one."""
     start = (
         "import json, os, struct, sys\n"
         "def answer(text, data=b''):\n"
@@ -67,7 +71,7 @@ MISBEHAVIOUR = {
 
 
 @pytest.mark.parametrize("program", MISBEHAVIOUR.values(), ids=MISBEHAVIOUR)
-def test_an_attendant_that_misbehaves_is_ended(program: str) -> None:
+def test_an_agent_that_misbehaves_is_ended(program: str) -> None:
     async def go() -> None:
         sandbox = await Sandbox.start(fake(GREET + program), LIMITS)
         with pytest.raises(SandboxGone):
@@ -80,7 +84,7 @@ def test_an_attendant_that_misbehaves_is_ended(program: str) -> None:
     asyncio.run(go())
 
 
-def test_an_attendant_that_does_not_answer_is_ended() -> None:
+def test_an_agent_that_does_not_answer_is_ended() -> None:
     async def go() -> None:
         sandbox = await Sandbox.start(fake(GREET + "while True: ask()"), LIMITS)
         with pytest.raises(SandboxGone, match="it did not answer"):
@@ -145,7 +149,7 @@ def test_there_is_always_a_sandbox_unless_none_is_asked_for(
 
 def test_a_sandbox_needs_a_python_with_a_kernel(tmp_path: Path) -> None:
     program = tmp_path / "python"
-    with pytest.raises(SandboxError, match="is no Python that runs"):
+    with pytest.raises(SandboxError, match="is not a Python that runs"):
         find_python(str(program))
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     program.chmod(0o755)
@@ -246,7 +250,7 @@ def test_the_command_line_of_bubblewrap(as_root: bool) -> None:
 def test_the_root_is_never_shown() -> None:
     python = PythonEnvironment(sys.executable, (sys.prefix,))
     for folder in ("/", "/nowhere"):
-        with pytest.raises(SandboxError, match="is no folder that a notebook may see"):
+        with pytest.raises(SandboxError, match="is not a folder that a notebook may see"):
             bubblewrap_launch("bwrap", python, LIMITS, readable=[folder])
 
 
@@ -386,9 +390,9 @@ def test_any_bytes_are_a_frame_or_an_error(data: bytes) -> None:
 def test_output_keeps_both_ends(texts: list[str], characters: int) -> None:
     output = Output(characters, 0)
     for text in texts:
-        output.take("stream", {"name": "stdout", "text": text})
+        output.add_message("stream", {"name": "stdout", "text": text})
     whole = "".join(texts)
-    answer, _ = output.answer()
+    answer, _ = output.response()
     half = characters // 2
     assert answer["first"] == whole[:half]
     assert answer["last"] == whole[half:][-half:]
@@ -398,8 +402,8 @@ def test_output_keeps_both_ends(texts: list[str], characters: int) -> None:
 def test_images_are_limited() -> None:
     output = Output(100, 5)
     for _ in range(3):
-        output.take("display_data", {"data": {"image/png": "YWJj"}})  # abc
-    answer, data = output.answer()
+        output.add_message("display_data", {"data": {"image/png": "YWJj"}})  # abc
+    answer, data = output.response()
     assert answer["images"] == [{"type": "image/png", "size": 3}]
     assert answer["images_left_out"] == 2
     assert data == b"abc"
@@ -418,8 +422,8 @@ def test_images_are_limited() -> None:
 def test_odd_displays_do_no_harm(content: dict[str, object]) -> None:
     output = Output(100, 100)
     for kind in ("display_data", "execute_result", "update_display_data", "error", "odd"):
-        output.take(kind, content)
-    answer, _ = output.answer()
+        output.add_message(kind, content)
+    answer, _ = output.response()
     json.dumps(answer)
 
 

@@ -16,8 +16,8 @@ import pytest
 import openai_harmony
 from openai_harmony.tools.python.sandbox import Sandbox, SandboxGone
 from openai_harmony.tools.python.sandbox.bubblewrap import bubblewrap_launch, find_bubblewrap
-from openai_harmony.tools.python.sandbox.memory_watch import process_tree
-from openai_harmony.tools.python.sandbox.python_environment import find_python
+from openai_harmony.tools.python.sandbox.launch import find_python
+from openai_harmony.tools.python.sandbox.limits import process_tree
 from support.notebooks import SETTINGS, Conversation, conversation, needs_bubblewrap
 
 pytestmark = [needs_bubblewrap, pytest.mark.usefixtures("no_hang")]
@@ -349,7 +349,7 @@ def test_leaves_nothing_running() -> None:
         ignored = "import signal; signal.signal(2, signal.SIG_IGN)\nwhile True: pass"
         assert "The code was ended" in begun.text(ignored)
         left = begun.text("import glob, os; print(len(glob.glob('/proc/[0-9]*')))")
-        assert int(left) == 3  # the reaper, the attendant, the kernel
+        assert int(left) == 3  # the reaper, the agent, the kernel
         begun.run(LEAVE_BEHIND)
         processes = [each for each in process_tree(os.getpid()) if each not in before]
         ends = [os.pidfd_open(process) for process in processes]
@@ -358,7 +358,7 @@ def test_leaves_nothing_running() -> None:
         os.close(end)
 
 
-def test_stops_the_attendant_in_vain() -> None:
+def test_stops_the_agent_in_vain() -> None:
     with conversation() as begun:
         text = begun.text("import os; os.kill(os.getppid(), 9)")
         assert "because its sandbox was ended from inside" in text

@@ -1,20 +1,16 @@
-"""The inspector: a page that shows what a conversation becomes, and what tokens mean (extra
-``inspect``).
+"""The inspector: a page that shows how conversations become tokens, and what tokens mean.
 
 ::
 
-    wire → source                 JSON of the page in; conversations of three forms
-    token_list, errors            what all answers share
-    rendering → render, compare   a conversation to tokens, under each choice
-    parse, allowed                tokens to messages, and beside a grammar
-    python_layout → python_program → export
-                                  a conversation to take away
-    page_files                    the page itself, which `page` holds: no build, no framework
-    json_endpoint → routes → application
-                                  all of it on a server of its own, or as a part of another
+    wire → source             bodies of requests, errors; conversations of three forms
+    rendering → comparison    a conversation as tokens, and under each choice
+    parse, allowed            tokens to messages; a completion beside a grammar
+    export                    a conversation as JSON, a vector or a program
+    routes                    the page (in `page`: no build, no framework) and its API
+
+Needs the extra ``inspect``.
 """
 
-from .application import LOOPBACK_NAMES, create_inspector
-from .routes import LiveModel, inspector_routes
+from .routes import LOOPBACK_NAMES, LiveModel, create_inspector, inspector_routes
 
 __all__ = ["LOOPBACK_NAMES", "LiveModel", "create_inspector", "inspector_routes"]

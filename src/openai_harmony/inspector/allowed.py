@@ -1,18 +1,17 @@
-"""A completion beside the grammar of its turn: what may stand at each place, where it leaves it."""
+"""A completion beside the grammar of its turn: the allowed tokens, and the first mismatch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
 
-from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
+from typing_extensions import TypedDict  # of Python 3.12, which pydantic needs
 
 from ..grammar import Matcher, Mismatch, TurnOptions, turn_grammar
 from ..tokens.special_tokens import FIRST_SPECIAL
 from ..written_tokens import written_tokens
 from .source import read_source
-from .token_list import TokenList, token_list
-from .wire import AllowedBody
+from .wire import AllowedBody, TokenList, token_list
 
 __all__ = ["Allowed", "AllowedStep", "allowed"]
 
@@ -21,7 +20,7 @@ _SHOWN = 20
 
 
 class AllowedStep(TypedDict):
-    """How many tokens may stand at the place `at`, and the first: special ones, then by id."""
+    """The number of tokens allowed at the index `at`, and the first ones; special tokens first."""
 
     at: int
     count: int
@@ -29,7 +28,7 @@ class AllowedStep(TypedDict):
 
 
 class MismatchJson(TypedDict):
-    """The index of the token that the grammar does not allow, and what to say of it."""
+    """The index of the token that the grammar does not allow, and an explanation."""
 
     position: int
     explanation: str
@@ -46,15 +45,15 @@ Allowed = TypedDict(
         "finished": bool,
     },
 )
-"""A completion in its grammar; one that may go on has no mismatch, and is not finished."""
+"""A completion in its grammar; without a mismatch, it may still be unfinished."""
 
 
 def allowed(body: AllowedBody) -> Allowed:
     """Follow a completion through the grammar.
 
-    There is a step for each place from `from` on, up to the one behind the last token, or the one
-    where the completion leaves the grammar; 200 at most. Raises `GrammarError` for what cannot be
-    enforced, and `ConversationError` for a source that cannot be read.
+    There is a step for each index from `from` on, at most 200 of them. The last one is that after
+    the last token, or that of the first mismatch. Raises `GrammarError` for a source that cannot be
+    enforced, and `ConversationError` for one that cannot be read.
     """
     source = read_source(body)
     options = TurnOptions(
@@ -65,39 +64,36 @@ def allowed(body: AllowedBody) -> Allowed:
     grammar = turn_grammar(source.conversation, options)
     tokens = written_tokens(body.completion)
     matcher = Matcher(grammar)
-    taken = matcher.accept_all(tokens[: body.start])
+    accepted = matcher.accept_all(tokens[: body.start])
     steps: list[AllowedStep] = []
-    if taken == body.start:
+    if accepted == body.start:
         while len(steps) < _MOST_STEPS and not matcher.is_finished:
-            steps.append(_step(taken, matcher))
-            if taken == len(tokens) or not matcher.accept(tokens[taken]):
+            steps.append(_step(accepted, matcher))
+            if accepted == len(tokens) or not matcher.accept(tokens[accepted]):
                 break
-            taken += 1
-    taken += matcher.accept_all(tokens[taken:])
+            accepted += 1
+    accepted += matcher.accept_all(tokens[accepted:])
+    mismatch: MismatchJson | None = None
+    if accepted < len(tokens):
+        first = Mismatch(accepted, tokens[accepted], matcher.allowed_tokens())
+        mismatch = {"position": accepted, "explanation": first.explained(tokens)}
     return {
         "grammar": grammar,
         "tokens": token_list(tokens),
         "from": body.start,
         "steps": steps,
-        "mismatch": _mismatch(matcher, tokens, taken),
-        "finished": matcher.is_finished and taken == len(tokens),
+        "mismatch": mismatch,
+        "finished": matcher.is_finished and accepted == len(tokens),
     }
 
 
-def _mismatch(matcher: Matcher, tokens: list[int], taken: int) -> MismatchJson | None:
-    if taken == len(tokens):
-        return None
-    mismatch = Mismatch(taken, tokens[taken], matcher.allowed_tokens())
-    return {"position": taken, "explanation": mismatch.explained(tokens)}
-
-
-def _step(at: int, matcher: Matcher) -> AllowedStep:
+def _step(index: int, matcher: Matcher) -> AllowedStep:
     mask = int.from_bytes(matcher.bitmask(), "little")
     ordinary = mask & ((1 << FIRST_SPECIAL) - 1)
     special = mask >> FIRST_SPECIAL
     first = [FIRST_SPECIAL + bit for bit in islice(_set_bits(special), _SHOWN)]
     first += islice(_set_bits(ordinary), _SHOWN - len(first))
-    return {"at": at, "count": mask.bit_count(), "first": token_list(first)}
+    return {"at": index, "count": mask.bit_count(), "first": token_list(first)}
 
 
 def _set_bits(mask: int) -> Iterator[int]:

@@ -1,11 +1,11 @@
-"""Tokens to messages, token by token: where the parser stands after each, strict and lenient."""
+"""Tokens to messages, token by token: the parser state after each, in strict and lenient mode."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
+from typing_extensions import TypedDict  # of Python 3.12, which pydantic needs
 
 from ..encoding import load_harmony_encoding
 from ..errors import TokenError
@@ -13,8 +13,7 @@ from ..parsing.parser import StreamableParser
 from ..parsing.state import StreamState
 from ..tokens.special_tokens import FIRST_SPECIAL
 from ..written_tokens import written_tokens
-from .token_list import TokenList, token_list
-from .wire import ParseBody
+from .wire import ParseBody, TokenList, token_list
 
 __all__ = ["Parsing", "Reading", "parsing"]
 
@@ -39,18 +38,18 @@ class RecoveryJson(TypedDict):
 
 
 class Failure(TypedDict):
-    """Where the strict parser gave up: the index of a token, or their number at their end."""
+    """The error of the strict parser; `position` is a token's index, or the number of tokens."""
 
     message: str
     position: int
 
 
 class Reading(TypedDict):
-    """What a parser made of the tokens.
+    """The result of one parser.
 
     `changes` begins with the state before any token, at -1. `deltas` has the text that each token
     completed, up to the one that failed. `message_ends` has, for each message, the index of the
-    token that completed it; the last token where it was their end.
+    token that completed it; if the end of the tokens did, that of the last token.
     """
 
     changes: list[StateChange]
@@ -63,7 +62,7 @@ class Reading(TypedDict):
 
 
 class Parsing(TypedDict):
-    """The tokens that were written, as both parsers read them."""
+    """The tokens of the input, as both parsers read them."""
 
     tokens: TokenList
     strict: Reading
@@ -71,7 +70,7 @@ class Parsing(TypedDict):
 
 
 def parsing(body: ParseBody) -> Parsing:
-    """Parse tokens twice; raises `VocabularyError` for a number that no id can have."""
+    """Parse tokens in both modes; raises `VocabularyError` for a number that cannot be an id."""
     tokens = written_tokens(body.input)
     return {
         "tokens": token_list(tokens),
@@ -83,23 +82,23 @@ def parsing(body: ParseBody) -> Parsing:
 def _reading(tokens: Sequence[int], body: ParseBody, *, strict: bool) -> Reading:
     encoding = load_harmony_encoding("HarmonyGptOss")
     parser = StreamableParser(encoding, body.role, strict=strict, tools=body.tools)
-    watch = _Watch(parser)
+    recorder = _Recorder(parser)
     error: Failure | None = None
     try:
         for token in tokens:
             was_body = parser.state is StreamState.CONTENT
             parser.process(token)
-            # Most tokens are text in a body that is open: they change nothing else.
-            watch.note(is_text=was_body and token < FIRST_SPECIAL)
+            # Most tokens are text of an open body, and change nothing else.
+            recorder.note(is_text=was_body and token < FIRST_SPECIAL)
         parser.process_eos()
-        watch.note_end()
+        recorder.note_end()
     except (TokenError, OverflowError) as problem:
-        error = {"message": getattr(problem, "problem", str(problem)), "position": watch.at}
-        watch.note_failure()
+        error = {"message": getattr(problem, "problem", str(problem)), "position": recorder.index}
+        recorder.note_state(recorder.index)
     return {
-        "changes": watch.changes,
-        "deltas": watch.deltas,
-        "message_ends": watch.message_ends,
+        "changes": recorder.changes,
+        "deltas": recorder.deltas,
+        "message_ends": recorder.message_ends,
         "messages": [message.to_dict() for message in parser.messages],
         "recoveries": [
             {"kind": kind.value, "position": position, "text": text}
@@ -110,41 +109,38 @@ def _reading(tokens: Sequence[int], body: ParseBody, *, strict: bool) -> Reading
     }
 
 
-class _Watch:
-    """Writes down what a parser does; `at` is the index of the token to come."""
+class _Recorder:
+    """Records the steps of a parser; `index` is that of the next token."""
 
     def __init__(self, parser: StreamableParser) -> None:
         self._parser = parser
-        self._known: object = None
-        self.at = 0
+        self._state: object = None
+        self.index = 0
         self.changes: list[StateChange] = []
         self.deltas: list[str | None] = []
         self.message_ends: list[int] = []
-        self._note_state(-1)
+        self.note_state(-1)
 
     def note(self, *, is_text: bool) -> None:
-        """Note what the token at `at` has done; one that is just text adds to a body."""
+        """Note the effect of the next token; a token of text only extends a body."""
         self.deltas.append(self._parser.last_content_delta)
         if not is_text:
-            self._note_state(self.at)
-            self._note_messages(self.at)
-        self.at += 1
+            self.note_state(self.index)
+            self._note_messages(self.index)
+        self.index += 1
 
     def note_end(self) -> None:
-        """Note what the end of the tokens has done: what it completed, the last token did."""
-        last = self.at - 1
+        """Note the effect of the end of the tokens; it counts as that of the last token."""
+        last = self.index - 1
         self._note_messages(last)
         if self.deltas and self._parser.last_content_delta is not None:
             self.deltas[last] = (self.deltas[last] or "") + self._parser.last_content_delta
 
-    def note_failure(self) -> None:
-        """Note the state that the parser is left in."""
-        self._note_state(self.at)
+    def _note_messages(self, index: int) -> None:
+        self.message_ends += [index] * (len(self._parser.messages) - len(self.message_ends))
 
-    def _note_messages(self, at: int) -> None:
-        self.message_ends += [at] * (len(self._parser.messages) - len(self.message_ends))
-
-    def _note_state(self, at: int) -> None:
+    def note_state(self, index: int) -> None:
+        """Note the state after the token at `index` if it has changed."""
         parser = self._parser
         state = (
             parser.state,
@@ -153,13 +149,13 @@ class _Watch:
             parser.current_recipient,
             parser.current_content_type,
         )
-        if state == self._known:
+        if state == self._state:
             return
-        self._known = state
+        self._state = state
         role = parser.current_role
         self.changes.append(
             {
-                "at": at,
+                "at": index,
                 "state": parser.state.value,
                 "role": None if role is None else role.value,
                 "channel": parser.current_channel,

@@ -1,9 +1,11 @@
-"""A conversation to tokens under the choices of the page, and what is left out and why."""
+"""A conversation as tokens under the choices of the page, and the reasons for what is left out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+from typing_extensions import TypedDict  # of Python 3.12, which pydantic needs
 
 from ..config import RenderConversationConfig
 from ..conversation.messages import Conversation, Message, Role
@@ -14,11 +16,18 @@ from ..sampled_messages import OPENING, prompt_segments, sampled_stop
 from ..tokens.special_tokens import END
 from ..training import IGNORED, TrainingOptions
 from ..training.examples import MessageTokens, planned_example
-from ..training.sequence_plan import Plan, kept_in_prompt, plan_sequences
-from .errors import InspectorError
-from .wire import RenderBody
+from ..training.sequence_plan import kept_in_prompt, plan_sequences
+from .source import conversation_json, read_source
+from .wire import Form, InspectorError, RenderBody, TokenList, token_list
 
-__all__ = ["RenderedConversation", "kept_messages", "rendered_conversation"]
+__all__ = [
+    "RenderedConversation",
+    "Rendering",
+    "RenderingSpan",
+    "kept_messages",
+    "rendered_conversation",
+    "rendering",
+]
 
 _BY_TURN = (
     "the reasoning of an earlier turn, with what built-in tools did in it: prompts leave it out "
@@ -33,13 +42,13 @@ _NOTHING = "no message of this conversation is learned"
 
 
 class RenderedConversation(NamedTuple):
-    """Tokens, and where they come from.
+    """Tokens and their origin.
 
-    - `labels`: the token that is learned at each place, or `IGNORED`: everywhere, in a prompt.
-    - `parts`: the messages that are rendered, by their index in the conversation. After the last
-      of them, a prompt has the header of the next turn.
-    - `dropped`: why the other messages are left out.
-    - `examples`: how many examples the conversation makes; 0 for a prompt.
+    - `labels`: for each token, the token to train on, or `IGNORED`; a prompt has only the latter.
+    - `parts`: the rendered messages, by their index in the conversation. A prompt ends with the
+      header of the next turn, after the last of them.
+    - `dropped`: for each other message, the reason why it is left out.
+    - `examples`: the number of examples that the conversation makes; 0 for a prompt.
     """
 
     tokens: list[int]
@@ -50,13 +59,13 @@ class RenderedConversation(NamedTuple):
 
 
 def rendered_conversation(conversation: Conversation, body: RenderBody) -> RenderedConversation:
-    """Render a conversation; raises `ConversationError`, and for an example that there is not."""
+    """Render a conversation; raises `ConversationError`, or `InspectorError` for a bad example."""
     kept = kept_messages(conversation.messages, body)
     reason = _REFERENCE if body.reasoning == "reference" else _BY_TURN
     left_out = sorted({*range(len(conversation.messages))} - {*kept})
     dropped = dict.fromkeys(left_out, reason)
     if body.ending == "training" or body.reasoning == "by-turn":
-        chosen = Conversation(messages=[conversation.messages[at] for at in kept])
+        chosen = Conversation(messages=[conversation.messages[index] for index in kept])
     else:
         chosen, kept = conversation, list(range(len(conversation.messages)))
     if body.ending == "training":
@@ -65,14 +74,14 @@ def rendered_conversation(conversation: Conversation, body: RenderBody) -> Rende
 
 
 def kept_messages(messages: Sequence[Message], body: RenderBody) -> list[int]:
-    """Choose the messages that a prompt has, by index; of examples, those they are made of."""
-    everything = range(len(messages))
+    """Return the indices of the messages of a prompt, or of those that examples are made of."""
+    indices = range(len(messages))
     if body.reasoning == "reference":
-        gone = analysis_before_first_final(messages)
-        return [at for at in everything if at not in gone]
+        dropped = analysis_before_first_final(messages)
+        return [index for index in indices if index not in dropped]
     if body.reasoning == "keep" or body.ending == "training":
-        return list(everything)
-    return kept_in_prompt(messages, everything, TrainingOptions())
+        return list(indices)
+    return kept_in_prompt(messages, indices, TrainingOptions())
 
 
 def _prompt(
@@ -86,18 +95,19 @@ def _prompt(
     )
     tokens: list[int] = []
     parts: list[MessageTokens] = []
-    goes_on = False  # the model goes on sampling after the message before
-    start = behind_header = 0
-    for kind, at, _, own in prompt_segments(encoding, chosen, config):
+    continues = False  # the model continues the turn after the message before
+    start = body_start = 0
+    for kind, index, _, segment in prompt_segments(encoding, chosen, config):
         if kind is SegmentKind.HEADER:
-            start, behind_header = len(tokens), len(tokens) + len(own)
-        tokens += own
+            start, body_start = len(tokens), len(tokens) + len(segment)
+        tokens += segment
         if kind is SegmentKind.STOP:
-            message = chosen.messages[at]
-            is_own = message.author.role is Role.ASSISTANT
-            first = start if goes_on or not is_own else start + len(OPENING)
-            parts.append(MessageTokens(kept[at], start, first, behind_header, len(tokens), is_own))
-            goes_on = is_own and sampled_stop(message, own[0]) == END
+            message = chosen.messages[index]
+            is_sampled = message.author.role is Role.ASSISTANT
+            first = start if continues or not is_sampled else start + len(OPENING)
+            end = len(tokens)
+            parts.append(MessageTokens(kept[index], start, first, body_start, end, is_sampled))
+            continues = is_sampled and sampled_stop(message, segment[0]) == END
     return RenderedConversation(tokens, [IGNORED] * len(tokens), parts, dropped)
 
 
@@ -119,22 +129,115 @@ def _example(
     plan = plans[body.example]
     example = planned_example(chosen, plan, options)
     parts = [part._replace(message=kept[part.message]) for part in example.messages]
-    held = {entry.message for entry in plan}
-    taught = _teaching_examples(plans)
-    for at, index in enumerate(kept):
-        if at not in held:
-            reason = _AFTER if at > plan[-1].message else _BY_TURN
-            # People count from 1, as the page's choice of examples does.
-            also = f"; example {taught[at] + 1} teaches it" if at in taught else ""
-            dropped[index] = reason + also
+    planned = {entry.message for entry in plan}
+    teaching = {  # the numbers of examples, by the index of the message that they teach
+        entry.message: number
+        for number, other in enumerate(plans, 1)  # the page also counts examples from 1
+        for entry in other
+        if entry.is_trainable
+    }
+    for index, original in enumerate(kept):
+        if index not in planned:
+            reason = _AFTER if index > plan[-1].message else _BY_TURN
+            also = f"; example {teaching[index]} teaches it" if index in teaching else ""
+            dropped[original] = reason + also
     return RenderedConversation(example.input_ids, example.labels, parts, dropped, len(plans))
 
 
-def _teaching_examples(plans: Sequence[Plan]) -> dict[int, int]:
-    """Tell the number of the example that teaches a message, by its index."""
+class MessageSummary(TypedDict):
+    """A message with the number of its tokens, or the reason why it is left out."""
+
+    index: int
+    role: str
+    name: str | None
+    channel: str | None
+    recipient: str | None
+    content_type: str | None
+    tokens: int
+    dropped: str | None
+
+
+class RenderingSpan(TypedDict):
+    """A run of tokens of one message; the header of the next turn counts as one message more."""
+
+    start: int
+    end: int
+    message: int
+    kind: Literal["header", "body", "stop"]
+    sampled: bool
+    learned: bool
+
+
+class Rendering(TypedDict):
+    """The conversation as it was read and rendered.
+
+    `labels` has the tokens to train on that differ from the rendered ones, by their index.
+    """
+
+    form: Form
+    conversation: dict[str, Any]
+    messages: list[MessageSummary]
+    spans: list[RenderingSpan]
+    tokens: TokenList
+    labels: dict[str, int]
+    text: str
+    examples: int
+
+
+def rendering(body: RenderBody) -> Rendering:
+    """Render a source; raises `HarmonyError`, which names the field at fault."""
+    source = read_source(body)
+    messages = source.conversation.messages
+    rendered = rendered_conversation(source.conversation, body)
+    lengths = {part.message: part.end - part.start for part in rendered.parts}
+    pairs = zip(rendered.tokens, rendered.labels if rendered.examples else (), strict=False)
     return {
-        entry.message: number
-        for number, plan in enumerate(plans)
-        for entry in plan
-        if entry.is_trainable
+        "form": source.form,
+        "conversation": conversation_json(source.conversation),
+        "messages": [
+            {
+                "index": index,
+                "role": message.author.role.value,
+                "name": message.author.name,
+                "channel": message.channel,
+                "recipient": message.recipient,
+                "content_type": message.content_type,
+                "tokens": lengths.get(index, 0),
+                "dropped": rendered.dropped.get(index),
+            }
+            for index, message in enumerate(messages)
+        ],
+        "spans": list(_spans(rendered, len(messages))),
+        "tokens": token_list(rendered.tokens),
+        "labels": {
+            str(index): label
+            for index, (token, label) in enumerate(pairs)
+            if label not in (token, IGNORED)
+        },
+        "text": load_harmony_encoding("HarmonyGptOss").decode(rendered.tokens),
+        "examples": rendered.examples,
     }
+
+
+def _spans(rendered: RenderedConversation, messages: int) -> Iterator[RenderingSpan]:
+    """Yield the spans that are not empty; a message is trained on from its first sampled token."""
+    end = 0
+    runs: list[tuple[int, int, int, Literal["header", "body", "stop"], bool]] = []
+    for message, start, first, body, end, is_sampled in rendered.parts:
+        runs += [
+            (start, first, message, "header", False),
+            (first, body, message, "header", is_sampled),
+            (body, end - 1, message, "body", is_sampled),
+            (end - 1, end, message, "stop", is_sampled),
+        ]
+    runs.append((end, len(rendered.tokens), messages, "header", False))
+    for start, end, message, kind, is_sampled in runs:
+        if start < end:
+            yield {
+                "start": start,
+                "end": end,
+                "message": message,
+                "kind": kind,
+                "sampled": is_sampled,
+                "learned": rendered.labels[start] != IGNORED,
+            }

@@ -1,43 +1,174 @@
-"""The inspector as routes: the page at ``/``, its files and its API below ``/inspector``."""
+"""The inspector over HTTP: the page at ``/``, its files and its API below ``/inspector``."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import NamedTuple
+import hashlib
+import json
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from importlib import resources
+from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
 from .. import __version__
+from ..apis.request_body import RequestBody, read_body
+from ..errors import HarmonyError
 from .allowed import allowed
-from .compare import comparison
+from .comparison import comparison
 from .export import exported
-from .json_endpoint import Guard, json_answer, json_endpoint
-from .page_files import page_file, start_page
 from .parse import parsing
-from .render import rendering
-from .wire import AllowedBody, ExportBody, ParseBody, RenderBody
+from .rendering import rendering
+from .wire import AllowedBody, ExportBody, InspectorError, ParseBody, RenderBody
 
-__all__ = ["LiveModel", "inspector_routes"]
+__all__ = [
+    "LOOPBACK_NAMES",
+    "Endpoint",
+    "Guard",
+    "LiveModel",
+    "create_inspector",
+    "inspector_routes",
+    "json_endpoint",
+    "json_response",
+    "page_file",
+    "start_page",
+]
+
+_FOLDER = resources.files(__package__) / "page"
+
+_MEDIA_TYPES = {
+    "css": "text/css",
+    "html": "text/html",
+    "js": "text/javascript",
+    "svg": "image/svg+xml",
+}
+
+_HEADERS = {
+    "Cache-Control": "no-cache",
+    "Content-Security-Policy": (
+        "default-src 'self'; img-src 'self' data:; "
+        "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+    ),
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+async def start_page(request: Request) -> Response:
+    """Send the page."""
+    return _file(request, "index.html")
+
+
+async def page_file(request: Request) -> Response:
+    """Send the file that the path names."""
+    return _file(request, request.path_params["file"])
+
+
+def _file(request: Request, name: str) -> Response:
+    media_type = _MEDIA_TYPES.get(name.rpartition(".")[2])
+    # Only listed names are opened, so that no path leads out of the folder.
+    files = {file.name: file for file in _FOLDER.iterdir()} if media_type else {}
+    if name not in files:
+        return PlainTextResponse(f"the page has no file {name}\n", 404)
+    content = files[name].read_bytes()
+    headers = {**_HEADERS, "ETag": f'"{hashlib.sha256(content).hexdigest()[:32]}"'}
+    if headers["ETag"] in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    return Response(content, headers=headers, media_type=media_type)
+
+
+MAX_BYTES = 16 * 1024 * 1024
+
+_Body = TypeVar("_Body", bound=RequestBody)
+
+Guard: TypeAlias = "Callable[[Request], Awaitable[object]]"
+"""Raises an error for a request that is not allowed; the server that runs it handles the error."""
+
+Endpoint: TypeAlias = "Callable[[Request], Awaitable[Response]]"
+
+
+def json_endpoint(
+    body: type[_Body], work: Callable[[_Body], Mapping[str, Any]], guard: Guard | None
+) -> Endpoint:
+    """Make an endpoint of a function, which runs in a thread and raises `HarmonyError`."""
+
+    def respond(raw: bytes) -> Response:
+        return json_response(work(read_body(body, _parsed(raw))))
+
+    async def endpoint(request: Request) -> Response:
+        if guard is not None:
+            await guard(request)
+        try:
+            return await asyncio.to_thread(respond, await _received(request))
+        except HarmonyError as error:
+            problem = InspectorError.of(error)
+            return json_response(problem.body(), problem.status)
+
+    return endpoint
+
+
+def json_response(content: Mapping[str, Any], status: int = 200) -> Response:
+    r"""Write JSON in ASCII, because texts may contain lone surrogates.
+
+    >>> json_response({"text": chr(0xD83D)}).body
+    b'{"text":"\\ud83d"}'
+    """
+    text = json.dumps(content, separators=(",", ":"), allow_nan=False)
+    return Response(text, status, media_type="application/json")
+
+
+async def _received(request: Request) -> bytes:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        # Pages of other sites can send all other types without permission.
+        raise InspectorError(415, "send JSON, with the header Content-Type: application/json")
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BYTES:
+            raise InspectorError(413, f"the request is larger than {MAX_BYTES:,} bytes; send less")
+    return bytes(body)
+
+
+def _parsed(raw: bytes) -> Any:
+    def refuse(name: str) -> NoReturn:
+        raise ValueError(f"there is no {name} in JSON")
+
+    def finite(digits: str) -> float:
+        number = float(digits)
+        if math.isinf(number):
+            raise ValueError(f"the number {digits:.20} is too large")
+        return number
+
+    try:
+        return json.loads(raw.decode(), parse_constant=refuse, parse_float=finite)
+    except RecursionError:
+        raise InspectorError(400, "the JSON is nested too deeply to be read; flatten it") from None
+    except ValueError as error:  # not UTF-8, not JSON, or a number of too many digits
+        raise InspectorError(400, f"the body is no JSON: {error}") from error
 
 
 class LiveModel(NamedTuple):
-    """The model that the same server samples from, and whether its API wants a key."""
+    """The model of the same server; `needs_key` says whether its API needs a key."""
 
     name: str
     needs_key: bool
 
 
 class _Route(Route):
-    """A route that says that it was taken: FastAPI's router says so only of its own."""
+    """A route that FastAPI can name: its router does so only for its own routes."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Match as every route does, and leave itself in the scope."""
-        match, found = super().matches(scope)
-        return match, {**found, "route": self}
+        """Match as every route does, and add this route to the scope."""
+        match, child_scope = super().matches(scope)
+        return match, {**child_scope, "route": self}
 
 
 def inspector_routes(
@@ -45,13 +176,13 @@ def inspector_routes(
 ) -> list[BaseRoute]:
     """Return the routes of the inspector.
 
-    `guard` is given each request to the API, and raises where the caller is unknown. `live` tells
-    of the model where the server has the Completions API, too; it is called in a thread.
+    `guard` checks each request to the API, and raises an error for an unknown caller. `live`
+    returns the model if the server also has the Completions API; it is called in a thread.
     """
 
     async def settings(request: Request) -> Response:
         model = None if live is None else await asyncio.to_thread(live, request)
-        return json_answer(
+        return json_response(
             {
                 "version": __version__,
                 "live": model is not None,
@@ -73,3 +204,13 @@ def inspector_routes(
         *(_Route(f"/inspector/api/{name}", call, methods=["POST"]) for name, call in calls.items()),
         _Route("/inspector/{file}", page_file),
     ]
+
+
+LOOPBACK_NAMES = ("127.0.0.1", "localhost")
+"""Allowed values of the header Host: other sites cannot reach the page by a name of their own."""
+
+
+def create_inspector() -> Starlette:
+    """Make the application; it accepts only requests to this machine's own names."""
+    hosts = Middleware(TrustedHostMiddleware, allowed_hosts=LOOPBACK_NAMES, www_redirect=False)
+    return Starlette(routes=inspector_routes(), middleware=[hosts])

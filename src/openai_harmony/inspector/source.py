@@ -1,6 +1,6 @@
-"""What the page shows: a conversation, or a request of either API, as one conversation.
+"""The source that the page shows: a conversation, or a request of either API, as a conversation.
 
-Unlike a server's, this one keeps the reasoning of past turns: the page shows what is left out.
+Unlike a server, it keeps the reasoning of past turns, because the page shows what is left out.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _BUILT_IN = {"browser": ToolNamespaceConfig.browser(), "python": ToolNamespaceCo
 _STORED = ("previous_response_id", "conversation")
 
 _SAMPLED_TOKENS = "sampled_tokens"
-"""In harmony JSON, beside the fields of a message: the ids that it was sampled as."""
+"""A field of messages in harmony JSON: the token ids that the message was sampled as."""
 
 
 class InspectedSource(NamedTuple):
-    """A source as it was read; `tool_choice` and `response_format` as `TurnOptions` takes them."""
+    """A source as it was read, with `tool_choice` and `response_format` for `TurnOptions`."""
 
     form: Form
     conversation: Conversation
@@ -44,7 +44,7 @@ class InspectedSource(NamedTuple):
 def read_source(body: SourceBody) -> InspectedSource:
     """Read a source; raises `ConversationError`, which names the field at fault.
 
-    A request that wants a built-in tool declares it, as at a server that has it.
+    A request for a built-in tool declares it, as a server with this tool does.
 
     >>> read_source(SourceBody(source={"input": "hi"})).form
     'responses'
@@ -65,15 +65,12 @@ def read_source(body: SourceBody) -> InspectedSource:
 
 
 def conversation_json(conversation: Conversation) -> dict[str, Any]:
-    """Write harmony JSON that can be read again: with the tokens of sampled messages."""
-    return {"messages": [_message_json(message) for message in conversation.messages]}
-
-
-def _message_json(message: Message) -> dict[str, Any]:
-    written = message.to_dict()
-    if isinstance(message, SampledMessage):
-        written[_SAMPLED_TOKENS] = list(message.sampled_tokens)
-    return written
+    """Write harmony JSON with the tokens of sampled messages, so that it can be read again."""
+    messages = [message.to_dict() for message in conversation.messages]
+    for message, written in zip(conversation.messages, messages, strict=True):
+        if isinstance(message, SampledMessage):
+            written[_SAMPLED_TOKENS] = list(message.sampled_tokens)
+    return {"messages": messages}
 
 
 def _form_of(source: Mapping[str, Any] | list[Any]) -> Form:
@@ -107,22 +104,22 @@ def _harmony(source: Mapping[str, Any] | list[Any], date: str | None) -> Inspect
         )
     fields = {"messages": source} if isinstance(source, list) else source
     conversation = Conversation.from_json(json.dumps(fields))
-    for at, raw in enumerate(fields["messages"]):
+    for index, raw in enumerate(fields["messages"]):
         tokens = raw.get(_SAMPLED_TOKENS)
         if tokens is not None:
-            conversation.messages[at] = _sampled(conversation.messages[at], tokens, at)
+            field = f"messages[{index}].{_SAMPLED_TOKENS}"
+            conversation.messages[index] = _sampled(conversation.messages[index], tokens, field)
     response_format = fields.get("response_format")
     if response_format is not None and not isinstance(response_format, Mapping):
         raise ConversationError("expected an object", field="response_format")
     return InspectedSource("harmony", conversation, fields.get("tool_choice"), response_format)
 
 
-def _sampled(message: Message, tokens: object, at: int) -> Message:
-    field = f"messages[{at}].{_SAMPLED_TOKENS}"
+def _sampled(message: Message, tokens: object, field: str) -> Message:
     if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
         raise ConversationError("expected a list of token ids", field=field)
     encoding = load_harmony_encoding("HarmonyGptOss")
-    (known,) = with_sampled_tokens(encoding, [message], tokens, [len(tokens)])
-    if not isinstance(known, SampledMessage):
+    (sampled,) = with_sampled_tokens(encoding, [message], tokens, [len(tokens)])
+    if not isinstance(sampled, SampledMessage):
         raise ConversationError("these tokens say another message; leave them out", field=field)
-    return known
+    return sampled

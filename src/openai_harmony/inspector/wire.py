@@ -1,25 +1,105 @@
-"""What the page sends: bodies of requests, checked. `page/wire.d.ts` says the same to the page."""
+"""The data that the page and its API exchange: bodies of requests, lists of tokens, errors.
+
+`page/wire.d.ts` declares the same types for the page.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import date as calendar_date
 from typing import Any, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, field_validator
+from typing_extensions import TypedDict  # of Python 3.12, which pydantic needs
 
 from ..apis.request_body import RequestBody
 from ..config import HeaderStyle, SchemaDialect
+from ..encoding import load_harmony_encoding
+from ..errors import ConversationError, HarmonyError
+from ..tokens.special_tokens import VOCABULARY_SIZE
 
 __all__ = [
     "AllowedBody",
     "ExportBody",
     "Form",
     "FormName",
+    "InspectorError",
     "ParseBody",
     "RenderBody",
     "SourceBody",
+    "TokenList",
+    "token_list",
 ]
+
+
+class InspectorError(HarmonyError):
+    """A response with an HTTP status of 400 or more; `param` is the path of the field at fault."""
+
+    def __init__(self, status: int, problem: str, *, param: str | None = None) -> None:
+        super().__init__(problem)
+        self.status = status
+        self.problem = problem
+        self.param = param
+
+    @classmethod
+    def of(cls, error: HarmonyError) -> InspectorError:
+        """Make a response of an error of the library, which is about the request.
+
+        >>> InspectorError.of(ConversationError("expected text", field="messages[0]")).param
+        'messages[0]'
+        """
+        if isinstance(error, InspectorError):
+            return error
+        if isinstance(error, ConversationError):
+            return cls(422, error.problem, param=error.field or None)
+        return cls(422, str(error), param=getattr(error, "pointer", "") or None)
+
+    def body(self) -> dict[str, Any]:
+        """Return the JSON of the response."""
+        return {"error": {"message": self.problem, "param": self.param}}
+
+
+class TokenList(TypedDict):
+    """Token ids, with the text or the bytes of each.
+
+    A token that is not valid UTF-8 by itself has None in `texts`, and its bytes in `bytes`, by its
+    index. An id outside the vocabulary has no bytes.
+    """
+
+    ids: list[int]
+    texts: list[str | None]
+    bytes: dict[str, str]
+
+
+def token_list(tokens: Sequence[int]) -> TokenList:
+    """List tokens.
+
+    >>> token_list([3686, 162, 200008])["texts"], token_list([162])["bytes"]
+    (['hi', None, '<|message|>'], {'0': 'e6'})
+    """
+    pieces = load_harmony_encoding("HarmonyGptOss").tokenizer.pieces
+    spelled = {
+        token: pieces[token] if 0 <= token < VOCABULARY_SIZE else b"" for token in set(tokens)
+    }
+    texts = {token: _text(piece) for token, piece in spelled.items()}
+    return {
+        "ids": list(tokens),
+        "texts": [texts[token] for token in tokens],
+        "bytes": {
+            str(index): spelled[token].hex(" ")
+            for index, token in enumerate(tokens)
+            if texts[token] is None
+        },
+    }
+
+
+def _text(piece: bytes) -> str | None:
+    try:
+        return piece.decode() or None
+    except UnicodeDecodeError:
+        return None
+
 
 Form: TypeAlias = Literal["harmony", "chat", "responses"]
 
@@ -31,7 +111,7 @@ class _Body(RequestBody):
 
 
 class SourceBody(_Body):
-    """A conversation, or a request, in one of the forms; `date` is for requests."""
+    """A conversation or a request, in one of the forms; `date` is only for requests."""
 
     source: dict[str, Any] | list[Any]
     form: FormName = "auto"
@@ -50,16 +130,16 @@ class SourceBody(_Body):
         if value is None:
             return None
         try:
-            # Later Pythons read other ISO formats as well; the model knows this one.
+            # Newer versions of Python accept other ISO formats, which the model has not seen.
             if re.fullmatch(r"\d{4}-\d\d-\d\d", value, re.ASCII):
                 return calendar_date.fromisoformat(value).isoformat()
         except ValueError:
             pass  # a day that no month has
-        raise ValueError(f"{value!r:.40} is no date; write it as YYYY-MM-DD")
+        raise ValueError(f"{value!r:.40} is not a date; write it as YYYY-MM-DD")
 
 
 class RenderBody(SourceBody):
-    """A source, and how it is rendered."""
+    """A source, and the options of its rendering."""
 
     ending: Literal["completion", "training"] = "completion"
     header_style: HeaderStyle = "guide"
@@ -69,13 +149,13 @@ class RenderBody(SourceBody):
 
 
 class ExportBody(RenderBody):
-    """A source to take away, and as what."""
+    """A source, and the format of its export."""
 
     format: Literal["json", "python", "vector"]
 
 
 class ParseBody(_Body):
-    """Token ids or marked-up text; `role` speaks first, `tools` are declared recipients."""
+    """Token ids or marked-up text; `role` is the first author, `tools` are declared recipients."""
 
     input: str
     role: Literal["assistant", "user", "system", "developer", "tool"] | None = "assistant"
@@ -83,7 +163,7 @@ class ParseBody(_Body):
 
 
 class AllowedBody(SourceBody):
-    """A source, a completion of it, and from which token on the steps are asked for."""
+    """A source, a completion of it, and the token at which the requested steps begin."""
 
     completion: str = ""
     tool_choice: Any = None

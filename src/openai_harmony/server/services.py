@@ -14,8 +14,7 @@ from fastapi import Request
 from .. import __version__
 from ..conversation.tool_namespaces import ToolNamespaceConfig
 from ..engines.engine import Engine
-from ..tools.server_tool import ServerTool
-from ..tools.tool import Tool
+from ..tools.tool import ServerTool, Tool
 from .auth.api_keys import ApiKeys
 from .auth.limits import KeyLimiter
 from .generation.admission import Admission

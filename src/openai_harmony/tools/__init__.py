@@ -1,1 +1,1 @@
-"""The built-in tools of gpt-oss, `browser` and `python`, really working."""
+"""The built-in tools of gpt-oss, `browser` and `python`, and tools of MCP servers."""

@@ -1,21 +1,27 @@
-"""The interface of the built-in tools: a call in, the tool's messages out."""
+"""The interface of built-in tools: a call goes in, messages come out."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
-from typing import Generic, Protocol, TypeVar
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
-from ..conversation.content import SystemContent, TextContent
+from ..conversation.content import SystemContent
 from ..conversation.messages import Message
 from ..conversation.tool_namespaces import ToolNamespaceConfig
+from ..errors import HarmonyError
 from .tool_message import ToolMessage
 
-__all__ = ["Tool", "ToolSession", "call_text"]
+__all__ = ["ServerFunction", "ServerTool", "Tool", "ToolError", "ToolSession"]
+
+
+class ToolError(HarmonyError):
+    """A call cannot be done; the message is for the model, and says what it can do instead."""
 
 
 class ToolSession(Protocol):
-    """What a tool keeps of one conversation; it can be stored as JSON with each response."""
+    """A tool's state in one conversation; it can be stored as JSON with each response."""
 
     def to_json(self) -> str:
         """Return the session as JSON text, which `Tool.load_session` reads."""
@@ -26,15 +32,15 @@ _Session = TypeVar("_Session", bound=ToolSession)
 
 
 class Tool(ABC, Generic[_Session]):
-    """A built-in tool, shared by all conversations; what belongs to one is in its session.
+    """A built-in tool. All conversations share it; a session holds the state of one of them.
 
-    A session is used by one call at a time, as a conversation makes one after the other.
+    Only one call at a time uses a session, because a conversation makes its calls one by one.
     """
 
     @property
     @abstractmethod
     def namespace(self) -> ToolNamespaceConfig:
-        """What the system message declares; its name is the tool's."""
+        """The namespace that the system message declares; its name is the name of the tool."""
 
     @abstractmethod
     def new_session(self) -> _Session:
@@ -42,30 +48,53 @@ class Tool(ABC, Generic[_Session]):
 
     @abstractmethod
     def load_session(self, stored: str) -> _Session:
-        """Read the JSON of a session; raises `ValueError` where it is none."""
+        """Read the JSON of a session; raises `ValueError` where it is invalid."""
 
     @abstractmethod
     def call(self, message: Message, session: _Session) -> AsyncIterator[ToolMessage]:
-        """Do what a message asks for, and yield what the tool says, as `ToolMessage`.
+        """Run the call of a message, and yield the messages that the tool returns.
 
-        `message` is one that `accepts` its recipient. Whatever the model wrote, and whatever went
-        wrong with it, becomes a message to the model; an exception is a bug.
+        `message` has a recipient that `accepts` allows. Every problem with the call becomes a
+        message to the model; an exception is a bug.
         """
 
     @abstractmethod
     async def close(self) -> None:
-        """Free what the tool holds; calls under way may fail."""
+        """Free what the tool holds; calls in progress may fail."""
 
     def declare(self, content: SystemContent) -> SystemContent:
         """Declare the tool in a system message, in place."""
         return content.with_tools(self.namespace)
 
     def accepts(self, recipient: str | None) -> bool:
-        """Say whether a message to `recipient` is a call of this tool, as models write it."""
+        """Return whether a message to `recipient`, as models write it, calls this tool."""
         bare = (recipient or "").removeprefix("functions.")
         return bare.partition(".")[0] == self.namespace.name
 
 
-def call_text(message: Message) -> str:
-    """Return the text of a call."""
-    return "".join(item.text for item in message.content if isinstance(item, TextContent))
+@dataclass(frozen=True)
+class ServerFunction:
+    """A function as its server lists it; `input_schema` and `annotations` are JSON.
+
+    >>> ServerFunction("get-time", "Tells it.", {}, {"readOnlyHint": True}).is_read_only
+    True
+    """
+
+    name: str
+    description: str | None
+    input_schema: Mapping[str, Any]
+    annotations: Mapping[str, Any] | None = None
+
+    @property
+    def is_read_only(self) -> bool:
+        """True if the server says that the function changes nothing."""
+        return (self.annotations or {}).get("readOnlyHint") is True
+
+
+class ServerTool(Tool[_Session]):
+    """The tools of another server; all conversations share the state that the server keeps."""
+
+    @property
+    @abstractmethod
+    def functions(self) -> Mapping[str, ServerFunction]:
+        """The functions that the server lists, by their names in `namespace`."""

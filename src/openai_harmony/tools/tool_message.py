@@ -1,21 +1,46 @@
-"""What a tool says to a call: a message, the files that belong to it, and whether it failed."""
+"""Messages that a tool returns to a call: text for the model, and files that belong to it."""
 
 from __future__ import annotations
+
+import mimetypes
+from dataclasses import dataclass, field
 
 from pydantic import Field
 
 from ..conversation.messages import Author, Message, Role
-from .python.attachment import Attachment
 
-__all__ = ["ToolMessage", "failure_message", "tool_message"]
+__all__ = ["Attachment", "ToolMessage", "failure_message", "tool_message"]
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """A file that belongs to a tool message: an image that code showed, or a file that it wrote.
+
+    `name` is the path of the file below ``/mnt/data``, or a generated name.
+
+    >>> Attachment.of_file("tables/sales.csv", b"a,b").mime_type
+    'text/csv'
+    """
+
+    name: str
+    data: bytes = field(repr=False)
+    mime_type: str
+
+    @classmethod
+    def of_file(cls, name: str, data: bytes) -> Attachment:
+        """Make an attachment of a file; its name decides its type."""
+        kind, encoding = mimetypes.guess_type(name, strict=True)
+        if kind is None or encoding is not None:
+            kind = "application/octet-stream"
+        return cls(name, data, kind)
 
 
 class ToolMessage(Message):
-    """A message of a tool. Only what every message has is for the model, and part of any JSON.
+    """A message of a tool. The model and JSON see only the fields that every message has.
 
-    - `attachments`: the files that belong to it.
-    - `is_error`: whether the call could not be done; the text says why. What goes wrong in the
-      model's own code is none: a traceback is what that code does.
+    - `attachments`: the files that belong to the message.
+    - `is_error`: the call could not be done, and the text says why. An error in the model's own
+      code does not count: its traceback is a normal result.
     """
 
     attachments: tuple[Attachment, ...] = Field(default=(), exclude=True, repr=False)
@@ -25,20 +50,20 @@ class ToolMessage(Message):
 def tool_message(
     call: Message, text: str, *, attachments: tuple[Attachment, ...] = (), is_error: bool = False
 ) -> ToolMessage:
-    """Make a tool's answer to a call: by its recipient, to the assistant, on the same channel.
+    """Make the tool's message: by the recipient of the call, to the assistant, on its channel.
 
-    Text that cannot be encoded, which a model can write in JSON, is replaced by U+FFFD.
+    U+FFFD replaces characters that cannot be encoded, which a model can write in JSON.
     """
     encodable = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     author = Author.new(Role.TOOL, call.recipient or "")
-    said = Message.from_author_and_content(author, encodable).with_recipient("assistant")
+    message = Message.from_author_and_content(author, encodable).with_recipient("assistant")
     if call.channel is not None:
-        said = said.with_channel(call.channel)
-    return ToolMessage(**dict(said), attachments=attachments, is_error=is_error)
+        message = message.with_channel(call.channel)
+    return ToolMessage(**dict(message), attachments=attachments, is_error=is_error)
 
 
 def failure_message(call: Message, problem: object) -> ToolMessage:
-    """Make the answer to a call that could not be done.
+    """Make the message for a call that could not be done.
 
     >>> call = Message.from_role_and_content("assistant", "{}").with_recipient("browser.open")
     >>> failed = failure_message(call, "there is no page")

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ...apis.output_items import message_text
 from ...conversation.messages import Message
 from ...conversation.tool_namespaces import ToolNamespaceConfig
-from ...tools.called_function import read_call
-from ...tools.python.code import read_code
-from ...tools.tool_error import ToolError
+from ...tools.tool import ToolError
+from ...tools.tool_call import read_call, read_code
 from ...tools.tool_message import ToolMessage
 
 if TYPE_CHECKING:  # it needs the extra `tools`; whoever has such a session has it

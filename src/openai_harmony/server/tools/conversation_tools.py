@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from ...conversation.messages import Message
-from ...tools.python.attachment import Attachment
-from ...tools.server_tool import ServerFunction
-from ...tools.tool import Tool, ToolSession
-from ...tools.tool_message import ToolMessage, failure_message
+from ...tools.tool import ServerFunction, Tool, ToolSession
+from ...tools.tool_message import Attachment, ToolMessage, failure_message
 from ..http.identifiers import new_id
 from ..store import ContainerFile, NewFile, Store, StoredSession, StoreError
 from .call_items import done_action, found_sources, mcp_outcome, outputs_of, planned_action

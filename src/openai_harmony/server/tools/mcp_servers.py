@@ -13,8 +13,7 @@ from ...apis.history import HistoryItem
 from ...apis.responses_request import ResponsesRequest
 from ...conversation.json_field import JsonField
 from ...conversation.tool_namespaces import ToolNamespaceConfig
-from ...tools.server_tool import ServerFunction, ServerTool
-from ...tools.tool import Tool
+from ...tools.tool import ServerFunction, ServerTool, Tool
 
 __all__ = ["RequestedServers", "requested_servers"]
 

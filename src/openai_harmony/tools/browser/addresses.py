@@ -1,4 +1,4 @@
-"""Which addresses of the network may be opened: those of the public Internet alone."""
+"""The network addresses that may be opened: by default only those of the public Internet."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["AddressRules"]
 
 _PORTS = frozenset({80, 443, 8080, 8443})
 
-# The registries of special-purpose addresses (RFC 6890 and its successors), written out: Python's
-# own `is_global` has changed between versions, and takes multicast for global.
+# The registries of special-purpose addresses (RFC 6890 and its successors). Python's own
+# `is_global` has changed between versions, and calls multicast addresses global.
 _SPECIAL_V4 = tuple(
     map(
         IPv4Network,
@@ -45,7 +45,7 @@ _SPECIAL_V4 = tuple(
         ),
     )
 )
-_GLOBAL_V6 = IPv6Network("2000::/3")  # all that is given out; the rest is local, or means no host
+_GLOBAL_V6 = IPv6Network("2000::/3")  # all assigned addresses; the rest is local, or no host
 _SPECIAL_V6 = tuple(
     map(
         IPv6Network,
@@ -63,10 +63,10 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 
 @dataclass(frozen=True)
 class AddressRules:
-    """What may be connected to.
+    """Decides which addresses and ports may be connected to.
 
-    `allowed` are networks that may be although they are not public; `ports` may be None, which
-    allows every port.
+    `allowed` are networks that are allowed although they are not public. If `ports` is None, every
+    port is allowed.
 
     >>> AddressRules().allows("127.0.0.1"), AddressRules.allowing("127.0.0.0/8").allows("127.0.0.1")
     (False, True)
@@ -77,31 +77,26 @@ class AddressRules:
 
     @classmethod
     def allowing(cls, *networks: str, ports: Iterable[int] | None = _PORTS) -> AddressRules:
-        """Make rules with networks as text, such as ``10.1.0.0/16``."""
-        wanted = None if ports is None else frozenset(ports)
-        return cls(tuple(map(ip_network, networks)), wanted)
+        """Make rules from networks as text, such as ``10.1.0.0/16``."""
+        allowed = tuple(map(ip_network, networks))
+        return cls(allowed, None if ports is None else frozenset(ports))
 
     def allows(self, address: str) -> bool:
-        """Say whether an address, as a resolver writes it, may be connected to."""
+        """Return whether an address, as a resolver writes it, may be connected to."""
         try:
-            found = _embedded(ip_address(address))
+            target = ip_address(address)
         except ValueError:
             return False
-        return any(found in network for network in self.allowed) or _is_public(found)
+        if isinstance(target, IPv6Address):  # packets to these reach an IPv4 address
+            if target.ipv4_mapped is not None:
+                target = target.ipv4_mapped
+            elif target in _NAT64:
+                target = IPv4Address(int(target) & 0xFFFF_FFFF)
+        return any(target in network for network in self.allowed) or _is_public(target)
 
     def allows_port(self, port: int) -> bool:
-        """Say whether a port may be connected to."""
+        """Return whether a port may be connected to."""
         return self.ports is None or port in self.ports
-
-
-def _embedded(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """Return the IPv4 address that packets to this one end at, if it is written as IPv6."""
-    if isinstance(address, IPv6Address):
-        if address.ipv4_mapped is not None:
-            return address.ipv4_mapped
-        if address in _NAT64:
-            return IPv4Address(int(address) & 0xFFFF_FFFF)
-    return address
 
 
 def _is_public(address: IPv4Address | IPv6Address) -> bool:

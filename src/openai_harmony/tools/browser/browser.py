@@ -6,29 +6,26 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from ...conversation.messages import Message
 from ...conversation.tool_namespaces import ToolNamespaceConfig
-from ..called_function import read_call
-from ..tool import Tool
-from ..tool_error import ToolError
+from ..tool import Tool, ToolError
+from ..tool_call import read_call
 from ..tool_message import ToolMessage, failure_message, tool_message
+from .backends import PageSource, SearchBackend, search_page
 from .find_in_page import find_in_page, line_of_passage
-from .page import Link, Page
-from .page_source import PageSource
-from .search_backend import SearchBackend, search_page
+from .page import Link, Page, write_view
 from .session import BrowserSession
-from .view import write_view
 
 __all__ = ["Browser"]
 
 _MOST_RESULTS = 20
 _QUERY_LIMIT = 1000  # characters
-_ABOVE = 4  # lines that are shown before a passage
+_ABOVE = 4  # lines that a view shows before a passage
 _SOURCE = "view-source:"
 
 
 class Browser(Tool[BrowserSession]):
-    """Searches with one backend, and opens pages from sources, each for its schemes.
+    """The tool: it searches with one backend, and opens pages from the source for their scheme.
 
-    It does not change the session where a call fails.
+    A call that fails does not change the session.
     """
 
     def __init__(self, search: SearchBackend, pages: Sequence[PageSource]) -> None:
@@ -50,17 +47,17 @@ class Browser(Tool[BrowserSession]):
         return BrowserSession()
 
     def load_session(self, stored: str) -> BrowserSession:
-        """Read the JSON of a session; raises `ValueError` where it is none."""
+        """Read the JSON of a session; raises `ValueError` where it is invalid."""
         return BrowserSession.from_json(stored)
 
     async def call(self, message: Message, session: BrowserSession) -> AsyncIterator[ToolMessage]:
-        """Do what a message asks for; yield one message, which is a page or says what is wrong."""
+        """Run the call of a message; yield one message with a view of a page, or an error."""
         try:
             name, arguments = read_call(message, self.namespace, {"top_n": "topn"})
-            answer = tool_message(message, await self._functions[name](session, **arguments))
+            response = tool_message(message, await self._functions[name](session, **arguments))
         except ToolError as error:
-            answer = failure_message(message, error)
-        yield answer
+            response = failure_message(message, error)
+        yield response
 
     async def close(self) -> None:
         """Close the backend and the sources."""
@@ -80,8 +77,8 @@ class Browser(Tool[BrowserSession]):
         return self._show(session, search_page(query, results[:most]))
 
     async def _find(self, session: BrowserSession, pattern: str, cursor: int) -> str:
-        place = _searched(session, session.place(cursor))
-        return self._show(session, find_in_page(session.pages[place], place, pattern))
+        index = _document_index(session, cursor)
+        return self._show(session, find_in_page(session.pages[index], index, pattern))
 
     async def _open(
         self,
@@ -99,14 +96,18 @@ class Browser(Tool[BrowserSession]):
         else:
             link = _link(session.page(cursor), id, cursor) if id >= 0 else None
         if link is None and not view_source:
-            return self._show_again(session, session.place(cursor), max(loc, 0), num_lines)
+            return self._show_again(session, session.page_index(cursor), max(loc, 0), num_lines)
         if link is not None and link.line is not None and not view_source:
-            place = _searched(session, session.place(cursor))
             first = loc if loc >= 0 else max(link.line - _ABOVE, 0)
-            return self._show_again(session, place, first, num_lines)
-        url = _address(session, cursor) if link is None else link.url
-        page = await self._page(url, view_source=view_source)
-        first = loc if loc >= 0 else _beginning(page, link)
+            return self._show_again(session, _document_index(session, cursor), first, num_lines)
+        if link is None:
+            shown = session.pages[_document_index(session, cursor)]
+            if shown.kind == "search":
+                raise ToolError("search results have no source; open one of them with its `id`")
+            link = Link(url=shown.url)
+        page = await self._page(link.url, view_source=view_source)
+        line = None if link.passage is None else line_of_passage(page, link.passage)
+        first = loc if loc >= 0 else max((line or 0) - _ABOVE, 0)
         return self._show(session, page, first, num_lines)
 
     async def _page(self, url: str, *, view_source: bool) -> Page:
@@ -115,9 +116,9 @@ class Browser(Tool[BrowserSession]):
         scheme, colon, _ = url.partition("://")
         source = self._sources.get(scheme.lower())
         if source is None:
-            known = ", ".join(f"{scheme}://" for scheme in self._sources) or "nothing"
+            schemes = ", ".join(f"{scheme}://" for scheme in self._sources) or "nothing"
             hint = "" if colon else "; a URL is written in full"
-            raise ToolError(f"cannot open `{url[:200]}`: this browser opens {known}{hint}")
+            raise ToolError(f"cannot open `{url[:200]}`: this browser opens {schemes}{hint}")
         return await source.open(url, source=view_source)
 
     def _show(
@@ -127,9 +128,9 @@ class Browser(Tool[BrowserSession]):
         session.show(page)
         return view
 
-    def _show_again(self, session: BrowserSession, place: int, first: int, num_lines: int) -> str:
-        view = write_view(session.pages[place], len(session.views), first, num_lines)
-        session.show_again(place)
+    def _show_again(self, session: BrowserSession, index: int, first: int, num_lines: int) -> str:
+        view = write_view(session.pages[index], len(session.views), first, num_lines)
+        session.show_again(index)
         return view
 
 
@@ -137,33 +138,18 @@ def _link(page: Page, number: int, cursor: int) -> Link:
     if number < len(page.links):
         return page.links[number]
     where = "the most recent page" if cursor < 0 else f"the page at cursor {cursor}"
-    known = f"its links are 0 to {len(page.links) - 1}" if page.links else "it has no links"
-    raise ToolError(f"there is no link {number} on {where}; {known}")
+    links = f"its links are 0 to {len(page.links) - 1}" if page.links else "it has no links"
+    raise ToolError(f"there is no link {number} on {where}; {links}")
 
 
-def _searched(session: BrowserSession, place: int) -> int:
-    """Return the place of a page; for `find` results, of the page that they are about."""
-    found_in = session.pages[place].found_in
+def _document_index(session: BrowserSession, cursor: int) -> int:
+    """Return the index of the page at a cursor; for `find` results, of the searched page."""
+    index = session.page_index(cursor)
+    found_in = session.pages[index].found_in
     if found_in is None:
-        return place
+        return index
     if session.pages[found_in].forgotten:
         raise ToolError(
             f"the page is no longer kept; open it again by its URL, {session.pages[found_in].url}"
         )
     return found_in
-
-
-def _address(session: BrowserSession, cursor: int) -> str:
-    """Return the address whose source is wanted."""
-    page = session.pages[_searched(session, session.place(cursor))]
-    if page.kind == "search":
-        raise ToolError("search results have no source; open one of them with its `id`")
-    return page.url
-
-
-def _beginning(page: Page, link: Link | None) -> int:
-    """Return the line from which a page is shown first."""
-    if link is None or link.passage is None:
-        return 0
-    line = line_of_passage(page, link.passage)
-    return 0 if line is None else max(line - _ABOVE, 0)

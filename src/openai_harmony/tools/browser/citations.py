@@ -1,4 +1,4 @@
-"""Citations in an answer: which page and which lines each of its marks means."""
+"""Citations of an answer: the page and lines of each mark, and links that replace the marks."""
 
 from __future__ import annotations
 
@@ -9,41 +9,42 @@ from typing import Any
 from urllib.parse import quote
 
 from .page import Page
-from .page_reading.link_list import domain_of
+from .page_reading.links import domain_of
 from .session import BrowserSession
 
-__all__ = ["Citation", "find_citations", "markdown_link", "rewrite_citations"]
+__all__ = ["Citation", "CitedText", "find_citations", "markdown_link", "rewrite_citations"]
 
 _MARK = re.compile(r"【(\d{1,9})(?:†([^【】]{0,200}))?】")
-_MOST_CITED = 2000  # characters of a page in an annotation, which is kept with each response
-_NOT_IN_ADDRESS = re.compile(r"[()<>\s]")  # what would end it in Markdown
+_MOST_CITED = 2000  # characters of a page in an annotation, which is stored with each response
+_NOT_IN_ADDRESS = re.compile(r"[()<>\s]")  # characters that end an address in Markdown
+_BEGINNING = re.compile(r"【(?:\d{1,9}(?:†[^【】]{0,200})?)?")  # of a mark
 _LINES = re.compile(r"L(\d{1,9})(?:\s*[-–—]\s*L?(\d{1,9}))?")
 
 
 @dataclass(frozen=True)
 class Citation:
-    """A mark in an answer, and what it cites."""
+    """A mark in an answer, and the page and lines that it cites."""
 
     start_index: int
-    """Where the mark begins in the text, in characters (code points)."""
+    """Start of the mark in the text, in characters (code points)."""
 
     end_index: int
-    """Where it ends: `text[start_index:end_index]` is the mark."""
+    """End of the mark: `text[start_index:end_index]` is the mark."""
 
     cursor: int
     url: str
     title: str
     lines: tuple[tuple[int, int], ...]
-    """The first and the last line of each range; empty where the mark names none that exist."""
+    """First and last line of each range; empty if the mark names no existing line."""
 
     text: str
-    """Those lines, without the marks of links; ranges are apart by a line of ``…``."""
+    """The text of these lines without marks of links; a line of ``…`` separates ranges."""
 
     def to_annotation(self) -> dict[str, Any]:
         """Return the annotation of the Responses API.
 
-        Where lines are cited, it has two more fields: ``lines``, the first and the last of each
-        range, and ``cited_text``, the beginning of what they say.
+        If it cites lines, it has two more fields: ``lines``, the first and the last of each range,
+        and ``cited_text``, the beginning of their text.
         """
         annotation: dict[str, Any] = {
             "type": "url_citation",
@@ -60,10 +61,10 @@ class Citation:
 
 
 def find_citations(text: str, session: BrowserSession) -> list[Citation]:
-    """Return the citations of an answer in order; the text stays as it is.
+    """Return the citations of an answer in order, without changing its text.
 
-    A mark whose cursor or page is unknown is none. A cited line of search results cites the page
-    that was found, one of `find` results the page that was searched.
+    A mark with an unknown cursor or page is not a citation. A line of search results cites the page
+    of the result; a line of `find` results cites the searched page.
 
     >>> session = BrowserSession()
     >>> session.show(Page(url="https://example.com/", title="Example", text="One\\nTwo"))
@@ -72,24 +73,23 @@ def find_citations(text: str, session: BrowserSession) -> list[Citation]:
     >>> citation.start_index, citation.url, citation.text
     (9, 'https://example.com/', 'Two')
     """
-    found = (_citation(mark, session) for mark in _MARK.finditer(text))
-    return [citation for citation in found if citation is not None]
+    citations = (_citation(mark, session) for mark in _MARK.finditer(text))
+    return [citation for citation in citations if citation is not None]
 
 
 def markdown_link(citation: Citation) -> str:
-    """Write a citation as a link in Markdown, in parentheses, named by its domain."""
-    address = _NOT_IN_ADDRESS.sub(lambda found: quote(found[0], safe=""), citation.url)
+    """Write a citation as a Markdown link in parentheses, with the domain as its text."""
+    address = _NOT_IN_ADDRESS.sub(lambda match: quote(match[0], safe=""), citation.url)
     return f"([{domain_of(citation.url) or citation.title}]({address}))"
 
 
 def rewrite_citations(
     text: str, session: BrowserSession, write: Callable[[Citation], str] = markdown_link
 ) -> tuple[str, list[Citation]]:
-    """Return the answer with each mark written otherwise, and the citations where they are then.
+    """Replace each mark by what `write` returns; return the text and its citations.
 
-    Marks that cite nothing are left out, but for numbers alone, ``【1】``, which may be the
-    answer's own; so are the spaces before what is written as nothing, for which `write` may be
-    ``lambda _: ""``.
+    Marks that cite nothing are removed, except bare numbers such as ``【1】``, which may belong to
+    the answer itself. If the replacement is empty, the spaces before it are removed too.
     """
     written, citations, done = "", list[Citation](), 0
     for mark in _MARK.finditer(text):
@@ -113,7 +113,12 @@ def _citation(mark: re.Match[str], session: BrowserSession) -> Citation | None:
     if cursor >= len(session.views):
         return None
     page = session.pages[session.views[cursor]]
-    lines = () if page.forgotten else _ranges(mark[2] or "", len(page.lines))
+    lines: tuple[tuple[int, int], ...] = ()
+    if not page.forgotten:
+        last = len(page.lines) - 1
+        spans = ((int(span[1]), int(span[2] or span[1])) for span in _LINES.finditer(mark[2] or ""))
+        ordered = ((min(span), min(max(span), last)) for span in spans)
+        lines = tuple(span for span in ordered if span[0] <= span[1])
     cited = _cited(page, session, lines)
     if cited is None:
         return None
@@ -121,20 +126,13 @@ def _citation(mark: re.Match[str], session: BrowserSession) -> Citation | None:
     return Citation(*mark.span(), cursor, *cited, lines, text)
 
 
-def _ranges(named: str, count: int) -> tuple[tuple[int, int], ...]:
-    """Return the ranges of lines that a mark names, as far as there are such lines."""
-    spans = ((int(span[1]), int(span[2] or span[1])) for span in _LINES.finditer(named))
-    ordered = ((min(span), min(max(span), count - 1)) for span in spans)
-    return tuple((first, last) for first, last in ordered if first <= last)
-
-
 def _cited(
     page: Page, session: BrowserSession, lines: tuple[tuple[int, int], ...]
 ) -> tuple[str, str] | None:
-    """Return the address and the title of what lines of a page cite; None where it is nothing."""
+    """Return the address and the title of the page that lines cite; None if they cite none."""
     if page.found_in is not None:
         page = session.pages[page.found_in]
-        lines = ()  # which are those of the results
+        lines = ()  # these were lines of the results
     if page.kind == "document":
         return page.url, page.title
     if not lines:
@@ -145,3 +143,52 @@ def _cited(
         return None
     link = page.links[numbers[0]]
     return link.url, link.title
+
+
+class CitedText:
+    """Rewrites a text piece by piece, with the result of `rewrite_citations` for the whole text.
+
+    A possible beginning of a mark is pending until the mark is complete, as are spaces before it.
+
+    >>> session = BrowserSession()
+    >>> from openai_harmony.tools.browser import Page
+    >>> session.show(Page(url="https://example.com/", title="Example", text="One"))
+    0
+    >>> text = CitedText(session)
+    >>> [text.feed(piece) for piece in ("One【0†", "L0", "】.")] + [text.rest()]
+    ['One', '', '([example.com](https://example.com/)).', '']
+    """
+
+    def __init__(self, session: BrowserSession) -> None:
+        self._session = session
+        self._pending = ""
+        self._length = 0
+        self.citations: list[Citation] = []
+        """The citations so far, with the positions of their links in the rewritten text."""
+
+    def feed(self, text: str) -> str:
+        """Add text; return the text that is now rewritten."""
+        pending = self._pending + text
+        start = pending.rfind("【")
+        is_open = start >= 0 and _BEGINNING.fullmatch(pending, start) is not None
+        ready = pending[: start if is_open else len(pending)].rstrip(" ")
+        self._pending = pending[len(ready) :]
+        return self._rewrite(ready)
+
+    def rest(self) -> str:
+        """Return the rest of the rewritten text."""
+        pending, self._pending = self._pending, ""
+        return self._rewrite(pending)
+
+    def _rewrite(self, text: str) -> str:
+        written, citations = rewrite_citations(text, self._session)
+        self.citations += [
+            replace(
+                citation,
+                start_index=citation.start_index + self._length,
+                end_index=citation.end_index + self._length,
+            )
+            for citation in citations
+        ]
+        self._length += len(written)
+        return written

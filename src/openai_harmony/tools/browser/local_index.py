@@ -1,4 +1,4 @@
-"""A folder of documents that is searched and opened without any network."""
+"""A folder of documents, searched and opened without any network."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote, unquote, urldefrag
 
-from ..tool_error import ToolError
-from .page import Page
+from ..tool import ToolError
+from .backends import SearchResult, document_page
+from .page import Page, PlainText
 from .page_reading import ReadPage, UnreadableError, read_body
-from .page_source import document_page
-from .plain_text import PlainText
-from .search_backend import SearchResult
 
 __all__ = ["IndexChange", "LocalIndex"]
 
@@ -47,7 +45,7 @@ _RANKED = """
     FROM words JOIN documents ON documents.id = words.rowid
     WHERE words MATCH ? ORDER BY bm25(words, 5.0, 1.0), documents.name LIMIT ?
 """
-# Scripts without spaces between words are one long word to the index above.
+# The index above reads text in scripts without spaces as one long word.
 _LITERAL = """
     SELECT documents.name, words.title,
            substr(words.text, max(1, instr(lower(words.text), ?1) - 60), 240)
@@ -57,20 +55,20 @@ _LITERAL = """
 
 
 class IndexChange(NamedTuple):
-    """What an update did; names are paths below the folder."""
+    """The result of an update; names are paths below the folder."""
 
     added: list[str]
     removed: list[str]
     unreadable: dict[str, str]
-    """Documents without a text, and why; all there are, not only new ones."""
+    """All documents without a text, not only new ones, with the reason."""
 
 
 class LocalIndex:
     """Searches the HTML, Markdown, text and PDF files below a folder, ranked by BM25.
 
-    `database` is the file that keeps the index; by default it is in memory. `name` stands in the
-    addresses, ``doc://NAME/PATH``, and is that of the folder by default. What is opened comes from
-    the index: a document that is not in it cannot be reached, wherever its address points.
+    `database` is the file of the index, which is in memory by default. `name`, by default that of
+    the folder, is part of the addresses ``doc://NAME/PATH``. Pages are opened from the index: an
+    address cannot reach a document outside of it.
     """
 
     schemes: Collection[str] = ("doc",)
@@ -93,20 +91,22 @@ class LocalIndex:
                 )
 
     def update(self) -> IndexChange:
-        """Read what is new or has changed in the folder, and forget what is gone.
+        """Read new and changed files of the folder, and remove deleted ones from the index.
 
-        A file has changed when its size or its time has. It may take as long as reading all the
-        files does: in a server, call it by `asyncio.to_thread`.
+        A file has changed if its size or its time has. Updating may take as long as reading all
+        files: in a server, call it by `asyncio.to_thread`.
         """
         with self._lock, self._connection:
-            known = dict(self._connection.execute("SELECT name, stamp FROM documents"))
-            found = dict(self._files())
-            removed = sorted(known.keys() - found.keys())
-            added = sorted(name for name, stamp in found.items() if known.get(name) != stamp)
+            indexed = dict(self._connection.execute("SELECT name, stamp FROM documents"))
+            present = dict(self._files())
+            removed = sorted(indexed.keys() - present.keys())
+            added = sorted(name for name, stamp in present.items() if indexed.get(name) != stamp)
             for name in [*removed, *added]:
-                self._remove(name)
+                where = "(SELECT id FROM documents WHERE name = ?)"
+                self._connection.execute(f"DELETE FROM words WHERE rowid IN {where}", (name,))
+                self._connection.execute("DELETE FROM documents WHERE name = ?", (name,))
             for name in added:
-                self._add(name, found[name])
+                self._add(name, present[name])
             rows = self._connection.execute(
                 "SELECT name, problem FROM documents WHERE page IS NULL ORDER BY name"
             )
@@ -115,7 +115,7 @@ class LocalIndex:
     async def search(
         self, query: str, topn: int, source: str | None = None
     ) -> Sequence[SearchResult]:
-        """Return the documents that have most of the words, the rarest ones first."""
+        """Return the documents that match best; rare words count more."""
         return await asyncio.to_thread(self._search, query, topn)
 
     async def open(self, url: str, *, source: bool = False) -> Page:
@@ -128,7 +128,7 @@ class LocalIndex:
             self._connection.close()
 
     def _files(self) -> Iterator[tuple[str, str]]:
-        """Yield names and stamps; neither hidden files, nor links that lead out of the folder."""
+        """Yield names and stamps, without hidden files and links that lead out of the folder."""
         root = self._folder.resolve()
         for path in sorted(self._folder.rglob("*")):
             below = path.relative_to(self._folder)
@@ -140,8 +140,17 @@ class LocalIndex:
 
     def _add(self, name: str, stamp: str) -> None:
         page, problem = None, None
+        path = self._folder / name
         try:
-            page = self._read(name)
+            if path.stat().st_size > _SIZE:
+                raise UnreadableError(f"the file is larger than {_SIZE >> 20} MiB")
+            page = read_body(
+                path.read_bytes(),
+                content_type=_TYPES[path.suffix.lower()],
+                address=self._address(name),
+                limit=_CHARACTERS,
+            )
+            page = replace(page, title=page.title or name)
         except (OSError, UnreadableError) as error:
             problem = str(error)
         added = self._connection.execute(
@@ -154,23 +163,6 @@ class LocalIndex:
                 (added.lastrowid, page.title, PlainText(page.text).text),
             )
 
-    def _remove(self, name: str) -> None:
-        where = "(SELECT id FROM documents WHERE name = ?)"
-        self._connection.execute(f"DELETE FROM words WHERE rowid IN {where}", (name,))
-        self._connection.execute("DELETE FROM documents WHERE name = ?", (name,))
-
-    def _read(self, name: str) -> ReadPage:
-        path = self._folder / name
-        if path.stat().st_size > _SIZE:
-            raise UnreadableError(f"the file is larger than {_SIZE >> 20} MiB")
-        page = read_body(
-            path.read_bytes(),
-            content_type=_TYPES[path.suffix.lower()],
-            address=self._address(name),
-            limit=_CHARACTERS,
-        )
-        return ReadPage(page.title or name, page.text, page.links, page.cut)
-
     def _address(self, name: str) -> str:
         return f"doc://{self._name}/{quote(name)}"
 
@@ -178,23 +170,27 @@ class LocalIndex:
         words = re.findall(r"\w+", query)
         rows: list[tuple[str, str, str]] = []
         with self._lock:
-            if words:  # each quoted, so that nothing in a query has a meaning of its own
-                wanted = " OR ".join(f'"{word}"' for word in words)
-                rows = self._connection.execute(_RANKED, (wanted, topn)).fetchall()
+            if words:  # quoted, so that nothing in a query is an operator
+                match = " OR ".join(f'"{word}"' for word in words)
+                rows = self._connection.execute(_RANKED, (match, topn)).fetchall()
             rows = rows or self._connection.execute(_LITERAL, (query.lower(), topn)).fetchall()
-        return [self._result(*row) for row in rows]
-
-    def _result(self, name: str, title: str, snippet: str) -> SearchResult:
-        passage = snippet.replace("\x1f", "")
-        return SearchResult(self._address(name), title, snippet.replace("\x1f", "…"), passage)
+        return [
+            SearchResult(
+                self._address(name),
+                title,
+                summary=snippet.replace("\x1f", "…"),
+                passage=snippet.replace("\x1f", ""),
+            )
+            for name, title, snippet in rows
+        ]
 
     def _open(self, url: str, source: bool) -> Page:
-        place, _, path = urldefrag(url).url.removeprefix("doc://").partition("/")
+        name, _, path = urldefrag(url).url.removeprefix("doc://").partition("/")
         with self._lock:
             row = self._connection.execute(
                 "SELECT page, problem FROM documents WHERE name = ?", (unquote(path),)
             ).fetchone()
-        if row is None or place != self._name:
+        if row is None or name != self._name:
             raise ToolError(f"there is no document {url[:200]}; find one by `browser.search`")
         if row[0] is None:
             raise ToolError(f"cannot show {url[:200]}: {row[1]}")

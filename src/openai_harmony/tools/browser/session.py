@@ -1,22 +1,22 @@
-"""The browser's state in one conversation: the pages that were shown, in order."""
+"""The state of the browser in one conversation: the pages that were shown, in order."""
 
 from __future__ import annotations
 
 from pydantic import BaseModel, Field, model_validator
 
-from ..tool_error import ToolError
+from ..tool import ToolError
 from .page import Page
 
 __all__ = ["BrowserSession"]
 
 _CHARACTERS = 4_000_000
-"""Text that a session keeps; beyond that, the pages opened first are forgotten."""
+"""Most characters of text in a session; beyond that, the oldest pages are forgotten."""
 
 
 class BrowserSession(BaseModel):
-    """A stack of views: each is of one page, and its place in the stack is its cursor.
+    """A stack of views of pages; the index of a view in the stack is its cursor.
 
-    A page that is shown again, further down, is stored once.
+    Several views of a page, such as further down, share one stored page.
 
     >>> session = BrowserSession()
     >>> session.show(Page(url="https://example.com/", title="Example", text="Hi"))
@@ -27,13 +27,12 @@ class BrowserSession(BaseModel):
 
     pages: list[Page] = Field(default_factory=list)
     views: list[int] = Field(default_factory=list)
-    """For each cursor, the place of its page in `pages`."""
+    """For each cursor, the index of its page in `pages`."""
 
     @model_validator(mode="after")
     def _check(self) -> BrowserSession:
-        places = range(len(self.pages))
-        named = [*self.views, *(page.found_in or 0 for page in self.pages)]
-        if not all(place in places for place in named):
+        referenced = [*self.views, *(page.found_in or 0 for page in self.pages)]
+        if not all(index in range(len(self.pages)) for index in referenced):
             raise ValueError("a view is of a page that is not there")
         return self
 
@@ -43,49 +42,46 @@ class BrowserSession(BaseModel):
 
     @classmethod
     def from_json(cls, stored: str) -> BrowserSession:
-        """Read the JSON text of a session; raises `ValueError` where it is none."""
+        """Read the JSON text of a session; raises `ValueError` where it is invalid."""
         return cls.model_validate_json(stored)
 
-    def place(self, cursor: int = -1) -> int:
-        """Return the place in `pages` of the page at a cursor; a negative one means the last.
+    def page_index(self, cursor: int = -1) -> int:
+        """Return the index of the page at a cursor; a negative cursor means the last view.
 
-        Raises `ToolError` where there is no such page, or no longer.
+        Raises `ToolError` if there is no such page, or if it was forgotten.
         """
         last = len(self.views) - 1
         if last < 0:
             raise ToolError("no page is open yet; use `browser.search`, or open a URL")
         if cursor > last:
             raise ToolError(f"there is no page at cursor {cursor}; the cursors are 0 to {last}")
-        place = self.views[cursor if cursor >= 0 else last]
-        if self.pages[place].forgotten:
+        index = self.views[cursor if cursor >= 0 else last]
+        if self.pages[index].forgotten:
             raise ToolError(
                 f"the page at cursor {cursor} is no longer kept; open it again by its URL, "
-                f"{self.pages[place].url}"
+                f"{self.pages[index].url}"
             )
-        return place
+        return index
 
     def page(self, cursor: int = -1) -> Page:
-        """Return the page at a cursor; raises `ToolError` as `place` does."""
-        return self.pages[self.place(cursor)]
+        """Return the page at a cursor; raises `ToolError` as `page_index` does."""
+        return self.pages[self.page_index(cursor)]
 
     def show(self, page: Page) -> int:
-        """Add a view of a page, and the page if it is not there; return the cursor."""
-        for place, known in enumerate(self.pages):
-            if known == page:
-                return self.show_again(place)
+        """Add a view of a page, and the page if it is new; return the cursor."""
+        if page in self.pages:
+            return self.show_again(self.pages.index(page))
         self.pages.append(page)
-        self._forget()
+        size = sum(len(stored.text) for stored in self.pages)
+        for index, oldest in enumerate(self.pages[:-1]):
+            if size <= _CHARACTERS:
+                break
+            size -= len(oldest.text)
+            emptied = {"text": "", "links": (), "forgotten": True}
+            self.pages[index] = oldest.model_copy(update=emptied)
         return self.show_again(len(self.pages) - 1)
 
-    def show_again(self, place: int) -> int:
-        """Add another view of a page that is there; return the cursor."""
-        self.views.append(place)
+    def show_again(self, index: int) -> int:
+        """Add a view of the stored page at `index`; return the cursor."""
+        self.views.append(index)
         return len(self.views) - 1
-
-    def _forget(self) -> None:
-        size = sum(len(page.text) for page in self.pages)
-        for place, page in enumerate(self.pages[:-1]):
-            if size <= _CHARACTERS:
-                return
-            size -= len(page.text)
-            self.pages[place] = page.model_copy(update={"text": "", "links": (), "forgotten": True})

@@ -1,64 +1,197 @@
-"""Pages of the web."""
+"""Pages of the web: opened with respect for robots.txt, read in processes of their own, cached."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
+import sys
+import time
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+from urllib.parse import urlsplit
+from urllib.robotparser import RobotFileParser
 
 from ... import __version__
-from ..tool_error import ToolError
+from ...rendering.cache import BoundedCache
+from ..tool import ToolError
 from .addresses import AddressRules
-from .expiring_cache import ExpiringCache
+from .backends import document_page
 from .page import Page
-from .page_source import document_page
-from .pinned_network import Resolve, resolve
-from .reading_process import ReadingProcesses
-from .robots import Robots
-from .web_fetch import Fetched, WebFetch
+from .page_reading import ReadPage
+from .web_fetch import Resolve, WebFetch, resolve
 
-__all__ = ["WebLimits", "WebPages"]
+__all__ = ["ExpiringCache", "ReadingProcesses", "Robots", "WebLimits", "WebPages"]
 
 _AGENT = "HarmonyBrowser"
+_ROBOTS_SIZE = 500 * 1024  # bytes of a file that are read; RFC 9309 demands this
+_ROBOTS_CACHE = 10_000_000  # bytes of all files in the cache
+_ROBOTS_SECONDS = 3600  # that they stay in the cache
+_FORBIDDING = "User-agent: *\nDisallow: /"
+
+# Isolated: the current folder and the environment cannot change what is imported. `page_reading` is
+# imported by the paths of this process, without its parents, which are slow to import.
+_PROGRAM = (
+    "import runpy, sys; sys.path += sys.argv[1:]; "
+    "runpy.run_module('page_reading', run_name='__main__', alter_sys=True)"
+)
+
+_Value = TypeVar("_Value")
+
+
+class ExpiringCache(Generic[_Value]):
+    """A cache that keeps values for `seconds`; it evicts some when they no longer fit.
+
+    `limit` is the most that the values may have of `size` together; 0 stores nothing.
+
+    >>> cache = ExpiringCache[str](limit=100, seconds=60, size=len)
+    >>> cache.put("a", "value"); cache.get("a")
+    'value'
+    """
+
+    def __init__(self, *, limit: int, seconds: float, size: Callable[[_Value], int]) -> None:
+        self._seconds = seconds
+        self._values = BoundedCache[str, tuple[float, _Value]](limit, lambda entry: size(entry[1]))
+
+    def get(self, key: str) -> _Value | None:
+        """Return a value; None if there is none, or if it has expired."""
+        entry = self._values.get(key)
+        if entry is None or time.monotonic() - entry[0] > self._seconds:
+            return None
+        return entry[1]
+
+    def put(self, key: str, value: _Value) -> None:
+        """Store a value, unless it is too large."""
+        self._values.put(key, (time.monotonic(), value))
+
+
+class Robots:
+    """Obeys robots.txt (RFC 9309); it fetches the file of each site once an hour.
+
+    A site without the file allows everything. A site that fails to serve it forbids everything, as
+    the RFC demands.
+    """
+
+    def __init__(self, web: WebFetch, agent: str) -> None:
+        self._web = web
+        self._agent = agent
+        self._files = ExpiringCache[str](
+            limit=_ROBOTS_CACHE, seconds=_ROBOTS_SECONDS, size=lambda file: len(file) + 100
+        )
+
+    async def permit(self, url: str) -> None:
+        """Raise `ToolError` if the site of a page asks programs not to fetch it."""
+        parts = urlsplit(url)
+        site = f"{parts.scheme}://{parts.netloc}"
+        file = self._files.get(site)
+        if file is None:
+            response = await self._web.fetch(f"{site}/robots.txt", most=_ROBOTS_SIZE)
+            if response.status >= 500:
+                file = _FORBIDDING
+            else:
+                file = "" if response.status >= 400 else response.body.decode("utf-8", "replace")
+            self._files.put(site, file)
+        rules = RobotFileParser()
+        rules.parse(file.splitlines())
+        if not rules.can_fetch(self._agent, url):
+            raise ToolError(f"{site}/robots.txt asks programs not to fetch {url}")
+
+
+class ReadingProcesses:
+    """Reads each document in a process of its own, at most `at_once` at the same time.
+
+    `seconds` limits the time of a process, `memory` the bytes of its address space.
+    """
+
+    def __init__(self, *, seconds: int, memory: int, at_once: int) -> None:
+        self._seconds = seconds
+        self._memory = memory
+        self._slots = asyncio.Semaphore(at_once)
+
+    async def read(
+        self, body: bytes, *, content_type: str, address: str, limit: int, source: bool, cut: bool
+    ) -> ReadPage:
+        """Read a document as `read_body` does; all errors are `ToolError`."""
+        request = {
+            "content_type": content_type,
+            "address": address,
+            "limit": limit,
+            "source": source,
+            "cut": cut,
+            "seconds": self._seconds,
+            "memory": self._memory,
+        }
+        async with self._slots:
+            response = await self._run(json.dumps(request).encode() + b"\n" + body, address)
+        if "error" in response:
+            raise ToolError(f"cannot show {address}: {response['error']}")
+        return ReadPage(**response["page"])
+
+    async def _run(self, request: bytes, address: str) -> dict[str, Any]:
+        paths = [path for path in sys.path if path]
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-c", _PROGRAM, *paths, str(Path(__file__).parent)),
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=DEVNULL,
+            env={},
+        )
+        try:
+            output, _ = await asyncio.wait_for(process.communicate(request), self._seconds)
+        except asyncio.TimeoutError:
+            raise ToolError(
+                f"cannot show {address}: reading it takes longer than {self._seconds} seconds"
+            ) from None
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        if process.returncode != 0:
+            raise ToolError(f"cannot show {address}: it takes too long to read, or is too large")
+        response: dict[str, Any] = json.loads(output)
+        return response
 
 
 @dataclass(frozen=True)
 class WebLimits:
-    """What opening a page may take."""
+    """The limits of opening a page."""
 
     seconds: float = 30
-    """For a page to come, with all redirects."""
+    """Time to fetch a page, with all redirects."""
 
     patience: float = 10
-    """Seconds for a connection, and between two pieces of an answer."""
+    """Seconds for a connection, and between two pieces of a response."""
 
     size: int = 16 << 20
-    """Bytes of a document, decompressed; what is beyond is not fetched."""
+    """Most bytes of a document, decompressed; the rest is not fetched."""
 
     characters: int = 1_000_000
-    """Text of a page; what is beyond is left out."""
+    """Most characters of a page; the rest is left out."""
 
     reading_seconds: int = 20
-    """For a document that has come to become text."""
+    """Time to turn a fetched document into text."""
 
     reading_memory: int = 1 << 30
-    """Bytes that this may take."""
+    """Most bytes of memory for this."""
 
     at_once: int = 4
-    """Documents that become text at the same time."""
+    """Documents that are turned into text at the same time."""
 
     cache: int = 64_000_000
-    """Characters of pages that are kept for others that ask for them; 0 keeps none."""
+    """Most characters of cached pages, which all conversations share; 0 disables the cache."""
 
     cache_seconds: float = 300
-    """For how long."""
+    """Time that pages stay in the cache."""
 
 
 class WebPages:
-    """Opens pages with http:// and https://, each at an address that `rules` allow.
+    """Opens pages with http:// and https://, only at addresses that `rules` allow.
 
-    `robots` is whether robots.txt is heeded; `ssl_context` decides about certificates, which are
-    otherwise checked as the system does it. `resolve` finds the addresses of a host.
+    `robots` says whether to obey robots.txt. `ssl_context` checks certificates, by default as the
+    system does. `resolve` returns the addresses of a host.
     """
 
     schemes = ("http", "https")
@@ -92,7 +225,7 @@ class WebPages:
         )
 
     async def open(self, url: str, *, source: bool = False) -> Page:
-        """Fetch and read a page, or its `source`; raises `ToolError` where that fails."""
+        """Fetch and read a page, or its `source`; raises `ToolError` if that fails."""
         key = f"{source} {url}"
         page = self._pages.get(key)
         if page is None:
@@ -106,22 +239,19 @@ class WebPages:
     async def _open(self, url: str, source: bool) -> Page:
         limits = self._limits
         try:
-            found = await asyncio.wait_for(self._fetch(url), limits.seconds)
+            permit = None if self._robots is None else self._robots.permit
+            fetching = self._web.fetch(url, most=limits.size, permit=permit)
+            fetched = await asyncio.wait_for(fetching, limits.seconds)
         except asyncio.TimeoutError:
             raise ToolError(f"{url} takes longer than {limits.seconds:g} seconds to come") from None
-        if found.status >= 400:
-            raise ToolError(f"{found.url} answers with the error {found.status}")
+        if fetched.status >= 400:
+            raise ToolError(f"{fetched.url} answers with the error {fetched.status}")
         document = await self._reader.read(
-            found.body,
-            content_type=found.content_type,
-            address=found.url,
+            fetched.body,
+            content_type=fetched.content_type,
+            address=fetched.url,
             limit=limits.characters,
             source=source,
-            cut=found.cut,
+            cut=fetched.cut,
         )
-        return document_page(found.url, document, source=source)
-
-    async def _fetch(self, url: str) -> Fetched:
-        if self._robots is None:
-            return await self._web.fetch(url, most=self._limits.size)
-        return await self._web.fetch(url, most=self._limits.size, permit=self._robots.permit)
+        return document_page(fetched.url, document, source=source)

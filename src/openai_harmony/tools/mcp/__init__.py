@@ -1,21 +1,18 @@
-"""Servers of the Model Context Protocol: their tools for the model, and ours for their clients.
+"""The Model Context Protocol: tools of servers for the model, and built-in tools for clients.
 
 ::
 
-    address → link                       a server, and the connection that is kept to it
-    names → listing                      what it lists, as a namespace of harmony
-    result, session → mcp_tool           its tools, called like a built-in one
-    conversations → tool_server          built-in tools as a server
-    key_gate                             what asks for a key before it
+    connection      the address of a server, and the connection to it
+    listing         the tools that a server lists, as a namespace of harmony
+    mcp_tool        the tools of a server, called like a built-in tool
+    tool_server     built-in tools as a server
 
 Needs the package `mcp`, the official SDK.
 """
 
-from .address import McpAddress
-from .key_gate import KeyGate
+from .connection import McpAddress, McpServerError
 from .mcp_tool import McpSettings, McpTool
-from .server_error import McpServerError
-from .tool_server import make_http_app, make_server
+from .tool_server import KeyGate, make_http_app, make_server
 
 __all__ = [
     "KeyGate",

@@ -1,54 +1,136 @@
-"""The tools of a server, called by the model as a namespace of harmony."""
+"""The tools of an MCP server, called by the model as a namespace of harmony."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import mimetypes
 from collections.abc import AsyncIterator, Collection, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
-from mcp import Client, MCPError
-from pydantic import ValidationError
+from mcp import MCPError
+from mcp.types import (
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    ContentBlock,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ...conversation.messages import Message
 from ...conversation.tool_namespaces import ToolNamespaceConfig
-from ..server_tool import ServerFunction, ServerTool
-from ..tool import call_text
-from ..tool_error import ToolError
-from ..tool_message import ToolMessage, failure_message, tool_message
-from .address import McpAddress
-from .link import McpLink
-from .listing import ListingError, McpListing, list_tools, make_listing
-from .names import harmony_name
-from .result import McpResult
-from .server_error import McpServerError
-from .session import McpSession
+from ..python.output import joined_output
+from ..tool import ServerFunction, ServerTool, ToolError
+from ..tool_call import call_text, read_arguments
+from ..tool_message import Attachment, ToolMessage, failure_message, tool_message
+from .connection import McpAddress, McpConnection, McpServerError
+from .listing import ListingError, McpListing, harmony_name, list_tools, make_listing
 
-__all__ = ["McpSettings", "McpTool"]
+__all__ = ["McpResult", "McpSession", "McpSettings", "McpTool"]
 
-_RESERVED = ("functions", "browser", "python")
+
+_RESERVED_NAMES = ("functions", "browser", "python")
 _LISTING_ERRORS = (ListingError, MCPError, ValidationError, asyncio.TimeoutError)
+
+
+class McpSession(BaseModel):
+    """Counts attachments, so that their names are unique; the server stores everything else.
+
+    >>> McpSession.from_json(McpSession(attachments=2).to_json()).attachments
+    2
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    attachments: int = Field(default=0, ge=0)
+
+    def to_json(self) -> str:
+        """Return the session as JSON text."""
+        return self.model_dump_json()
+
+    @classmethod
+    def from_json(cls, stored: str) -> McpSession:
+        """Read the JSON text of a session; raises `ValueError` where it is invalid."""
+        return cls.model_validate_json(stored)
+
+
+@dataclass
+class McpResult:
+    """Reads one result; the `session` numbers its files.
+
+    The model reads only text: everything else becomes a file, and a note takes its place.
+    """
+
+    tool: str
+    session: McpSession
+    attachment_bytes: int
+    attachments: list[Attachment] = field(default_factory=list)
+
+    def text(self, result: CallToolResult, characters: int) -> str:
+        """Return the text of a result, at most `characters` of it, and collect its files.
+
+        Structured content is shown only if there is no text, since the text should say the same.
+        """
+        parts = [self._part(block) for block in result.content]
+        has_text = any(isinstance(block, TextContent) for block in result.content)
+        if result.structured_content is not None and not has_text:
+            parts.append(json.dumps(result.structured_content, ensure_ascii=False))
+        text = joined_output("\n".join(part for part in parts if part), 0, "", characters)
+        if result.is_error:
+            return f"Error: {text or 'the tool does not say what is wrong'}"
+        return text or "[no output]"
+
+    def _part(self, block: ContentBlock) -> str:
+        if isinstance(block, TextContent):
+            return block.text
+        if isinstance(block, (ImageContent, AudioContent)):
+            return self._file(block.type, block.data, block.mime_type)
+        if isinstance(block, ResourceLink):
+            about = f": {block.description}" if block.description else ""
+            return f"[resource {block.name}, {block.uri}{about}]"
+        resource = block.resource
+        if isinstance(resource, BlobResourceContents):
+            kind = resource.mime_type or "application/octet-stream"
+            return self._file(f"resource {resource.uri}", resource.blob, kind)
+        return f"[resource {resource.uri}]\n{resource.text}"
+
+    def _file(self, source: str, encoded: str, mime_type: str) -> str:
+        try:
+            data = base64.b64decode(encoded, validate=True)
+        except ValueError:
+            return f"[{source}: cannot be read]"
+        room = self.attachment_bytes - sum(len(file.data) for file in self.attachments)
+        if len(data) > room:
+            return f"[{source}: {len(data):,} bytes are too many, and left out]"
+        self.session.attachments += 1
+        end = mimetypes.guess_extension(mime_type) or ""
+        name = f"{self.tool}-{self.session.attachments}{end}"
+        self.attachments.append(Attachment(name, data, mime_type))
+        return f"[{source}: not shown, this model reads text only; the user has it as {name}]"
 
 
 @dataclass(frozen=True)
 class McpSettings:
-    """What can be set about servers; times in seconds."""
+    """The settings of the tools of servers; times in seconds."""
 
     connect_seconds: float = 30
-    """For a server to start and to list its tools."""
+    """Time for a server to start and to list its tools."""
     call_seconds: float = 120
-    """For a call."""
+    """Time for a call."""
     result_characters: int = 20_000
-    """Of a call's text, at most; the rest is cut out of its middle."""
+    """Most characters of a call's text; the rest is cut out of its middle."""
     attachment_bytes: int = 10 << 20
-    """Of a call's files together; those beyond are left out, with a note."""
+    """Most bytes of a call's files together; the rest is left out, with a note."""
 
 
 class McpTool(ServerTool[McpSession]):
-    """A server's tools as they were listed when it was connected; `close` it.
+    """The tools that a server listed when it was connected; `close` it.
 
-    All conversations share the connection, and with it what the server remembers.
+    All conversations share the connection, and with it the state of the server.
 
     ::
 
@@ -56,8 +138,10 @@ class McpTool(ServerTool[McpSession]):
         system = tool.declare(SystemContent())
     """
 
-    def __init__(self, link: McpLink, listing: McpListing, settings: McpSettings) -> None:
-        self._link = link
+    def __init__(
+        self, connection: McpConnection, listing: McpListing, settings: McpSettings
+    ) -> None:
+        self._connection = connection
         self._listing = listing
         self._settings = settings
 
@@ -69,43 +153,45 @@ class McpTool(ServerTool[McpSession]):
         taken: Collection[str] = (),
         settings: McpSettings | None = None,
     ) -> McpTool:
-        """Connect to a server, and ask for its tools.
+        """Connect to a server, and list its tools.
 
-        The namespace has the name of `address`, or else the server's, without what harmony cannot
-        have in a name; where it is one of those `taken`, or that of a built-in tool, a number
-        follows. Raises `McpServerError`, which names the server.
+        The namespace has the name of `address`, or else of the server, made valid for harmony. A
+        name that is in `taken`, or is that of a built-in tool, gets a number. Raises
+        `McpServerError`, which names the server.
         """
         settings = settings or McpSettings()
-        link = McpLink(address, settings.connect_seconds)
+        connection = McpConnection(address, settings.connect_seconds)
         try:
-            client = await link.client()
-            listing = await asyncio.wait_for(
-                _listing(client, address, {*_RESERVED, *taken}), settings.connect_seconds
-            )
+            client = await connection.client()
+            info = client.server_info
+            name = address.name or (info.name if info else "") or address.short_name
+            tools = await asyncio.wait_for(list_tools(client), settings.connect_seconds)
+            name = harmony_name(name, {*_RESERVED_NAMES, *taken}, default="server")
+            listing = make_listing(name, client.instructions, tools)
         except _LISTING_ERRORS as error:
-            await link.close()
+            await connection.close()
             why = " ".join(str(error).split())[:500] or "there was no answer in time"
             raise McpServerError(
                 f"cannot list the tools of the MCP server {address}: {why}"
             ) from error
         except BaseException:
-            await link.close()
+            await connection.close()
             raise
-        return cls(link, listing, settings)
+        return cls(connection, listing, settings)
 
     @property
     def namespace(self) -> ToolNamespaceConfig:
-        """What the server listed."""
+        """The namespace of the listed tools."""
         return self._listing.namespace
 
     @property
     def functions(self) -> Mapping[str, ServerFunction]:
-        """What the server listed, by the names in the namespace."""
+        """The listed functions, by their names in the namespace."""
         return self._listing.functions
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is not as the server lists it, in words for the one who runs it."""
+        """Differences from the server's list, in words for the operator."""
         return self._listing.notes
 
     def new_session(self) -> McpSession:
@@ -113,54 +199,29 @@ class McpTool(ServerTool[McpSession]):
         return McpSession()
 
     def load_session(self, stored: str) -> McpSession:
-        """Read the JSON of a session; raises `ValueError` where it is none."""
+        """Read the JSON of a session; raises `ValueError` where it is invalid."""
         return McpSession.from_json(stored)
 
     async def call(self, message: Message, session: McpSession) -> AsyncIterator[ToolMessage]:
         """Call the server's tool that a message names, and yield one message."""
         try:
-            name, arguments = self._read(message)
-            result = await self._link.call(
+            bare = (message.recipient or "").removeprefix("functions.")
+            name = bare.removeprefix(f"{self.namespace.name}.")
+            if name not in self.functions:
+                names = ", ".join(f"`{self.namespace.name}.{tool}`" for tool in self.functions)
+                raise ToolError(f"there is no function `{bare[:100]}`; there are {names}")
+            arguments = read_arguments(call_text(message))
+            result = await self._connection.call(
                 self._listing.functions[name].name, arguments, self._settings.call_seconds
             )
-            read = McpResult(name, session, self._settings.attachment_bytes)
-            text = read.text(result, self._settings.result_characters)
-            files = tuple(read.attachments)
-            answer = tool_message(message, text, attachments=files, is_error=result.is_error)
+            reader = McpResult(name, session, self._settings.attachment_bytes)
+            text = reader.text(result, self._settings.result_characters)
+            files = tuple(reader.attachments)
+            response = tool_message(message, text, attachments=files, is_error=result.is_error)
         except (ToolError, McpServerError) as error:
-            answer = failure_message(message, error)
-        yield answer
+            response = failure_message(message, error)
+        yield response
 
     async def close(self) -> None:
         """End the connection, and a server that was started."""
-        await self._link.close()
-
-    def _read(self, message: Message) -> tuple[str, dict[str, Any]]:
-        bare = (message.recipient or "").removeprefix("functions.")
-        name = bare.removeprefix(f"{self.namespace.name}.")
-        if name not in self.functions:
-            known = ", ".join(f"`{self.namespace.name}.{tool}`" for tool in self.functions)
-            raise ToolError(f"there is no function `{bare[:100]}`; there are {known}")
-        return name, _arguments(call_text(message))
-
-
-async def _listing(client: Client, address: McpAddress, taken: Collection[str]) -> McpListing:
-    said = client.server_info
-    name = address.name or (said.name if said else "") or address.short_name
-    tools = await list_tools(client)
-    return make_listing(harmony_name(name, taken, default="server"), client.instructions, tools)
-
-
-def _arguments(text: str) -> dict[str, Any]:
-    """Read the arguments of a call, which the server checks; raises `ToolError`."""
-    if not text.strip():
-        return {}
-    try:
-        found = json.loads(text)
-    except RecursionError:
-        raise ToolError("the arguments are nested too deeply") from None
-    except ValueError as error:
-        raise ToolError(f"the arguments must be a JSON object: {error}") from error
-    if not isinstance(found, dict):
-        raise ToolError('the arguments must be a JSON object, such as {"key": "value"}')
-    return found
+        await self._connection.close()

@@ -1,10 +1,14 @@
-"""Built-in tools as a server: what their prompts say as descriptions, their answers as content."""
+"""Built-in tools as an MCP server: prompts become descriptions, tool messages become content."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import hmac
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
@@ -27,22 +31,31 @@ from mcp.types import (
 )
 from mcp.types import Tool as ListedTool
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
 
 from ... import __version__
 from ...conversation.messages import Message, Role
-from ...conversation.tool_namespaces import ToolDescription
-from ..python.attachment import Attachment
-from ..tool import Tool, call_text
-from ..tool_message import ToolMessage
-from .conversations import Conversations
+from ..tool import Tool, ToolSession
+from ..tool_call import call_text
+from ..tool_message import Attachment
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["MOST_SESSIONS", "make_http_app", "make_server"]
+__all__ = [
+    "MOST_SESSIONS",
+    "ClientSession",
+    "ClientSessions",
+    "KeyGate",
+    "make_http_app",
+    "make_server",
+]
+
 
 MOST_SESSIONS = 256
-"""Clients at a time, at most; each may keep some megabytes of pages."""
+"""Most clients at a time; each may store some megabytes of pages."""
 
 _CODE = {
     "type": "object",
@@ -50,11 +63,60 @@ _CODE = {
     "required": ["code"],
 }
 
-_Handler = Callable[[ServerRequestContext[Any], CallToolRequestParams], Awaitable[CallToolResult]]
+
+class KeyGate:
+    """Lets requests through to `app` that have one of `keys` as their bearer token."""
+
+    def __init__(self, app: ASGIApp, keys: Sequence[str]) -> None:
+        self._app = app
+        self._expected = [f"Bearer {key}".encode() for key in keys]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse a request without a valid key; pass all others on."""
+        if scope["type"] == "http":
+            key = Headers(scope=scope).get("authorization", "").encode("latin-1")
+            if not any(hmac.compare_digest(key, expected) for expected in self._expected):
+                refusal = JSONResponse(
+                    {"error": "a key is needed: Authorization: Bearer KEY"},
+                    status_code=401,
+                    headers={"WWW-Authenticate": "Bearer"},
+                )
+                await refusal(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+@dataclass
+class ClientSession:
+    """The sessions of the tools for one client; a call holds the lock."""
+
+    sessions: dict[str, ToolSession]
+    """The tools' sessions, by the names of the tools."""
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class ClientSessions:
+    """Sessions of clients by their ids; beyond `most`, the least recently used are dropped."""
+
+    def __init__(self, tools: Sequence[Tool[Any]], most: int) -> None:
+        self._tools = tools
+        self._most = most
+        self._sessions: OrderedDict[str, ClientSession] = OrderedDict()
+
+    def get(self, key: str) -> ClientSession:
+        """Return the session of a client; begin one if there is none."""
+        if key not in self._sessions:
+            self._sessions[key] = ClientSession(
+                {tool.namespace.name: tool.new_session() for tool in self._tools}
+            )
+        self._sessions.move_to_end(key)
+        while len(self._sessions) > self._most:
+            self._sessions.popitem(last=False)
+        return self._sessions[key]
 
 
 class _Offered(NamedTuple):
-    """A tool as it is offered: `recipient` is what calls it in harmony."""
+    """A function that clients can call; `recipient` is its recipient in harmony."""
 
     tool: Tool[Any]
     recipient: str
@@ -64,32 +126,54 @@ class _Offered(NamedTuple):
 def make_server(tools: Sequence[Tool[Any]]) -> Server[Any]:
     """Make a server of the functions of `tools`, which the caller closes.
 
-    Each session of a client has sessions of the tools of its own. It is ready for standard input
-    and output; `make_http_app` is for HTTP.
+    Each client session has tool sessions of its own. The server is ready for standard input and
+    output; `make_http_app` is for HTTP.
     """
-    offered = {each.listed.name: each for tool in tools for each in _offered(tool)}
+    offered = {item.listed.name: item for tool in tools for item in _offered(tool)}
+
+    sessions = ClientSessions(tools, MOST_SESSIONS)
 
     async def list_tools(
         context: ServerRequestContext[Any], params: PaginatedRequestParams | None
     ) -> ListToolsResult:
-        return ListToolsResult(tools=[each.listed for each in offered.values()])
+        return ListToolsResult(tools=[item.listed for item in offered.values()])
 
-    about = [tool.namespace.description for tool in tools if tool.namespace.tools]
+    async def call_tool(
+        context: ServerRequestContext[Any], params: CallToolRequestParams
+    ) -> CallToolResult:
+        called = offered.get(params.name)
+        if called is None:
+            raise MCPError(
+                INVALID_PARAMS,
+                f"there is no tool {params.name!r:.100}; there are {', '.join(offered)}",
+            )
+        client = sessions.get(_session_id(context))
+        call = Message.from_role_and_content(
+            Role.ASSISTANT, json.dumps(params.arguments or {})
+        ).with_recipient(called.recipient)
+        async with client.lock:
+            session = client.sessions[called.tool.namespace.name]
+            messages = [message async for message in called.tool.call(call, session)]
+        content: list[ContentBlock] = [TextContent(text="\n".join(map(call_text, messages)))]
+        content += (_attached(file) for message in messages for file in message.attachments)
+        return CallToolResult(content=content, is_error=any(item.is_error for item in messages))
+
+    descriptions = [tool.namespace.description for tool in tools if tool.namespace.tools]
     return Server(
         "harmony",
         version=__version__,
-        instructions="\n\n".join(text for text in about if text) or None,
+        instructions="\n\n".join(text for text in descriptions if text) or None,
         on_list_tools=list_tools,
-        on_call_tool=_caller(offered, Conversations(tools, MOST_SESSIONS)),
+        on_call_tool=call_tool,
     )
 
 
 def make_http_app(server: Server[Any], host: str) -> Starlette:
     """Return the application that answers at ``/mcp`` by streamable HTTP.
 
-    A `host` of this machine refuses requests whose Host or Origin is another, as a page in a
-    browser may send them. The newest version of the protocol has no sessions over HTTP, but a
-    browser and a notebook do: the server says that it speaks the older ones.
+    If `host` is this machine, requests with another Host or Origin are refused, since pages of
+    other sites can send them. The newest version of the protocol has no sessions over HTTP, but a
+    browser and a notebook need them: the server offers only the older versions.
     """
 
     async def discover(
@@ -105,28 +189,6 @@ def make_http_app(server: Server[Any], host: str) -> Starlette:
     return server.streamable_http_app(host=host, max_sessions=MOST_SESSIONS)
 
 
-def _caller(offered: dict[str, _Offered], conversations: Conversations) -> _Handler:
-    async def call_tool(
-        context: ServerRequestContext[Any], params: CallToolRequestParams
-    ) -> CallToolResult:
-        wanted = offered.get(params.name)
-        if wanted is None:
-            raise MCPError(
-                INVALID_PARAMS,
-                f"there is no tool {params.name!r:.100}; there are {', '.join(offered)}",
-            )
-        conversation = conversations.get(_session_id(context))
-        name = wanted.tool.namespace.name
-        call = Message.from_role_and_content(
-            Role.ASSISTANT, json.dumps(params.arguments or {})
-        ).with_recipient(wanted.recipient)
-        async with conversation.lock:
-            said = wanted.tool.call(call, conversation.sessions[name])
-            return _result([message async for message in said])
-
-    return call_tool
-
-
 def _offered(tool: Tool[Any]) -> list[_Offered]:
     namespace = tool.namespace
     if not namespace.tools:  # a tool that takes code
@@ -135,36 +197,32 @@ def _offered(tool: Tool[Any]) -> list[_Offered]:
         )
         return [_Offered(tool, namespace.name, listed)]
     return [
-        _Offered(tool, f"{namespace.name}.{function.name}", _listed(function))
+        _Offered(
+            tool,
+            f"{namespace.name}.{function.name}",
+            ListedTool(
+                name=function.name,
+                description=function.description,
+                input_schema=function.parameters or {"type": "object"},
+            ),
+        )
         for function in namespace.tools
     ]
 
 
-def _listed(function: ToolDescription) -> ListedTool:
-    schema = function.parameters or {"type": "object"}
-    return ListedTool(name=function.name, description=function.description, input_schema=schema)
-
-
 def _session_id(context: ServerRequestContext[Any]) -> str:
-    """Return the client's session; with standard input and output, there is one."""
+    """Return the id of the client's session; standard input and output have only one."""
     if context.request is None:
         return ""
-    found = context.request.headers.get("mcp-session-id")
-    if found is None:
+    ident = context.request.headers.get("mcp-session-id")
+    if ident is None:
         supported = list(HANDSHAKE_PROTOCOL_VERSIONS)
         raise MCPError(
             UNSUPPORTED_PROTOCOL_VERSION,
             f"these tools need a session; use version {supported[-1]} of the protocol",
             {"supported": supported, "requested": context.protocol_version},
         )
-    return str(found)
-
-
-def _result(said: list[ToolMessage]) -> CallToolResult:
-    content: list[ContentBlock] = [TextContent(text="\n".join(map(call_text, said)))]
-    for message in said:
-        content += map(_attached, message.attachments)
-    return CallToolResult(content=content, is_error=any(message.is_error for message in said))
+    return str(ident)
 
 
 def _attached(file: Attachment) -> ContentBlock:

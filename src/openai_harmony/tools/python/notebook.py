@@ -1,30 +1,89 @@
-"""A notebook of one conversation: runs its cells one after the other, and reads what they made."""
+"""The notebook of one conversation: it runs cells one after the other and reads their results."""
 
 from __future__ import annotations
 
 import asyncio
 import mimetypes
 import signal
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from .answer import RunAnswer
-from .attachment import Attachment, is_plain_path
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ..tool_message import Attachment
 from .output import joined_output
 from .sandbox import Sandbox, SandboxGone
-from .session import PythonSession
+from .session import PythonSession, is_plain_path
 from .settings import PythonSettings
 
 __all__ = ["Notebook", "NotebookOutput"]
 
-_Done = TypeVar("_Done")
+_Size = Annotated[int, Field(ge=0, le=1 << 62)]
+_Path = Annotated[str, Field(max_length=4096)]
+
+
+class _Image(BaseModel):
+    type: Literal[
+        "image/png",
+        "image/jpeg",
+        "image/gif",
+        "image/webp",
+        "image/svg+xml",
+        "application/pdf",
+    ]
+    size: _Size
+
+
+class _File(BaseModel):
+    path: _Path
+    size: _Size
+
+
+class RunResult(BaseModel):
+    """The result of a run, as the sandbox agent reports it; it is untrusted until validated.
+
+    `data` has the bytes of the images, one after the other.
+    """
+
+    model_config = ConfigDict(strict=True)
+
+    status: Literal["ok", "error", "died"]
+    exit: Annotated[int, Field(ge=-64, le=255)] = 0
+    first: str
+    cut: _Size
+    last: str
+    images: Annotated[list[_Image], Field(max_length=100)]
+    images_left_out: _Size
+    files: Annotated[list[_File], Field(max_length=1000)]
+    files_left_out: _Size
+    files_gone: Annotated[list[_Path], Field(max_length=1000)]
+    data: bytes
+
+    @classmethod
+    def read(cls, response: Mapping[str, Any]) -> RunResult:
+        """Validate a response. Raises `SandboxGone` for one that no sandbox agent sends."""
+        try:
+            return cls.model_validate(dict(response))
+        except ValidationError as error:
+            raise SandboxGone("the sandbox is gone: it spoke out of turn") from error
+
+    def image_data(self) -> list[tuple[str, bytes]]:
+        """Return the type and the bytes of each image."""
+        images: list[tuple[str, bytes]] = []
+        start = 0
+        for image in self.images:
+            images.append((image.type, self.data[start : start + image.size]))
+            start += image.size
+        return images
+
+
+_Result = TypeVar("_Result")
 
 _RESTART_SECONDS = 90
 _END_SECONDS = 10
 _FILE_SECONDS = 60
-_NAMED_FILES = 10
-_RAW = 4  # characters that are read for each that is shown: colours and overwritten lines go
+_RAW = 4  # characters read for each one shown: colours and overwritten lines are removed
 _PART = 16 << 20  # bytes of a file that are sent at a time
 
 _ALL_GONE = "all variables, functions and imports are gone"
@@ -33,23 +92,23 @@ _FILES_STAY = "the files in /mnt/data are still there"
 
 @dataclass(frozen=True)
 class NotebookOutput:
-    """What a call shows: text, files, and whether the notebook can be used again."""
+    """The output of a call: text, attachments, and whether the notebook can be used again."""
 
     text: str
     attachments: tuple[Attachment, ...] = ()
     is_usable: bool = True
     has_memory: bool = True
-    """Whether the variables of earlier calls are still there."""
+    """True if the variables of earlier calls still exist."""
 
 
 class Notebook:
-    """A sandbox that belongs to a conversation; `cells` counts the calls that were answered."""
+    """A sandbox that belongs to a conversation; `cells` counts the finished calls."""
 
     def __init__(self, name: str, sandbox: Sandbox, settings: PythonSettings) -> None:
         self.name = name
         self.cells = 0
-        self.untold: list[str] = []
-        """What the next call is to be told."""
+        self.pending_notes: list[str] = []
+        """Notes that the output of the next call begins with."""
         self.lock = asyncio.Lock()
         self.last_use = asyncio.get_running_loop().time()
         self._sandbox = sandbox
@@ -57,19 +116,19 @@ class Notebook:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it cannot be used any more."""
+        """True if it cannot be used any more."""
         return self._sandbox.has_ended
 
     def end(self, why: str) -> None:
-        """End it at once; a call under way is told why."""
+        """End it at once; a call in progress reports the reason."""
         self._sandbox.kill(why)
 
     async def close(self) -> None:
-        """End it, and wait until nothing is left."""
+        """End it, and wait until all its processes and files are gone."""
         await self._sandbox.close()
 
     async def put_files(self, files: dict[str, bytes]) -> list[str]:
-        """Write files; return what went wrong, in words. Raises `SandboxGone`."""
+        """Write files; return a note for each that failed. Raises `SandboxGone`."""
         problems = []
         for path, data in files.items():
             try:
@@ -83,21 +142,27 @@ class Notebook:
             part = data[start : start + _PART]
             await self._sandbox.request("put", path=path, offset=start, data=part)
 
-    async def _in_time(self, doing: Coroutine[object, object, _Done]) -> _Done:
-        """Wait for what takes no time, unless the model's code runs in the attendant's place."""
+    async def _in_time(self, work: Coroutine[object, object, _Result]) -> _Result:
+        """Wait for quick work; it is slow only if the model's code has replaced the agent."""
         try:
-            return await asyncio.wait_for(doing, _FILE_SECONDS)
+            return await asyncio.wait_for(work, _FILE_SECONDS)
         except asyncio.TimeoutError:
             self._sandbox.kill("it did not answer")
             raise SandboxGone("the sandbox is gone: it did not answer") from None
 
     async def run(self, code: str, stop: asyncio.Event, session: PythonSession) -> NotebookOutput:
-        """Run a cell, at most for the time that is set, or until `stop`; hold the lock meanwhile.
+        """Run a cell until it ends, `stop` is set or its time is over; the caller holds the lock.
 
-        The files and the count of images in the session are brought up to date.
+        Updates the files and the count of images in the session.
         """
         try:
-            notes = await self._ready()
+            try:
+                ready = await self._sandbox.request("ready", seconds=_RESTART_SECONDS)
+            except OSError as error:
+                raise SandboxGone(f"the sandbox is gone: {error}") from error
+            notes = []
+            if ready.get("renewed") is True:
+                notes = [f"[The kernel had ended, and was restarted: {_ALL_GONE}; {_FILES_STAY}.]"]
             if stop.is_set():
                 return NotebookOutput("[The call was cancelled before the code was run.]")
             running = asyncio.create_task(
@@ -108,37 +173,31 @@ class Notebook:
                 )
             )
             end = await self._wait(running, stop)
-            answer = RunAnswer.read(running.result())
-            attachments, left_out = await self._in_time(self._attachments(answer, session))
+            result = RunResult.read(running.result())
+            attachments, left_out = await self._in_time(self._attachments(result, session))
         except SandboxGone as error:
             self._sandbox.kill(str(error))
-            text = f"[The notebook has ended, because {_reason(error)}: {_ALL_GONE}, and the files "
+            reason = str(error).partition(": ")[2] or str(error)
+            text = f"[The notebook has ended, because {reason}: {_ALL_GONE}, and the files "
             text += "in /mnt/data are as they were before this call. The next call begins anew.]"
             return NotebookOutput(text, is_usable=False, has_memory=False)
         finally:
             self.last_use = asyncio.get_running_loop().time()
         shown = joined_output(
-            answer.first, answer.cut, answer.last, self._settings.output_characters
+            result.first, result.cut, result.last, self._settings.output_characters
         )
-        parts = [*notes, shown.rstrip("\n"), _how_it_ended(answer, end), *left_out]
+        if not end and result.status == "died":
+            end = f"[The kernel has ended: {_cause_of_death(result.exit)}. It was restarted: "
+            end += f"{_ALL_GONE}; {_FILES_STAY}.]"
+        parts = [*notes, shown.rstrip("\n"), end, *left_out]
         return NotebookOutput(
             "\n".join(part for part in parts if part) or "[no output]",
             tuple(attachments),
-            has_memory=answer.status != "died",
+            has_memory=result.status != "died",
         )
 
-    async def _ready(self) -> list[str]:
-        """Wait until there is a kernel; return what is to be said of it. Raises `SandboxGone`."""
-        try:
-            answer = await self._sandbox.request("ready", seconds=_RESTART_SECONDS)
-        except OSError as error:
-            raise SandboxGone(f"the sandbox is gone: {error}") from error
-        if answer.get("renewed") is not True:
-            return []
-        return [f"[The kernel had ended, and was restarted: {_ALL_GONE}; {_FILES_STAY}.]"]
-
     async def _wait(self, running: asyncio.Task[dict[str, object]], stop: asyncio.Event) -> str:
-        """Wait for the end of a run, and bring it about in time; return how, in words."""
+        """Wait for the end of a run, and stop it in time; return a note on how it was stopped."""
         stopping = asyncio.create_task(stop.wait())
         seconds = self._settings.seconds
         try:
@@ -150,11 +209,11 @@ class Notebook:
         if running.done():
             return ""
         why = "the call was cancelled" if stop.is_set() else f"it ran for {seconds:g} seconds"
-        self._sandbox.tell("interrupt")
+        self._sandbox.notify("interrupt")
         await asyncio.wait({running}, timeout=self._settings.grace_seconds)
         if running.done():
             return f"[The code was interrupted: {why}. Variables and files are still there.]"
-        self._sandbox.tell("restart")
+        self._sandbox.notify("restart")
         await asyncio.wait({running}, timeout=_END_SECONDS)
         if not running.done():
             self._sandbox.kill("it could not be stopped")
@@ -165,79 +224,69 @@ class Notebook:
         )
 
     async def _attachments(
-        self, answer: RunAnswer, session: PythonSession
+        self, result: RunResult, session: PythonSession
     ) -> tuple[list[Attachment], list[str]]:
-        """Collect images and files; return them, and what is left out, in words."""
+        """Collect images and files; return them, and a note on what is left out."""
         attachments = []
-        for kind, data in answer.image_data():
+        for kind, data in result.image_data():
             session.images += 1
-            end = mimetypes.guess_extension(kind) or ""
-            attachments.append(Attachment(f"image-{session.images}{end}", data, kind))
-        left_out = [f"{answer.images_left_out} images"] if answer.images_left_out else []
-        for path in answer.files_gone:
+            suffix = mimetypes.guess_extension(kind) or ""
+            attachments.append(Attachment(f"image-{session.images}{suffix}", data, kind))
+        left_out = [f"{result.images_left_out} images"] if result.images_left_out else []
+        for path in result.files_gone:
             session.forget_file(path)
-        room = 3 * self._settings.attachment_bytes - sum(len(each.data) for each in attachments)
-        for file in answer.files:
+        most = self._settings.attachment_bytes
+        room = 3 * most - sum(len(attachment.data) for attachment in attachments)
+        for file in result.files:
             if not is_plain_path(file.path):
                 left_out.append(f"a file with an odd name, {file.path!a:.80}")
                 continue
-            found = await self._file(file.path, file.size, session)
-            fits = found is not None and len(found) <= min(room, self._settings.attachment_bytes)
-            if found is None or not fits or len(attachments) >= self._settings.attachments:
+            content = await self._file(file.path, file.size, session)
+            fits = content is not None and len(content) <= min(room, most)
+            if content is None or not fits or len(attachments) >= self._settings.attachments:
                 left_out.append(f"{file.path} ({file.size:,} bytes)")
                 continue
-            attachments.append(Attachment.of_file(file.path, found))
-            room -= len(found)
-        if answer.files_left_out:
-            left_out.append(f"{answer.files_left_out:,} more files")
-        notes = (
-            [f"[not attached, too large or too many: {', '.join(left_out)}]"] if left_out else []
-        )
-        return attachments, notes
+            attachments.append(Attachment.of_file(file.path, content))
+            room -= len(content)
+        if result.files_left_out:
+            left_out.append(f"{result.files_left_out:,} more files")
+        if not left_out:
+            return attachments, []
+        return attachments, [f"[not attached, too large or too many: {', '.join(left_out)}]"]
 
     async def _file(self, path: str, size: int, session: PythonSession) -> bytes | None:
-        """Read a file that has changed, if it is of use, and keep it in the session if it fits."""
-        room = self._settings.state_bytes - session.kept_bytes()
+        """Read a changed file if it can be attached or stored, and store it if it fits."""
+        room = self._settings.state_bytes - session.stored_bytes()
         room += len(session.files.get(path, b""))
         most = max(room, self._settings.attachment_bytes)
         data = await self._read(path, most) if size <= most else None
-        session.keep_file(path, data if data is not None and len(data) <= room else None)
+        session.store_file(path, data if data is not None and len(data) <= room else None)
         return data
 
     async def _read(self, path: str, most: int) -> bytes | None:
-        """Read a file; None where it is gone, no plain file, or larger than `most`."""
+        """Read a file; None if it is gone, not a plain file, or larger than `most`."""
         data = b""
         while len(data) <= most:
-            asked = min(_PART, most + 1 - len(data))
+            size = min(_PART, most + 1 - len(data))
             try:
-                answer = await self._sandbox.request("get", path=path, offset=len(data), size=asked)
+                response = await self._sandbox.request(
+                    "get", path=path, offset=len(data), size=size
+                )
             except OSError:
                 return None
-            part: bytes = answer["data"]
+            part: bytes = response["data"]
             data += part
-            if len(part) < asked:
+            if len(part) < size:
                 return data
         return None
 
 
-def _reason(error: SandboxGone) -> str:
-    return str(error).partition(": ")[2] or str(error)
-
-
-def _how_it_ended(answer: RunAnswer, note: str) -> str:
-    if note or answer.status != "died":
-        return note
-    if answer.exit < 0:
-        why = f"it was killed by {_signal_name(-answer.exit)}"
-        if -answer.exit in (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT):
-            why += ", perhaps for want of memory"
-    else:
-        why = f"it exited with code {answer.exit}"
-    return f"[The kernel has ended: {why}. It was restarted: {_ALL_GONE}; {_FILES_STAY}.]"
-
-
-def _signal_name(number: int) -> str:
+def _cause_of_death(exit_code: int) -> str:
+    if exit_code >= 0:
+        return f"it exited with code {exit_code}"
     try:
-        return signal.Signals(number).name
+        name = signal.Signals(-exit_code).name
     except ValueError:
-        return f"signal {number}"
+        name = f"signal {-exit_code}"
+    may_lack_memory = -exit_code in (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT)
+    return f"it was killed by {name}" + (", perhaps for want of memory" if may_lack_memory else "")

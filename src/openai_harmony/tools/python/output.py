@@ -1,6 +1,6 @@
-"""The text of a cell's output, as a notebook shows it: no colours, no overwritten lines, not long.
+"""The text of a cell's output as a notebook shows it: without colours and overwritten lines, cut.
 
-What comes in was written by the model's code, and may be anything.
+The model's code wrote the output: it is untrusted, and may be any text.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 
 __all__ = ["clean_text", "joined_output"]
 
-# Sequences of ECMA-48: those that end in a letter, those that end in a bell, and single ones.
+# Control sequences of ECMA-48: those that end in a letter, those that end in a bell, short ones.
 _ANSI = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]?"
 )
@@ -18,7 +18,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def clean_text(text: str) -> str:
-    r"""Return text without control sequences, and its lines as they were in the end.
+    r"""Return text without control sequences, with each line as it was after all overwriting.
 
     >>> clean_text("\x1b[31mred\x1b[0m 10%\r100%\n")
     '100%\n'
@@ -30,7 +30,7 @@ def clean_text(text: str) -> str:
 
 
 def _final_line(line: str) -> str:
-    """Return what is seen of a line in the end: after the last return, without what was erased."""
+    """Return the visible part of a line: after the last return, without erased characters."""
     line = line.rstrip("\r").rpartition("\r")[2]
     if "\b" not in line:
         return line
@@ -44,9 +44,9 @@ def _final_line(line: str) -> str:
 
 
 def joined_output(first: str, cut: int, last: str, characters: int) -> str:
-    """Join the two ends of an output, with a note of how much is missing between them.
+    """Join the start and the end of an output, with a note of how much is missing between them.
 
-    `cut` characters are missing already; more are, so that no more than `characters` are left.
+    `cut` characters are already missing; more are cut to leave at most `characters`.
 
     >>> print(joined_output("0123456789", 0, "", 4))
     01

@@ -1,4 +1,4 @@
-"""The python tool's state in one conversation: which notebook it has, and its files."""
+"""The state of the python tool in one conversation: the name of its notebook, and its files."""
 
 from __future__ import annotations
 
@@ -8,9 +8,22 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, PlainSerializer, PlainValidator, PrivateAttr, model_validator
 
-from .attachment import is_plain_path
+__all__ = ["PythonSession", "is_plain_path"]
 
-__all__ = ["PythonSession"]
+_LONGEST_PATH = 1024  # bytes
+
+
+def is_plain_path(path: str) -> bool:
+    """Return whether a path names a file below a folder, readably and on every system.
+
+    >>> [is_plain_path(path) for path in ("a/b.txt", "../a", "/etc/passwd", "a//b", "a\\\\b")]
+    [True, False, False, False, False]
+    """
+    if not path.isprintable() or "\\" in path:  # lone surrogates are not printable either
+        return False
+    if len(path.encode("utf-8")) > _LONGEST_PATH:
+        return False
+    return all(part not in ("", ".", "..") for part in path.split("/"))
 
 
 def _decoded(value: object) -> bytes:
@@ -18,7 +31,7 @@ def _decoded(value: object) -> bytes:
         return value
     if isinstance(value, str):
         return base64.b64decode(value, validate=True)
-    raise ValueError("the bytes of a file are a text in base64")
+    raise ValueError("the bytes of a file must be text in base64")
 
 
 _FileBytes = Annotated[
@@ -29,10 +42,10 @@ _FileBytes = Annotated[
 
 
 class PythonSession(BaseModel):
-    """Which notebook the conversation has, and the files in its folder.
+    """The notebook of a conversation, by name, and the files in its folder.
 
-    The variables, functions and imports are in the memory of the notebook's kernel alone. They are
-    there as long as the notebook is; from stored JSON, only the files come back.
+    Variables, functions and imports exist only in the memory of the notebook's kernel, and end with
+    it. A session that was stored as JSON restores only the files.
 
     >>> session = PythonSession()
     >>> session.add_file("sales.csv", b"1,2")
@@ -42,15 +55,15 @@ class PythonSession(BaseModel):
 
     kernel_memory: Literal["not kept"] = "not kept"
     notebook: str = ""
-    """The notebook's name, by which the tool knows it; empty before the first call."""
+    """The name of the notebook in the pool; empty before the first call."""
     cells: int = Field(default=0, ge=0)
-    """The calls that were answered; a notebook that has answered others is not this one's."""
+    """The number of finished calls; a notebook with another number has run another branch."""
     images: int = Field(default=0, ge=0)
-    """The images that were shown."""
+    """The number of images that were shown."""
     files: dict[str, _FileBytes] = Field(default_factory=dict)
     """The files in ``/mnt/data``, by their paths below it."""
     files_left_out: list[str] = Field(default_factory=list)
-    """Those that are too large to be kept here; they end with the notebook."""
+    """Files too large to store here; they end with the notebook."""
 
     _new_files: set[str] = PrivateAttr(default_factory=set)
     _lock: asyncio.Lock = PrivateAttr(default_factory=asyncio.Lock)
@@ -59,7 +72,7 @@ class PythonSession(BaseModel):
     def _check(self) -> PythonSession:
         wrong = next((path for path in self.files if not is_plain_path(path)), None)
         if wrong is not None:
-            raise ValueError(f"{wrong!r:.200} is no path below a folder")
+            raise ValueError(f"{wrong!r:.200} is not a path below a folder")
         self._new_files.update(self.files)
         return self
 
@@ -69,7 +82,7 @@ class PythonSession(BaseModel):
 
     @classmethod
     def from_json(cls, stored: str) -> PythonSession:
-        """Read the JSON text of a session; raises `ValueError` where it is none."""
+        """Read the JSON text of a session; raises `ValueError` where it is invalid."""
         return cls.model_validate_json(stored)
 
     def add_file(self, path: str, data: bytes) -> None:
@@ -78,29 +91,31 @@ class PythonSession(BaseModel):
         Raises `ValueError` for a path that is not one below a folder.
         """
         if not is_plain_path(path):
-            raise ValueError(f"{path!r:.200} is no path below a folder, such as 'data/table.csv'")
+            raise ValueError(
+                f"{path!r:.200} is not a path below a folder, such as 'data/table.csv'"
+            )
         self.files[path] = data
         self._new_files.add(path)
 
     @property
     def lock(self) -> asyncio.Lock:
-        """What a call holds, so that the next one waits for it."""
+        """The lock that a call holds until it ends."""
         return self._lock
 
     def begin(self, notebook: str) -> None:
-        """Begin a notebook, which has none of the files yet."""
+        """Begin a new notebook; none of the files exist in it yet."""
         self.notebook = notebook
         self.files_left_out.clear()
         self._new_files.update(self.files)
 
     def take_new_files(self) -> dict[str, bytes]:
-        """Return the files that were added since the last time."""
+        """Return the files that were added since the last call."""
         new = {path: self.files[path] for path in sorted(self._new_files) if path in self.files}
         self._new_files.clear()
         return new
 
-    def keep_file(self, path: str, data: bytes | None) -> None:
-        """Note what is in a file of the notebook; None where that is too much to be kept."""
+    def store_file(self, path: str, data: bytes | None) -> None:
+        """Store the content of a file of the notebook; None if it is too large."""
         self.forget_file(path)
         if data is None:
             self.files_left_out.append(path)
@@ -108,12 +123,12 @@ class PythonSession(BaseModel):
             self.files[path] = data
 
     def forget_file(self, path: str) -> None:
-        """Note that a file is gone."""
+        """Remove a file that the notebook no longer has."""
         self.files.pop(path, None)
         self._new_files.discard(path)
         if path in self.files_left_out:
             self.files_left_out.remove(path)
 
-    def kept_bytes(self) -> int:
-        """Return the size of all files that are kept."""
+    def stored_bytes(self) -> int:
+        """Return the total size of the stored files."""
         return sum(map(len, self.files.values()))

@@ -1,4 +1,4 @@
-"""What can be set about notebooks."""
+"""The settings of the python tool."""
 
 from __future__ import annotations
 
@@ -22,44 +22,44 @@ class PythonSettings:
     """
 
     isolation: Isolation | str = Isolation.AUTO
-    """`auto`, `bubblewrap`, `container`, or `none`, which has to be asked for."""
+    """`auto`, `bubblewrap`, `container`, or `none`, which is never chosen automatically."""
     container: Container | None = None
-    """Where it is set, notebooks run in containers of its image."""
+    """If set, notebooks run in containers of its image."""
     python: str | None = None
-    """The Python of the notebooks, which has ipykernel; by default, that of the server."""
+    """The Python of the notebooks, with ipykernel installed; by default, the server's own."""
     readable: tuple[str, ...] = ()
     """Folders that notebooks may read, besides those of the system and of their Python."""
     limits: Limits = field(default_factory=Limits)
 
     seconds: float = 120.0
-    """How long a call may take, by the clock on the wall. The prompt of the tool says 120."""
+    """Wall-clock time of a call. The prompt of the tool says 120."""
     grace_seconds: float = 5.0
-    """How long code may take to end when it is interrupted, before the kernel is killed."""
+    """Time that interrupted code has to end before the kernel is killed."""
     output_characters: int = 20_000
-    """Of a call's output, at most; the rest is cut out of its middle."""
+    """Most characters of a call's output; the rest is cut out of its middle."""
     attachments: int = 20
-    """Of a call, at most."""
+    """Most attachments of a call."""
     attachment_bytes: int = 10 * _MIB
-    """Of each of them, at most; three times as many for all of a call."""
+    """Largest attachment; all attachments of a call have at most three times as many bytes."""
 
     notebooks: int = 8
-    """At a time, at most."""
+    """Most notebooks at a time."""
     prestarted: int = 1
-    """Notebooks that wait for new conversations."""
+    """Notebooks that are started before a conversation needs them."""
     wait_seconds: float = 30.0
-    """How long a call waits for a place, before it is told that all are busy."""
+    """Time that a call waits for a free notebook before it fails."""
     settled_seconds: float = 60.0
-    """How long a notebook is left to its conversation when others want its place."""
+    """Time after a call during which no other conversation can displace the notebook."""
     idle_seconds: float = 1200.0
-    """How long a notebook waits for the next call before it ends."""
+    """Time without calls after which a notebook ends."""
     state_bytes: int = 4 * _MIB
-    """Of the files that are kept in the session, with which they outlive the notebook."""
+    """Most bytes of files stored in a session; stored files outlive the notebook."""
 
     def __post_init__(self) -> None:
         Isolation(self.isolation)
         if not 100 <= self.output_characters <= _MOST_CHARACTERS:
-            raise ValueError(f"output_characters is to be from 100 to {_MOST_CHARACTERS:,}")
+            raise ValueError(f"output_characters must be from 100 to {_MOST_CHARACTERS:,}")
         if not 0 <= self.attachment_bytes <= _MOST_ATTACHED:
-            raise ValueError(f"attachment_bytes is to be from 0 to {_MOST_ATTACHED:,}")
+            raise ValueError(f"attachment_bytes must be from 0 to {_MOST_ATTACHED:,}")
         if self.notebooks < 1:
-            raise ValueError("notebooks is to be 1 or more")
+            raise ValueError("notebooks must be 1 or more")

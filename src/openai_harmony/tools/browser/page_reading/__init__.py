@@ -1,16 +1,14 @@
-"""Pages as the model reads them: bytes of any kind in, text with numbered links out.
+"""Documents to pages: bytes of any kind go in, text with numbered links comes out.
 
 ::
 
-    clean_text           characters that may stand in a page
-    charset → decoding   bytes to text
-    link_list            links and their numbers
-    inline_text → html_layout → html_page     HTML
-    text_page, pdf_page                        everything else
-    body                 which of them it is
+    characters       bytes to text, without characters that may not stand in a page
+    links            links and their numbers
+    html_layout → html_page     HTML
+    body             the kinds of documents: text, JSON, Markdown, PDF, HTML
 
-This package imports nothing of its parents: ``__main__`` runs it in a process of its own, which
-starts several times faster without them, and which hostile pages can only take down alone.
+This package imports nothing of its parents. ``__main__`` runs it in a process of its own, which
+starts several times faster without them. A hostile document can end only that process.
 """
 
 from .body import ReadPage, UnreadableError, read_body

@@ -1,6 +1,6 @@
 """The process that reads one page: a line of JSON and the body come in, a line of JSON goes out.
 
-It limits itself before it reads: a page made to be slow or large ends this process, not the server.
+The process limits itself first: a page made to be slow or large ends it, and not the server.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ def main() -> None:
     header, _, body = sys.stdin.buffer.read().partition(b"\n")
     request = json.loads(header)
     _limit(request.pop("seconds"), request.pop("memory"))
-    answer: dict[str, Any]
+    response: dict[str, Any]
     try:
-        answer = {"page": read_body(body, **request).to_json()}
+        response = {"page": read_body(body, **request).to_json()}
     except UnreadableError as error:
-        answer = {"error": str(error)}
+        response = {"error": str(error)}
     except MemoryError:
-        answer = {"error": "reading the document takes too much memory"}
-    sys.stdout.buffer.write(json.dumps(answer).encode())
+        response = {"error": "reading the document takes too much memory"}
+    sys.stdout.buffer.write(json.dumps(response).encode())
 
 
 def _limit(seconds: int, memory: int) -> None:
-    """Bound the time and the memory of this process, and let it write no files."""
+    """Limit the time and the memory of this process, and prevent it from writing files."""
     try:
         import resource
-    except ImportError:  # Windows: the parent's clock alone bounds it
+    except ImportError:  # Windows: only the parent's clock limits it
         return
     for kind, most in (
         (resource.RLIMIT_CPU, seconds),

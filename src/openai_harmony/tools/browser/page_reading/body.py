@@ -1,28 +1,36 @@
-"""What kind of document a body is, and how each kind is read."""
+"""Documents of any kind as pages: HTML, Markdown, JSON, plain text and PDF."""
 
 from __future__ import annotations
 
+import io
+import json
+import logging
 import re
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from .charset import decode
-from .html_page import read_html
-from .pdf_page import read_pdf
-from .text_page import read_json, read_markdown, read_text
+from .characters import clean_line, clean_text, decode
+from .html_page import TITLE_LIMIT, read_html
+from .links import LinkList
 
-__all__ = ["ReadPage", "UnreadableError", "read_body"]
+__all__ = ["ReadPage", "UnreadableError", "read_body", "read_markdown"]
 
 _TEXTS = re.compile(
     r"text/.*|application/(.*\+)?(json|xml|yaml|x-yaml|toml|javascript|ecmascript|x-sh|sql|x-tex"
     r"|rtf|x-ndjson|jsonl|graphql|x-httpd-php|x-python-code)|image/svg\+xml|message/rfc822"
 )
-_LOOKS_LIKE_HTML = re.compile(  # what browsers take for it (WHATWG, MIME Sniffing)
+_LOOKS_LIKE_HTML = re.compile(  # as browsers decide it (WHATWG, MIME Sniffing)
     rb"\s*<(?:!--|(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body"
     rb"|br|p)[\s>])",
     re.IGNORECASE,
 )
 _UNTYPED = ("", "application/octet-stream", "binary/octet-stream", "application/x-download")
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?([^\s\"';]+)", re.IGNORECASE)
+_MARKDOWN_LINK = re.compile(
+    r"(?<!!)\[([^\[\]\n]{1,500})\]\(\s*<?([^()\s<>]{1,2000})>?(?:\s+\"[^\"\n]{0,300}\")?\s*\)"
+)
+_MARKDOWN_TITLE = re.compile(r"^#{1,6} +(.{1,1000}?)(?: #+)? *$", re.MULTILINE)
 
 
 class UnreadableError(ValueError):
@@ -31,13 +39,13 @@ class UnreadableError(ValueError):
 
 @dataclass(frozen=True)
 class ReadPage:
-    """A page as it was read: `links` are addresses, each at its number in the text."""
+    """A page as it was read; `links` are the addresses, by their numbers in the text."""
 
     title: str
     text: str
     links: list[str] = field(default_factory=list)
     cut: bool = False
-    """Whether the text ends before the document does."""
+    """True if the text ends before the document does."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -53,60 +61,36 @@ def read_body(
     source: bool = False,
     cut: bool = False,
 ) -> ReadPage:
-    """Read a document of any kind.
+    """Read a document of any kind. Raises `UnreadableError`.
 
-    `content_type` is the header, or empty; `address` where it was found; `limit` how many
-    characters of text are wanted; `source` asks for HTML and Markdown as they are written; `cut`
-    says that the body is only the beginning. Raises `UnreadableError`.
+    - `content_type`: the header, or empty.
+    - `address`: the address of the document.
+    - `limit`: the most characters of text.
+    - `source`: return HTML and Markdown as they are written.
+    - `cut`: the body is only the beginning of the document.
     """
-    kind, charset = _parse(content_type)
-    kind = _kind(kind, body, address)
+    declared, _, parameters = content_type.partition(";")
+    charset = _CHARSET.search(parameters)
+    kind = _kind(declared.strip().lower(), body, address)
     if kind == "application/pdf":
-        return _read_pdf(body, limit, cut=cut)
+        if cut:
+            raise UnreadableError("the PDF is larger than what is fetched of a document")
+        return _read_pdf(body, limit)
     if not _TEXTS.fullmatch(kind) and kind != "application/xhtml+xml":
         raise UnreadableError(f"the document is of type {kind}, which cannot be shown as text")
     if cut:  # perhaps within a character
         body = body.rstrip(bytes(range(0x80, 0x100)))
-    page = _read_text(
-        decode(body, charset, markup=kind.endswith(("html", "xml"))),
-        "text/plain" if source else kind,
-        address,
-        limit,
-    )
-    return ReadPage(page.title, page.text, page.links, page.cut or cut)
+    is_markup = kind.endswith(("html", "xml"))
+    text = decode(body, charset[1] if charset else None, markup=is_markup)
+    page = _read_text(text, "text/plain" if source else kind, address, limit)
+    return replace(page, cut=page.cut or cut)
 
 
-def _read_text(text: str, kind: str, address: str, limit: int) -> ReadPage:
-    if kind in ("text/html", "application/xhtml+xml"):
-        return ReadPage(*read_html(text, address, limit))
-    if kind in ("text/markdown", "text/x-markdown"):
-        return ReadPage(*read_markdown(text, address, limit))
-    read = read_json if kind.endswith("json") else read_text
-    shown, was_cut = read(text, limit)
-    return ReadPage("", shown, [], was_cut)
-
-
-def _read_pdf(body: bytes, limit: int, *, cut: bool) -> ReadPage:
-    if cut:
-        raise UnreadableError("the PDF is larger than what is fetched of a document")
-    try:
-        title, text, was_cut = read_pdf(body, limit)
-    except ValueError as error:
-        raise UnreadableError(str(error)) from error
-    return ReadPage(title, text, [], was_cut)
-
-
-def _parse(content_type: str) -> tuple[str, str | None]:
-    """Split the header into the type and the character set that it names."""
-    kind, _, parameters = content_type.partition(";")
-    found = re.search(r"charset\s*=\s*[\"']?([^\s\"';]+)", parameters, re.IGNORECASE)
-    return kind.strip().lower(), found[1] if found else None
-
-
-def _kind(kind: str, body: bytes, address: str) -> str:
-    """Settle the type by what the body shows, where the header says nothing or too little."""
+def _kind(declared: str, body: bytes, address: str) -> str:
+    """Choose the type by the body and the address if the header declares none, or a vague one."""
     if body.startswith(b"%PDF-"):
         return "application/pdf"
+    kind = declared
     if kind in _UNTYPED:
         if _LOOKS_LIKE_HTML.match(body, 0, 2000):
             return "text/html"
@@ -116,3 +100,51 @@ def _kind(kind: str, body: bytes, address: str) -> str:
     if kind == "text/plain" and re.search(r"\.(md|markdown)$", address, re.IGNORECASE):
         return "text/markdown"
     return kind
+
+
+def _read_text(text: str, kind: str, address: str, limit: int) -> ReadPage:
+    if kind in ("text/html", "application/xhtml+xml"):
+        return ReadPage(*read_html(text, address, limit))
+    if kind in ("text/markdown", "text/x-markdown"):
+        return read_markdown(text, address, limit)
+    if kind.endswith("json"):
+        with suppress(ValueError, RecursionError):  # cut, JSON lines, or nested too deeply
+            text = json.dumps(json.loads(text), ensure_ascii=False, indent=2)
+    clean = clean_text(text)
+    return ReadPage("", clean[:limit], cut=len(clean) > limit)
+
+
+def read_markdown(text: str, address: str, limit: int) -> ReadPage:
+    """Read Markdown; the title is its first heading.
+
+    >>> read_markdown("# Top\\nSee [it](b.md)!", "doc://guide/a.md", 100)
+    ReadPage(title='Top', text='# Top\\nSee 【0†it】!', links=['doc://guide/b.md'], cut=False)
+    """
+    links = LinkList(address)
+    clean = clean_text(text)
+    heading = _MARKDOWN_TITLE.search(clean)
+    marked = _MARKDOWN_LINK.sub(lambda link: links.mark(link[1], link[2]), clean[:limit])
+    title = clean_line(heading[1], TITLE_LIMIT) if heading else ""
+    return ReadPage(title, marked, links.addresses, len(clean) > limit)
+
+
+def _read_pdf(body: bytes, limit: int) -> ReadPage:
+    from pypdf import PdfReader
+    from pypdf.errors import PyPdfError
+
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)
+    try:
+        reader = PdfReader(io.BytesIO(body))
+        title = clean_line((reader.metadata and reader.metadata.title) or "", TITLE_LIMIT)
+        pages, length = list[str](), 0
+        for page in reader.pages:
+            pages.append(clean_text(page.extract_text()).strip())
+            length += len(pages[-1])
+            if length > limit:
+                break
+    except (PyPdfError, ValueError) as error:
+        raise UnreadableError(f"the PDF is damaged or encrypted: {error}") from error
+    text = "\n\n".join(page for page in pages if page)
+    if not text:
+        raise UnreadableError("the PDF has no text; its pages may be pictures")
+    return ReadPage(title, text[:limit], cut=length > limit)

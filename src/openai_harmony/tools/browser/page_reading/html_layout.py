@@ -1,19 +1,72 @@
-"""The layout of a page in plain text: blocks, lists and tables, line by line."""
+"""The layout of a page in plain text: inline text, blocks, lists and tables."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
-from .inline_text import InlineText
+__all__ = ["InlineText", "Layout"]
 
-__all__ = ["Layout"]
+_SPACES = re.compile(r"[ \t\n\r\f]+")
 
-_DEEPEST = 8  # lists and quotations that are indented; deeper ones stand below each other
+
+class InlineText:
+    """The text of one block; its whitespace collapses as in a browser.
+
+    >>> text = InlineText()
+    >>> for piece in ("two ", " words", "  "): text.add(piece)
+    >>> text.take()
+    'two words'
+    """
+
+    def __init__(self) -> None:
+        self.characters = 0
+        """The number of added characters."""
+
+        self._pieces: list[str] = []
+        self._space_pending = False
+
+    def add(self, text: str) -> None:
+        """Add text; each run of whitespace in it means one space."""
+        words = _SPACES.sub(" ", text)
+        if words == " ":
+            self._space_pending = True
+        elif words:
+            self._space_pending = self._space_pending or words[0] == " "
+            self.add_verbatim(words.strip(" "))
+            self._space_pending = words[-1] == " "
+
+    def add_verbatim(self, text: str) -> None:
+        """Add text without changes, after a space if one is pending."""
+        if not text:
+            return
+        if self._space_pending and self._pieces and not self._pieces[-1].endswith("\n"):
+            self._pieces.append(" ")
+        self._space_pending = False
+        self._pieces.append(text)
+        self.characters += len(text)
+
+    def end_line(self) -> None:
+        """Continue in the next line."""
+        self._space_pending = False
+        self._pieces.append("\n")
+        self.characters += 1
+
+    def take(self) -> str:
+        """Return the added text, and begin again."""
+        text = "".join(self._pieces)
+        self._pieces.clear()
+        self.characters = 0
+        self._space_pending = False
+        return text
+
+
+_DEEPEST = 8  # nested lists and quotations that are indented; deeper ones are not indented further
 
 
 @dataclass
 class Layout:
-    """Writes blocks; what is between two of them is one blank line, or none within a list.
+    """Writes blocks with a blank line between them, except within a list.
 
     >>> layout = Layout()
     >>> layout.begin_block(); layout.inline.add("One"); layout.begin_block()
@@ -23,7 +76,7 @@ class Layout:
 
     inline: InlineText = field(default_factory=InlineText)
     characters: int = 0
-    """How much has been written."""
+    """The number of written characters."""
 
     _lines: list[str] = field(default_factory=list)
     _lists: list[int | None] = field(default_factory=list)  # the next numbers; None for dots
@@ -32,7 +85,7 @@ class Layout:
     _gap: bool = False
 
     def begin_block(self, *, gap: bool = True) -> None:
-        """End the block before; with a `gap`, a blank line follows it."""
+        """End the block before, and begin a new one after a blank line if there is a `gap`."""
         self._flush()
         self._gap = self._gap or (gap and not self._marker)
 
@@ -42,7 +95,7 @@ class Layout:
         self._marker = "#" * level + " "
 
     def begin_list(self, first: int | None) -> None:
-        """Begin a list whose items count from `first`, or have dots."""
+        """Begin a list that counts from `first`, or has dots if that is None."""
         self.begin_block(gap=not self._lists)
         self._lists.append(first)
 
@@ -53,7 +106,7 @@ class Layout:
         self._gap = self._gap or not self._lists
 
     def begin_item(self) -> None:
-        """Begin an item of the innermost list; outside of any it is one with a dot."""
+        """Begin an item of the innermost list; outside of a list, an item has a dot."""
         self._flush()
         number = self._lists[-1] if self._lists else None
         if number is not None:
@@ -78,7 +131,7 @@ class Layout:
         self._quotes -= 1
 
     def write_block(self, text: str) -> None:
-        """Write lines that are kept to the letter, as a block."""
+        """Write lines without changes, as a block."""
         self.begin_block()
         self._write(text.strip("\n"))
         self._gap = True
@@ -99,8 +152,8 @@ class Layout:
         self._gap = False
         quote, marker = "> " * min(self._quotes, _DEEPEST), self._marker
         rest = " " * len(marker) if self._lists else ""
-        for at, line in enumerate(text.split("\n")):
-            written = (quote + (rest if at else marker) + line.rstrip(" ")).rstrip(" ")
+        for index, line in enumerate(text.split("\n")):
+            written = (quote + (rest if index else marker) + line.rstrip(" ")).rstrip(" ")
             self._lines.append(written)
             self.characters += len(written) + 1
         self._marker = ""

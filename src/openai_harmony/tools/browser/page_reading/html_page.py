@@ -1,15 +1,16 @@
-"""HTML: a page's title, text and links."""
+"""HTML: the title, text and links of a page."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from .clean_text import clean_line, clean_text
+from .characters import clean_line, clean_text
 from .html_layout import Layout
-from .link_list import LinkList, join
+from .links import LinkList, join
 
 __all__ = ["TITLE_LIMIT", "read_html"]
 
@@ -32,40 +33,36 @@ _LAYOUT = frozenset((
 ))
 # fmt: on
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
-_RAISED = re.compile(r"[\w+-]{1,20}")  # what stands above or below the line
-_LABEL_LIMIT = 500  # characters; what is longer is a part of the page rather than a link
+_RAISED = re.compile(r"[\w+-]{1,20}")  # superscripts and subscripts
+_LABEL_LIMIT = 500  # characters; a longer link is part of the page
 _Ending = Callable[[], None]
 
 
 def read_html(html: str, address: str, limit: int) -> tuple[str, str, list[str], bool]:
     """Return the title, the text, the addresses of its links, and whether the text was cut.
 
-    `address` is where the page is; its text ends soon after `limit` characters.
+    `address` is the address of the page; its text ends soon after `limit` characters.
 
     >>> read_html("<title>T</title><h1>Hi</h1><p>See <a href=b>it</a>.", "https://a.example/", 99)
     ('T', '# Hi\\n\\nSee 【0†it】.', ['https://a.example/b'], False)
     """
     tree = LexborHTMLParser(html)
-    found = tree.css_first("title")
-    title = clean_line(found.text(), TITLE_LIMIT) if found is not None else ""
-    writer = _Writer(LinkList(address, _base(tree, address)), limit)
+    heading = tree.css_first("title")
+    title = clean_line(heading.text(), TITLE_LIMIT) if heading is not None else ""
+    base, element = address, tree.css_first("base[href]")
+    if element is not None:
+        with suppress(ValueError):
+            base = join(address, element.attributes["href"] or "")
+    writer = _Writer(LinkList(address, base), limit)
     cut = tree.root is not None and not _walk(tree.root, writer)
     return title, writer.layout.text(), writer.links.addresses, cut
 
 
-def _base(tree: LexborHTMLParser, address: str) -> str:
-    base = tree.css_first("base[href]")
-    try:
-        return join(address, base.attributes["href"] or "") if base is not None else address
-    except ValueError:
-        return address
-
-
 def _walk(root: LexborNode, writer: _Writer) -> bool:
-    """Write everything below `root`; say whether all of it was.
+    """Write everything below `root`; return False if the writer is full before the end.
 
-    Without recursion, and without `traverse`, which does not say where an element ends: pages may
-    be nested as deeply as they like.
+    There is no recursion, because pages may be nested deeply; `traverse` does not report where an
+    element ends.
     """
     node, endings = root, list[_Ending]()
     while not writer.is_full:
@@ -90,7 +87,7 @@ def _walk(root: LexborNode, writer: _Writer) -> bool:
 
 
 def _label(link: LexborNode) -> str | None:
-    """Return the text of a link, its spaces at both ends kept; None where it is too long."""
+    """Return the text of a link with the spaces at its ends; None if it is too long."""
     pieces = list[str]()
     length = 0
     for node in link.traverse(include_text=True):
@@ -108,16 +105,16 @@ def _label(link: LexborNode) -> str | None:
 
 
 class _Writer:
-    """Knows what each element means for the layout.
+    """Lays out each element.
 
-    `begin` returns what is to be done where the element ends, or None to leave its children out.
+    `begin` returns a function to call at the end of the element, or None to skip its children.
     """
 
     def __init__(self, links: LinkList, limit: int) -> None:
         self.layout = Layout()
         self.links = links
         self._limit = limit
-        self._cells = 0  # how many cells of tables are open, in which there are no blocks
+        self._cells = 0  # open cells of tables, which contain no blocks
         self._first_cell = False
         self._elements: dict[str, Callable[[LexborNode], _Ending | None]] = {
             "a": self._link,
@@ -137,21 +134,24 @@ class _Writer:
             "ul": self._list,
             **dict.fromkeys((f"h{level}" for level in range(1, 7)), self._heading),
             **dict.fromkeys(_BLOCKS, self._block),
-            **dict.fromkeys(_SKIPPED, _skip),
+            **dict.fromkeys(_SKIPPED, lambda _: None),
         }
 
     @property
     def is_full(self) -> bool:
-        """Whether as much was written as fits."""
+        """True if the limit is reached."""
         return self.layout.characters + self.layout.inline.characters > self._limit
 
     def begin(self, node: LexborNode) -> _Ending | None:
-        """Write a text, or what comes before the content of an element."""
+        """Write a text, or the beginning of an element."""
         if node.is_text_node:
             self.layout.inline.add(clean_text(node.text_content or ""))
             return None
         tag = node.tag
-        if tag is None or not node.is_element_node or _is_hidden(node):
+        if tag is None or not node.is_element_node:
+            return None
+        attributes = node.attributes
+        if "hidden" in attributes or _HIDDEN.search(attributes.get("style") or ""):
             return None
         begin = self._elements.get(tag)
         return _nothing if begin is None else begin(node)
@@ -199,7 +199,7 @@ class _Writer:
         return _nothing
 
     def _cell(self, node: LexborNode) -> _Ending:
-        """Separate cells by bars; a cell that holds a layout rather than data is a block."""
+        """Separate cells by bars; a cell that contains a layout instead of data is a block."""
         if not self._cells and _is_layout(node):
             return self._block(node)
         if not self._first_cell:
@@ -243,7 +243,7 @@ class _Writer:
         text = node.text().strip()
         if node.css_first("a[href]") is not None or not _RAISED.fullmatch(text):
             return _nothing
-        self.layout.inline.add_as_is(("^{" if node.tag == "sup" else "_{") + text + "}")
+        self.layout.inline.add_verbatim(("^{" if node.tag == "sup" else "_{") + text + "}")
         return None
 
     def _link(self, node: LexborNode) -> _Ending | None:
@@ -253,22 +253,13 @@ class _Writer:
             return _nothing
         inline = self.layout.inline
         inline.add(" " if label[:1].isspace() else "")
-        inline.add_as_is(self.links.mark(label, reference))
+        inline.add_verbatim(self.links.mark(label, reference))
         inline.add(" " if label[-1:].isspace() else "")
         return None
 
 
 def _nothing() -> None:
     pass
-
-
-def _skip(_: LexborNode) -> None:
-    return None
-
-
-def _is_hidden(node: LexborNode) -> bool:
-    attributes = node.attributes
-    return "hidden" in attributes or _HIDDEN.search(attributes.get("style") or "") is not None
 
 
 def _is_layout(cell: LexborNode) -> bool:

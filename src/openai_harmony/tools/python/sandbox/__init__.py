@@ -1,21 +1,19 @@
-"""A notebook's kernel, alone in a sandbox.
+"""A sandbox with the kernel of one notebook.
 
 The layers, each importing only those above it::
 
-    errors, limits, frames           what can go wrong; how much may be used; what is said
-    launch                           a command that starts an attendant
-    bubblewrap, container, bare      the ways to make one
-    memory_watch, control_group      limits for all processes together
-    sandbox                          a started one: requests and answers
-    isolation                        chooses one of the ways
+    limits                       limits of the code, and their enforcement for all processes
+    launch                       errors; a command that starts a sandbox agent
+    system_calls → bubblewrap    isolation by namespaces and a system call filter
+    sandbox                      a running sandbox: requests and responses
+    isolation                    a container, or none; chooses one of the ways
 
-Inside run `attendant` and `notebook_kernel`, which import nothing of this package. The server never
-speaks to the kernel: only to the attendant, by a pipe, and believes neither.
+`agent` and `notebook_kernel` run inside the sandbox, and import nothing of this package. The server
+speaks only to the agent, by a pipe, and trusts neither.
 """
 
-from .container import Container
-from .errors import SandboxError, SandboxGone
-from .isolation import Isolation, SandboxMaker
+from .isolation import Container, Isolation, SandboxMaker
+from .launch import SandboxError, SandboxGone
 from .limits import Limits
 from .sandbox import Sandbox
 

@@ -1,9 +1,9 @@
-"""Starts an attendant in namespaces of its own, by bubblewrap.
+"""Isolation by bubblewrap: the agent runs in namespaces of its own.
 
-It has no network, a file system of read-only parts and of folders in memory, no capabilities, a
-system call filter, and no other process to see. Where the server runs as root, bubblewrap makes the
-namespaces with root's rights and the attendant changes to a user that nobody else has; elsewhere,
-all happens in a user namespace of its own.
+The sandbox has no network, a file system of read-only parts and of folders in memory, no
+capabilities, a system call filter, and sees no other process. If the server runs as root,
+bubblewrap makes the namespaces with root's rights, and the agent changes to a user that nothing
+else has. Otherwise everything happens in a new user namespace.
 """
 
 from __future__ import annotations
@@ -15,22 +15,24 @@ import shutil
 import subprocess
 from collections.abc import Iterable
 
-from .errors import SandboxError
-from .launch import BOOTSTRAP, Launch, sandbox_environment
+from .launch import (
+    BOOTSTRAP,
+    DATA_FOLDER,
+    Launch,
+    PythonEnvironment,
+    SandboxError,
+    sandbox_environment,
+)
 from .limits import Limits
-from .python_environment import PythonEnvironment
 from .system_calls import system_call_filter
 
-__all__ = ["DATA_FOLDER", "bubblewrap_launch", "find_bubblewrap"]
-
-DATA_FOLDER = "/mnt/data"
-"""The folder of the notebook, as the model knows it."""
+__all__ = ["bubblewrap_launch", "find_bubblewrap"]
 
 _OLDEST = (0, 8)
 _SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 _SYSTEM_FILES = ("/etc/alternatives", "/etc/fonts", "/etc/ld.so.cache", "/etc/localtime")
 _USER = 1000  # in a user namespace
-_FIRST_USER, _USERS = 1_900_000_000, 1 << 24  # for root's sandboxes: no system gives these away
+_FIRST_USER, _USERS = 1_900_000_000, 1 << 24  # for root's sandboxes: systems assign lower ids
 
 # Gives up root and all capabilities, then becomes the Python that reads its program.
 _CHANGE_USER = (
@@ -42,13 +44,13 @@ _CHANGE_USER = (
 
 
 def find_bubblewrap() -> str | None:
-    """Return the path of ``bwrap``; None where there is none, or only an old one."""
+    """Return the path of ``bwrap``; None if it is missing or too old."""
     program = shutil.which("bwrap")
     if program is None:
         return None
-    told = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
-    found = re.search(r"(\d+)\.(\d+)", told.stdout)
-    if found is None or (int(found[1]), int(found[2])) < _OLDEST:
+    version = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    number = re.search(r"(\d+)\.(\d+)", version.stdout)
+    if number is None or (int(number[1]), int(number[2])) < _OLDEST:
         return None
     return program
 
@@ -61,25 +63,31 @@ def bubblewrap_launch(
     readable: Iterable[str] = (),
     as_root: bool | None = None,
 ) -> Launch:
-    """Write the command line; `readable` are folders to be seen besides those of Python.
+    """Write the command line; notebooks see the folders `readable` besides those of Python.
 
-    `as_root` says whether the server is root, which it finds out itself. Raises `SandboxError`.
+    `as_root` says whether the server is root, by default as the system says. Raises `SandboxError`.
     """
     as_root = os.geteuid() == 0 if as_root is None else as_root
     user = _FIRST_USER + secrets.randbelow(_USERS) if as_root else _USER
-    seen = _outermost([*python.folders, *map(os.path.abspath, readable)])
+    visible = _outermost([*python.folders, *map(os.path.abspath, readable)])
     path = f"{os.path.dirname(python.program)}:/usr/local/bin:/usr/bin:/bin"
+    variables = sandbox_environment(limits, path)
+    if as_root:
+        kept = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP")  # which _CHANGE_USER gives up
+        rights = ["--cap-drop", "ALL", *(part for name in kept for part in ("--cap-add", name))]
+    else:
+        rights = ["--unshare-user", "--disable-userns", "--uid", str(user), "--gid", str(user)]
     open_files: list[int] = []
     command = [
         program,
         *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup"),
-        *(_as_root() if as_root else _in_user_namespace()),
+        *rights,
         *("--hostname", "notebook", "--die-with-parent", "--new-session", "--clearenv"),
-        *_environment(sandbox_environment(limits, path)),
-        *_system(),
-        *_files(user, open_files),
+        *(part for item in variables.items() for part in ("--setenv", *item)),
+        *_system_folders(),
+        *_etc_files(user, open_files),
         *_in_memory("/tmp", limits.temporary),
-        *_read_only(seen),  # which may be in /tmp
+        *_read_only(visible),  # which may be in /tmp
         *("--proc", "/proc", "--dev", "/dev"),
         *_in_memory("/dev/shm", limits.temporary),
         *("--remount-ro", "/dev"),
@@ -92,26 +100,12 @@ def bubblewrap_launch(
         command += [*start, _CHANGE_USER, str(user), "-I", "-c", BOOTSTRAP]
     else:
         command += [*start, BOOTSTRAP]
-    # What bwrap itself has in its environment, its child can read in /proc/1/environ.
+    # The environment of bwrap itself is empty: its child can read it in /proc/1/environ.
     return Launch(tuple(command), {}, DATA_FOLDER, tuple(open_files), has_own_user=True)
 
 
-def _as_root() -> list[str]:
-    kept = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP")  # to give them up
-    return ["--cap-drop", "ALL", *(part for name in kept for part in ("--cap-add", name))]
-
-
-def _in_user_namespace() -> list[str]:
-    user = str(_USER)
-    return ["--unshare-user", "--disable-userns", "--uid", user, "--gid", user]
-
-
-def _environment(variables: dict[str, str]) -> list[str]:
-    return [part for name, value in variables.items() for part in ("--setenv", name, value)]
-
-
-def _system() -> list[str]:
-    """Show the programs and libraries of the system, and none of its settings."""
+def _system_folders() -> list[str]:
+    """Show the programs and libraries of the system, without its settings."""
     arguments = []
     for folder in _SYSTEM_FOLDERS:
         if os.path.islink(folder):
@@ -124,8 +118,8 @@ def _system() -> list[str]:
     return arguments
 
 
-def _files(user: int, open_files: list[int]) -> list[str]:
-    """Make the few files of /etc that programs ask for."""
+def _etc_files(user: int, open_files: list[int]) -> list[str]:
+    """Make the few files of /etc that programs need."""
     texts = {
         "/etc/passwd": f"notebook:x:{user}:{user}::/tmp:/bin/sh\n",
         "/etc/group": f"notebook:x:{user}:\n",
@@ -139,7 +133,7 @@ def _files(user: int, open_files: list[int]) -> list[str]:
 
 
 def _read_only(folders: Iterable[str]) -> list[str]:
-    """Show folders where they are; the folders above them are empty but for them."""
+    """Show folders at their paths; the folders above them contain nothing else."""
     arguments: list[str] = []
     made = {"/tmp"}
     for folder in folders:
@@ -156,13 +150,14 @@ def _read_only(folders: Iterable[str]) -> list[str]:
 
 
 def _outermost(folders: Iterable[str]) -> list[str]:
-    found: list[str] = []
+    """Return the folders that are not inside of another one."""
+    outermost: list[str] = []
     for folder in sorted(set(folders)):
         if folder == "/" or not os.path.isdir(folder):
-            raise SandboxError(f"{folder} is no folder that a notebook may see")
-        if not any(folder.startswith(f"{outer}/") for outer in found):
-            found.append(folder)
-    return found
+            raise SandboxError(f"{folder} is not a folder that a notebook may see")
+        if not any(folder.startswith(f"{outer}/") for outer in outermost):
+            outermost.append(folder)
+    return outermost
 
 
 def _in_memory(folder: str, size: int) -> list[str]:
@@ -170,7 +165,7 @@ def _in_memory(folder: str, size: int) -> list[str]:
 
 
 def _open_file(data: bytes, open_files: list[int]) -> int:
-    """Hold bytes in a file without a name, at their start; the descriptor is added to the list."""
+    """Write bytes to a file in memory; add its descriptor, at the start, to the list."""
     descriptor = os.memfd_create("sandbox", os.MFD_CLOEXEC)
     open_files.append(descriptor)
     os.write(descriptor, data)

@@ -1,35 +1,112 @@
-"""Chooses how the code of notebooks is kept apart, and makes sandboxes that way."""
+"""The ways to isolate the code of notebooks: bubblewrap, a container, or none."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import secrets
+import tempfile
+from dataclasses import dataclass
 from enum import Enum
 
-from .bare import bare_launch
 from .bubblewrap import bubblewrap_launch, find_bubblewrap
-from .container import Container, container_launch
-from .errors import SandboxError
-from .launch import Launch
+from .launch import (
+    BOOTSTRAP,
+    DATA_FOLDER,
+    Launch,
+    PythonEnvironment,
+    SandboxError,
+    find_python,
+    sandbox_environment,
+)
 from .limits import Limits
-from .python_environment import PythonEnvironment, find_python
 from .sandbox import Sandbox
 
-__all__ = ["Isolation", "SandboxMaker"]
+__all__ = ["Container", "Isolation", "SandboxMaker", "bare_launch", "container_launch"]
+
+
+_CONTAINER_USER = 65534
+_CONTAINER_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_CLIENT_VARIABLES = ("PATH", "HOME", "DOCKER_HOST", "DOCKER_CONFIG", "XDG_RUNTIME_DIR")
 
 
 class Isolation(str, Enum):
-    """How the code is kept apart from the server."""
+    """How the code is isolated from the server."""
 
     AUTO = "auto"
-    """In a container where one is configured, else by bubblewrap; never not at all."""
+    """A container if one is configured, else bubblewrap; never no isolation."""
     BUBBLEWRAP = "bubblewrap"
     CONTAINER = "container"
     NONE = "none"
-    """Not at all: the code may do whatever the server may do."""
+    """No isolation: the code may do whatever the server may do."""
+
+
+@dataclass(frozen=True)
+class Container:
+    """A local image for notebooks, and the program that runs it.
+
+    The image needs Python 3.10 or newer with ipykernel. `options` are more options for the program,
+    for instance ``("--runtime=runsc",)``.
+    """
+
+    image: str
+    program: str = "docker"
+    options: tuple[str, ...] = ()
+    python: str = "python3"
+
+
+def container_launch(container: Container, limits: Limits) -> Launch:
+    """Write the command line of an agent in a container, for ``docker run`` or ``podman run``.
+
+    The container mounts nothing of the server's file system: the agent arrives by standard input,
+    and files of the notebook by the agent's channel.
+
+    >>> container_launch(Container("notebook", program="podman"), Limits()).command[:4]
+    ('podman', 'run', '--rm', '--interactive')
+    """
+    name = f"notebook-{secrets.token_hex(8)}"
+    total = str(limits.total_memory)
+    environment = sandbox_environment(limits, _CONTAINER_PATH)
+    arguments = [
+        *("--rm", "--interactive", "--init", "--pull", "never", "--name", name),
+        *("--network", "none", "--hostname", "notebook", "--ipc", "private"),
+        *("--read-only", "--user", f"{_CONTAINER_USER}:{_CONTAINER_USER}", "--cap-drop", "ALL"),
+        *("--security-opt", "no-new-privileges"),
+        *("--memory", total, "--memory-swap", total, "--pids-limit", str(limits.processes)),
+        *("--shm-size", str(limits.temporary)),
+        *("--tmpfs", f"/tmp:rw,nosuid,nodev,size={limits.temporary},mode=1777"),
+        *("--tmpfs", f"{DATA_FOLDER}:rw,nosuid,nodev,size={limits.disk},mode=1777"),
+        *("--workdir", DATA_FOLDER, "--log-driver", "none"),
+        *(part for name, value in environment.items() for part in ("--env", f"{name}={value}")),
+        *("--entrypoint", container.python),
+        *container.options,
+    ]
+    return Launch(
+        (container.program, "run", *arguments, container.image, "-I", "-c", BOOTSTRAP),
+        {name: os.environ[name] for name in _CLIENT_VARIABLES if name in os.environ},
+        DATA_FOLDER,
+        end_command=(container.program, "kill", name),
+    )
+
+
+def bare_launch(python: PythonEnvironment, limits: Limits) -> Launch:
+    """Write the command line of an agent without a sandbox, which has all rights of the server.
+
+    Each process has limits, and all end with the server; nothing else is prevented. A temporary
+    folder takes the place of ``/mnt/data``.
+    """
+    own = tempfile.TemporaryDirectory(prefix="notebook-", ignore_cleanup_errors=True)
+    folder, temporary = os.path.join(own.name, "data"), os.path.join(own.name, "tmp")
+    os.mkdir(folder)
+    os.mkdir(temporary)
+    path = f"{os.path.dirname(python.program)}:{os.environ.get('PATH', os.defpath)}"
+    environment = {**sandbox_environment(limits, path), "HOME": temporary, "TMPDIR": temporary}
+    command = (python.program, "-I", "-c", BOOTSTRAP)
+    return Launch(command, environment, folder, own_folder=own)
 
 
 class SandboxMaker:
-    """Makes sandboxes of one kind."""
+    """Makes sandboxes with one kind of isolation."""
 
     def __init__(
         self,
@@ -48,21 +125,19 @@ class SandboxMaker:
         self._environment: PythonEnvironment | None = None
 
     async def make(self) -> Sandbox:
-        """Start a sandbox. Raises `SandboxError` where that is not possible."""
-        return await Sandbox.start(await self._launch(), self._limits)
-
-    async def _launch(self) -> Launch:
+        """Start a sandbox. Raises `SandboxError` where none can be made."""
         isolation = self._isolation
         if isolation is Isolation.AUTO and self._container is not None:
             isolation = Isolation.CONTAINER
         if isolation is Isolation.CONTAINER:
             if self._container is None:
                 raise SandboxError("isolation='container' needs a container: name its image")
-            return container_launch(self._container, self._limits)
+            launch = container_launch(self._container, self._limits)
+            return await Sandbox.start(launch, self._limits)
         if self._environment is None:
             self._environment = await asyncio.to_thread(find_python, self._python)
         if isolation is Isolation.NONE:
-            return bare_launch(self._environment, self._limits)
+            return await Sandbox.start(bare_launch(self._environment, self._limits), self._limits)
         program = await asyncio.to_thread(find_bubblewrap)
         if program is None:
             raise SandboxError(
@@ -71,4 +146,7 @@ class SandboxMaker:
                 "container; isolation='none' runs the code without a sandbox, with all the "
                 "rights of this process"
             )
-        return bubblewrap_launch(program, self._environment, self._limits, readable=self._readable)
+        launch = bubblewrap_launch(
+            program, self._environment, self._limits, readable=self._readable
+        )
+        return await Sandbox.start(launch, self._limits)

@@ -1,38 +1,106 @@
-"""How an attendant is started: a command, its environment, and the folder of the notebook."""
+"""Starting a sandbox: its Python, its environment, and the command that starts its agent."""
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 
+from ....errors import HarmonyError
 from .limits import Limits
 
-__all__ = ["BOOTSTRAP", "Launch", "sandbox_environment"]
+__all__ = [
+    "BOOTSTRAP",
+    "DATA_FOLDER",
+    "Launch",
+    "PythonEnvironment",
+    "SandboxError",
+    "SandboxGone",
+    "find_python",
+    "sandbox_environment",
+]
+
+
+DATA_FOLDER = "/mnt/data"
+"""The folder of the notebook, as the model knows it."""
+
+_PROBE_SECONDS = 60
+_PROBE = """
+import importlib.util, json, os, sys
+missing = [n for n in ("ipykernel", "jupyter_client") if importlib.util.find_spec(n) is None]
+folders = [sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix]
+print(json.dumps({"missing": missing, "folders": folders, "version": sys.version_info[:2]}))
+"""
+
+
+class SandboxError(HarmonyError):
+    """No sandbox can be made; the message names what to install or to set."""
+
+
+class SandboxGone(HarmonyError):
+    """The sandbox has ended, perhaps because it broke the protocol of its agent."""
+
+
+@dataclass(frozen=True)
+class PythonEnvironment:
+    """A Python with ipykernel; the sandbox must show it `folders`, sorted by path."""
+
+    program: str
+    folders: tuple[str, ...]
+
+
+def find_python(program: str | None = None) -> PythonEnvironment:
+    """Inspect a Python, by default the one of this process. Raises `SandboxError`.
+
+    >>> find_python().program == os.path.abspath(sys.executable)
+    True
+    """
+    program = os.path.abspath(program or sys.executable)
+    try:
+        done = subprocess.run(
+            [program, "-I", "-c", _PROBE], capture_output=True, check=True, timeout=_PROBE_SECONDS
+        )
+        probed = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise SandboxError(f"{program} is not a Python that runs: {error}") from error
+    if probed["missing"]:
+        raise SandboxError(
+            f"the Python of the notebook, {program}, lacks {' and '.join(probed['missing'])}: "
+            f"run '{program} -m pip install ipykernel jupyter_client'"
+        )
+    real = os.path.realpath(program)
+    folders = {*map(os.path.abspath, probed["folders"]), os.path.dirname(os.path.dirname(real))}
+    if "/" in folders:
+        raise SandboxError(f"{program} is installed in /, which the notebook must not see")
+    return PythonEnvironment(program, tuple(sorted(folders)))
+
 
 BOOTSTRAP = (
     "import sys; size = int(sys.stdin.buffer.readline()); "
-    "exec(compile(sys.stdin.buffer.read(size), 'attendant', 'exec'))"
+    "exec(compile(sys.stdin.buffer.read(size), 'agent', 'exec'))"
 )
-"""What Python is given: it reads its program from standard input, after a line with its size."""
+"""Code for ``python -c``: it reads its program from standard input, after a line with its size."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """A command that starts an attendant, ready to be run once; `close` when it was."""
+    """A command that starts a sandbox agent. It can run once; `close` it afterwards."""
 
     command: tuple[str, ...]
     environment: dict[str, str]
     folder: str
-    """The folder of the notebook, as the attendant sees it."""
+    """The path of the notebook's folder inside the sandbox."""
     open_files: tuple[int, ...] = ()
     """Descriptors that the command inherits."""
     end_command: tuple[str, ...] = ()
-    """What ends it where killing the command is not enough."""
+    """The command that ends the sandbox where killing its process is not enough."""
     own_folder: tempfile.TemporaryDirectory[str] | None = None
-    """The folder of the notebook, where it is one of the server's file system."""
+    """The notebook's folder, if it is in the file system of the server."""
     has_own_user: bool = False
-    """Whether nobody else has its user, so that the user's processes can be counted."""
+    """True if its user is used by nothing else, so that the user's processes can be limited."""
 
     def close(self) -> None:
         """Close the descriptors."""
@@ -41,7 +109,7 @@ class Launch:
 
 
 def sandbox_environment(limits: Limits, path: str) -> dict[str, str]:
-    """Return the environment of the notebook: nothing of the server's."""
+    """Return the environment of the notebook; it contains nothing of the server's."""
     threads = str(min(limits.threads, os.cpu_count() or 1))
     return {
         "PATH": path,

@@ -1,36 +1,59 @@
-"""How much the code in a sandbox may use."""
+"""Limits of a sandbox: for each process, and for all of its processes together.
+
+The kernel enforces the limits of a process. For all processes together, the server makes a control
+group (v2) where it may, and otherwise measures their memory now and then.
+
+A server may make control groups in a systemd unit with ``Delegate=yes`` and
+``DelegateSubgroup=server``: systemd marks the unit's group as delegated, and the server runs in a
+group below it. Groups without the mark are left alone, even by root.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import secrets
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
-__all__ = ["Limits"]
+__all__ = ["ControlGroup", "Limits", "delegated_group", "process_tree", "used_memory"]
 
 _MIB = 1 << 20
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_CONTROL_GROUPS = Path("/sys/fs/cgroup")
+_DELEGATION_MARKS = ("user.delegate", "trusted.delegate")  # extended attributes that systemd sets
+_REMOVE_TRIES = 100
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Sizes in bytes; the defaults are for a small server.
+    """Limits of the code in a sandbox; sizes in bytes, with defaults for a small server.
 
     >>> Limits(memory=4 << 30).rlimits()["AS"]
     4294967296
     """
 
     memory: int = 2048 * _MIB
-    """Of each process, as address space, and of all together, as pages in use."""
+    """Address space of each process, and memory in use of all together."""
     disk: int = 256 * _MIB
-    """Of the folder ``/mnt/data``, which is held in memory."""
+    """Size of the folder ``/mnt/data``, which is held in memory."""
     temporary: int = 64 * _MIB
-    """Of ``/tmp`` and of ``/dev/shm``, each; held in memory, too."""
+    """Size of ``/tmp`` and of ``/dev/shm``, each; also held in memory."""
     processes: int = 128
     """Processes and threads together."""
     open_files: int = 1024
-    """Of each process."""
+    """Open files of each process."""
     cpu_seconds: int = 3600
-    """Of each process, over its whole life; then it is killed."""
+    """CPU time of each process over its whole life; then it is killed."""
     threads: int = 4
-    """That numerical libraries are told to use, where there are as many processors."""
+    """Threads that numerical libraries use, at most one for each processor."""
+
+    @property
+    def total_memory(self) -> int:
+        """The memory of all processes together with that of the folders held in memory."""
+        return self.memory + self.disk + 2 * self.temporary
 
     def rlimits(self) -> dict[str, int]:
         """Return the limits of a process, under the names of ``resource`` after ``RLIMIT_``."""
@@ -39,7 +62,129 @@ class Limits:
             "NPROC": self.processes,
             "NOFILE": self.open_files,
             "FSIZE": max(self.disk, self.temporary),
-            "CORE": 1,  # none is written, nor, as with 0, given to a program of the host
+            "CORE": 1,  # no core file; 0 would still pass the core to a program of the host
             "MEMLOCK": 0,
             "MSGQUEUE": 0,
         }
+
+
+def process_tree(process: int) -> list[int]:
+    """Return a process and all its descendants; in a PID namespace these include orphans.
+
+    >>> process_tree(os.getpid())[0] == os.getpid()
+    True
+    """
+    tree = [process]
+    for parent in tree:  # which grows
+        try:
+            threads = os.listdir(f"/proc/{parent}/task")
+        except OSError:  # the process has ended
+            continue
+        for thread in threads:
+            tree += map(int, _proc_text(f"/proc/{parent}/task/{thread}/children").split())
+    return tree
+
+
+def used_memory(process: int, limit: int) -> int:
+    """Return the bytes that a process and its descendants use.
+
+    Shared pages count for each process that shares them. Only if the result exceeds `limit`, they
+    are counted once, which takes longer.
+    """
+    tree = process_tree(process)
+    used = sum(map(_resident, tree))
+    return used if used <= limit else sum(map(_proportional, tree))
+
+
+def _resident(process: int) -> int:
+    fields = _proc_text(f"/proc/{process}/statm").split()
+    return int(fields[1]) * _PAGE if fields else 0
+
+
+def _proportional(process: int) -> int:
+    for line in _proc_text(f"/proc/{process}/smaps_rollup").splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    return _resident(process)  # the process belongs to another user
+
+
+def _proc_text(file: str) -> str:
+    """Read a file of ``/proc``; empty if its process has ended."""
+    try:
+        return Path(file).read_text("ascii")
+    except (OSError, ValueError):
+        return ""
+
+
+class ControlGroup:
+    """A control group with the processes of one sandbox."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @classmethod
+    def make(
+        cls, processes: Iterable[int], limits: Limits, parent: Path | None = None
+    ) -> ControlGroup | None:
+        """Put processes into a new group; None if the server may not make groups.
+
+        The files of a sandbox count as its memory.
+        """
+        parent = parent or delegated_group()
+        if parent is None:
+            return None
+        group = cls(parent / f"notebook-{secrets.token_hex(8)}")
+        try:
+            group.folder.mkdir()
+            for name, value in (
+                ("memory.max", limits.total_memory),
+                ("memory.oom.group", 0),
+                ("pids.max", limits.processes + 8),  # plus bubblewrap and the agent
+            ):
+                (group.folder / name).write_text(str(value))
+            swap = group.folder / "memory.swap.max"
+            if swap.exists():
+                swap.write_text("0")
+            for process in processes:
+                (group.folder / "cgroup.procs").write_text(str(process))
+        except OSError:
+            with suppress(OSError):
+                group.folder.rmdir()
+            return None
+        return group
+
+    async def remove(self) -> None:
+        """Remove the group once its processes are gone."""
+        for _ in range(_REMOVE_TRIES):
+            try:
+                self.folder.rmdir()
+            except FileNotFoundError:
+                return
+            except OSError:  # the last of its processes is ending
+                await asyncio.sleep(0.01)
+            else:
+                return
+
+
+def delegated_group(root: Path = _CONTROL_GROUPS, own: str | None = None) -> Path | None:
+    """Return the group in which the server may make groups: the parent of its own, or None."""
+    if own is None:
+        lines = _proc_text("/proc/self/cgroup").splitlines()
+        own = next((line[3:] for line in lines if line.startswith("0::")), "")
+    if not own or own == "/":
+        return None
+    group = (root / own.lstrip("/")).parent
+    if not any(_has_mark(group, name) for name in _DELEGATION_MARKS):
+        return None
+    try:
+        (group / "cgroup.subtree_control").write_text("+memory +pids")
+    except OSError:  # it has processes of its own, or lacks these controllers
+        return None
+    return group
+
+
+def _has_mark(group: Path, name: str) -> bool:
+    try:
+        return os.getxattr(group, name) == b"1"
+    except OSError:
+        return False

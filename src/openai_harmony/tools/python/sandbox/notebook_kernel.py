@@ -1,8 +1,8 @@
-"""The kernel in a sandbox: ipykernel, whose streams come in order and in small pieces.
+"""The kernel in a sandbox: ipykernel that sends its streams in order and in small pieces.
 
-This file runs inside the sandbox (the attendant passes its text to ``python -c``), so it imports
-nothing of this package. It takes the path of a connection file; `CPU_SECONDS` in the environment
-limits each process of the notebook.
+This file runs inside the sandbox (the agent passes its text to ``python -c``), so it imports
+nothing of this package. Its argument is the path of a connection file; `CPU_SECONDS` in the
+environment limits each process of the notebook.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from jupyter_client.jsonutil import json_default
 from jupyter_client.session import json_packer
 
 _PIECE = 1 << 18  # characters of one message
-_QUEUED = 32  # messages that wait for the attendant, at most; then the code waits
+_QUEUED = 32  # most messages that wait for the agent; then the code waits
 _NO_INPUT = "nobody can answer here: put the value into the code instead of asking for it"
 
 
 class OrderedStream(OutStream):
-    """Standard output or error: what was written first is sent first, whichever it was."""
+    """Standard output or error; their texts are sent in the order in which they were written."""
 
     _latest: ClassVar[Any] = None
     _unsent = 0
 
     def write(self, string: str) -> int | None:  # type: ignore[override]
-        """Take text; wait for the attendant where it comes faster than it can be sent."""
+        """Write text; wait for the agent if it reads more slowly."""
         if not isinstance(string, str):
-            return super().write(string)  # which names the mistake
+            return super().write(string)  # which raises the error
         latest, OrderedStream._latest = OrderedStream._latest, self
         if latest is not None and latest is not self:
             latest.flush()
@@ -51,27 +51,27 @@ class OrderedStream(OutStream):
 
 
 class NotebookKernel(IPythonKernel):
-    """The kernel; ``input`` says what to do instead."""
+    """The kernel; ``input`` raises an error that names the remedy."""
 
     def raw_input(self, prompt: object = "") -> str:
-        """Stand for ``input``."""
+        """Replace ``input``."""
         raise StdinNotImplementedError(_NO_INPUT)
 
     def getpass(self, *_: object, **__: object) -> str:
-        """Stand for ``getpass.getpass``."""
+        """Replace ``getpass.getpass``."""
         raise StdinNotImplementedError(_NO_INPUT)
 
 
-class NothingKept(defaultdict[int, list[Any]]):
-    """Takes what cells have shown, and forgets it: IPython would keep every line for ever."""
+class DiscardedOutputs(defaultdict[int, list[Any]]):
+    """Discards the outputs of cells: IPython would store every line forever."""
 
     def __missing__(self, _: int) -> list[Any]:
-        """Return a list that nobody reads."""
+        """Return a list that is never read."""
         return []
 
 
 class NotebookApp(IPKernelApp):
-    """The application; output that is not read makes the code wait, instead of being lost."""
+    """The application; unread output makes the code wait instead of being lost."""
 
     def init_iopub(self, context: Any) -> None:
         """Bind the socket of the output."""
@@ -82,7 +82,7 @@ class NotebookApp(IPKernelApp):
 
 
 def pack(message: Any) -> bytes:
-    """Write a message as ASCII: lone surrogates, which code may print, have no other form."""
+    """Encode a message as ASCII, the only encoding that keeps lone surrogates."""
     try:
         return json.dumps(message, default=json_default).encode("ascii")
     except (TypeError, ValueError):
@@ -90,7 +90,7 @@ def pack(message: Any) -> bytes:
 
 
 def main() -> None:
-    """Run until the attendant ends the process."""
+    """Run until the agent ends the process."""
     seconds = int(os.environ.pop("CPU_SECONDS"))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     colors = "nocolor" if IPython.version_info >= (9,) else "NoColor"
@@ -104,7 +104,7 @@ def main() -> None:
         ]
     )
     app.session.pack = pack
-    app.shell.history_manager.outputs = NothingKept()
+    app.shell.history_manager.outputs = DiscardedOutputs()
     app.start()
 
 

@@ -1,40 +1,80 @@
-"""One sandbox, seen from the server: requests go in, answers come out, nothing else."""
+"""A running sandbox, seen from the server: requests to its agent go in, responses come out.
+
+Both travel in frames. A frame is two lengths (big-endian, 4 bytes each), a JSON object and bytes.
+The model's code may have sent whatever comes out of a sandbox, so the sizes and the form of each
+frame are checked.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
+import struct
+from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-from .control_group import ControlGroup
-from .errors import SandboxError, SandboxGone
-from .frames import FrameError, pack_frame, read_frame
-from .launch import Launch
-from .limits import Limits
-from .memory_watch import process_tree, used_memory
+from .launch import Launch, SandboxError, SandboxGone
+from .limits import ControlGroup, Limits, process_tree, used_memory
 
-__all__ = ["Sandbox"]
+__all__ = ["MAX_DATA", "MAX_TEXT", "FrameError", "Sandbox", "pack_frame", "read_frame"]
 
+MAX_TEXT = 4 << 20
+"""Most bytes of the JSON of a frame."""
+MAX_DATA = 32 << 20
+"""Most bytes that follow it."""
+
+_LENGTHS = struct.Struct(">II")
 _START_SECONDS = 90
-_ANSWER_SECONDS = 30.0
+_RESPONSE_SECONDS = 30.0
 _LOG_BYTES = 2000
-_THROWN_AWAY = 1 << 16  # bytes at a time
+_DISCARDED = 1 << 16  # bytes at a time
 _WATCH_SECONDS = 0.5
 
 
-class Sandbox:
-    """A started attendant with its kernel; made by `start`, ended by `close`.
+class FrameError(ValueError):
+    """The bytes are not a frame."""
 
-    It ends by itself, with everything in it, when this process ends in whatever way.
+
+def pack_frame(request: Mapping[str, Any], data: bytes = b"") -> bytes:
+    """Encode a frame.
+
+    >>> pack_frame({"op": "run"}).hex(" ", 4)
+    '0000000c 00000000 7b226f70 223a2272 756e227d'
+    """
+    text = json.dumps(request, separators=(",", ":")).encode("ascii")
+    return _LENGTHS.pack(len(text), len(data)) + text + data
+
+
+async def read_frame(stream: asyncio.StreamReader) -> tuple[dict[str, Any], bytes]:
+    """Read a frame. Raises `FrameError`, and `EOFError` at the end of the stream."""
+    text_size, data_size = _LENGTHS.unpack(await stream.readexactly(_LENGTHS.size))
+    if text_size > MAX_TEXT or data_size > MAX_DATA:
+        raise FrameError("the frame is too large")
+    text = await stream.readexactly(text_size)
+    data = await stream.readexactly(data_size)
+    try:
+        content = json.loads(text.decode("utf-8", "surrogatepass"))
+    except (ValueError, RecursionError) as error:
+        raise FrameError("the frame holds no JSON") from error
+    if not isinstance(content, dict):
+        raise FrameError("the frame holds no object")
+    return content, data
+
+
+class Sandbox:
+    """A started agent with its kernel. `start` makes it, `close` ends it.
+
+    It also ends, with everything in it, when this process ends for any reason.
     """
 
     def __init__(self, process: asyncio.subprocess.Process, launch: Launch, limits: Limits) -> None:
         self._process = process
         self._launch = launch
         self._limits = limits
-        self._answers: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
+        self._responses: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
         self._count = 0
         self._log = b""
         self._why = "its sandbox was ended from inside"
@@ -44,7 +84,7 @@ class Sandbox:
 
     @classmethod
     async def start(cls, launch: Launch, limits: Limits) -> Sandbox:
-        """Start an attendant and its kernel; the launch is used up. Raises `SandboxError`.
+        """Start an agent and its kernel; this uses up the launch. Raises `SandboxError`.
 
         Call it in the thread of the event loop: the sandbox ends with the thread that started it.
         """
@@ -74,61 +114,67 @@ class Sandbox:
         return sandbox
 
     async def _greet(self, launch: Launch) -> None:
-        """Send the attendant's program and the first request, and wait for its answer."""
+        """Send the agent's program and the first request, and wait for the response."""
         rlimits = self._limits.rlimits()
         if not launch.has_own_user:
             del rlimits["NPROC"]  # it would count other processes, too
-        attendant = _source("attendant.py")
-        self._write(b"%d\n" % len(attendant) + attendant)
+        files = resources.files(__package__)
+        agent = files.joinpath("agent.py").read_bytes()
+        self._write(b"%d\n" % len(agent) + agent)
         await self.request(
             "start",
             seconds=None,
             limits=rlimits,
             cpu_seconds=self._limits.cpu_seconds,
             folder=launch.folder,
-            kernel=_source("notebook_kernel.py").decode("utf-8"),
+            kernel=files.joinpath("notebook_kernel.py").read_text("utf-8"),
             pid_namespace=os.readlink("/proc/self/ns/pid") if os.path.isdir("/proc/self") else None,
         )
-        # All its processes are there now, and none has run anything but our code.
+        # All its processes exist now, and none has run any code but ours.
         self._group = ControlGroup.make(process_tree(self._process.pid), self._limits)
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing can be asked of it any more."""
+        """True if it takes no more requests."""
         return self._reading.done()
 
     async def request(
-        self, op: str, *, data: bytes = b"", seconds: float | None = _ANSWER_SECONDS, **fields: Any
+        self,
+        op: str,
+        *,
+        data: bytes = b"",
+        seconds: float | None = _RESPONSE_SECONDS,
+        **fields: Any,
     ) -> dict[str, Any]:
-        """Ask, and return the answer, in which `data` is what came as bytes.
+        """Send a request, and return the response; its bytes are in the field `data`.
 
-        Raises `SandboxGone`, also after `seconds` without an answer; `OSError` where the attendant
-        could not do it.
+        Raises `SandboxGone`, also if there is no response after `seconds`, and `OSError` if the
+        agent reports an error.
         """
         if self.has_ended:
             raise SandboxGone(f"the sandbox is gone: {self._why}")
         self._count += 1
         ident = self._count
-        answer = self._answers[ident] = asyncio.get_running_loop().create_future()
+        waiting = self._responses[ident] = asyncio.get_running_loop().create_future()
         try:
             self._write(pack_frame({"id": ident, "op": op, **fields}, data))
-            found, received = await asyncio.wait_for(answer, seconds)
+            response, received = await asyncio.wait_for(waiting, seconds)
         except asyncio.TimeoutError:
             self.kill("it did not answer")
             raise SandboxGone(f"the sandbox is gone: {self._why}") from None
         finally:
-            del self._answers[ident]
-        if "error" in found:
-            problem = str(found["error"])
+            del self._responses[ident]
+        if "error" in response:
+            problem = str(response["error"])
             raise SandboxError(problem) if op == "start" else OSError(problem)
-        return {**found, "data": received}
+        return {**response, "data": received}
 
-    def tell(self, op: str) -> None:
-        """Ask, and do not wait for an answer."""
+    def notify(self, op: str) -> None:
+        """Send a request without waiting for the response."""
         self._write(pack_frame({"id": 0, "op": op}))
 
     async def run(self, **fields: Any) -> dict[str, Any]:
-        """Run a cell, as `request` does, and end the sandbox where it takes too much memory."""
+        """Run a cell, as `request` does; end the sandbox if it uses too much memory."""
         watching = asyncio.create_task(self._watch_memory())
         try:
             return await self.request("run", seconds=None, **fields)
@@ -143,7 +189,7 @@ class Sandbox:
                 self.kill(f"its processes took more than {self._limits.memory >> 20} MiB of memory")
 
     def kill(self, why: str) -> None:
-        """End it at once; what waits for an answer gets `SandboxGone` with this reason."""
+        """End it at once; pending requests raise `SandboxGone` with this reason."""
         if not self.has_ended:
             self._why = why
             self._reading.cancel()
@@ -155,22 +201,31 @@ class Sandbox:
                     continue
 
     async def close(self) -> None:
-        """End it, and wait until nothing of it is left."""
+        """End it, and wait until all its processes and files are gone."""
         await self._end()
 
     async def _end(self) -> str:
-        """End it; return the end of what it wrote to standard error."""
+        """End it; return the end of its standard error."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         self.kill("it was closed")
         await asyncio.gather(self._process.wait(), self._logging)
         await asyncio.gather(self._reading, return_exceptions=True)
-        await self._read_to_end()
+        stream = self._process.stdout
+        while stream is not None and await stream.read(_DISCARDED):
+            continue  # the pipe closes only when it was read to its end
         if self._group is not None:
             await self._group.remove()
             self._group = None
         if self._launch.end_command:
-            await _run(self._launch.end_command, self._launch.environment)
+            ending = await asyncio.create_subprocess_exec(
+                *self._launch.end_command,
+                env=self._launch.environment,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.DEVNULL,
+            )
+            await ending.wait()  # it fails if the sandbox has already ended
         if self._launch.own_folder is not None:
             self._launch.own_folder.cleanup()
         return self._log.decode("utf-8", "replace").strip()
@@ -180,52 +235,30 @@ class Sandbox:
             self._process.stdin.write(data)
 
     async def _read(self) -> None:
-        """Give the answers to those who wait for them, until there are no more."""
+        """Hand responses to the requests that wait for them, until the stream ends."""
         stream = self._process.stdout
         assert stream is not None
         try:
             while True:
-                answer, data = await read_frame(stream)
-                waiting = self._answers.get(answer.get("id", 0))
+                response, data = await read_frame(stream)
+                waiting = self._responses.get(response.get("id", 0))
                 if waiting is not None and not waiting.done():
-                    waiting.set_result((answer, data))
+                    waiting.set_result((response, data))
         except FrameError as error:
             self._why = f"it spoke out of turn ({error})"
         except (EOFError, OSError, TypeError):
             pass
         finally:
-            for waiting in self._answers.values():
+            for waiting in self._responses.values():
                 if not waiting.done():
                     waiting.set_exception(SandboxGone(f"the sandbox is gone: {self._why}"))
             if self._process.returncode is None:
                 self.kill(self._why)
 
-    async def _read_to_end(self) -> None:
-        """Throw away what nobody has read: the pipe is closed at its end."""
-        stream = self._process.stdout
-        while stream is not None and await stream.read(_THROWN_AWAY):
-            continue
-
     async def _read_log(self) -> None:
         stream = self._process.stderr
         while stream is not None and (data := await stream.read(_LOG_BYTES)):
             self._log = (self._log + data)[-_LOG_BYTES:]
-
-
-async def _run(command: tuple[str, ...], environment: dict[str, str]) -> None:
-    """Run a command whose outcome does not matter: most often there is nothing left to end."""
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        env=environment,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    await process.wait()
-
-
-def _source(name: str) -> bytes:
-    return resources.files(__package__).joinpath(name).read_bytes()
 
 
 def _not_started(launch: Launch, error: BaseException, log: str) -> str:

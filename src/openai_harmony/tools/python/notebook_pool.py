@@ -1,4 +1,4 @@
-"""All notebooks of a server: a few wait to be used, no more than may run, none for ever."""
+"""The pool of notebooks of a server: some start early, their number is limited, idle ones end."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import secrets
 from contextlib import suppress
 from dataclasses import replace
 
-from ..tool_error import ToolError
+from ..tool import ToolError
 from .notebook import Notebook, NotebookOutput
 from .sandbox import Sandbox, SandboxError, SandboxGone, SandboxMaker
 from .session import PythonSession
 from .settings import PythonSettings
 
-__all__ = ["Notebooks"]
+__all__ = ["NotebookPool"]
 
 _NAMED_FILES = 10
 _CLOSED = "the server is ending"
@@ -27,8 +27,8 @@ _RESTARTED = (
 )
 
 
-class Notebooks:
-    """Makes notebooks for sessions and ends them; used from one event loop."""
+class NotebookPool:
+    """Makes notebooks for sessions and ends them; it belongs to one event loop."""
 
     def __init__(self, settings: PythonSettings) -> None:
         self._settings = settings
@@ -40,7 +40,7 @@ class Notebooks:
             readable=settings.readable,
         )
         self._notebooks: dict[str, Notebook] = {}
-        self._waiting: list[Sandbox] = []  # started, and nobody's yet
+        self._spare: list[Sandbox] = []  # started, without a conversation yet
         self._starting = 0
         self._changed = asyncio.Condition()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -48,33 +48,36 @@ class Notebooks:
         self._is_closed = False
 
     async def start(self) -> None:
-        """Start those that wait for conversations. Raises `SandboxError` where none can be made."""
-        while len(self._waiting) < max(1, self._settings.prestarted):
-            self._waiting.append(await self._maker.make())
+        """Start the spare notebooks. Raises `SandboxError` where none can be made."""
+        while len(self._spare) < max(1, self._settings.prestarted):
+            self._spare.append(await self._maker.make())
         self._retiring = self._retiring or asyncio.create_task(self._retire())
 
     async def run(self, session: PythonSession, code: str, stop: asyncio.Event) -> NotebookOutput:
         """Run a cell in the notebook of a session, or in a new one with its files.
 
-        Raises `ToolError` where all places are taken, and `SandboxError`.
+        Raises `ToolError` where all notebooks are in use, and `SandboxError`.
         """
         async with session.lock:
             notebook = self._notebooks.get(session.notebook)
             if notebook is not None:
                 async with notebook.lock:
-                    if self._is_of(notebook, session):
+                    is_here = self._notebooks.get(notebook.name) is notebook
+                    is_here = is_here and not notebook.has_ended
+                    if is_here and notebook.cells == session.cells:  # else a branch has used it
                         return await self._run(notebook, session, code, stop, [])
-            notes = [_ENDED.format(_but(session.files_left_out))] if session.cells else []
+            notes = []
+            if session.cells:
+                lost = ", ".join(session.files_left_out[:_NAMED_FILES])
+                more = len(session.files_left_out) - _NAMED_FILES
+                lost += f" and {more} more" if more > 0 else ""
+                lost = f", but for those that were too large: {lost}" if lost else ""
+                notes.append(_ENDED.format(lost))
             notebook = await self._new()
             async with notebook.lock:
                 session.begin(notebook.name)
                 notebook.cells = session.cells
                 return await self._run(notebook, session, code, stop, notes)
-
-    def _is_of(self, notebook: Notebook, session: PythonSession) -> bool:
-        """Whether its memory is what the session has seen: another branch may have gone on."""
-        is_here = self._notebooks.get(notebook.name) is notebook and not notebook.has_ended
-        return is_here and notebook.cells == session.cells
 
     async def _run(
         self,
@@ -85,29 +88,29 @@ class Notebooks:
         notes: list[str],
     ) -> NotebookOutput:
         try:
-            notes = [*notes, *notebook.untold]
+            notes = [*notes, *notebook.pending_notes]
             notes += await notebook.put_files(session.take_new_files())
         except SandboxGone as error:
             await self._drop(notebook)
             raise SandboxError(str(error)) from error
         output = await notebook.run(code, stop, session)
-        await self._tell_change()  # it may be given up from now on
-        notebook.untold.clear()
+        await self._notify()  # it may be dropped from now on
+        notebook.pending_notes.clear()
         if not stop.is_set():
             session.cells += 1
             notebook.cells += 1
-        elif not output.has_memory:  # and nobody has seen that
-            notebook.untold.append(_RESTARTED)
+        elif not output.has_memory:  # the caller is gone, so the next call reports it
+            notebook.pending_notes.append(_RESTARTED)
         if not output.is_usable:
             await self._drop(notebook)
         return replace(output, text="\n".join([*notes, output.text]))
 
     async def _new(self) -> Notebook:
-        """Make a notebook, once there is a place for it."""
+        """Make a notebook, once fewer than the most are in use."""
         await self._wait_for_place()
         self._starting += 1
         try:
-            sandbox = await self._take_waiting() or await self._maker.make()
+            sandbox = await self._take_spare() or await self._maker.make()
         finally:
             self._starting -= 1
         if self._is_closed:
@@ -122,9 +125,9 @@ class Notebooks:
         task.add_done_callback(self._tasks.discard)
         return notebook
 
-    async def _take_waiting(self) -> Sandbox | None:
-        while self._waiting:
-            sandbox = self._waiting.pop()
+    async def _take_spare(self) -> Sandbox | None:
+        while self._spare:
+            sandbox = self._spare.pop()
             if not sandbox.has_ended:
                 return sandbox
             await sandbox.close()
@@ -134,7 +137,8 @@ class Notebooks:
         loop = asyncio.get_running_loop()
         end = loop.time() + self._settings.wait_seconds
         while len(self._notebooks) + self._starting >= self._settings.notebooks:
-            unused = self._longest_unused()
+            free = [item for item in self._notebooks.values() if not item.lock.locked()]
+            unused = min(free, key=lambda notebook: notebook.last_use, default=None)
             until = end if unused is None else unused.last_use + self._settings.settled_seconds
             now = loop.time()
             if unused is not None and until <= now:
@@ -151,15 +155,11 @@ class Notebooks:
                 with suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._changed.wait(), min(until, end) - now)
 
-    def _longest_unused(self) -> Notebook | None:
-        free = [each for each in self._notebooks.values() if not each.lock.locked()]
-        return min(free, key=lambda notebook: notebook.last_use, default=None)
-
     async def _refill(self) -> None:
-        """Start a sandbox for the next conversation, where there is a place for one."""
-        taken = len(self._notebooks) + self._starting + len(self._waiting)
-        wanted = len(self._waiting) < self._settings.prestarted
-        if not wanted or taken >= self._settings.notebooks or self._is_closed:
+        """Start a spare sandbox for the next conversation, unless there are enough notebooks."""
+        taken = len(self._notebooks) + self._starting + len(self._spare)
+        has_spare = len(self._spare) >= self._settings.prestarted
+        if has_spare or taken >= self._settings.notebooks or self._is_closed:
             return
         self._starting += 1
         try:
@@ -167,24 +167,24 @@ class Notebooks:
             if self._is_closed:
                 await sandbox.close()
             else:
-                self._waiting.append(sandbox)
+                self._spare.append(sandbox)
         except SandboxError:  # the next call will say so
             return
         finally:
             self._starting -= 1
-            await self._tell_change()
+            await self._notify()
 
     async def _drop(self, notebook: Notebook) -> None:
         if self._notebooks.pop(notebook.name, None) is not None:
             await notebook.close()
-            await self._tell_change()
+            await self._notify()
 
-    async def _tell_change(self) -> None:
+    async def _notify(self) -> None:
         async with self._changed:
             self._changed.notify_all()
 
     async def _retire(self) -> None:
-        """End, again and again, the notebooks that nobody has used for long."""
+        """Drop idle notebooks, periodically."""
         idle = self._settings.idle_seconds
         while True:
             await asyncio.sleep(min(60, idle / 4))
@@ -195,9 +195,9 @@ class Notebooks:
                     await self._drop(notebook)
 
     async def close(self) -> None:
-        """End all; calls under way end, too."""
+        """End all notebooks, and calls in progress with them."""
         self._is_closed = True
-        await self._tell_change()
+        await self._notify()
         if self._retiring is not None:
             self._retiring.cancel()
             await asyncio.gather(self._retiring, return_exceptions=True)
@@ -206,13 +206,6 @@ class Notebooks:
             notebook.end(_CLOSED)
             async with notebook.lock:
                 await self._drop(notebook)
-        for sandbox in self._waiting:
+        for sandbox in self._spare:
             await sandbox.close()
-        self._waiting.clear()
-
-
-def _but(files: list[str]) -> str:
-    if not files:
-        return ""
-    more = f" and {len(files) - _NAMED_FILES} more" if len(files) > _NAMED_FILES else ""
-    return f", but for those that were too large: {', '.join(files[:_NAMED_FILES])}{more}"
+        self._spare.clear()

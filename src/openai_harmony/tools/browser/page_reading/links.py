@@ -1,24 +1,24 @@
-"""Links of a page: their numbers, and how they stand in its text."""
+"""Links of a page: their numbers, and their marks in the text."""
 
 from __future__ import annotations
 
 from urllib.parse import urldefrag, urljoin, urlsplit
 
-from .clean_text import clean_label
+from .characters import clean_label
 
 __all__ = ["LINK_LIMIT", "LinkList", "domain_of"]
 
 LINK_LIMIT = 10_000
-"""Links of a page that get a number; the text of further ones stays."""
+"""Most links of a page that get a number; further links stay as text."""
 
 _ADDRESS_LIMIT = 4_000  # characters
 
 
 class LinkList:
-    """The links of a page, numbered as they come; the same address has one number.
+    """The links of a page, numbered in order; the same address has one number.
 
-    References are relative to `base`, where the page names another place than its own; those to
-    local documents count in local documents alone.
+    References are relative to `base` if the page declares one. Only local documents may link to
+    local documents.
 
     >>> links = LinkList("https://example.com/a/")
     >>> links.mark("Next", "b#top"), links.mark("Other", "https://example.org/")
@@ -35,11 +35,11 @@ class LinkList:
 
     @property
     def addresses(self) -> list[str]:
-        """The addresses, each at its number."""
+        """The addresses, by their numbers."""
         return list(self._numbers)
 
     def mark(self, text: str, reference: str) -> str:
-        """Return a link's text with its number, or as it is where the link leads nowhere."""
+        """Return the mark of a link; if the link has no valid address, only its text."""
         label = clean_label(text)
         address = self._resolve(reference)
         if not label or address is None:
@@ -59,16 +59,16 @@ class LinkList:
             return None
         try:
             address = join(self._base, reference)
-            known = urlsplit(address).scheme in self._schemes
+            is_valid = urlsplit(address).scheme in self._schemes
         except ValueError:  # such as an unfinished IPv6 address
             return None
-        if not known or not domain_of(address) or len(address) > _ADDRESS_LIMIT:
+        if not is_valid or not domain_of(address) or len(address) > _ADDRESS_LIMIT:
             return None
         return address
 
 
 def join(base: str, reference: str) -> str:
-    """Resolve a reference, also within ``doc://``, which `urljoin` does not know.
+    """Resolve a reference, also within ``doc://``, which `urljoin` does not support.
 
     >>> join("doc://guide/a/b.md", "../c.md#d")
     'doc://guide/c.md'
@@ -83,13 +83,13 @@ def join(base: str, reference: str) -> str:
 
 
 def domain_of(address: str) -> str:
-    """Return the host of an address, with its port if it has one; empty where there is none.
+    """Return the host of an address, with its port if there is one; empty without a host.
 
     >>> domain_of("https://user@Example.com:8080/a")
     'example.com:8080'
     """
     try:
-        place = urlsplit(address).netloc
+        host = urlsplit(address).netloc
     except ValueError:
         return ""
-    return clean_label(place.rpartition("@")[2].lower())
+    return clean_label(host.rpartition("@")[2].lower())

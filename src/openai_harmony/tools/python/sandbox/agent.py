@@ -1,10 +1,11 @@
-"""The attendant: runs inside the sandbox, starts the kernel there and speaks for it.
+"""The sandbox agent: runs inside the sandbox, starts the kernel there, and speaks for it.
 
-This file is sent to a Python inside the sandbox, so it imports nothing of this package. It reads
-requests from standard input and answers on standard output, in the frames of `frames.py`. What it
-says is not to be believed: the code of the notebook may run in its place.
+The server sends this file to a Python inside the sandbox, so it imports nothing of this package. It
+reads requests from standard input and writes responses to standard output, in the frames of
+`sandbox.py`. The server does not trust responses: the code of the notebook may have replaced this
+process.
 
-A request is an object with `id` and `op`; the answer has the same `id`, and `error` where the
+A request is an object with `id` and `op`. The response has the same `id`, and `error` if the
 request failed. The first request is `start`. Between two runs, all other processes are stopped.
 """
 
@@ -24,6 +25,7 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +53,7 @@ class KernelFailure(Exception):
 
 
 class Piece:
-    """A part of the output: text, and the display that may be updated, if any."""
+    """A piece of the output: text, and the id of the display that shows it, if any."""
 
     def __init__(self, text: str, display: str | None = None) -> None:
         self.text = text
@@ -59,7 +61,7 @@ class Piece:
 
 
 class Output:
-    """What a cell shows: the first and the last `characters // 2` of its text, and its images."""
+    """The output of a cell: the first and last `characters // 2` of its text, and its images."""
 
     def __init__(self, characters: int, image_bytes: int) -> None:
         self._half = characters // 2
@@ -77,8 +79,8 @@ class Output:
         self._images_left_out = 0
         self._clear_at_next = False
 
-    def take(self, kind: str, content: dict[str, Any]) -> None:
-        """Take the content of one message of the kernel's output channel."""
+    def add_message(self, kind: str, content: dict[str, Any]) -> None:
+        """Add the content of one message of the kernel's output channel."""
         if kind == "clear_output":
             if content.get("wait"):
                 self._clear_at_next = True
@@ -94,9 +96,9 @@ class Output:
         elif kind == "error":
             self.add_block("\n".join(map(str, content.get("traceback", ()))))
         else:
-            self._take_display(kind, content)
+            self._add_display(kind, content)
 
-    def _take_display(self, kind: str, content: dict[str, Any]) -> None:
+    def _add_display(self, kind: str, content: dict[str, Any]) -> None:
         data = content.get("data", {})
         display = content.get("transient", {}).get("display_id")
         text = shown_text(data)
@@ -113,9 +115,9 @@ class Output:
         for piece in (*self._first, *self._last):
             if display is not None and piece.display == display:
                 piece.text = _block(text[: self._half])
-        for at, (_, _, shown) in enumerate(self._images):
+        for index, (_, _, shown) in enumerate(self._images):
             if image is not None and display is not None and shown == display:
-                self._images[at] = (*image, shown)
+                self._images[index] = (*image, shown)
 
     def _add_image(self, mime_type: str, data: bytes, display: str | None) -> None:
         size = sum(len(image) for _, image, _ in self._images) + len(data)
@@ -147,8 +149,8 @@ class Output:
             self._last_size -= len(gone.text)
             self._cut += len(gone.text)
 
-    def answer(self) -> tuple[dict[str, Any], bytes]:
-        """Return the texts and what the images are, and the images' bytes one after the other."""
+    def response(self) -> tuple[dict[str, Any], bytes]:
+        """Return the texts and the sizes of images as JSON, and the bytes of all images."""
         last = "".join(piece.text for piece in self._last)
         cut = self._cut + max(0, len(last) - self._half)
         return {
@@ -165,7 +167,7 @@ def _block(text: str) -> str:
 
 
 def shown_text(data: dict[str, Any]) -> str:
-    """Choose the text of a display: what was written for people, before what Python calls it."""
+    """Choose the text of a display: written for people if possible, else as Python shows it."""
     plain = str(data.get("text/plain", ""))
     if plain and not plain.startswith("<IPython.core.display."):
         return plain
@@ -193,28 +195,28 @@ def shown_image(data: dict[str, Any]) -> tuple[str, bytes] | None:
 
 
 class Folder:
-    """The folder of the notebook; symbolic links are never followed."""
+    """The folder of the notebook; it never follows symbolic links."""
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._known: dict[str, tuple[int, ...]] = {}
+        self._states: dict[str, tuple[int, ...]] = {}
 
     def scan(self) -> dict[str, tuple[int, ...]]:
-        """Return what tells a change of each plain file; the last number is its size."""
-        found: dict[str, tuple[int, ...]] = {}
+        """Return the state of each plain file: any change alters it; its last item is the size."""
+        states: dict[str, tuple[int, ...]] = {}
         for name in self._names():
             try:
                 status = os.stat(os.path.join(self.path, name), follow_symlinks=False)
-            except OSError:  # what is still running takes it away, or its path is too long
+            except OSError:  # a process has deleted it, or its path is too long
                 continue
             if stat.S_ISREG(status.st_mode):
-                found[name] = (
+                states[name] = (
                     status.st_ino,
                     status.st_mtime_ns,
                     status.st_ctime_ns,
                     status.st_size,
                 )
-        return found
+        return states
 
     def _names(self) -> Iterator[str]:
         seen = 0
@@ -226,21 +228,22 @@ class Folder:
                 yield os.path.relpath(os.path.join(top, name), self.path)
 
     def changes(self) -> dict[str, Any]:
-        """Return what is new, changed or gone since the last call; what is not listed will be."""
-        found = self.scan()
-        changed = [name for name, state in found.items() if self._known.get(name) != state]
-        gone = [name for name in self._known if name not in found]
+        """Return what is new, changed or gone since the last call; the rest comes with the next."""
+        states = self.scan()
+        changed = [name for name, state in states.items() if self._states.get(name) != state]
+        gone = [name for name in self._states if name not in states]
         for name in changed[:_LISTED_FILES]:
-            self._known[name] = found[name]
+            self._states[name] = states[name]
         for name in gone[:_LISTED_FILES]:
-            del self._known[name]
+            del self._states[name]
         listed = [
-            {"path": _told_name(name), "size": found[name][-1]} for name in changed[:_LISTED_FILES]
+            {"path": _readable_name(name), "size": states[name][-1]}
+            for name in changed[:_LISTED_FILES]
         ]
         return {
             "files": listed,
             "files_left_out": len(changed) - len(listed),
-            "files_gone": [_told_name(name) for name in gone[:_LISTED_FILES]],
+            "files_gone": [_readable_name(name) for name in gone[:_LISTED_FILES]],
         }
 
     def read(self, path: str, offset: int, size: int) -> tuple[bytes, int]:
@@ -251,14 +254,14 @@ class Folder:
             return file.read(size), os.fstat(file.fileno()).st_size
 
     def write(self, path: str, offset: int, data: bytes) -> None:
-        """Write into a file, anew where `offset` is 0; it does not count as changed."""
+        """Write to a file, and empty it first if `offset` is 0; it does not count as changed."""
         flags = os.O_WRONLY | os.O_CREAT | (0 if offset else os.O_TRUNC)
         with os.fdopen(self._open(path, flags, make=True), "wb") as file:
             file.seek(offset)
             file.write(data)
-        known = self.scan().get(path)
-        if known is not None:
-            self._known[path] = known
+        state = self.scan().get(path)
+        if state is not None:
+            self._states[path] = state
 
     def _open(self, path: str, flags: int, *, make: bool = False) -> int:
         parts = path.split("/")
@@ -279,7 +282,8 @@ class Folder:
         for part in parts:
             try:
                 if make:
-                    _make_folder(part, folder)
+                    with suppress(FileExistsError):
+                        os.mkdir(part, dir_fd=folder)
                 inner = os.open(part, flags, dir_fd=folder)
             finally:
                 os.close(folder)
@@ -287,16 +291,9 @@ class Folder:
         return folder
 
 
-def _told_name(name: str) -> str:
-    """Return a file's name as text, also where its bytes are none; then it finds no file."""
+def _readable_name(name: str) -> str:
+    """Return the name of a file as text; if it is not UTF-8, the text names no file."""
     return os.fsencode(name).decode("utf-8", "replace")
-
-
-def _make_folder(name: str, parent: int) -> None:
-    try:
-        os.mkdir(name, dir_fd=parent)
-    except FileExistsError:
-        return
 
 
 class Kernel:
@@ -306,14 +303,14 @@ class Kernel:
         self._source = str(start["kernel"])
         self._folder = str(start["folder"])
         self._cpu_seconds = int(start["cpu_seconds"])
-        # All others may be signalled only where nobody else lives: never in the server's namespace.
+        # Signals to all processes are safe only in a PID namespace other than the server's.
         of_server = start["pid_namespace"]
         self._alone = of_server is not None and _pid_namespace() not in (None, of_server)
         self._log = b""
-        self._begun = asyncio.Event()
+        self._cell_begun = asyncio.Event()
 
     async def start(self) -> None:
-        """Start it, and wait until it answers. Raises `KernelFailure`."""
+        """Start it, and wait until it responds. Raises `KernelFailure`."""
         self._private = tempfile.TemporaryDirectory(prefix="kernel-", ignore_cleanup_errors=True)
         connection = os.path.join(self._private.name, "connection.json")
         info = _connection(os.path.join(self._private.name, "channel"))
@@ -350,7 +347,7 @@ class Kernel:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process is gone."""
+        """True if the process has ended."""
         return self._ended.done()
 
     async def _read_log(self, stream: asyncio.StreamReader | None) -> None:
@@ -358,16 +355,17 @@ class Kernel:
             self._log = (self._log + data)[-_LOG_BYTES:]
 
     async def _wait_until_ready(self) -> None:
-        heard = asyncio.create_task(self.client.iopub_channel.get_msg())
-        told = None
-        while told is None or not heard.done():
+        """Wait until the kernel both replies to a request and publishes output."""
+        output = asyncio.create_task(self.client.iopub_channel.get_msg())
+        reply = None
+        while reply is None or not output.done():
             ident = self.client.kernel_info()
-            told = await self._reply(ident, 0.25) or told
-            if told is not None and not heard.done():
-                await asyncio.wait({heard}, timeout=0.25)
+            reply = await self._reply(ident, 0.25) or reply
+            if reply is not None and not output.done():
+                await asyncio.wait({output}, timeout=0.25)
 
     async def _reply(self, ident: str, seconds: float) -> dict[str, Any] | None:
-        """Wait for the answer to a request; others are thrown away."""
+        """Wait for the reply to a request; discard other replies."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         while (left := end - loop.time()) > 0:
@@ -380,14 +378,14 @@ class Kernel:
         return None
 
     async def run(self, code: str, output: Output) -> dict[str, Any]:
-        """Run a cell to its end, or to that of the kernel, whose `exit` is then returned."""
-        self._begun.clear()
+        """Run a cell until it or the kernel ends; in that case return the kernel's `exit` code."""
+        self._cell_begun.clear()
         ident = self.client.execute(code, allow_stdin=False, stop_on_error=False)
         listening = asyncio.create_task(self._listen(ident, output))
         try:
             await asyncio.wait({listening, self._ended}, return_when=asyncio.FIRST_COMPLETED)
             if not listening.done():
-                await asyncio.wait({listening}, timeout=0.2)  # for what it said at last
+                await asyncio.wait({listening}, timeout=0.2)  # for its last output
                 return {"status": "died", "exit": self._ended.result()}
         finally:
             listening.cancel()
@@ -408,33 +406,33 @@ class Kernel:
                 message = await self.client.iopub_channel.get_msg()
                 kind, content = message["msg_type"], message["content"]
                 if kind == "execute_input":
-                    self._begun.set()
+                    self._cell_begun.set()
                 elif kind == "status":
-                    answers = message["parent_header"].get("msg_id") == ident
-                    if answers and content["execution_state"] == "idle":
+                    is_own = message["parent_header"].get("msg_id") == ident
+                    if is_own and content["execution_state"] == "idle":
                         return
                 else:
-                    output.take(kind, content)
+                    output.add_message(kind, content)
             except (ValueError, TypeError, KeyError, AttributeError):
-                continue  # the code has sent something of its own
+                continue  # a message that the code of the notebook has sent
 
     async def interrupt(self) -> None:
-        """Interrupt the cell, which may not have begun yet: until then, the kernel is deaf."""
+        """Interrupt the cell once it has begun: before that, the kernel ignores interrupts."""
         try:
-            await asyncio.wait_for(self._begun.wait(), _STOP_SECONDS)
+            await asyncio.wait_for(self._cell_begun.wait(), _STOP_SECONDS)
         except asyncio.TimeoutError:
             return
         self.signal_cell(signal.SIGINT)
 
     def signal_cell(self, number: int) -> None:
-        """Send a signal to the kernel and what it has started."""
+        """Send a signal to the kernel and to the processes that it has started."""
         try:
             os.killpg(self.process.pid, number)
         except ProcessLookupError:
             return
 
     def signal_all(self, number: int) -> None:
-        """Send a signal to every other process of the sandbox, whoever its parent is."""
+        """Send a signal to every other process of the sandbox, also to orphans."""
         if not self._alone:
             self.signal_cell(number)
             return
@@ -459,7 +457,7 @@ class Kernel:
 
 
 def _connection(path: str) -> Any:
-    """Make what the kernel and its client need to find each other: sockets beginning `path`."""
+    """Make the connection of the kernel and its client; names of its sockets begin with `path`."""
     channels = ("shell", "iopub", "stdin", "control", "hb")
     return {
         "transport": "ipc",
@@ -467,12 +465,12 @@ def _connection(path: str) -> Any:
         "key": secrets.token_hex(16),
         "signature_scheme": "hmac-sha256",
         "kernel_name": "python3",
-        **{f"{name}_port": at for at, name in enumerate(channels, 1)},
+        **{f"{name}_port": port for port, name in enumerate(channels, 1)},
     }
 
 
 def _pack(message: Any) -> bytes:
-    """Write a message as ASCII: lone surrogates, which models may write, have no other form."""
+    """Encode a message as ASCII, the only encoding that keeps lone surrogates."""
     return json.dumps(message, default=str).encode("ascii")
 
 
@@ -483,44 +481,40 @@ def _pid_namespace() -> str | None:
         return None
 
 
-class Attendant:
-    """Answers the requests."""
+class SandboxAgent:
+    """Runs the requests of the server."""
 
     def __init__(self, start: dict[str, Any]) -> None:
         self._start = start
-        self._kernel = Kernel(start)
+        self.kernel = Kernel(start)
         self._folder = Folder(str(start["folder"]))
         self._is_running = False
         self._renewing: asyncio.Task[None] | None = None
         self._operations: dict[str, Callable[..., Any]] = {
-            "ready": self._ready,
-            "run": self._run,
-            "interrupt": self._interrupt,
-            "restart": self._restart,
-            "get": self._get,
-            "put": self._put,
+            "ready": self.ready,
+            "run": self.run,
+            "interrupt": self.interrupt,
+            "restart": self.restart,
+            "get": self.get,
+            "put": self.put,
         }
 
     async def start(self) -> None:
         """Start the kernel, and stop it until it is needed."""
-        await self._kernel.start()
-        self._kernel.signal_all(signal.SIGSTOP)
+        await self.kernel.start()
+        self.kernel.signal_all(signal.SIGSTOP)
 
-    async def answer(self, request: dict[str, Any], data: bytes) -> None:
-        """Do what a request asks, and send the answer."""
+    async def respond(self, request: dict[str, Any], data: bytes) -> None:
+        """Run a request, and send the response."""
         try:
             done, sent = await self._operations[request["op"]](request, data)
         except (OSError, KernelFailure) as error:
             done, sent = {"error": str(error)}, b""
         send({"id": request["id"], **done}, sent)
 
-    async def close(self) -> None:
-        """End everything."""
-        await self._kernel.stop()
-
-    async def _ready(self, *_: object) -> tuple[dict[str, Any], bytes]:
-        """Wait until there is a kernel; a new one takes the place of one that has ended."""
-        renewed = self._renewing is None and self._kernel.has_ended  # nobody was told
+    async def ready(self, *_: object) -> tuple[dict[str, Any], bytes]:
+        """Wait for the kernel; start a new one if it has ended."""
+        renewed = self._renewing is None and self.kernel.has_ended  # which no response has reported
         if renewed:
             self._renew()
         if self._renewing is not None:
@@ -530,53 +524,57 @@ class Attendant:
                 self._renewing = None
         return {"renewed": renewed}, b""
 
-    async def _run(self, request: dict[str, Any], _: bytes) -> tuple[dict[str, Any], bytes]:
+    async def run(self, request: dict[str, Any], _: bytes) -> tuple[dict[str, Any], bytes]:
+        """Run a cell, and return its output and the changes of the folder."""
         output = Output(request["characters"], request["image_bytes"])
-        self._kernel.signal_all(signal.SIGCONT)
+        self.kernel.signal_all(signal.SIGCONT)
         self._is_running = True
         try:
-            outcome = await self._kernel.run(request["code"], output)
+            outcome = await self.kernel.run(request["code"], output)
         finally:
             self._is_running = False
-            self._kernel.signal_all(signal.SIGSTOP)
-        texts, images = output.answer()
+            self.kernel.signal_all(signal.SIGSTOP)
+        texts, images = output.response()
         changes = self._folder.changes()
         if outcome["status"] == "died":
             self._renew()
         return {**outcome, **texts, **changes}, images
 
     def _renew(self) -> None:
-        """Begin to start a new kernel; `_ready` waits for it."""
+        """Begin to start a new kernel; `ready` waits for it."""
         if self._renewing is None:
             self._renewing = asyncio.create_task(self._start_anew())
 
     async def _start_anew(self) -> None:
-        await self._kernel.stop()
-        self._kernel = Kernel(self._start)
+        await self.kernel.stop()
+        self.kernel = Kernel(self._start)
         await self.start()
 
-    async def _interrupt(self, *_: object) -> tuple[dict[str, Any], bytes]:
+    async def interrupt(self, *_: object) -> tuple[dict[str, Any], bytes]:
+        """Interrupt the cell that runs."""
         if self._is_running:  # else the next cell would be interrupted
-            await self._kernel.interrupt()
+            await self.kernel.interrupt()
         return {}, b""
 
-    async def _restart(self, *_: object) -> tuple[dict[str, Any], bytes]:
-        """End the kernel; the run that is under way notices, and is answered."""
-        self._kernel.signal_all(signal.SIGKILL)
+    async def restart(self, *_: object) -> tuple[dict[str, Any], bytes]:
+        """End the kernel; the response to the run in progress reports it."""
+        self.kernel.signal_all(signal.SIGKILL)
         return {}, b""
 
-    async def _get(self, request: dict[str, Any], _: bytes) -> tuple[dict[str, Any], bytes]:
+    async def get(self, request: dict[str, Any], _: bytes) -> tuple[dict[str, Any], bytes]:
+        """Read a part of a file."""
         data, size = self._folder.read(request["path"], request["offset"], request["size"])
         return {"size": size}, data
 
-    async def _put(self, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+    async def put(self, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+        """Write a part of a file."""
         self._folder.write(request["path"], request["offset"], data)
         return {}, b""
 
 
-def send(answer: dict[str, Any], data: bytes = b"") -> None:
+def send(response: dict[str, Any], data: bytes = b"") -> None:
     """Write one frame to standard output."""
-    text = json.dumps(answer, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    text = json.dumps(response, ensure_ascii=False).encode("utf-8", "surrogatepass")
     left = memoryview(struct.pack(">II", len(text), len(data)) + text + data)
     while left:
         left = left[os.write(1, left) :]
@@ -594,7 +592,7 @@ def receive() -> tuple[dict[str, Any], bytes] | None:
 
 
 def limit(limits: dict[str, int]) -> None:
-    """Set the limits, which every process started here has, too; put others first."""
+    """Limit this process and all that it starts, and lower their priority."""
     os.nice(_NICENESS)
     for name, value in limits.items():
         number = getattr(resource, f"RLIMIT_{name}")
@@ -608,7 +606,7 @@ def limit(limits: dict[str, int]) -> None:
 
 
 async def serve(start: dict[str, Any]) -> None:
-    """Answer requests until standard input ends."""
+    """Run requests until standard input ends."""
     loop = asyncio.get_running_loop()
     requests: asyncio.Queue[tuple[dict[str, Any], bytes] | None] = asyncio.Queue()
 
@@ -618,16 +616,16 @@ async def serve(start: dict[str, Any]) -> None:
             frame = receive()
             loop.call_soon_threadsafe(requests.put_nowait, frame)
 
-    attendant = Attendant(start)
-    await attendant.start()
+    agent = SandboxAgent(start)
+    await agent.start()
     send({"id": start["id"], "python": sys.version.split()[0]})
     threading.Thread(target=read, daemon=True).start()
-    answering: set[asyncio.Task[None]] = set()
+    responding: set[asyncio.Task[None]] = set()
     while (frame := await requests.get()) is not None:
-        task = asyncio.create_task(attendant.answer(*frame))
-        answering.add(task)
-        task.add_done_callback(answering.discard)
-    await attendant.close()
+        task = asyncio.create_task(agent.respond(*frame))
+        responding.add(task)
+        task.add_done_callback(responding.discard)
+    await agent.kernel.stop()
 
 
 def main() -> None:
