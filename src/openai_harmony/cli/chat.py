@@ -76,7 +76,12 @@ def _run(arguments: argparse.Namespace) -> None:
     from .chat_conversation import ChatConversation
 
     output, opening = Output(arguments.color), _opening(arguments)
-    _check_tools(arguments)
+    given = tool_options_given(arguments)
+    if given and server_url(arguments.target) is not None:
+        raise InputError(
+            f"{given[0]} is for a model in this process; a server runs its own tools "
+            f"(see 'harmony serve --help'), or name a model instead of {arguments.target!r}"
+        )
     with EventLoop() as loop, ExitStack() as opened:
         tools = loop.run(open_tools(arguments))
         for tool in tools:
@@ -86,15 +91,6 @@ def _run(arguments: argparse.Namespace) -> None:
         if sys.stderr.isatty():
             print("/help helps.", file=sys.stderr)
         ChatConversation(backend, replace(opening, run_here=tools), output, loop).run()
-
-
-def _check_tools(arguments: argparse.Namespace) -> None:
-    given = tool_options_given(arguments)
-    if given and server_url(arguments.target) is not None:
-        raise InputError(
-            f"{given[0]} is for a model in this process; a server runs its own tools "
-            f"(see 'harmony serve --help'), or name a model instead of {arguments.target!r}"
-        )
 
 
 async def _backend(arguments: argparse.Namespace) -> Backend:
@@ -135,17 +131,14 @@ def _opening(arguments: argparse.Namespace) -> Opening:
     from .chat_conversation import effort_named
 
     effort = None if arguments.effort is None else effort_named(arguments.effort)
-    tools = _tools(arguments.tools) if arguments.tools else []
-    return Opening(arguments.instructions, tools, effort)
-
-
-def _tools(file: str) -> list[dict[str, Any]]:
-    """Read functions, bare or in the form of the API."""
-    raw, _ = read_json(file)
-    tools = raw if isinstance(raw, list) else [raw]
-    for index, tool in enumerate(tools):
-        tool_from_chat(tool, field=f"[{index}]")
-    return [t if t.get("function") else {"type": "function", "function": t} for t in tools]
+    functions: list[dict[str, Any]] = []
+    if arguments.tools:
+        raw, _ = read_json(arguments.tools)
+        for index, tool in enumerate(raw if isinstance(raw, list) else [raw]):
+            tool_from_chat(tool, field=f"[{index}]")
+            is_bare = not tool.get("function")
+            functions.append({"type": "function", "function": tool} if is_bare else tool)
+    return Opening(arguments.instructions, functions, effort)
 
 
 CHAT = Command(

@@ -143,7 +143,10 @@ class ChatConversation:
         try:
             async for message, channel, recipient, text in pieces:
                 if message != shown:
-                    self._begin(recipient, first=shown < 0)
+                    if shown >= 0:
+                        self._output.line()
+                    if recipient is not None:
+                        self._output.line(f"[call of {recipient}]", "title")
                     shown = message
                 self._output.write(text, _STYLES.get(channel, channel))
                 self._output.flush()
@@ -152,16 +155,18 @@ class ChatConversation:
                 self._output.line()
             await pieces.aclose()
 
-    def _begin(self, recipient: str | None, *, first: bool) -> None:
-        if not first:
-            self._output.line()
-        if recipient is not None:
-            self._output.line(f"[call of {recipient}]", "title")
-
     def _results_of(self, call: Message) -> list[Message]:
-        """Run the called tool, or ask the person; raises `KeyboardInterrupt`."""
+        """Run the called tool, or ask the person for the result.
+
+        Raises `KeyboardInterrupt`, and `EOFError` at the end of input.
+        """
         if not self._tools.accept(call.recipient):
-            return [self._result_of(call)]
+            name = call.recipient or ""
+            text = self._ask(f"result of {name}: ")
+            if text is None:
+                raise EOFError(f"no result of {name}")
+            message = Message.from_author_and_content(Author.new(Role.TOOL, name), text)
+            return [message.with_recipient("assistant").with_channel(call.channel or "commentary")]
         results = self._loop.run_until_interrupted(self._tools.results(call))
         for result in results:
             self._output.line(shortened(message_text(result)), "marker")
@@ -169,15 +174,6 @@ class ChatConversation:
                 self._output.line(f"[file {file}]", "title")
         self._output.flush()
         return [*results]
-
-    def _result_of(self, call: Message) -> Message:
-        """Ask the person for the result of a call; raises `EOFError` at the end of input."""
-        name = call.recipient or ""
-        result = self._ask(f"result of {name}: ")
-        if result is None:
-            raise EOFError(f"no result of {name}")
-        answer = Message.from_author_and_content(Author.new(Role.TOOL, name), result)
-        return answer.with_recipient("assistant").with_channel(call.channel or "commentary")
 
     # The person
 

@@ -80,7 +80,9 @@ class _Demo:
         self._title("The last message is a call, so the program runs the function")
         call = conversation.messages[-1]
         write_message(call, self._output)
-        answer = _tool_answer(call)
+        author = Author.new(Role.TOOL, call.recipient or "")
+        answer = Message.from_author_and_content(author, _TOOL_ANSWER)
+        answer.with_recipient("assistant").with_channel("commentary")
         conversation.messages.append(answer)
         self._output.line()
         write_message(answer, self._output)
@@ -180,12 +182,6 @@ def _question() -> Conversation:
             Message.from_role_and_content(Role.USER, "What is the weather in Tokyo?"),
         ]
     )
-
-
-def _tool_answer(call: Message) -> Message:
-    author = Author.new(Role.TOOL, call.recipient or "")
-    answer = Message.from_author_and_content(author, _TOOL_ANSWER)
-    return answer.with_recipient("assistant").with_channel("commentary")
 
 
 def _delay(text: str) -> float:

@@ -35,18 +35,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", required=True, metavar="OUT", help="the folder to write, or to resume"
     )
-    _add_rows(parser)
-    _add_trainable(parser)
-    parser.add_argument(
-        "--workers",
-        type=_count,
-        metavar="N",
-        help="the number of processes; by default that of the cores",
-    )
-    add_color(parser)
-
-
-def _add_rows(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from",
         dest="format",
@@ -66,9 +54,6 @@ def _add_rows(parser: argparse.ArgumentParser) -> None:
         help="the style of headers with a recipient; models write guide (the default)",
     )
     add_schema_dialect(parser, "--schema-dialect")
-
-
-def _add_trainable(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--turns",
         choices=("all", "last"),
@@ -102,6 +87,13 @@ def _add_trainable(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="write a column with the weights of messages ('weight' beside 'role')",
     )
+    parser.add_argument(
+        "--workers",
+        type=_count,
+        metavar="N",
+        help="the number of processes; by default that of the cores",
+    )
+    add_color(parser)
 
 
 def _run(arguments: argparse.Namespace) -> None:

@@ -116,13 +116,17 @@ def tokenizer_json() -> dict[str, Any]:
     pieces = list(load_vocabulary())
     letters = _byte_letters()
     texts = ["".join(map(letters.__getitem__, piece)) for piece in pieces]
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     by_bytes = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
     split = {"type": "Split", "pattern": {"Regex": WORD_PATTERN}, "behavior": "Isolated"}
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [_special(token, text) for token, text in SPECIAL_TEXTS.items()],
+        "added_tokens": [
+            {"id": token, "content": text, **flags, "special": True}
+            for token, text in SPECIAL_TEXTS.items()
+        ],
         "normalizer": None,
         "pre_tokenizer": {
             "type": "Sequence",
@@ -156,11 +160,6 @@ def tokenizer_config() -> dict[str, Any]:
         "model_input_names": ["input_ids", "attention_mask"],
         "model_max_length": 4096,
     }
-
-
-def _special(token: int, text: str) -> dict[str, Any]:
-    plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    return {"id": token, "content": text, **plain, "special": True}
 
 
 def _byte_letters() -> list[str]:

@@ -56,7 +56,17 @@ class ContextLengthError(EngineError, ValueError):
 
 
 class SamplingError(EngineError, ValueError):
-    """A sampling setting is invalid, or this engine does not support it."""
+    """A sampling setting or a prompt is invalid, or this engine does not support it."""
+
+    @classmethod
+    def check_tokens(cls, prompt: Sequence[int], vocabulary_size: int) -> None:
+        """Raise the error if the model has no embedding for a token of the prompt."""
+        unknown = next((token for token in prompt if not 0 <= token < vocabulary_size), None)
+        if unknown is not None:
+            raise cls(
+                f"the prompt has the token {unknown}, which is not in the vocabulary of the model "
+                f"(0 to {vocabulary_size - 1})"
+            )
 
 
 _RANGES: dict[str, tuple[float, float]] = {

@@ -125,7 +125,11 @@ class HttpClient:
 async def _read(url: str, response: httpx2.Response) -> AsyncGenerator[Any, None]:
     """Yield the JSON of an answer, or of each of its events."""
     if response.status_code != 200:
-        raise await _refusal(url, response)
+        answer = await response.aread()
+        refusal = RefusalError(url, response.status_code, answer.decode(errors="replace"))
+        if response.status_code in _BUSY:
+            raise _UnansweredError(str(refusal), retryable=True)
+        raise refusal
     if response.headers.get("content-type", "").partition(";")[0] != "text/event-stream":
         answer = await response.aread()
         if answer or response.request.method == "POST":
@@ -150,14 +154,6 @@ def _broken(url: str, error: Exception, *, answered: bool) -> EngineError:
     if answered:
         return EngineError(f"{url} broke off its answer: {what}", retryable=True)
     return _UnansweredError(f"{url} broke off the connection: {what}", retryable=True)
-
-
-async def _refusal(url: str, response: httpx2.Response) -> EngineError:
-    answer = (await response.aread()).decode(errors="replace")
-    refusal = RefusalError(url, response.status_code, answer)
-    if response.status_code in _BUSY:
-        return _UnansweredError(str(refusal), retryable=True)
-    return refusal
 
 
 def _parse(url: str, answer: bytes) -> Any:

@@ -65,7 +65,8 @@ class ServerEngine(Engine):
     async def _generate(
         self, prompt: list[int], sampling: Sampling, max_tokens: int
     ) -> AsyncGenerator[SampledToken, None]:
-        _check_tokens(prompt)
+        # The models have no embedding for the last token of the encoding.
+        SamplingError.check_tokens(prompt, VOCABULARY_SIZE - 1)
         body = self._request(prompt, sampling, max_tokens)
         matcher = None
         if sampling.grammar is not None:
@@ -141,16 +142,6 @@ def best_tokens(
     if count is None:
         return None
     return tuple(sorted(logprobs, key=lambda item: -item[1])[:count])
-
-
-def _check_tokens(prompt: list[int]) -> None:
-    last = VOCABULARY_SIZE - 2  # the models have no logit for the last token of the encoding
-    unknown = next((token for token in prompt if not 0 <= token <= last), None)
-    if unknown is not None:
-        raise SamplingError(
-            f"the prompt has the token {unknown}, which is not in the vocabulary of the model "
-            f"(0 to {last})"
-        )
 
 
 def _explained(refusal: RefusalError) -> EngineError:

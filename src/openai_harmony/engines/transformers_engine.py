@@ -189,7 +189,14 @@ class TransformersEngine(Engine):
         name = next(self._names)
         self._requests[name] = request
         try:
-            self._submit(name, prompt, sampling, max_tokens)
+            accepted = self._manager.add_request(
+                prompt,
+                request_id=name,
+                max_new_tokens=max_tokens,
+                eos_token_id=sorted({*sampling.stop_tokens, RETURN}),
+            )
+            if accepted is None:
+                raise EngineError("the engine is closed, or its model failed before")
             while True:
                 item = await waiting.get()
                 if isinstance(item, EngineError):
@@ -206,12 +213,7 @@ class TransformersEngine(Engine):
 
     def _sampler(self, prompt: list[int], sampling: Sampling, max_tokens: int) -> TokenSampler:
         """Make the sampler of a completion, and compile its grammar."""
-        unknown = next((token for token in prompt if not 0 <= token < self._vocabulary), None)
-        if unknown is not None:
-            raise SamplingError(
-                f"the prompt has the token {unknown}, which is not in the vocabulary of the model "
-                f"(0 to {self._vocabulary - 1})"
-            )
+        SamplingError.check_tokens(prompt, self._vocabulary)
         return TokenSampler(prompt, sampling, max_tokens, self._model.device)
 
     def _cached_tokens(self) -> int | None:
@@ -222,16 +224,6 @@ class TransformersEngine(Engine):
         """
         batching = self._manager.batch_processor
         return 0 if batching is not None and not batching.cache.use_prefix_sharing else None
-
-    def _submit(self, name: str, prompt: list[int], sampling: Sampling, max_tokens: int) -> None:
-        accepted = self._manager.add_request(
-            prompt,
-            request_id=name,
-            max_new_tokens=max_tokens,
-            eos_token_id=sorted({*sampling.stop_tokens, RETURN}),
-        )
-        if accepted is None:
-            raise EngineError("the engine is closed, or its model failed before")
 
     async def health(self) -> Health:
         """Return whether the thread that runs the model is alive."""
