@@ -11,7 +11,7 @@ import hashlib
 from random import Random
 
 from openai_harmony import load_harmony_encoding
-from openai_harmony.engines.demo_rows import word_codes
+from openai_harmony.engines.demo_embedding import word_codes
 
 __all__ = [
     "CITIES",

@@ -1,4 +1,4 @@
-"""A model to ask, without an event loop of one's own."""
+"""A model as a function: conversations in, messages out, without an event loop of your own."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import threading
 from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
-from .apis.chat_messages import conversation_from_chat
+from .apis.chat_input import conversation_from_chat
 from .conversation.messages import Conversation, Message
+from .engines import open_engine
 from .engines.completion import Completion, complete
-from .engines.model_names import open_engine
-from .engines.sampling import Sampling
+from .engines.engine import Sampling
 
 __all__ = ["Pipeline", "pipeline"]
 
@@ -27,7 +27,7 @@ def pipeline(model: str = "demo", **options: Any) -> Pipeline:
 
 
 class Pipeline:
-    """Asks one engine, which runs in a thread of its own until `close`."""
+    """Runs one engine in a thread of its own, until `close`."""
 
     def __init__(self, model: str, options: Mapping[str, Any]) -> None:
         self._loop = asyncio.new_event_loop()
@@ -46,7 +46,7 @@ class Pipeline:
     ) -> list[Message]:
         """Return the assistant's next messages.
 
-        The conversation is a question, Chat Completions messages or a request, or harmony.
+        The conversation is a question, Chat Completions messages, a request, or harmony.
         """
         return self.complete(conversation, sampling).messages
 

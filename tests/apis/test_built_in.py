@@ -16,7 +16,7 @@ from openai_harmony import (
     load_harmony_encoding,
 )
 from openai_harmony.apis import HistoryItem, ResponsesRequest, TurnRequest, turn_of_response
-from openai_harmony.apis.item_kind import ItemKind, what_kind
+from openai_harmony.apis.items import ItemKind, item_kind
 from openai_harmony.apis.tool_choice import choice_after_call, choice_without
 from openai_harmony.grammar import TurnOptions, turn_grammar
 from openai_harmony.sampled_messages import prompt_tokens
@@ -80,7 +80,7 @@ def test_the_server_of_a_label_is_declared(fields: dict[str, Any], names: set[st
     made = turn_of_response(request, built_in={**BUILT_IN, "time": time})
     assert made.built_in_tools == names
     assert set(system_of(made).tools or {}) == names
-    kind = what_kind("commentary", "time.now", built_in_tools=made.built_in_tools)
+    kind = item_kind("commentary", "time.now", built_in_tools=made.built_in_tools)
     assert (kind is ItemKind.MCP_CALL) == bool(names)
 
 

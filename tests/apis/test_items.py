@@ -25,14 +25,14 @@ from openai_harmony.apis import (
     chat_message_of,
     custom_tool_input,
     input_items_of,
+    item_kind,
     item_of_message,
     items_of_messages,
     new_item,
     turn_of_response,
-    what_kind,
 )
-from openai_harmony.apis.conversation_builder import Dialogue
-from openai_harmony.apis.item_reader import ItemReader
+from openai_harmony.apis.conversation_builder import ConversationBuilder
+from openai_harmony.apis.input_items import ItemReader
 from openai_harmony.apis.requested_tools import RequestedTools, read_tools
 from openai_harmony.conversation.json_field import JsonField
 from openai_harmony.sampled_messages import SampledMessage, with_sampled_tokens
@@ -96,7 +96,7 @@ KINDS = [
 
 @pytest.mark.parametrize(("channel", "recipient", "kind"), KINDS)
 def test_kinds(channel: str | None, recipient: str | None, kind: ItemKind) -> None:
-    found = what_kind(channel, recipient, custom_tools=CUSTOM, built_in_tools={"python"})
+    found = item_kind(channel, recipient, custom_tools=CUSTOM, built_in_tools={"python"})
     assert found is kind
     assert kind.is_call == (recipient not in (None, "all", "user"))
     assert kind.is_message == (kind in (ItemKind.COMMENTARY, ItemKind.FINAL_ANSWER))
@@ -192,7 +192,7 @@ def test_messages_become_items(message: Message, expected: dict[str, Any]) -> No
 
 @pytest.mark.parametrize(("message", "expected"), ITEMS)
 def test_items_begin_empty(message: Message, expected: dict[str, Any]) -> None:
-    kind = what_kind(message.channel, message.recipient, custom_tools=CUSTOM)
+    kind = item_kind(message.channel, message.recipient, custom_tools=CUSTOM)
     begun = new_item(
         kind,
         message.recipient,
@@ -289,9 +289,9 @@ def same_ids(items: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def messages_of(items: Sequence[dict[str, Any]]) -> list[Message]:
-    dialogue = Dialogue(tools())
-    ItemReader(dialogue).read_all([HistoryItem(item) for item in items], "input")
-    return dialogue.messages
+    builder = ConversationBuilder(tools())
+    ItemReader(builder).read_all([HistoryItem(item) for item in items], "input")
+    return builder.messages
 
 
 @settings(deadline=None)
@@ -511,8 +511,8 @@ def test_agents_may_send_back_what_they_read(made: list[dict[str, Any]]) -> None
 
 
 def test_sampled_messages_come_back_as_such() -> None:
-    dialogue = Dialogue()
-    ItemReader(dialogue).read_all([HistoryItem(INPUTS[2][1], (1, 2))], "history")
-    (message,) = dialogue.messages
+    builder = ConversationBuilder()
+    ItemReader(builder).read_all([HistoryItem(INPUTS[2][1], (1, 2))], "history")
+    (message,) = builder.messages
     assert isinstance(message, SampledMessage)
     assert (message.channel, message.sampled_tokens) == ("commentary", (1, 2))

@@ -20,8 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import openai_harmony
-from openai_harmony.cli import demo, main
-from openai_harmony.cli.command_line import COMMANDS
+from openai_harmony.cli import COMMANDS, demo, main
 
 ROOT = Path(__file__).parents[2]
 CHATS = ROOT / "tests" / "data" / "chat"
@@ -33,7 +32,7 @@ CHAT = '[{"role": "user", "content": "hi"}]'
 TOOL = '{"name": "now", "description": "Tells the time."}'
 
 UNEXPECTED_EOS = "Unexpected EOS while waiting for message header to complete"
-READ_LENIENTLY = "; --lenient reads it for what the model meant"
+READ_LENIENTLY = "; --lenient repairs it"
 
 # Arguments and standard input, then what is written.
 OUTPUTS = [
@@ -144,13 +143,13 @@ ERRORS = [
     ("render --output tokens", "", 2, "argument --output: invalid choice: "),
     ("render --training --role user", "", 2, "argument --role: not allowed with argument "
      "--training; see 'harmony render --help'"),
-    ("render --date 2025-02-30", "", 2, "argument --date: '2025-02-30' is no date; "
+    ("render --date 2025-02-30", "", 2, "argument --date: '2025-02-30' is not a date; "
      "write it as YYYY-MM-DD; see 'harmony render --help'"),
-    ("render --date 20250628", "", 2, "argument --date: '20250628' is no date; "
+    ("render --date 20250628", "", 2, "argument --date: '20250628' is not a date; "
      "write it as YYYY-MM-DD; see 'harmony render --help'"),
-    ("demo --delay soon", "", 2, "argument --delay: 'soon' is no delay; give seconds "
+    ("demo --delay soon", "", 2, "argument --delay: 'soon' is not a delay; give seconds "
      "from 0 to 10; see 'harmony demo --help'"),
-    ("demo --delay nan", "", 2, "argument --delay: 'nan' is no delay; give seconds "
+    ("demo --delay nan", "", 2, "argument --delay: 'nan' is not a delay; give seconds "
      "from 0 to 10; see 'harmony demo --help'"),
 ]  # fmt: skip
 

@@ -20,8 +20,8 @@ import httpx2
 import pytest
 
 from openai_harmony.cli import main
+from openai_harmony.cli.input import InputError
 from openai_harmony.cli.inspect import page_fragment
-from openai_harmony.cli.source import InputError
 from support.scripted_engine import ScriptedEngine
 from support.served import PATIENCE, serving
 

@@ -80,7 +80,7 @@ def test_who_watches_sees_a_bar(
         (["rows.csv"], 1, "rows.csv: not a file of rows; give JSON lines as .jsonl"),
         (["none.jsonl"], 1, "none.jsonl: no such file"),
         (["none.jsonl", "--pack"], 1, "--pack needs --context-length"),
-        (["none.jsonl", "--workers", "0"], 2, "'0' is no number of 1 or more"),
+        (["none.jsonl", "--workers", "0"], 2, "'0' is not a number of 1 or more"),
     ],
 )
 def test_errors_are_one_line(

@@ -183,7 +183,7 @@ def test_what_is_written_is_sent_at_once() -> None:
     ("option", "problem"),
     [
         (("--port", "99999"), "there is no port 99999"),
-        (("--date", "2026-13-01"), "is no date"),
+        (("--date", "2026-13-01"), "is not a date"),
         (("--database", "mysql://somewhere"), "mysql"),
     ],
 )

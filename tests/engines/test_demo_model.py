@@ -34,10 +34,10 @@ from openai_harmony import (
     ToolDescription,
     load_harmony_encoding,
 )
-from openai_harmony.apis.chat_messages import conversation_from_chat
+from openai_harmony.apis.chat_input import conversation_from_chat
 from openai_harmony.engines import demo_model
+from openai_harmony.engines.demo_embedding import CODE_SIGNS, MODEL_ROWS, word_codes
 from openai_harmony.engines.demo_model import demo_model_folder
-from openai_harmony.engines.demo_rows import CODE_SIGNS, MODEL_ROWS, word_codes
 from openai_harmony.tokens.special_tokens import SPECIAL_TEXTS
 
 ROOT = Path(__file__).parents[2]

@@ -18,9 +18,8 @@ from openai_harmony.engines import (
     SamplingError,
     VllmEngine,
 )
-from openai_harmony.engines.http_client import HttpClient
-from openai_harmony.engines.lost_tokens import find_lost_tokens, text_of
-from openai_harmony.engines.server_sent_events import EventReader
+from openai_harmony.engines.http_client import EventReader, HttpClient
+from openai_harmony.engines.llama_cpp_engine import find_lost_tokens, text_of
 from openai_harmony.tokens.special_tokens import CALL, RETURN
 from support.engine_contract import PROMPT, SHORT_TURN, sample, tokens_of
 from support.engine_servers import CONTEXT, SERVERS, LlamaCppStandIn, VllmStandIn, serving

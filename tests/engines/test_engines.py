@@ -14,7 +14,7 @@ import torch
 from transformers import GptOssConfig, GptOssForCausalLM
 
 from openai_harmony.engines import Engine, Sampling, TransformersEngine
-from openai_harmony.engines.row_sampler import RowSampler
+from openai_harmony.engines.token_sampler import TokenSampler
 from openai_harmony.tokens.special_tokens import RETURN
 from support.engine_contract import CHECKS, Check, sample
 from support.engine_servers import SERVERS, serving
@@ -112,7 +112,7 @@ def test_transformers_caches_nothing_for_a_model_with_sliding_windows(
     assert [one.cached_tokens for one in found] == [None, 0]
 
 
-class HeldSampler(RowSampler):
+class HeldSampler(TokenSampler):
     """One whose making takes until `go` is set, as for a large grammar."""
 
     begun = threading.Event()
@@ -130,7 +130,7 @@ class HeldSampler(RowSampler):
 def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[HeldSampler]]:
     HeldSampler.begun.clear()
     HeldSampler.go.clear()
-    monkeypatch.setattr("openai_harmony.engines.transformers_engine.RowSampler", HeldSampler)
+    monkeypatch.setattr("openai_harmony.engines.transformers_engine.TokenSampler", HeldSampler)
     yield HeldSampler
     HeldSampler.go.set()
 

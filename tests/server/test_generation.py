@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from openai_harmony import Conversation, DeveloperContent, Message, Role, ToolDescription
-from openai_harmony.apis.output_items import message_text
+from openai_harmony.apis.items import message_text
 from openai_harmony.apis.turn_request import TurnRequest
 from openai_harmony.engines import FinishReason, SampledToken
 from openai_harmony.sampled_messages import SampledMessage

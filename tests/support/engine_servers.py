@@ -13,7 +13,7 @@ from typing import Any
 
 from openai_harmony import load_harmony_encoding
 from openai_harmony.engines import Engine, LlamaCppEngine, VllmEngine
-from openai_harmony.engines.lost_tokens import text_of
+from openai_harmony.engines.llama_cpp_engine import text_of
 from openai_harmony.tokens.special_tokens import (
     CALL,
     CHANNEL,

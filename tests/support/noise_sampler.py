@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from openai_harmony.engines.lost_tokens import text_of
+from openai_harmony.engines.llama_cpp_engine import text_of
 from openai_harmony.grammar import Matcher
 from openai_harmony.tokens.special_tokens import FIRST_SPECIAL
 

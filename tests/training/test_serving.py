@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from openai_harmony.apis.chat_request import ChatRequest
-from openai_harmony.apis.turns import turn_of_chat
+from openai_harmony.apis.requests import ChatRequest
+from openai_harmony.apis.turn_request import turn_of_chat
 from openai_harmony.training import IGNORED, training_examples
 from openai_harmony.training.rows import read_row
 

@@ -1,40 +1,47 @@
-"""The Responses, Chat Completions and Completions APIs as data: requests to harmony, and back.
+"""The Responses, Chat Completions and Completions APIs as data: requests in, items out.
 
-Pure functions: no network, no clock, no identifiers of their own. They need the core, pydantic
-and the settings of `openai_harmony.engines.sampling`, and no extra.
+Pure functions, without a network, a clock or ids of their own. They need pydantic and the core,
+and the settings `openai_harmony.engines.Sampling`, but no extra.
 
 ::
 
-    request_body → sampling_fields → responses_request, chat_request, completion_request
-                                  what may be sent, checked
-    history → item_reader, tool_choice → turns
-                                  a request and the items before it to a `TurnRequest`
-    input_items                   the input as the items that are stored
-    item_kind, custom_input → output_items, chat_message
-                                  messages of the model to items, and to a chat's message
-    echoed_tools → response       the resource with all its fields
+    request_body → requests             the bodies of requests, validated
+    requested_tools → tool_choice       the tools of a request, and which of them may be called
+    conversation_builder → chat_input, input_items → turn_request
+                                        a request and its history as a turn of the model
+    items, custom_tool_input → output_items, chat_output
+                                        the model's messages as items, or as a chat message
+    response_resource                   the response that contains the items
 """
 
-from .chat_message import CHAT_JOINT, chat_message_of, chat_tool_call
-from .chat_request import ChatRequest
-from .completion_request import CompletionRequest
-from .custom_input import CustomToolInput, custom_tool_input
-from .history import HistoryItem, NewId, Unseal
-from .input_items import input_items_of, whole_item
-from .item_kind import ItemKind, what_kind
-from .output_items import (
-    ID_PREFIXES,
-    called_name,
-    item_of_message,
-    items_of_messages,
-    message_text,
-    new_item,
-)
-from .request_body import RequestBody, field_path, read_body, validation_problem
-from .response import IncompleteDetails, Response, ResponseError, ResponseUsage, response_of
-from .responses_request import ResponsesRequest
-from .turn_request import TurnRequest
-from .turns import turn_of_chat, turn_of_response
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .chat_output import CHAT_JOINT, chat_message_of, chat_tool_call
+    from .custom_tool_input import CustomToolInput, custom_tool_input
+    from .input_items import complete_item, input_items_of
+    from .items import (
+        ID_PREFIXES,
+        Decrypt,
+        HistoryItem,
+        ItemKind,
+        NewId,
+        called_name,
+        item_kind,
+        message_text,
+    )
+    from .output_items import item_of_message, items_of_messages, new_item
+    from .request_body import RequestBody, field_path, read_body, validation_problem
+    from .requests import ChatRequest, CompletionRequest, ResponsesRequest
+    from .response_resource import (
+        IncompleteDetails,
+        Response,
+        ResponseError,
+        ResponseUsage,
+        response_of,
+    )
+    from .turn_request import TurnRequest, turn_of_chat, turn_of_response
 
 __all__ = [
     "CHAT_JOINT",
@@ -42,6 +49,7 @@ __all__ = [
     "ChatRequest",
     "CompletionRequest",
     "CustomToolInput",
+    "Decrypt",
     "HistoryItem",
     "IncompleteDetails",
     "ItemKind",
@@ -52,13 +60,14 @@ __all__ = [
     "ResponseUsage",
     "ResponsesRequest",
     "TurnRequest",
-    "Unseal",
     "called_name",
     "chat_message_of",
     "chat_tool_call",
+    "complete_item",
     "custom_tool_input",
     "field_path",
     "input_items_of",
+    "item_kind",
     "item_of_message",
     "items_of_messages",
     "message_text",
@@ -68,6 +77,26 @@ __all__ = [
     "turn_of_chat",
     "turn_of_response",
     "validation_problem",
-    "what_kind",
-    "whole_item",
 ]
+
+_MODULES = (
+    "items",
+    "input_items",
+    "output_items",
+    "custom_tool_input",
+    "chat_output",
+    "request_body",
+    "requests",
+    "response_resource",
+    "turn_request",
+)
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name on first use: the models of requests take long to build."""
+    if name in __all__:
+        for module in _MODULES:
+            home = import_module(f".{module}", __name__)
+            if name in home.__all__:
+                return getattr(home, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

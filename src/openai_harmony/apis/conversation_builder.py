@@ -1,27 +1,33 @@
-"""What was said so far, whichever API says it, collected as harmony messages.
+"""The harmony messages of a conversation, built the same way from the requests of both APIs.
 
-The APIs write the same things in other places; here they become the same messages, and so the
-same tokens. The rules:
+The two APIs write the same things in different fields. The builder turns them into the same
+messages, and so into the same tokens:
 
-- Instructions, wherever they stood, are those of one developer message, a blank line between them.
-- A text by the assistant is its answer (``final``), or a preamble (``commentary``) where a call
-  follows before the next message by the user, unless the request says which of the two it is.
-- A result is by the tool that was called under its id.
+- All instructions go into one developer message, separated by blank lines.
+- Text by the assistant is its answer (``final``). It is a preamble (``commentary``) if a call
+  follows before the next user message. A request may also name the channel itself.
+- The author of a tool result is the tool of the call with the same id.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from ..conversation.content import DeveloperContent, ReasoningEffort, SystemContent, TextContent
 from ..conversation.json_field import JsonField
 from ..conversation.messages import Author, Conversation, Message, Role
 from ..sampled_messages import SampledMessage
 from .requested_tools import CUSTOM_TOOL_FIELD, RequestedTools
-from .response_format import AnswerFormat
 
-__all__ = ["Dialogue", "read_effort"]
+__all__ = [
+    "ConversationBuilder",
+    "RequestedFormat",
+    "content_texts",
+    "read_effort",
+    "read_response_format",
+]
 
 _EFFORTS = {
     "none": ReasoningEffort.LOW,  # the model always reasons
@@ -35,7 +41,7 @@ _EFFORTS = {
 
 
 def read_effort(effort: JsonField, default: ReasoningEffort | None) -> ReasoningEffort | None:
-    """Read how much the model shall reason, among the three ways that it knows.
+    """Map a reasoning effort of the APIs to one of the model's three.
 
     >>> read_effort(JsonField("minimal"), None)
     <ReasoningEffort.LOW: 'Low'>
@@ -47,13 +53,106 @@ def read_effort(effort: JsonField, default: ReasoningEffort | None) -> Reasoning
     return _EFFORTS[effort.value]
 
 
-class Dialogue:
-    """Collects messages in their order; `tokens` are those that a message was sampled as.
+class RequestedFormat(NamedTuple):
+    """A requested format of JSON answers: any object, or a named schema.
 
-    >>> dialogue = Dialogue()
-    >>> dialogue.add_text(["I will look."])
-    >>> dialogue.add_call("call_1", "ls", None, "{}")
-    >>> [message.channel for message in dialogue.messages]
+    If it is strict, the schema must be enforced.
+    """
+
+    name: str | None = None
+    schema: dict[str, Any] | None = None
+    description: str | None = None
+    strict: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the `response_format` of Chat Completions."""
+        if self.name is None:
+            return {"type": "json_object"}
+        fields: dict[str, Any] = {
+            "name": self.name,
+            "schema": self.schema or {},
+            "strict": self.strict,
+        }
+        if self.description is not None:
+            fields["description"] = self.description
+        return {"type": "json_schema", "json_schema": fields}
+
+
+def read_response_format(requested: JsonField) -> RequestedFormat | None:
+    """Read `response_format` of Chat Completions, or `text.format` of Responses; None is text.
+
+    The fields of a schema may be nested under ``json_schema``.
+
+    >>> read_response_format(JsonField({"type": "json_schema", "name": "list", "schema": {}}))
+    RequestedFormat(name='list', schema={}, description=None, strict=False)
+    """
+    if requested.is_null:
+        return None
+    kind = requested["type"]
+    if kind.text() not in ("text", "json_object", "json_schema"):
+        raise kind.unexpected("one of text, json_object, json_schema")
+    if kind.value == "text":
+        return None
+    if kind.value == "json_object":
+        return RequestedFormat()
+    is_flat = requested["json_schema"].is_null and not requested["name"].is_null
+    fields = requested if is_flat else requested["json_schema"]
+    schema = fields["schema"]
+    return RequestedFormat(
+        name=fields["name"].text(),
+        schema={} if schema.is_null else dict(schema.object()),
+        description=fields["description"].optional_text(),
+        strict=fields["strict"].value is True,
+    )
+
+
+_TEXT_TYPES = {"text", "input_text", "output_text", "reasoning_text", "summary_text"}
+
+_ATTACHMENTS = {
+    "image": "image",
+    "image_url": "image",
+    "input_image": "image",
+    "computer_screenshot": "image",
+    "file": "file",
+    "input_file": "file",
+    "input_audio": "audio",
+    "audio_url": "audio",
+    "input_video": "video",
+    "video_url": "video",
+}
+
+
+def content_texts(content: JsonField) -> list[str]:
+    """Read a content: text, or a list of content parts. A note replaces each part without text.
+
+    >>> content_texts(JsonField([{"type": "text", "text": "See:"}, {"type": "image_url"}]))
+    ['See:', '[image: not shown, this model reads text only]']
+    """
+    if isinstance(content.value, str):
+        return [content.value]
+    if not isinstance(content.value, list):
+        raise content.unexpected("text or a list of parts")
+    texts: list[str] = []
+    for part in content.items():
+        kind = part["type"].text()
+        if kind == "refusal":
+            texts.append(part["refusal"].text())
+        elif kind in _TEXT_TYPES:
+            texts.append(part["text"].text())
+        else:
+            # Agents send screenshots beside their texts. The note says that the model sees none.
+            name = _ATTACHMENTS.get(kind, "attachment")
+            texts.append(f"[{name}: not shown, this model reads text only]")
+    return texts
+
+
+class ConversationBuilder:
+    """Collects messages in order; `tokens` are the tokens that a message was sampled as.
+
+    >>> builder = ConversationBuilder()
+    >>> builder.add_text(["I will look."])
+    >>> builder.add_call("call_1", "ls", None, "{}")
+    >>> [message.channel for message in builder.messages]
     ['commentary', 'commentary']
     """
 
@@ -61,8 +160,8 @@ class Dialogue:
         self.tools = tools or RequestedTools()
         self.messages: list[Message] = []
         self._instructions: list[str] = []
-        self._answers: list[Message] = []  # of this turn, as long as no call shows otherwise
-        self._called: dict[str, str] = {}  # the id of a call, and its recipient
+        self._answers: list[Message] = []  # of this turn, while no call has followed
+        self._recipients: dict[str, str] = {}  # by the id of the call
 
     def add_instructions(self, texts: Sequence[str]) -> None:
         """Add to the instructions of the developer message."""
@@ -75,7 +174,7 @@ class Dialogue:
 
     def add_reasoning(self, texts: Sequence[str], tokens: Sequence[int] | None = None) -> None:
         """Add reasoning of the assistant."""
-        self._add_own(_message(Role.ASSISTANT, texts).with_channel("analysis"), tokens)
+        self._add_sampled(_message(Role.ASSISTANT, texts).with_channel("analysis"), tokens)
 
     def add_text(
         self,
@@ -83,9 +182,9 @@ class Dialogue:
         channel: str | None = None,
         tokens: Sequence[int] | None = None,
     ) -> None:
-        """Add a text by the assistant; without a channel, what follows shows what it is."""
+        """Add text by the assistant; without a channel, the next messages decide on it."""
         message = _message(Role.ASSISTANT, texts).with_channel(channel or "final")
-        added = self._add_own(message, tokens)
+        added = self._add_sampled(message, tokens)
         if channel is None:
             self._answers.append(added)
 
@@ -97,15 +196,15 @@ class Dialogue:
         arguments: str,
         tokens: Sequence[int] | None = None,
     ) -> None:
-        """Add a call; its arguments stay as they are."""
+        """Add a call, with its arguments unchanged."""
         for message in self._answers:
             message.with_channel("commentary")
         self._answers.clear()
         recipient = self.tools.recipient(name, namespace)
-        self._called[call_id] = recipient
+        self._recipients[call_id] = recipient
         message = Message.from_role_and_content(Role.ASSISTANT, arguments)
         message.with_channel("commentary").with_recipient(recipient)
-        self._add_own(message.with_content_type("<|constrain|>json"), tokens)
+        self._add_sampled(message.with_content_type("<|constrain|>json"), tokens)
 
     def add_custom_call(
         self,
@@ -120,8 +219,8 @@ class Dialogue:
         self.add_call(call_id, name, namespace, arguments, tokens)
 
     def add_result(self, call_id: JsonField, texts: Sequence[str], *, remedy: str) -> None:
-        """Add the result of a call; raise `ConversationError` where there was none of that id."""
-        recipient = self._called.get(call_id.text())
+        """Add the result of a call; raise `ConversationError` if no call has that id."""
+        recipient = self._recipients.get(call_id.text())
         if recipient is None:
             problem = f"no tool call before this message has the id {call_id.value!r:.80}"
             raise call_id.error(f"{problem}; {remedy}")
@@ -130,43 +229,39 @@ class Dialogue:
         self.messages.append(message.with_recipient("assistant").with_channel("commentary"))
 
     def add_exchange(
-        self, call: Message, answers: Sequence[Message], tokens: Sequence[int] | None = None
+        self, call: Message, results: Sequence[Message], tokens: Sequence[int] | None = None
     ) -> None:
-        """Add the call of a built-in tool, and what the tool said."""
-        self._add_own(call, tokens)
-        self.messages += answers
+        """Add a call of a built-in tool, and the tool's messages."""
+        self._add_sampled(call, tokens)
+        self.messages += results
 
     def conversation(
         self,
         *,
         effort: ReasoningEffort | None,
         start_date: str | None,
-        answer_format: AnswerFormat | None,
+        response_format: RequestedFormat | None,
     ) -> Conversation:
-        """Make the conversation: the system message, the developer's, and what was said."""
+        """Return the system message, the developer message, and the collected messages."""
         system = SystemContent(reasoning_effort=effort, conversation_start_date=start_date)
         for built_in in self.tools.built_in.values():
             system.with_tools(built_in)
-        developer = self._developer(answer_format)
+        developer = DeveloperContent()
+        if self._instructions:
+            developer.with_instructions("\n\n".join(self._instructions))
+        for namespace in self.tools.namespaces.values():
+            developer.with_tools(namespace)
+        # As in the API, the instructions themselves must ask for JSON without a schema.
+        if response_format is not None and response_format.name is not None:
+            developer.with_response_format(
+                response_format.name, response_format.schema or {}, response_format.description
+            )
         opening = [Message.from_role_and_content(Role.SYSTEM, system)]
         if developer != DeveloperContent():
             opening.append(Message.from_role_and_content(Role.DEVELOPER, developer))
         return Conversation.from_messages([*opening, *self.messages])
 
-    def _developer(self, answer_format: AnswerFormat | None) -> DeveloperContent:
-        content = DeveloperContent()
-        if self._instructions:
-            content.with_instructions("\n\n".join(self._instructions))
-        for namespace in self.tools.namespaces.values():
-            content.with_tools(namespace)
-        # As with the API, it is the instructions that ask for JSON of any form.
-        if answer_format is not None and answer_format.name is not None:
-            content.with_response_format(
-                answer_format.name, answer_format.schema or {}, answer_format.description
-            )
-        return content
-
-    def _add_own(self, message: Message, tokens: Sequence[int] | None) -> Message:
+    def _add_sampled(self, message: Message, tokens: Sequence[int] | None) -> Message:
         if tokens:
             message = SampledMessage.of(message, tokens)
         self.messages.append(message)

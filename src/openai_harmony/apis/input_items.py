@@ -1,14 +1,209 @@
-"""The input of a request as the items that are stored, listed, and read again next time."""
+"""Input items of the Responses API, read into a `ConversationBuilder` and listed for storage.
+
+==============================  =================================================================
+``message``                     a message; those of system and developer are instructions
+``reasoning``                   reasoning: its content, its encrypted content, or its summary
+``function_call``               a call
+``custom_tool_call``            a call of a function with one text argument
+``..._call_output`` of both     the result of the call with that `call_id`
+``item_reference``              the item with that id
+``compaction``                  the items in its encrypted content
+``additional_tools``            skipped: `additional_tools` has read them before
+calls of built-in tools         the call and the tool's messages, if this server ran the call
+calls of other servers' tools   skipped: the model does not have these tools, and the assistant's
+                                text contains their results
+==============================  =================================================================
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .history import HistoryItem, NewId
-from .responses_request import ResponsesRequest
+from ..conversation.json_field import JsonField
+from ..conversation.messages import Message
+from .conversation_builder import ConversationBuilder, content_texts
+from .items import Decrypt, HistoryItem, NewId
+from .requests import ResponsesRequest
 
-__all__ = ["input_items_of", "whole_item"]
+__all__ = ["ItemReader", "additional_tools", "complete_item", "input_items_of"]
+
+_SKIPPED = {
+    "additional_tools",
+    "apply_patch_call",
+    "apply_patch_call_output",
+    "code_interpreter_call",
+    "compaction_trigger",
+    "computer_call",
+    "computer_call_output",
+    "configuration_update",
+    "file_search_call",
+    "image_generation_call",
+    "local_shell_call",
+    "local_shell_call_output",
+    "mcp_approval_request",
+    "mcp_approval_response",
+    "mcp_call",
+    "mcp_list_tools",
+    "program",
+    "program_output",
+    "shell_call",
+    "shell_call_output",
+    "tool_search_call",
+    "tool_search_output",
+    "web_search_call",
+}
+# Other servers ran these. Writing them as text would only teach the model to write such text.
+
+_CHANNELS = {"commentary": "commentary", "final_answer": "final"}
+
+_REMEDY = "send the item of the call as well, or previous_response_id"
+
+
+class ItemReader:
+    """Reads items into a builder; `references` are the items that the input may name by id."""
+
+    def __init__(
+        self,
+        builder: ConversationBuilder,
+        decrypt: Decrypt | None = None,
+        references: Mapping[str, HistoryItem] | None = None,
+    ) -> None:
+        self._builder = builder
+        self._decrypt = decrypt or (lambda _: None)
+        self._references = references or {}
+
+    def read(
+        self,
+        item: JsonField,
+        tokens: Sequence[int] | None = None,
+        messages: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        """Read an item; `tokens` and `messages` are those of a `HistoryItem`.
+
+        Raises `ConversationError`.
+        """
+        if messages:
+            call, *results = (Message.from_dict(dict(message)) for message in messages)
+            self._builder.add_exchange(call, results, tokens)
+            return
+        kind = _item_type(item)
+        if kind in _SKIPPED:
+            return
+        read = _READERS.get(kind)
+        if read is None:
+            raise item["type"].error(
+                f"items of the type {kind!r:.80} are not known; "
+                f"the model reads {', '.join(_READERS)}"
+            )
+        read(self, item, tokens)
+
+    def read_all(self, items: Iterable[HistoryItem], path: str) -> None:
+        """Read items with their tokens; `path` is the list's JSON path, for errors."""
+        for index, (item, tokens, messages) in enumerate(items):
+            self.read(JsonField(item, f"{path}[{index}]"), tokens, messages)
+
+    def _read_message(self, item: JsonField, tokens: Sequence[int] | None) -> None:
+        role, phase = item["role"], item["phase"]
+        texts = content_texts(item["content"])
+        if role.text() in ("system", "developer"):
+            self._builder.add_instructions(texts)
+        elif role.value == "user":
+            self._builder.add_question(texts)
+        elif role.value != "assistant":
+            raise role.unexpected("one of user, assistant, system, developer")
+        elif phase.is_null:
+            self._builder.add_text(texts, None, tokens)
+        elif phase.text() in _CHANNELS:
+            self._builder.add_text(texts, _CHANNELS[phase.value], tokens)
+        else:
+            raise phase.unexpected(f"one of {', '.join(_CHANNELS)}")
+
+    def _read_reasoning(self, item: JsonField, tokens: Sequence[int] | None) -> None:
+        if item["content"].value:
+            self._builder.add_reasoning(content_texts(item["content"]), tokens)
+            return
+        encrypted = item["encrypted_content"]
+        decrypted = None if encrypted.is_null else self._decrypt(encrypted.text())
+        if decrypted is not None:
+            self.read_all(decrypted, encrypted.path)
+        elif item["summary"].value:
+            # Another server encrypted the reasoning; only the summary can be read.
+            self._builder.add_reasoning(content_texts(item["summary"]))
+
+    def _read_call(self, item: JsonField, tokens: Sequence[int] | None) -> None:
+        self._builder.add_call(
+            item["call_id"].text(),
+            item["name"].text(),
+            item["namespace"].optional_text(),
+            item["arguments"].text(),
+            tokens,
+        )
+
+    def _read_custom_call(self, item: JsonField, tokens: Sequence[int] | None) -> None:
+        self._builder.add_custom_call(
+            item["call_id"].text(),
+            item["name"].text(),
+            item["namespace"].optional_text(),
+            item["input"].text(),
+            tokens,
+        )
+
+    def _read_result(self, item: JsonField, _tokens: Sequence[int] | None) -> None:
+        texts = content_texts(item["output"])
+        self._builder.add_result(item["call_id"], texts, remedy=_REMEDY)
+
+    def _read_reference(self, item: JsonField, _tokens: Sequence[int] | None) -> None:
+        stored = self._references.get(item["id"].text())
+        if stored is None:
+            raise item["id"].error(f"no item is stored under the id {item['id'].value!r:.80}")
+        stored_item = JsonField(stored.item, item.path)
+        if _item_type(stored_item) == "item_reference":
+            raise item["id"].error("the item of that id is a reference itself")
+        self.read(stored_item, stored.tokens, stored.messages)
+
+    def _read_compaction(self, item: JsonField, _tokens: Sequence[int] | None) -> None:
+        encrypted = item["encrypted_content"]
+        decrypted = self._decrypt(encrypted.text())
+        if decrypted is None:
+            raise encrypted.error(
+                "this server cannot open it: it was made elsewhere, or under another key; "
+                "send the items that it stands for"
+            )
+        self.read_all(decrypted, encrypted.path)
+
+
+_READERS = {
+    "message": ItemReader._read_message,
+    "reasoning": ItemReader._read_reasoning,
+    "function_call": ItemReader._read_call,
+    "function_call_output": ItemReader._read_result,
+    "custom_tool_call": ItemReader._read_custom_call,
+    "custom_tool_call_output": ItemReader._read_result,
+    "item_reference": ItemReader._read_reference,
+    "compaction": ItemReader._read_compaction,
+}
+
+
+def additional_tools(items: Iterable[JsonField]) -> Iterable[JsonField]:
+    """Yield the tools that items declare, in addition to those of the request."""
+    for item in items:
+        if item["type"].value == "additional_tools":
+            yield from item["tools"].optional_items()
+
+
+def _item_type(item: JsonField) -> str:
+    kind = item["type"]
+    if not kind.is_null:
+        return kind.text()
+    if not item["role"].is_null:
+        return "message"
+    if not item["id"].is_null:
+        return "item_reference"
+    raise kind.unexpected("the type of an item, or the role of a message")
+
+
+# Items as they are stored
 
 _PREFIXES = {
     "message": "msg",
@@ -19,8 +214,8 @@ _PREFIXES = {
     "custom_tool_call_output": "ctco",
     "compaction": "cmp",
 }
-_OF_OUTPUT_TEXT: dict[str, Any] = {"annotations": [], "logprobs": []}
-_OF_IMAGE = {"image_url": None, "detail": "auto"}
+_OUTPUT_TEXT_DEFAULTS: dict[str, Any] = {"annotations": [], "logprobs": []}
+_IMAGE_DEFAULTS = {"image_url": None, "detail": "auto"}
 _WITH_STATUS = {"message", "function_call", "function_call_output"}
 
 
@@ -29,61 +224,54 @@ def input_items_of(
     new_id: NewId,
     references: Mapping[str, HistoryItem] | None = None,
 ) -> list[HistoryItem]:
-    """List the input: every item whole, with an id, and references replaced by what they name.
+    """List the input items, complete and with ids; references become the items that they name.
 
-    Call it with what `turn_of_response` has read without an error.
+    Call it only with a request that `turn_of_response` accepts.
 
     >>> (item,) = input_items_of(ResponsesRequest(input="hi"), lambda prefix: f"{prefix}_1")
     >>> item.item["id"], item.item["content"]
     ('msg_1', [{'type': 'input_text', 'text': 'hi'}])
     """
-    known = references or {}
-    return [
-        known[item["id"]]
-        if _is_reference(item) and item["id"] in known
-        else HistoryItem(whole_item(item, new_id))
-        for item in request.items
-    ]
+    items: list[HistoryItem] = []
+    for item in request.items:
+        kind = item.get("type")
+        is_reference = kind == "item_reference" or (kind is None and item.get("role") is None)
+        stored = (references or {}).get(item["id"]) if is_reference else None
+        items.append(stored or HistoryItem(complete_item(item, new_id)))
+    return items
 
 
-def whole_item(item: Mapping[str, Any], new_id: NewId) -> dict[str, Any]:
-    """Give an item all its fields.
+def complete_item(item: Mapping[str, Any], new_id: NewId) -> dict[str, Any]:
+    """Fill in the fields that the item leaves out.
 
-    >>> whole_item({"role": "assistant", "content": "Hi!"}, str)["content"][0]["type"]
+    >>> complete_item({"role": "assistant", "content": "Hi!"}, str)["content"][0]["type"]
     'output_text'
     """
     kind = item.get("type") or "message"
-    whole = {**item, "type": kind}
-    if not isinstance(whole.get("id"), str):
-        whole["id"] = new_id(_PREFIXES.get(kind, "item"))
-    if kind in _WITH_STATUS and not isinstance(whole.get("status"), str):
-        whole["status"] = "completed"
+    complete = {**item, "type": kind}
+    if not isinstance(complete.get("id"), str):
+        complete["id"] = new_id(_PREFIXES.get(kind, "item"))
+    if kind in _WITH_STATUS and not isinstance(complete.get("status"), str):
+        complete["status"] = "completed"
     if kind == "message":
-        whole["content"] = _parts(whole.get("role"), whole.get("content"))
+        text_type = "output_text" if complete.get("role") == "assistant" else "input_text"
+        content = complete.get("content")
+        if isinstance(content, str):
+            content = [{"type": text_type, "text": content}]
+        parts = content if isinstance(content, list) else []
+        complete["content"] = [_complete_part(part, text_type) for part in parts]
     elif kind == "reasoning":
-        whole["summary"] = whole.get("summary") or []
-    return {name: value for name, value in whole.items() if value is not None}
+        complete["summary"] = complete.get("summary") or []
+    return {name: value for name, value in complete.items() if value is not None}
 
 
-def _is_reference(item: Mapping[str, Any]) -> bool:
-    kind = item.get("type")
-    return kind == "item_reference" or (kind is None and item.get("role") is None)
-
-
-def _parts(role: object, content: object) -> list[Any]:
-    kind = "output_text" if role == "assistant" else "input_text"
-    if isinstance(content, str):
-        content = [{"type": kind, "text": content}]
-    return [_part(part, kind) for part in content] if isinstance(content, list) else []
-
-
-def _part(part: object, text_kind: str) -> object:
+def _complete_part(part: object, text_type: str) -> object:
     if not isinstance(part, Mapping):
         return part
-    kind = part.get("type")
-    if kind in ("text", "input_text", "output_text"):
-        whole = {**part, "type": text_kind}
-        needed: dict[str, Any] = {} if text_kind == "input_text" else _OF_OUTPUT_TEXT
-    else:
-        whole, needed = dict(part), _OF_IMAGE if kind == "input_image" else {}
-    return {**whole, **{name: whole.get(name) or value for name, value in needed.items()}}
+    complete, defaults = dict(part), {}
+    if part.get("type") in ("text", "input_text", "output_text"):
+        complete["type"] = text_type
+        defaults = {} if text_type == "input_text" else _OUTPUT_TEXT_DEFAULTS
+    elif part.get("type") == "input_image":
+        defaults = _IMAGE_DEFAULTS
+    return {**complete, **{name: complete.get(name) or value for name, value in defaults.items()}}

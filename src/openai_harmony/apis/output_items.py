@@ -5,9 +5,10 @@
 ``commentary``               a ``message`` of the phase ``commentary``
 ``final``                    a ``message`` of the phase ``final_answer``
 a call on any channel        ``function_call``, or ``custom_tool_call`` of a custom tool
+a call of a built-in tool    ``web_search_call``, ``code_interpreter_call`` or ``mcp_call``
 ===========================  ====================================================================
 
-A field that the specification lets be missing, and not null, is missing where it says nothing.
+An empty field is left out where the specification makes it optional but not nullable.
 """
 
 from __future__ import annotations
@@ -15,39 +16,24 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
-from ..conversation.content import TextContent
 from ..conversation.messages import Message
 from ..sampled_messages import SampledMessage
-from .custom_input import custom_tool_input
-from .history import HistoryItem, NewId
-from .item_kind import ItemKind, what_kind
+from .custom_tool_input import custom_tool_input
+from .items import ID_PREFIXES, HistoryItem, ItemKind, NewId, called_name, item_kind, message_text
 
 __all__ = [
-    "ID_PREFIXES",
+    "NO_ARGUMENTS",
     "ItemStatus",
-    "called_name",
+    "built_in_item",
     "item_of_message",
     "items_of_messages",
-    "message_text",
     "new_item",
 ]
 
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 
-ID_PREFIXES: Mapping[ItemKind, str] = {
-    ItemKind.REASONING: "rs",
-    ItemKind.COMMENTARY: "msg",
-    ItemKind.FINAL_ANSWER: "msg",
-    ItemKind.FUNCTION_CALL: "fc",
-    ItemKind.CUSTOM_TOOL_CALL: "ctc",
-    ItemKind.WEB_SEARCH_CALL: "ws",
-    ItemKind.CODE_INTERPRETER_CALL: "ci",
-    ItemKind.MCP_CALL: "mcp",
-}
-"""How the ids of items begin; those by which calls are answered begin with ``call``."""
-
 NO_ARGUMENTS = "{}"
-"""What a call without a body has: clients read the arguments as JSON."""
+"""The arguments of a call without a body: clients parse arguments as JSON."""
 
 
 def new_item(
@@ -78,7 +64,7 @@ def item_of_message(
     status: ItemStatus = "completed",
     logprobs: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Make the item for a whole message; `logprobs` are those of the text of a message.
+    """Make the item for a whole message; `logprobs` belong to the message's text.
 
     >>> message = Message.from_role_and_content("assistant", "Hi!").with_channel("final")
     >>> item_of_message(message, ItemKind.FINAL_ANSWER, id="msg_1")["content"]
@@ -95,50 +81,20 @@ def items_of_messages(
     custom_tools: Collection[str] = (),
     namespaces: Collection[str] = (),
 ) -> list[HistoryItem]:
-    """Make the items for the messages of a turn, each with the tokens of its message."""
-    return [_history_item(one, new_id, custom_tools, namespaces) for one in messages]
-
-
-def called_name(recipient: str, namespaces: Collection[str] = ()) -> tuple[str, str | None]:
-    """Find the name of a function, and its namespace where it is not `functions`.
-
-    A tool that nobody declared goes by its whole recipient.
-
-    >>> called_name("functions.now"), called_name("files.ls", {"files"}), called_name("python")
-    (('now', None), ('ls', 'files'), ('python', None))
-    """
-    function = recipient.removeprefix("functions.")
-    if function and function != recipient:
-        return function, None
-    # One namespace may be called `a` and another `a.b`.
-    for namespace in sorted(namespaces, key=len, reverse=True):
-        name = recipient.removeprefix(f"{namespace}.")
-        if name and name != recipient:
-            return name, namespace
-    return recipient, None
-
-
-def message_text(message: Message) -> str:
-    """Return the text of a message."""
-    return "".join(item.text for item in message.content if isinstance(item, TextContent))
-
-
-def _history_item(
-    message: Message,
-    new_id: NewId,
-    custom_tools: Collection[str],
-    namespaces: Collection[str],
-) -> HistoryItem:
-    kind = what_kind(message.channel, message.recipient, custom_tools=custom_tools)
-    item = item_of_message(
-        message,
-        kind,
-        id=new_id(ID_PREFIXES[kind]),
-        call_id=new_id("call") if kind.is_call else None,
-        namespaces=namespaces,
-    )
-    tokens = message.sampled_tokens if isinstance(message, SampledMessage) else None
-    return HistoryItem(item, tokens)
+    """Make the items for the messages of a turn, each with its message's tokens."""
+    items: list[HistoryItem] = []
+    for message in messages:
+        kind = item_kind(message.channel, message.recipient, custom_tools=custom_tools)
+        item = item_of_message(
+            message,
+            kind,
+            id=new_id(ID_PREFIXES[kind]),
+            call_id=new_id("call") if kind.is_call else None,
+            namespaces=namespaces,
+        )
+        tokens = message.sampled_tokens if isinstance(message, SampledMessage) else None
+        items.append(HistoryItem(item, tokens))
+    return items
 
 
 def _item(
@@ -151,44 +107,67 @@ def _item(
     text: str | None,
     logprobs: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
+    """Make an item; without a `text` it has no content yet."""
+    content: list[dict[str, Any]] = []
     if kind is ItemKind.REASONING:
-        content = [] if text is None else [{"type": "reasoning_text", "text": text}]
+        if text is not None:
+            content.append({"type": "reasoning_text", "text": text})
         return {"type": "reasoning", "id": id, "summary": [], "content": content, "status": status}
     if kind.is_message:
+        if text is not None:
+            part = {"type": "output_text", "text": text, "annotations": []}
+            content.append({**part, "logprobs": [*logprobs]})
         return {
             "type": "message",
             "id": id,
             "status": status,
             "role": "assistant",
             "phase": kind.value,
-            "content": [] if text is None else [_output_text(text, logprobs)],
+            "content": content,
         }
-    return _call(kind, recipient or "", id, call_id or id, namespaces, status, text or "")
-
-
-def _output_text(text: str, logprobs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": [*logprobs]}
-
-
-def _call(
-    kind: ItemKind,
-    recipient: str,
-    id: str,
-    call_id: str,
-    namespaces: Collection[str],
-    status: ItemStatus,
-    body: str,
-) -> dict[str, Any]:
-    name, namespace = called_name(recipient, namespaces)
-    is_custom = kind is ItemKind.CUSTOM_TOOL_CALL
-    if not is_custom and status == "completed":
-        body = body if body.strip() else NO_ARGUMENTS
-    return {
-        "type": "custom_tool_call" if is_custom else "function_call",
+    name, namespace = called_name(recipient or "", namespaces)
+    body = text or ""
+    call = {
         "id": id,
-        "call_id": call_id,
+        "call_id": call_id or id,
         "name": name,
         **({} if namespace is None else {"namespace": namespace}),
-        **({"input": custom_tool_input(body)} if is_custom else {"arguments": body}),
-        "status": status,
     }
+    if kind is ItemKind.CUSTOM_TOOL_CALL:
+        return {"type": kind.value, **call, "input": custom_tool_input(body), "status": status}
+    if status == "completed" and not body.strip():
+        body = NO_ARGUMENTS
+    return {"type": "function_call", **call, "arguments": body, "status": status}
+
+
+def built_in_item(kind: ItemKind, *, id: str, status: str, **fields: Any) -> dict[str, Any]:
+    """Make the item for a call of a tool that the server runs.
+
+    `status` is in_progress, searching or interpreting, completed, failed or incomplete. `fields`
+    depend on the kind:
+
+    - a web search: ``action``
+    - code: ``code``, ``container_id`` and ``outputs``, which is null unless requested
+    - a tool of an MCP server: ``server_label``, ``name``, ``arguments``, and ``output`` or
+      ``error``
+
+    >>> action = {"type": "open_page", "url": "https://example.com/"}
+    >>> item = built_in_item(ItemKind.WEB_SEARCH_CALL, id="ws_1", status="completed", action=action)
+    >>> item["type"], item["action"]["url"]
+    ('web_search_call', 'https://example.com/')
+    """
+    defaults: dict[str, Any]
+    if kind is ItemKind.WEB_SEARCH_CALL:
+        defaults = {"action": {"type": "search", "query": "", "queries": []}}
+    elif kind is ItemKind.MCP_CALL:
+        defaults = {
+            "server_label": "",
+            "name": "",
+            "arguments": "",
+            "approval_request_id": None,
+            "output": None,
+            "error": None,
+        }
+    else:
+        defaults = {"code": "", "container_id": "", "outputs": None}
+    return {"type": kind.value, "id": id, "status": status, **defaults, **fields}

@@ -1,19 +1,32 @@
-"""What the bodies of all requests share: how they are read, and how errors name the place."""
+"""Fields and checks that the bodies of all requests share, and errors that name a field."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 
+from ..engines.engine import Sampling
 from ..errors import ConversationError
 
 __all__ = [
     "Metadata",
     "RequestBody",
+    "SamplingFields",
+    "StopTexts",
     "field_path",
     "is_deeper",
+    "no_bias",
     "read_body",
     "validation_problem",
 ]
@@ -24,15 +37,15 @@ Metadata: TypeAlias = Annotated[
     dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]],
     Field(max_length=16),
 ]
-"""Up to 16 pairs of a key (64 characters) and a text (512), for the client's own use."""
+"""Up to 16 keys (of 64 characters) with texts (of 512), for the client's own use."""
 
 
 NESTING_LIMIT = 200
-"""What is stored and repeated has to be written as JSON again, which Python does by recursion."""
+"""The deepest nesting of a field: Python writes JSON by recursion."""
 
 
 class RequestBody(BaseModel):
-    """A request; unknown fields are ignored, and null is the same as leaving a field out."""
+    """A request. Unknown fields are ignored; null means that the field is left out."""
 
     model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
 
@@ -63,13 +76,13 @@ def read_body(body: type[_Body], raw: object) -> _Body:
 
 
 def validation_problem(errors: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-    """Say what pydantic found first: the field's path, and the problem."""
+    """Return the path of the first field that pydantic rejects, and the problem."""
     first = errors[0]
     return field_path(first["loc"]), str(first["msg"]).removeprefix("Value error, ")
 
 
 def field_path(location: Sequence[str | int]) -> str:
-    """Write a place as errors name it.
+    """Write a location as a JSON path.
 
     >>> field_path(("input", 0, "content"))
     'input[0].content'
@@ -84,7 +97,7 @@ def field_path(location: Sequence[str | int]) -> str:
 
 
 def is_deeper(value: object, limit: int) -> bool:
-    """Whether lists and objects stand in each other more often than that."""
+    """Whether lists and objects are nested deeper than `limit`."""
     level = [value]
     for _ in range(limit + 1):
         level = [
@@ -97,3 +110,69 @@ def is_deeper(value: object, limit: int) -> bool:
         if not level:
             return False
     return True
+
+
+_SEEDS = 2**63
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+_StopText: TypeAlias = Annotated[str, Field(min_length=1)]
+
+StopTexts: TypeAlias = Annotated[
+    list[_StopText],
+    Field(max_length=16),
+    BeforeValidator(_as_list),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {"type": "array", "items": {"type": "string", "minLength": 1}, "maxItems": 16},
+            ]
+        }
+    ),
+]
+"""One text, or a list of texts."""
+
+
+def no_bias(bias: Any) -> Any:
+    """Reject a `logit_bias`: no engine supports it."""
+    if bias:
+        raise ValueError("the engines have no such setting; leave it out")
+    return bias
+
+
+class SamplingFields(RequestBody):
+    """How tokens are sampled; the server has defaults for what is left out."""
+
+    temperature: float | None = Field(default=None, ge=0, le=2, description="0 is greedy.")
+    top_p: float | None = Field(default=None, ge=0, le=1)
+    top_k: int | None = Field(default=None, ge=-1, description="0 and -1 are for all tokens.")
+    min_p: float | None = Field(default=None, ge=0, le=1)
+    seed: int | None = Field(default=None, ge=-_SEEDS, le=_SEEDS - 1)
+    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
+    presence_penalty: float | None = Field(default=None, ge=-2, le=2)
+    repetition_penalty: float | None = Field(default=None, ge=0.01, le=100)
+    stop: StopTexts | None = Field(
+        default=None, description="Texts that end the answer, and are not a part of it."
+    )
+
+    def settings(
+        self, defaults: Sampling, *, max_tokens: int | None, logprobs: int | None
+    ) -> Sampling:
+        """Override the defaults with the settings of the request."""
+        requested = {name: getattr(self, name) for name in _SETTINGS}
+        requested |= {"max_tokens": max_tokens, "logprobs": logprobs}
+        if self.top_k == -1:
+            requested["top_k"] = 0
+        return replace(defaults, **{k: v for k, v in requested.items() if v is not None})
+
+    @property
+    def stop_texts(self) -> tuple[str, ...]:
+        """The texts that end an answer."""
+        return tuple(self.stop or ())
+
+
+_SETTINGS = tuple(name for name in SamplingFields.model_fields if name != "stop")

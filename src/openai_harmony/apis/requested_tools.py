@@ -1,12 +1,12 @@
-"""The tools of a request to either API: JSON comes in, what harmony declares comes out.
+"""The tools of a request to either API, as the namespaces that harmony declares.
 
 ================  ==============================================================================
-``function``      a function, in `functions`; its fields flat or under ``function``
-``custom``        a function of one text, ``input``; its fields flat or under ``custom``
+``function``      a function in `functions`; its fields flat or under ``function``
+``custom``        a function with one text argument; its fields flat or under ``custom``
 ``namespace``     functions in a namespace of their own
-a built-in tool   the tool that was trained, where the server has it: `BUILT_IN_TOOLS`
-``mcp``           the namespace of its ``server_label``, where the server has it
-anything else     nothing: the model cannot have it (``image_generation``, ...)
+a built-in tool   the tool that the model was trained with, if the server has it: `BUILT_IN_TOOLS`
+``mcp``           the namespace of its ``server_label``, if the server has it
+anything else     not declared: the model cannot have it (``image_generation``, ...)
 ================  ==============================================================================
 """
 
@@ -22,7 +22,7 @@ from ..conversation.tool_namespaces import ToolDescription, ToolNamespaceConfig
 __all__ = ["BUILT_IN_TOOLS", "CUSTOM_TOOL_FIELD", "RequestedTools", "read_function", "read_tools"]
 
 CUSTOM_TOOL_FIELD = "input"
-"""The one argument of the function that stands for a custom tool."""
+"""The only argument of the function that represents a custom tool."""
 
 BUILT_IN_TOOLS: Mapping[str, str] = {
     "web_search": "browser",
@@ -31,21 +31,21 @@ BUILT_IN_TOOLS: Mapping[str, str] = {
     "web_search_preview_2025_03_11": "browser",
     "code_interpreter": "python",
 }
-"""The types of tools that are built into the model, and their names there."""
+"""Tool types that the model was trained with, and their names in harmony."""
 
 _FUNCTIONS = "functions"
-_NAME = re.compile(r"[^\s<|>]+")  # what a header can hold and the parser reads back
+_NAME = re.compile(r"[^\s<|>]+")  # a header can contain these, and the parser reads them back
 
 
 @dataclass
 class RequestedTools:
-    """What a request declares.
+    """The tools that a request declares.
 
-    - `namespaces`: by name, in their order.
-    - `built_in`: the tools that the server runs, by name.
-    - `custom`: the recipients of custom tools.
-    - `strict`: the recipients whose schema has to be enforced.
-    - `others`: the types of tools that the model cannot have.
+    - `namespaces`: functions of the client, by namespace, in order.
+    - `built_in`: tools that the server runs, by name.
+    - `custom`: recipients of custom tools.
+    - `strict`: recipients whose schema must be enforced.
+    - `others`: types of tools that the model cannot have.
     """
 
     namespaces: dict[str, ToolNamespaceConfig] = field(default_factory=dict)
@@ -56,17 +56,17 @@ class RequestedTools:
 
     @property
     def recipients(self) -> list[str]:
-        """The recipients of their calls, in their order."""
+        """The recipients of calls, in order."""
         namespaces = [*self.namespaces.values(), *self.built_in.values()]
         return [name for namespace in namespaces for name in _recipients(namespace)]
 
     def recipients_of(self, built_in: str) -> list[str]:
-        """The recipients of calls of a built-in tool; none where it is not declared."""
+        """The recipients of calls of a built-in tool; none unless it is declared."""
         namespace = self.built_in.get(built_in)
         return [] if namespace is None else _recipients(namespace)
 
     def recipient(self, name: str, namespace: str | None = None) -> str:
-        """Find the recipient of a call, as harmony writes it.
+        """Return the recipient of a call in harmony.
 
         >>> RequestedTools().recipient("now"), RequestedTools().recipient("browser.search")
         ('functions.now', 'browser.search')
@@ -74,53 +74,51 @@ class RequestedTools:
         if namespace:
             return f"{namespace}.{name}"
         function = f"{_FUNCTIONS}.{name}"
-        # A call of a tool that is not declared was given the client under its whole name.
+        # The client got the call of an undeclared tool under its whole name.
         is_whole = "." in name or name == "python"
         return name if is_whole and function not in self.recipients else function
 
     def add(self, namespace: str, description: str | None, tool: ToolDescription) -> None:
-        """Declare one more function; it takes the place of one of its name."""
-        known = self.namespaces.get(namespace)
-        if known is None:
-            known = ToolNamespaceConfig(name=namespace, description=description, tools=[])
-            self.namespaces[namespace] = known
+        """Declare a function; it replaces one of the same name."""
+        new = ToolNamespaceConfig(name=namespace, description=description, tools=[])
+        tools = self.namespaces.setdefault(namespace, new).tools
         # Items may declare the same tools turn after turn.
-        names = [other.name for other in known.tools]
+        names = [other.name for other in tools]
         if tool.name in names:
-            known.tools[names.index(tool.name)] = tool
+            tools[names.index(tool.name)] = tool
         else:
-            known.tools.append(tool)
+            tools.append(tool)
 
 
 def read_tools(
     tools: Iterable[JsonField], built_in: Mapping[str, ToolNamespaceConfig] | None = None
 ) -> RequestedTools:
-    """Read the tools of a request; `built_in` are those that the server has, by name.
+    """Read the tools of a request; `built_in` are the server's own tools, by name.
 
-    Raises `ConversationError` where one cannot be read.
+    Raises `ConversationError`.
 
     >>> read_tools([JsonField({"type": "function", "name": "now"})]).recipients
     ['functions.now']
     """
-    found, known = RequestedTools(), built_in or {}
+    requested, available = RequestedTools(), built_in or {}
     for tool in tools:
         if tool["type"].text() == "namespace":
             name = tool["name"]
             description = tool["description"].optional_text() or None
             for member in tool["tools"].optional_items():
-                _read_tool(member, found, _checked_name(name), description)
-        elif (name_there := _name_at_server(tool)) in known:
-            found.built_in[name_there] = known[name_there]
+                _read_tool(member, requested, _checked_name(name), description)
+        elif (server_name := _name_at_server(tool)) in available:
+            requested.built_in[server_name] = available[server_name]
         else:
-            _read_tool(tool, found, _FUNCTIONS, None)
-    for taken in found.built_in.keys() & found.namespaces.keys():
-        # The developer means tools of its own; the model must not find two under one name.
-        del found.built_in[taken]
-    return found
+            _read_tool(tool, requested, _FUNCTIONS, None)
+    for taken in requested.built_in.keys() & requested.namespaces.keys():
+        # The developer's own tools win: two tools must not share a name.
+        del requested.built_in[taken]
+    return requested
 
 
 def read_function(tool: JsonField) -> ToolDescription:
-    """Read a function, whose fields may stand under ``function``."""
+    """Read a function; its fields may be nested under ``function``."""
     function = _fields(tool)
     parameters = function["parameters"]
     return ToolDescription(
@@ -131,24 +129,24 @@ def read_function(tool: JsonField) -> ToolDescription:
 
 
 def _read_tool(
-    tool: JsonField, found: RequestedTools, namespace: str, description: str | None
+    tool: JsonField, requested: RequestedTools, namespace: str, description: str | None
 ) -> None:
     kind = tool["type"].text()
     if kind == "function":
         function = read_function(tool)
-        found.add(namespace, description, function)
+        requested.add(namespace, description, function)
         if _fields(tool)["strict"].value is True:
-            found.strict.add(f"{namespace}.{function.name}")
+            requested.strict.add(f"{namespace}.{function.name}")
     elif kind == "custom":
         custom = _read_custom(tool if tool["custom"].is_null else tool["custom"])
-        found.add(namespace, description, custom)
-        found.custom.add(f"{namespace}.{custom.name}")
+        requested.add(namespace, description, custom)
+        requested.custom.add(f"{namespace}.{custom.name}")
     else:
-        found.others.add(kind)
+        requested.others.add(kind)
 
 
 def _name_at_server(tool: JsonField) -> str:
-    """Return what the server calls a tool that it may have."""
+    """Return the name that a built-in or MCP tool has at the server; empty for other tools."""
     if tool["type"].value == "mcp":
         label = tool["server_label"].optional_text() or ""
         return "" if label in BUILT_IN_TOOLS.values() else label
@@ -156,7 +154,7 @@ def _name_at_server(tool: JsonField) -> str:
 
 
 def _recipients(namespace: ToolNamespaceConfig) -> list[str]:
-    """List the recipients of calls; a tool without functions is called by its own name."""
+    """List the recipients of calls; the recipient of a tool without functions is its name."""
     return [f"{namespace.name}.{tool.name}" for tool in namespace.tools] or [namespace.name]
 
 
@@ -165,11 +163,11 @@ def _fields(function: JsonField) -> JsonField:
 
 
 def _read_custom(tool: JsonField) -> ToolDescription:
-    """Make a function of one text; the model reads the grammar of that text, if it has one."""
+    """Make a function with one text argument; its description has the grammar of the text."""
     texts = [tool["description"].optional_text() or ""]
-    wanted = tool["format"]
-    if not wanted.is_null and wanted["type"].text() == "grammar":
-        grammar = wanted if wanted["grammar"].is_null else wanted["grammar"]
+    text_format = tool["format"]
+    if not text_format.is_null and text_format["type"].text() == "grammar":
+        grammar = text_format if text_format["grammar"].is_null else text_format["grammar"]
         syntax, definition = grammar["syntax"].text(), grammar["definition"].text()
         texts.append(f"The input follows this grammar ({syntax}):\n{definition}")
     return ToolDescription(

@@ -1,29 +1,39 @@
-"""What a request asks of a model, whichever API it came by."""
+"""A request to either API becomes a `TurnRequest`: one turn of the model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..conversation.content import DeveloperContent
+from ..conversation.content import DeveloperContent, ReasoningEffort
+from ..conversation.json_field import JsonField
 from ..conversation.messages import Conversation, declared_tools
-from ..engines.sampling import Sampling
+from ..conversation.tool_namespaces import ToolNamespaceConfig
+from ..engines.engine import Sampling
+from ..rendering.history import without_past_reasoning
+from .chat_input import ParsedRequest, read_chat
+from .conversation_builder import ConversationBuilder, read_effort, read_response_format
+from .input_items import ItemReader, additional_tools
+from .items import Decrypt, HistoryItem
+from .requested_tools import read_tools
+from .requests import ChatRequest, ResponsesRequest
+from .tool_choice import chosen_built_in, read_tool_choice
 
-__all__ = ["TurnRequest"]
+__all__ = ["TurnRequest", "read_response", "turn_of_chat", "turn_of_response"]
 
 
 @dataclass(frozen=True)
 class TurnRequest:
-    """A conversation to go on with, and how.
+    """A conversation for the model to continue, and the settings for that.
 
-    - `conversation`: as it is rendered; past reasoning has been left out.
+    - `conversation`: the messages to render, without past reasoning.
     - `sampling`: settings for the engine, without a grammar.
-    - `tool_choice`, `response_format`: JSON as Chat Completions has it, for `TurnOptions`; None
-      where the request restricts nothing.
+    - `tool_choice`, `response_format`: JSON in the form of Chat Completions, for `TurnOptions`;
+      None for no restriction.
     - `stop`: texts that end an answer, and are not part of it.
-    - `custom_tools`: the recipients whose calls carry text for the client and not JSON.
-    - `strict_tools`: the recipients whose schema must be enforced, or the request be refused.
+    - `custom_tools`: the recipients whose calls carry plain text for the client, not JSON.
+    - `strict_tools`: the recipients whose schema must be enforced; otherwise the request fails.
     - `built_in_tools`: the names of the server's own tools that may be called.
     """
 
@@ -38,12 +48,12 @@ class TurnRequest:
 
     @property
     def tools(self) -> frozenset[str]:
-        """The recipients that are declared."""
+        """The declared recipients."""
         return frozenset(declared_tools(self.conversation.messages))
 
     @property
     def namespaces(self) -> frozenset[str]:
-        """The namespaces of the developer's tools, but for `functions`."""
+        """The namespaces of the developer's tools, except `functions`."""
         return frozenset(
             name
             for message in self.conversation.messages
@@ -55,5 +65,110 @@ class TurnRequest:
 
     @property
     def is_constrained(self) -> bool:
-        """Whether it asks for something that a grammar can make sure of."""
+        """Whether a grammar can enforce something that the request asks for."""
         return self.response_format is not None or bool(self.tools)
+
+
+def turn_of_response(
+    request: ResponsesRequest,
+    history: Sequence[HistoryItem] = (),
+    *,
+    date: str | None = None,
+    effort: ReasoningEffort = ReasoningEffort.MEDIUM,
+    sampling: Sampling | None = None,
+    decrypt: Decrypt | None = None,
+    references: Mapping[str, HistoryItem] | None = None,
+    built_in: Mapping[str, ToolNamespaceConfig] | None = None,
+) -> TurnRequest:
+    """Turn a Responses request, and the items before it, into a turn.
+
+    - `history`: the items of earlier responses or of the conversation, in order.
+    - `date`: the current date (``2025-06-28``) for the model.
+    - `effort`, `sampling`: the defaults for what the request leaves out.
+    - `decrypt`: decrypts `encrypted_content`; `references`: items that the input names by id.
+    - `built_in`: the server's own tools, by name; a request that asks for one declares it.
+
+    Raises `ConversationError`, which names the field at fault.
+
+    >>> turn = turn_of_response(ResponsesRequest(instructions="Be brief.", input="hi"))
+    >>> [message.author.role.value for message in turn.conversation.messages]
+    ['system', 'developer', 'user']
+    """
+    parsed = read_response(
+        request,
+        history,
+        date=date,
+        effort=effort,
+        decrypt=decrypt,
+        references=references,
+        built_in=built_in,
+    )
+    return _turn(parsed, dict(request), request.sampling(sampling), request.stop_texts)
+
+
+def read_response(
+    request: ResponsesRequest,
+    history: Sequence[HistoryItem] = (),
+    *,
+    date: str | None = None,
+    effort: ReasoningEffort = ReasoningEffort.MEDIUM,
+    decrypt: Decrypt | None = None,
+    references: Mapping[str, HistoryItem] | None = None,
+    built_in: Mapping[str, ToolNamespaceConfig] | None = None,
+) -> ParsedRequest:
+    """Parse a request as `turn_of_response` does, but keep the reasoning of all turns."""
+    if request.input is None and request.messages is None and not history:
+        raise JsonField(None, "input").unexpected("text or a list of items")
+    items = list(JsonField(request.items, request.items_field).items())
+    earlier = [JsonField(stored.item, f"history[{i}]") for i, stored in enumerate(history)]
+    declared = JsonField(request.tools, "tools").optional_items()
+    tools = read_tools([*declared, *additional_tools([*earlier, *items])], built_in)
+    text, reasoning = request.text, request.reasoning
+    response_format = read_response_format(JsonField(text and text.format, "text.format"))
+    builder = ConversationBuilder(tools)
+    builder.add_instructions([request.instructions or ""])
+    reader = ItemReader(builder, decrypt, references)
+    reader.read_all(history, "history")
+    for item in items:
+        reader.read(item)
+    conversation = builder.conversation(
+        effort=read_effort(JsonField(reasoning and reasoning.effort, "reasoning.effort"), effort),
+        start_date=date,
+        response_format=response_format,
+    )
+    return ParsedRequest(conversation, tools, response_format)
+
+
+def turn_of_chat(
+    request: ChatRequest,
+    *,
+    date: str | None = None,
+    effort: ReasoningEffort = ReasoningEffort.MEDIUM,
+    sampling: Sampling | None = None,
+) -> TurnRequest:
+    """Turn a Chat Completions request into a turn; see `turn_of_response` for the arguments.
+
+    >>> chat = ChatRequest(messages=[{"role": "user", "content": "hi"}])
+    >>> turn_of_chat(chat) == turn_of_response(ResponsesRequest(input="hi"))
+    True
+    """
+    body = dict(request)
+    parsed = read_chat(body, conversation_start_date=date, default_effort=effort)
+    return _turn(parsed, body, request.sampling(sampling), request.stop_texts)
+
+
+def _turn(
+    parsed: ParsedRequest, body: Mapping[str, Any], sampling: Sampling, stop: tuple[str, ...]
+) -> TurnRequest:
+    conversation, tools, response_format = parsed
+    choice = read_tool_choice(JsonField(body)["tool_choice"], tools)
+    return TurnRequest(
+        conversation=Conversation.from_messages(without_past_reasoning(conversation.messages)),
+        sampling=sampling,
+        tool_choice=choice,
+        response_format=None if response_format is None else response_format.to_dict(),
+        stop=stop,
+        custom_tools=frozenset(tools.custom),
+        strict_tools=frozenset(tools.strict),
+        built_in_tools=chosen_built_in(choice, tools),
+    )

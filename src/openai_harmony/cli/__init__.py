@@ -2,19 +2,15 @@
 
 ::
 
-    source, output            reading input, writing to files and terminals
-    command, request,         what a command is, and the arguments that commands share
-    sampling, tool_options
-    listener, loading,        sockets, models and loops, for those that need them
-    event_loop
-    render, parse, text,      the commands, each in a module; of `chat`, the modules
-    schema, grammar, demo,    that begin with its name
-    generate, chat, inspect,
-    serve, keys, mcp, prepare
-    command_line              the commands as one parser of arguments
+    input, output             reading input, writing to files and terminals
+    options, runtime          options of several commands; event loops, engines and sockets
+    render, parse, generate,  the commands. `render` has schema; `parse` has encode and decode;
+    chat, inspect, serve,     `generate` has grammar and check; `serve` has keys
+    mcp, prepare, demo
+    chat_conversation, ...    the parts of `chat`
 
-Exit codes: 0, or 1 for bad input, 2 for bad usage, 130 after Ctrl-C, 141 when the reader of the
-output has gone. Every error is one line on standard error.
+Exit codes: 0, or 1 for bad input, 2 for bad usage, 130 after Ctrl-C, 141 if the reader of the
+output has closed it. Every error is one line on standard error.
 """
 
 from __future__ import annotations
@@ -24,12 +20,41 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
+from .. import __version__
 from ..errors import HarmonyError
-from .command_line import command_line
-from .source import InputError, named
+from .chat import CHAT
+from .demo import DEMO
+from .generate import CHECK, GENERATE, GRAMMAR
+from .input import STANDARD_INPUT, InputError
+from .inspect import INSPECT
+from .mcp import MCP
+from .options import Command
+from .parse import DECODE, ENCODE, PARSE
+from .prepare import PREPARE
+from .render import RENDER, SCHEMA
+from .serve import KEYS, SERVE
 
-__all__ = ["main"]
+__all__ = ["COMMANDS", "main"]
+
+COMMANDS: tuple[Command, ...] = (
+    RENDER,
+    PARSE,
+    ENCODE,
+    DECODE,
+    SCHEMA,
+    GRAMMAR,
+    CHECK,
+    GENERATE,
+    CHAT,
+    INSPECT,
+    SERVE,
+    KEYS,
+    MCP,
+    PREPARE,
+    DEMO,
+)
 
 BAD_INPUT = 1
 INTERRUPTED = 130  # 128 and the number of SIGINT, as shells have it
@@ -38,7 +63,9 @@ READER_GONE = 141  # the same with SIGPIPE
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; `argv` is ``sys.argv[1:]`` unless given."""
-    _use_utf8()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # the same bytes on every platform
+            stream.reconfigure(encoding="utf-8", errors="replace", newline="\n")
     try:
         code = _run(argv)
         sys.stdout.flush()
@@ -55,18 +82,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     try:
-        arguments = command_line().parse_args(argv)
+        arguments = _command_line().parse_args(argv)
     except SystemExit as stop:  # after --help, --version or a usage error
         return stop.code if isinstance(stop.code, int) else 0
-    return _run_command(arguments)
-
-
-def _run_command(arguments: argparse.Namespace) -> int:
     try:
         arguments.run(arguments)
     except (HarmonyError, InputError) as error:
         file = getattr(arguments, "file", None)
-        return _fail(f"{named(file)}{error}")
+        return _fail(f"{error}" if file in (None, STANDARD_INPUT) else f"{file}: {error}")
     return 0
 
 
@@ -76,15 +99,8 @@ def _fail(problem: str) -> int:
     return BAD_INPUT
 
 
-def _use_utf8() -> None:
-    """Write UTF-8 and plain line ends, whatever the platform prefers."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="replace", newline="\n")
-
-
 def _discard_output() -> None:
-    """Send what is still buffered nowhere; Python would fail on it once more when it exits."""
+    """Send buffered output to the null device; Python would fail on it again at exit."""
     try:
         descriptor = sys.stdout.fileno()
     except OSError:  # not a real file
@@ -92,3 +108,36 @@ def _discard_output() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, descriptor)
     os.close(nowhere)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, with a hint at the help."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"harmony: error: {message}; see '{self.prog} --help'\n")
+
+
+def _command_line() -> argparse.ArgumentParser:
+    """Make the parser; its result has the function ``run`` of the chosen command."""
+    parser = _Parser(
+        prog="harmony",
+        description="Render and parse the harmony format of the gpt-oss models, offline.",
+        epilog="'harmony COMMAND --help' explains a command and gives examples.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"harmony {__version__}")
+    commands = parser.add_subparsers(
+        title="commands", metavar="COMMAND", dest="command", required=True
+    )
+    for command in COMMANDS:
+        subparser = commands.add_parser(
+            command.name,
+            help=command.summary,
+            description=f"{command.summary[0].upper()}{command.summary[1:]}.",
+            epilog=f"examples:\n{command.examples}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        command.add_arguments(subparser)
+        subparser.set_defaults(run=command.run)
+    return parser

@@ -1,33 +1,38 @@
-"""``harmony chat``: talk with a model, in this process or behind a server's API."""
+"""``harmony chat``: chat with a model, in this process or behind a server."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..apis.chat_messages import tool_from_chat
+from ..apis.chat_input import tool_from_chat
 from ..conversation.content import ReasoningEffort
 from ..installation import missing_package
-from .chat_conversation import ChatConversation, effort_named
-from .chat_partner import Opening
-from .chat_url import server_url
-from .command import Command, add_color
-from .event_loop import EventLoop
-from .loading import open_watched
+from .input import InputError, read_json
+from .options import (
+    Command,
+    add_built_in_tools,
+    add_color,
+    add_mcp,
+    add_sampling,
+    open_tools,
+    sampling_of,
+    tool_options_given,
+)
 from .output import Output
-from .sampling import add_sampling, sampling_of
-from .source import InputError, read_json
-from .tool_options import add_built_in_tools, add_mcp, open_tools, tool_options_given
+from .runtime import EventLoop, open_watched
 
 if TYPE_CHECKING:
-    from .chat_partner import Partner
-    from .chat_server import ServerPartner
+    from .chat_backend import Backend, Opening
+    from .chat_server import ServerBackend
 
-__all__ = ["CHAT"]
+__all__ = ["CHAT", "server_url"]
 
 _KEY = "OPENAI_API_KEY"
 _SENT = ("temperature", "top_p", "top_k", "min_p", "seed", "max_tokens")
@@ -45,50 +50,50 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         metavar="NAME",
-        help="which of a server's models; may be left out where there is one",
+        help="which of a server's models; needed if there are several",
     )
     parser.add_argument(
-        "--api-key", metavar="KEY", help=f"the server's key; the variable {_KEY} unless given"
+        "--api-key", metavar="KEY", help=f"the server's key; by default the variable {_KEY}"
     )
-    parser.add_argument("--instructions", metavar="TEXT", help="what the developer asks for")
+    parser.add_argument("--instructions", metavar="TEXT", help="the instructions of the developer")
     parser.add_argument(
-        "--tools", metavar="FILE", help="function tools, as JSON; you are asked for their results"
+        "--tools",
+        metavar="FILE",
+        help="function tools, as JSON; the chat asks you for their results",
     )
     add_built_in_tools(parser)
     add_mcp(parser)
     parser.add_argument(
         "--effort",
         choices=[effort.value.lower() for effort in ReasoningEffort],
-        help="how much the model reasons; medium, or what a server has for its default",
+        help="how much the model reasons; by default medium, or the default of a server",
     )
     add_sampling(parser)
     add_color(parser)
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    from .chat_conversation import ChatConversation
+
     output, opening = Output(arguments.color), _opening(arguments)
-    _check_tools(arguments)
-    with EventLoop() as loop, ExitStack() as opened:
-        tools = loop.run(open_tools(arguments))
-        for tool in tools:
-            opened.callback(lambda tool: loop.run(tool.close()), tool)
-        partner = loop.run(_partner(arguments))
-        opened.callback(lambda: loop.run(partner.close()))
-        if sys.stderr.isatty():
-            print("/help helps.", file=sys.stderr)
-        ChatConversation(partner, replace(opening, run_here=tools), output, loop).run()
-
-
-def _check_tools(arguments: argparse.Namespace) -> None:
     given = tool_options_given(arguments)
     if given and server_url(arguments.target) is not None:
         raise InputError(
             f"{given[0]} is for a model in this process; a server runs its own tools "
             f"(see 'harmony serve --help'), or name a model instead of {arguments.target!r}"
         )
+    with EventLoop() as loop, ExitStack() as opened:
+        tools = loop.run(open_tools(arguments))
+        for tool in tools:
+            opened.callback(lambda tool: loop.run(tool.close()), tool)
+        backend = loop.run(_backend(arguments))
+        opened.callback(lambda: loop.run(backend.close()))
+        if sys.stderr.isatty():
+            print("/help helps.", file=sys.stderr)
+        ChatConversation(backend, replace(opening, run_here=tools), output, loop).run()
 
 
-async def _partner(arguments: argparse.Namespace) -> Partner:
+async def _backend(arguments: argparse.Namespace) -> Backend:
     sampling = sampling_of(arguments)
     url = server_url(arguments.target)
     if url is not None:
@@ -96,47 +101,49 @@ async def _partner(arguments: argparse.Namespace) -> Partner:
     for option in ("model", "api_key"):
         if getattr(arguments, option) is not None:
             name = option.replace("_", "-")
-            raise InputError(f"--{name} is for servers, and {arguments.target!r} is no URL of one")
-    from .chat_engine import EnginePartner
+            raise InputError(
+                f"--{name} is for servers, and {arguments.target!r} is not the URL of one"
+            )
+    from .chat_backend import EngineBackend
 
-    return EnginePartner(await open_watched(arguments.target), sampling)
+    return EngineBackend(await open_watched(arguments.target), sampling)
 
 
-async def _server(url: str, arguments: argparse.Namespace) -> ServerPartner:
+async def _server(url: str, arguments: argparse.Namespace) -> ServerBackend:
     try:
-        from .chat_server import ServerPartner
+        from .chat_server import ServerBackend
     except ModuleNotFoundError as error:
         raise InputError(missing_package("talking with a server needs", error, "http")) from error
     given = {name: getattr(arguments, name) for name in _SENT}
-    partner = await ServerPartner.connect(
+    backend = await ServerBackend.connect(
         url,
         arguments.model,
         api_key=arguments.api_key or os.environ.get(_KEY) or None,
         sampling={name: value for name, value in given.items() if value is not None},
     )
     if sys.stderr.isatty():
-        print(f"{partner.model} at {partner.url}", file=sys.stderr)
-    return partner
+        print(f"{backend.model} at {backend.url}", file=sys.stderr)
+    return backend
 
 
 def _opening(arguments: argparse.Namespace) -> Opening:
+    from .chat_backend import Opening
+    from .chat_conversation import effort_named
+
     effort = None if arguments.effort is None else effort_named(arguments.effort)
-    tools = _tools(arguments.tools) if arguments.tools else []
-    return Opening(arguments.instructions, tools, effort)
-
-
-def _tools(file: str) -> list[dict[str, Any]]:
-    """Read functions, with or without what the API puts around them."""
-    raw, _ = read_json(file)
-    tools = raw if isinstance(raw, list) else [raw]
-    for at, tool in enumerate(tools):
-        tool_from_chat(tool, field=f"[{at}]")
-    return [t if t.get("function") else {"type": "function", "function": t} for t in tools]
+    functions: list[dict[str, Any]] = []
+    if arguments.tools:
+        raw, _ = read_json(arguments.tools)
+        for index, tool in enumerate(raw if isinstance(raw, list) else [raw]):
+            tool_from_chat(tool, field=f"[{index}]")
+            is_bare = not tool.get("function")
+            functions.append({"type": "function", "function": tool} if is_bare else tool)
+    return Opening(arguments.instructions, functions, effort)
 
 
 CHAT = Command(
     name="chat",
-    summary="talk with a model",
+    summary="chat with a model",
     examples="""\
   harmony chat
   harmony chat openai/gpt-oss-20b --effort high
@@ -146,3 +153,21 @@ CHAT = Command(
     add_arguments=_add_arguments,
     run=_run,
 )
+
+
+_HOST = re.compile(r"(localhost|[\w.-]+:\d+|\[[\da-fA-F:.]+\](:\d+)?)(/.*)?", re.ASCII)
+
+
+def server_url(name: str) -> str | None:
+    """Return the URL that a name means, or None; a host with a port needs no scheme.
+
+    >>> server_url("localhost:8000"), server_url("https://a.example/v1")
+    ('http://localhost:8000', 'https://a.example/v1')
+    >>> server_url("demo"), server_url("openai/gpt-oss-20b")
+    (None, None)
+    """
+    if name.startswith(("http://", "https://")):
+        return name
+    if _HOST.fullmatch(name) is None or Path(name).is_dir():
+        return None
+    return f"http://{name}"

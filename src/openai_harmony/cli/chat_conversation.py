@@ -1,25 +1,32 @@
-"""The conversation of a chat: lines of a person in, answers out, whoever gives them."""
+"""The conversation of a chat: a person's lines in, the model's answers out; tools run here."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from ..apis.items import message_text
 from ..conversation.content import ReasoningEffort
 from ..conversation.messages import Author, Message, Role
 from ..errors import HarmonyError
-from .chat_messages import text_of
-from .chat_partner import Answer, Opening, Partner
-from .chat_tools import ChatTools, shortened
-from .event_loop import EventLoop
-from .output import Output, Style
-from .parse import write_message
-from .source import InputError
+from .chat_backend import Answer, Backend, Opening
+from .input import InputError
+from .output import Output, Style, write_message
+from .runtime import EventLoop
 
-__all__ = ["ChatConversation", "effort_named"]
+if TYPE_CHECKING:
+    from ..tools.tool import Tool, ToolSession
+    from ..tools.tool_message import ToolMessage
+
+
+__all__ = ["ChatConversation", "ChatTools", "effort_named", "shortened"]
 
 _HELP = """\
 /effort low|medium|high   how much the model reasons
@@ -35,23 +42,23 @@ _TAKEN_BACK = "the question is taken back"
 class ChatConversation:
     """One conversation with one person.
 
-    A turn that fails or is stopped is taken back as a whole, unless its answer has begun: that is
-    kept as far as it came. So the history always is one that a model can go on from.
+    A turn that fails or is stopped is removed as a whole, question included. But if the answer has
+    begun, its text so far stays. So a model can always continue the history.
     """
 
-    def __init__(self, partner: Partner, opening: Opening, output: Output, loop: EventLoop) -> None:
-        self._partner = partner
+    def __init__(self, backend: Backend, opening: Opening, output: Output, loop: EventLoop) -> None:
+        self._backend = backend
         self._opening = opening
         self._output = output
         self._loop = loop
-        self._person = sys.stdin.isatty()  # types the lines, and Ctrl-C
-        self._interactive = self._person and output.is_terminal
+        self._has_keyboard = sys.stdin.isatty()  # for lines and Ctrl-C
+        self._interactive = self._has_keyboard and output.is_terminal
         self._messages: list[Message] = []
         self._tools = ChatTools(opening.run_here)
         self._over = False
         self._commands: dict[str, Callable[[str], None]] = {
             "/effort": self._set_effort,
-            "/new": lambda _: self._begin_anew(),
+            "/new": lambda _: self._start_over(),
             "/history": lambda _: self._show_history(),
             "/help": lambda _: output.line(_HELP, "marker"),
             "/quit": lambda _: self._end(),
@@ -66,7 +73,7 @@ class ChatConversation:
             try:
                 line = self._ask("> ")
             except KeyboardInterrupt:
-                if not self._person:
+                if not self._has_keyboard:
                     raise
                 self._output.line("\nCtrl-D or /quit ends", "marker")
                 continue
@@ -88,7 +95,7 @@ class ChatConversation:
     # Answers
 
     def _turn(self, question: str) -> None:
-        """Let the partner speak, and call functions, until it has answered."""
+        """Let the model answer and call tools, until its answer is complete."""
         before = len(self._messages)
         self._messages.append(Message.from_role_and_content(Role.USER, question))
         try:
@@ -96,33 +103,36 @@ class ChatConversation:
                 for call in calls:
                     self._messages += self._results_of(call)
         except (HarmonyError, KeyboardInterrupt, EOFError) as error:
-            if isinstance(error, KeyboardInterrupt) and not self._person:
+            if isinstance(error, KeyboardInterrupt) and not self._has_keyboard:
                 raise
             del self._messages[before:]
             self._output.line(f"{_in_a_line(error)} ({_TAKEN_BACK})", "repair")
 
     def _answer(self) -> list[Message]:
-        """Let the partner speak; return the calls that it makes.
+        """Show the model's answer; return the calls at its end.
 
-        Raises `HarmonyError` or `KeyboardInterrupt` where there is no answer.
+        Raises `HarmonyError` or `KeyboardInterrupt` if there is no answer.
         """
-        answer = self._partner.answer(self._opening, self._messages)
+        answer = self._backend.answer(self._opening, self._messages)
         problem: BaseException | None = None
         try:
             self._loop.run_until_interrupted(self._show(answer))
         except HarmonyError as error:
             problem = error
         except KeyboardInterrupt as error:
-            if not self._person:
+            if not self._has_keyboard:
                 raise
             problem = error
         if problem is None and answer.problem is not None:
             problem = HarmonyError(answer.problem)
-        said = answer.messages()
-        calls = _calls_at_the_end(said) if problem is None else []
-        if not calls and not (said and _is_answer(said[-1])):
+        messages = answer.messages()
+        calls: list[Message] = []
+        if problem is None:
+            ending = itertools.takewhile(lambda message: message.recipient, reversed(messages))
+            calls = list(ending)[::-1]
+        if not calls and not (messages and _is_answer(messages[-1])):
             raise problem or HarmonyError("the model gave no answer")
-        self._messages += said
+        self._messages += messages
         if problem is not None:
             self._output.line(_in_a_line(problem), "repair")
         return calls
@@ -133,7 +143,10 @@ class ChatConversation:
         try:
             async for message, channel, recipient, text in pieces:
                 if message != shown:
-                    self._begin(recipient, first=shown < 0)
+                    if shown >= 0:
+                        self._output.line()
+                    if recipient is not None:
+                        self._output.line(f"[call of {recipient}]", "title")
                     shown = message
                 self._output.write(text, _STYLES.get(channel, channel))
                 self._output.flush()
@@ -142,37 +155,30 @@ class ChatConversation:
                 self._output.line()
             await pieces.aclose()
 
-    def _begin(self, recipient: str | None, *, first: bool) -> None:
-        if not first:
-            self._output.line()
-        if recipient is not None:
-            self._output.line(f"[call of {recipient}]", "title")
-
     def _results_of(self, call: Message) -> list[Message]:
-        """Run the tool that is called, or ask the person; raises `KeyboardInterrupt`."""
-        if not self._tools.run(call.recipient):
-            return [self._result_of(call)]
-        answers = self._loop.run_until_interrupted(self._tools.answers(call))
-        for answer in answers:
-            self._output.line(shortened(text_of(answer)), "marker")
-            for file in self._tools.saved(answer):
+        """Run the called tool, or ask the person for the result.
+
+        Raises `KeyboardInterrupt`, and `EOFError` at the end of input.
+        """
+        if not self._tools.accept(call.recipient):
+            name = call.recipient or ""
+            text = self._ask(f"result of {name}: ")
+            if text is None:
+                raise EOFError(f"no result of {name}")
+            message = Message.from_author_and_content(Author.new(Role.TOOL, name), text)
+            return [message.with_recipient("assistant").with_channel(call.channel or "commentary")]
+        results = self._loop.run_until_interrupted(self._tools.results(call))
+        for result in results:
+            self._output.line(shortened(message_text(result)), "marker")
+            for file in self._tools.saved(result):
                 self._output.line(f"[file {file}]", "title")
         self._output.flush()
-        return [*answers]
-
-    def _result_of(self, call: Message) -> Message:
-        """Ask for the result of a call; raises `EOFError` where there is none."""
-        name = call.recipient or ""
-        result = self._ask(f"result of {name}: ")
-        if result is None:
-            raise EOFError(f"no result of {name}")
-        answer = Message.from_author_and_content(Author.new(Role.TOOL, name), result)
-        return answer.with_recipient("assistant").with_channel(call.channel or "commentary")
+        return [*results]
 
     # The person
 
     def _ask(self, prompt: str) -> str | None:
-        """Read a line; None at the end."""
+        """Read a line; None at the end of input."""
         try:
             line = input(prompt if self._interactive else "")
         except EOFError:
@@ -181,7 +187,7 @@ class ChatConversation:
             return None
         except UnicodeDecodeError as error:
             raise InputError(f"not UTF-8 (at byte {error.start}); type or pipe UTF-8") from error
-        # Where the locale is not UTF-8, Python hides bytes in halves of characters.
+        # With another locale than UTF-8, Python represents bytes as surrogates.
         return line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
     def _set_effort(self, name: str) -> None:
@@ -190,9 +196,9 @@ class ChatConversation:
         except InputError as error:
             self._output.line(str(error), "repair")
 
-    def _begin_anew(self) -> None:
+    def _start_over(self) -> None:
         self._messages.clear()
-        self._tools.begin_anew()
+        self._tools.start_over()
 
     def _show_history(self) -> None:
         for message in self._messages:
@@ -203,16 +209,11 @@ class ChatConversation:
 
 
 def effort_named(name: str) -> ReasoningEffort:
-    """Return the effort of that name; raises `InputError`, which names all of them."""
-    known = {effort.value.lower(): effort for effort in ReasoningEffort}
-    if name.lower() not in known:
-        raise InputError(f"the effort is one of {', '.join(known)}, not {name!r}")
-    return known[name.lower()]
-
-
-def _calls_at_the_end(said: list[Message]) -> list[Message]:
-    calls = list(itertools.takewhile(lambda message: message.recipient, reversed(said)))
-    return calls[::-1]
+    """Return the effort with that name; raises `InputError`, which lists the names."""
+    efforts = {effort.value.lower(): effort for effort in ReasoningEffort}
+    if name.lower() not in efforts:
+        raise InputError(f"the effort is one of {', '.join(efforts)}, not {name!r}")
+    return efforts[name.lower()]
 
 
 def _in_a_line(error: BaseException) -> str:
@@ -223,5 +224,70 @@ def _is_answer(message: Message) -> bool:
     return (
         message.recipient is None
         and message.channel != "analysis"
-        and bool(text_of(message).strip())
+        and bool(message_text(message).strip())
     )
+
+
+_LINES = 8
+_CHARACTERS = 600
+_CLEANUP = 0.2  # seconds for an interrupted tool to interrupt its own work
+
+
+class ChatTools:
+    """The tools that run here, with their state in the current conversation."""
+
+    def __init__(self, tools: Sequence[Tool[Any]]) -> None:
+        self._tools = tools
+        self._sessions: dict[str, ToolSession] = {}
+        self._folder: Path | None = None
+
+    def accept(self, recipient: str | None) -> bool:
+        """Whether one of the tools accepts calls to the recipient."""
+        return any(tool.accepts(recipient) for tool in self._tools)
+
+    async def results(self, call: Message) -> list[ToolMessage]:
+        """Run the called tool; return its messages. Cancelling interrupts the tool."""
+        tool = next(tool for tool in self._tools if tool.accepts(call.recipient))
+        name = tool.namespace.name
+        if name not in self._sessions:
+            self._sessions[name] = tool.new_session()
+        try:
+            return [message async for message in tool.call(call, self._sessions[name])]
+        except asyncio.CancelledError:
+            # The event loop does not run again before the person's next line.
+            await asyncio.sleep(_CLEANUP)
+            raise
+
+    def start_over(self) -> None:
+        """Forget the conversation."""
+        self._sessions.clear()
+
+    def saved(self, result: ToolMessage) -> list[Path]:
+        """Write the files attached to a result to a temporary folder, which stays; return them.
+
+        A file replaces an earlier one with the same name.
+        """
+        files = []
+        for attachment in result.attachments:
+            if self._folder is None:
+                self._folder = Path(tempfile.mkdtemp(prefix="harmony-chat-"))
+            file = self._folder / attachment.name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(attachment.data)
+            files.append(file)
+        return files
+
+
+def shortened(text: str) -> str:
+    r"""Return the beginning of a text, and the length of the rest.
+
+    >>> shortened("\n".join("abcdefghijkl"))[-16:]
+    'h\n[4 lines more]'
+    """
+    lines = text[:_CHARACTERS].split("\n")
+    shown = "\n".join(lines[:_LINES])
+    if len(lines) > _LINES:
+        return f"{shown}\n[{text.count(chr(10)) + 1 - _LINES:,} lines more]"
+    if len(text) > len(shown):
+        return f"{shown}\n[{len(text) - len(shown):,} characters more]"
+    return shown

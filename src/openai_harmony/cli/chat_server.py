@@ -1,31 +1,160 @@
-"""A server of the Chat Completions API as the one who answers in a chat."""
+"""A server of the Chat Completions API as the backend of a chat; its messages, both ways.
+
+===============================  ================================================
+an assistant's reasoning         ``analysis``, in the field that the server uses for it
+its ``content``                  ``final``, or ``commentary`` before calls
+each of its ``tool_calls``       a `CallMessage`
+===============================  ================================================
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
 
-from ..conversation.messages import Message
+from ..apis.chat_input import REASONING_FIELDS
+from ..apis.items import message_text
+from ..conversation.messages import Message, Role
 from ..engines import EngineError
 from ..engines.http_client import HttpClient, RefusalError
+from ..errors import ConversationError
 from ..rendering.history import without_past_reasoning
-from .chat_messages import SpokenMessage, chat_messages
-from .chat_partner import CUT_OFF, Answer, Opening, Partner, Piece
+from .chat_backend import CUT_OFF, Answer, Backend, Opening, Piece
 
-__all__ = ["ServerPartner"]
+__all__ = ["CallMessage", "ServerBackend", "StreamedMessage", "chat_messages"]
+
+_FUNCTIONS = "functions."
+
+
+class CallMessage(Message):
+    """A call of a function, with the id that its result must name."""
+
+    call_id: str
+
+
+def chat_messages(messages: Sequence[Message], reasoning: str | None) -> list[dict[str, Any]]:
+    """Convert messages to those of the API; `reasoning` is the name of that field, or None.
+
+    >>> hello = Message.from_role_and_content(Role.USER, "hi")
+    >>> answer = Message.from_role_and_content(Role.ASSISTANT, "Hello!").with_channel("final")
+    >>> chat_messages([hello, answer], None)
+    [{'role': 'user', 'content': 'hi'}, {'role': 'assistant', 'content': 'Hello!'}]
+    """
+    converted: list[dict[str, Any]] = []
+    open_calls: deque[str] = deque()  # ids of calls without a result
+    for message in messages:
+        role, text = message.author.role, message_text(message)
+        if role is Role.TOOL:
+            call_id = open_calls.popleft()
+            converted.append({"role": "tool", "tool_call_id": call_id, "content": text})
+        elif role is Role.USER:
+            converted.append({"role": "user", "content": text})
+        else:
+            if not converted or converted[-1]["role"] != "assistant":
+                converted.append({"role": "assistant", "content": ""})
+            turn = converted[-1]
+            if isinstance(message, CallMessage):
+                name = (message.recipient or "").removeprefix(_FUNCTIONS)
+                function = {"name": name, "arguments": text}
+                call = {"id": message.call_id, "type": "function", "function": function}
+                turn.setdefault("tool_calls", []).append(call)
+                open_calls.append(message.call_id)
+            elif message.channel != "analysis":
+                turn["content"] += text
+            elif reasoning is not None:
+                turn[reasoning] = turn.get(reasoning, "") + text
+    return converted
+
+
+@dataclass
+class _Call:
+    call_id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+@dataclass
+class StreamedMessage:
+    """An assistant's message from deltas; `reasoning_name` is the server's field for reasoning."""
+
+    reasoning: str = ""
+    content: str = ""
+    calls: dict[int, _Call] = field(default_factory=dict)
+    reasoning_name: str | None = None
+    _order: dict[str, int] = field(default_factory=dict)  # the order of the parts
+
+    def add(self, delta: dict[str, Any]) -> Iterator[Piece]:
+        """Take a delta, or a whole message, and yield the new pieces.
+
+        Raises `KeyError`, `TypeError` or `AttributeError` for another form.
+        """
+        for name in REASONING_FIELDS:  # a server may send two, with the same text
+            if text := delta.get(name):
+                self.reasoning_name = name
+                self.reasoning += text
+                yield Piece(self._index("reasoning"), "analysis", None, text)
+                break
+        if text := delta.get("content") or delta.get("refusal"):
+            self.content += text
+            yield Piece(self._index("content"), "final", None, text)
+        for position, raw in enumerate(delta.get("tool_calls") or ()):
+            yield from self._add_call(raw.get("index", position), raw)
+
+    def _add_call(self, index: int, raw: dict[str, Any]) -> Iterator[Piece]:
+        call = self.calls.setdefault(index, _Call())
+        function = raw.get("function") or {}
+        call.call_id = call.call_id or raw.get("id") or ""
+        call.name = call.name or function.get("name") or ""
+        added = function.get("arguments") or ""
+        call.arguments += added
+        if call.name:
+            message = self._index(f"call {index}")
+            yield Piece(message, "commentary", f"{_FUNCTIONS}{call.name}", added)
+
+    def _index(self, part: str) -> int:
+        return self._order.setdefault(part, len(self._order))
+
+    def messages(self) -> list[Message]:
+        """Return the messages so far.
+
+        Raises `ConversationError` for a call without the name of a function.
+        """
+        messages = []
+        if self.reasoning:
+            messages.append(_message(self.reasoning, "analysis"))
+        if self.content:
+            messages.append(_message(self.content, "commentary" if self.calls else "final"))
+        return [*messages, *(_call_message(call) for _, call in sorted(self.calls.items()))]
+
+
+def _message(text: str, channel: str) -> Message:
+    return Message.from_role_and_content(Role.ASSISTANT, text).with_channel(channel)
+
+
+def _call_message(call: _Call) -> CallMessage:
+    if not call.name:
+        raise ConversationError("the server sent a call without the name of a function")
+    message = _message(call.arguments, "commentary").with_content_type("<|constrain|>json")
+    message.recipient = f"{_FUNCTIONS}{call.name}"
+    call_id = call.call_id or f"call_{uuid4().hex}"
+    return CallMessage.model_construct(**message.__dict__, call_id=call_id)
+
 
 _COMPLETIONS = "/v1/chat/completions"
 _UNAUTHORIZED = (401, 403)
-_LISTED = 8  # models that an error names
+_LISTED = 8  # models in an error
 
 
-class ServerPartner(Partner):
-    """Answers through ``/v1/chat/completions``; `ServerPartner.connect` makes it.
+class ServerBackend(Backend):
+    """Answers through ``/v1/chat/completions``; `ServerBackend.connect` makes it.
 
-    `sampling` has further fields of the request; what is not in it is left to the server.
+    `sampling` has further fields of the request; the server has defaults for the rest.
     """
 
     def __init__(self, client: HttpClient, model: str, sampling: dict[str, Any]) -> None:
@@ -33,7 +162,7 @@ class ServerPartner(Partner):
         self.url = client.url
         self._client = client
         self._sampling = sampling
-        self._reasoning: str | None = None  # how the server calls it, once it has sent some
+        self._reasoning: str | None = None  # the server's field for it, once it has sent some
 
     @classmethod
     async def connect(
@@ -44,8 +173,8 @@ class ServerPartner(Partner):
         api_key: str | None = None,
         sampling: dict[str, Any] | None = None,
         **options: Any,
-    ) -> ServerPartner:
-        """Ask the server for its models, and take `model`, or the only one that there is.
+    ) -> ServerBackend:
+        """Ask the server for its models; choose `model`, or the only one.
 
         `options` go to `HttpClient`. Raises `EngineError`.
         """
@@ -58,19 +187,19 @@ class ServerPartner(Partner):
         return cls(client, name, sampling or {})
 
     def answer(self, opening: Opening, messages: Sequence[Message]) -> Answer:
-        """Begin an answer."""
-        written = chat_messages(without_past_reasoning(messages), self._reasoning)
+        """Make the request for an answer."""
+        converted = chat_messages(without_past_reasoning(messages), self._reasoning)
         if opening.instructions:
-            written.insert(0, {"role": "system", "content": opening.instructions})
-        body = {"model": self.model, "messages": written, "stream": True, **self._sampling}
+            converted.insert(0, {"role": "system", "content": opening.instructions})
+        body = {"model": self.model, "messages": converted, "stream": True, **self._sampling}
         if opening.tools:
             body["tools"] = list(opening.tools)
         if opening.effort is not None:
             body["reasoning_effort"] = opening.effort.value.lower()
         return _ServerAnswer(self, self._client, body)
 
-    def learn(self, reasoning: str | None) -> None:
-        """Note in which field the server sends reasoning: it is sent back there."""
+    def use_reasoning_field(self, reasoning: str | None) -> None:
+        """Send reasoning back in the field in which the server sends it."""
         self._reasoning = reasoning or self._reasoning
 
     async def close(self) -> None:
@@ -79,11 +208,11 @@ class ServerPartner(Partner):
 
 
 class _ServerAnswer(Answer):
-    def __init__(self, partner: ServerPartner, client: HttpClient, body: dict[str, Any]) -> None:
-        self._partner = partner
+    def __init__(self, backend: ServerBackend, client: HttpClient, body: dict[str, Any]) -> None:
+        self._backend = backend
         self._client = client
         self._body = body
-        self._spoken = SpokenMessage()
+        self._message = StreamedMessage()
         self._reason: str | None = None
 
     async def pieces(self) -> AsyncGenerator[Piece, None]:
@@ -96,20 +225,20 @@ class _ServerAnswer(Answer):
             raise _explained(error) from error
         if self._reason is None:
             raise EngineError(f"{self._client.url} broke off its answer", retryable=True)
-        self._partner.learn(self._spoken.reasoning_name)
+        self._backend.use_reasoning_field(self._message.reasoning_name)
         if self._reason == "length":
             self.problem = CUT_OFF
         elif self._reason == "content_filter":
             self.problem = "incomplete: the server filtered the rest"
 
     def messages(self) -> list[Message]:
-        return self._spoken.messages()
+        return self._message.messages()
 
     def _read(self, event: Any) -> Iterator[Piece]:
         try:
             for choice in event.get("choices") or ():
-                # A server that does not stream sends the message as a whole.
-                yield from self._spoken.add(choice.get("delta") or choice.get("message") or {})
+                # A server without streaming sends the whole message.
+                yield from self._message.add(choice.get("delta") or choice.get("message") or {})
                 self._reason = choice.get("finish_reason") or self._reason
         except (KeyError, TypeError, AttributeError) as error:
             raise EngineError(
@@ -117,10 +246,10 @@ class _ServerAnswer(Answer):
             ) from error
 
 
-async def _choose_model(client: HttpClient, wanted: str | None) -> str:
-    names = await _models(client, needed=wanted is None)
-    if wanted is not None:  # it need not be in the list: some servers load models on demand
-        return wanted
+async def _choose_model(client: HttpClient, requested: str | None) -> str:
+    names = await _models(client, needed=requested is None)
+    if requested is not None:  # perhaps not in the list: some servers load models on demand
+        return requested
     if len(names) == 1:
         return names[0]
     if not names:
@@ -147,21 +276,21 @@ async def _models(client: HttpClient, *, needed: bool) -> list[str]:
         ) from error
 
 
-def _detail(said: str) -> str:
-    """Return the reason in an error that has the form of FastAPI's."""
+def _detail(body: str) -> str:
+    """Return the reason in an error in the form of FastAPI."""
     try:
-        detail = json.loads(said)["detail"]
+        detail = json.loads(body)["detail"]
     except (ValueError, TypeError, KeyError):
         return ""
     return detail if isinstance(detail, str) else ""
 
 
 def _explained(error: EngineError) -> EngineError:
-    """Return the error as a person reads it, with what to do about it."""
+    """Return the error with plain text for people, and with a remedy."""
     text = str(error)
-    if isinstance(error, RefusalError) and (detail := _detail(error.said)):
-        text = text.replace(error.said, detail)
-    if re.search(r"<(!doctype|html|head|body)", text, re.IGNORECASE):  # a page, as of a proxy
+    if isinstance(error, RefusalError) and (detail := _detail(error.reason)):
+        text = text.replace(error.reason, detail)
+    if re.search(r"<(!doctype|html|head|body)", text, re.IGNORECASE):  # a page of a proxy
         text = re.sub(r"<(style|script|title).*?</\1>|<[^>]*>?", " ", text, flags=re.DOTALL)
     text = " ".join(text.split())
     if isinstance(error, RefusalError) and error.status in _UNAUTHORIZED:

@@ -13,19 +13,17 @@ from ..conversation.tool_namespaces import ToolDescription
 from ..encoding import HarmonyEncoding, load_harmony_encoding
 from ..parsing.parser import StreamableParser
 from ..parsing.state import StreamState
-from .command import Command, add_color
-from .output import Output
-from .parse import write_message
-from .render import style_of
+from .options import Command, add_color
+from .output import Output, style_of, write_message
 
 __all__ = ["DEMO"]
 
 LONGEST_DELAY = 10.0
-"""Seconds that a token may be kept waiting."""
+"""The longest delay of a token, in seconds."""
 
 _SHOWN_TOKENS = 12
 
-# What a model would sample. With the header style of the guide, its tokens go back as they came.
+# Text as a model samples it. The header style of the guide renders the same tokens again.
 _CALL = (
     "<|channel|>analysis<|message|>The user asks for the weather in Tokyo. "
     "I need to use the function get_current_weather.<|end|>"
@@ -45,7 +43,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--delay",
         type=_delay,
         metavar="SECONDS",
-        help="how long each token takes; 0.03 on a terminal, else nothing",
+        help="the time for each token; 0.03 on a terminal, otherwise 0",
     )
     add_color(parser)
 
@@ -82,7 +80,9 @@ class _Demo:
         self._title("The last message is a call, so the program runs the function")
         call = conversation.messages[-1]
         write_message(call, self._output)
-        answer = _tool_answer(call)
+        author = Author.new(Role.TOOL, call.recipient or "")
+        answer = Message.from_author_and_content(author, _TOOL_ANSWER)
+        answer.with_recipient("assistant").with_channel("commentary")
         conversation.messages.append(answer)
         self._output.line()
         write_message(answer, self._output)
@@ -111,7 +111,7 @@ class _Demo:
         )
 
     def _write_prompt(self, conversation: Conversation, *, first: int) -> None:
-        """Write the prompt from the message with the index `first` on."""
+        """Write the prompt, starting with the message at the index `first`."""
         messages = conversation.messages
         if first:
             self._output.write("… ", "marker")
@@ -129,7 +129,7 @@ class _Demo:
         self._output.line(f"\n{len(tokens)} tokens: {shown} …", "marker")
 
     def _sampled(self, completion: str) -> list[Message]:
-        """Parse a completion as if a model were just sampling it, and show what arrives when."""
+        """Parse a completion token by token, and show the progress of the parser."""
         parser = StreamableParser(self._encoding, Role.ASSISTANT)
         for token in self._encoding.encode(completion, allowed_special="all"):
             time.sleep(self._delay)
@@ -184,12 +184,6 @@ def _question() -> Conversation:
     )
 
 
-def _tool_answer(call: Message) -> Message:
-    author = Author.new(Role.TOOL, call.recipient or "")
-    answer = Message.from_author_and_content(author, _TOOL_ANSWER)
-    return answer.with_recipient("assistant").with_channel("commentary")
-
-
 def _delay(text: str) -> float:
     try:
         seconds = float(text)
@@ -197,7 +191,7 @@ def _delay(text: str) -> float:
         seconds = -1.0
     if not 0 <= seconds <= LONGEST_DELAY:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no delay; give seconds from 0 to {LONGEST_DELAY:g}"
+            f"{text!r} is not a delay; give seconds from 0 to {LONGEST_DELAY:g}"
         )
     return seconds
 

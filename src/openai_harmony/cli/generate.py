@@ -1,27 +1,123 @@
-"""``harmony generate``: one completion of a conversation by a model."""
+"""``harmony generate``, ``grammar`` and ``check``: the assistant's next turn."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..conversation.messages import Conversation
 from ..installation import missing_package
-from .command import Command, add_color
-from .event_loop import EventLoop
-from .loading import open_watched
-from .output import Output, json_lines
-from .parse import write_message
-from .request import add_request, read_request
-from .sampling import add_sampling, sampling_of
-from .source import InputError
+from ..written_tokens import written_tokens
+from .input import InputError, add_request, read_request, read_text
+from .options import Command, add_color, add_sampling, sampling_of
+from .output import Output, json_lines, write_message
+from .runtime import EventLoop, open_watched
 
 if TYPE_CHECKING:
     from ..engines import Completion
 
-__all__ = ["GENERATE"]
+
+__all__ = ["CHECK", "GENERATE", "GRAMMAR"]
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_grammar_arguments(parser: argparse.ArgumentParser) -> None:
+    add_request(parser)
+    parser.add_argument(
+        "--tool-choice",
+        metavar="CHOICE",
+        help="none, auto, required or the name of a tool; by default the request's tool_choice",
+    )
+    parser.add_argument(
+        "--no-reasoning", action="store_true", help="allow no analysis before the answer"
+    )
+    parser.add_argument(
+        "--reasoning-tokens",
+        type=int,
+        metavar="N",
+        help="the most tokens of each analysis message",
+    )
+
+
+def _add_check_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_grammar_arguments(parser)
+    given = parser.add_mutually_exclusive_group(required=True)
+    given.add_argument(
+        "--completion",
+        metavar="TEXT",
+        help="what the model wrote after <|start|>assistant, as marked-up text or token ids",
+    )
+    given.add_argument("--completion-file", metavar="FILE", help="the same in a file")
+
+
+def _run_grammar(arguments: argparse.Namespace) -> None:
+    Output().write(_requested_grammar(arguments))
+
+
+def _run_check(arguments: argparse.Namespace) -> None:
+    grammar = _requested_grammar(arguments)
+    from ..grammar import find_mismatch
+
+    text = arguments.completion
+    if text is None:
+        text = read_text(arguments.completion_file)
+    tokens = written_tokens(text)
+    mismatch = find_mismatch(grammar, tokens)
+    if mismatch is not None:
+        raise InputError(mismatch.explained(tokens))
+    Output().line(f"a whole turn of {len(tokens)} tokens")
+
+
+def _requested_grammar(arguments: argparse.Namespace) -> str:
+    conversation, fields = read_request(arguments)
+    choice = arguments.tool_choice
+    if choice is None:
+        choice = fields.get("tool_choice")
+    elif choice not in ("none", "auto", "required"):
+        choice = {"type": "function", "name": choice}
+    return _grammar(
+        conversation,
+        fields,
+        tool_choice=choice,
+        reasoning=not arguments.no_reasoning,
+        reasoning_tokens=arguments.reasoning_tokens,
+    )
+
+
+def _grammar(conversation: Conversation, fields: Mapping[str, Any], **options: Any) -> str:
+    """Return the grammar of the next turn; `fields` are those of the request."""
+    try:
+        from ..grammar import TurnOptions, turn_grammar
+    except ModuleNotFoundError as error:
+        raise InputError(missing_package("grammars need", error, "grammar")) from error
+    from_request = {name: fields.get(name) for name in ("tool_choice", "response_format")}
+    return turn_grammar(conversation, TurnOptions(**{**from_request, **options}))
+
+
+GRAMMAR = Command(
+    name="grammar",
+    summary="write the grammar of the assistant's next turn, for constrained sampling",
+    examples="""\
+  harmony grammar chat.json
+  harmony grammar chat.json --tool-choice get_weather --reasoning-tokens 200
+""",
+    add_arguments=_add_grammar_arguments,
+    run=_run_grammar,
+)
+
+CHECK = Command(
+    name="check",
+    summary="check whether a completion follows that grammar, and show its first mismatch",
+    examples="""\
+  harmony check chat.json --completion '<|channel|>final<|message|>4<|return|>'
+  harmony check chat.json --completion-file completion.ids
+""",
+    add_arguments=_add_check_arguments,
+    run=_run_check,
+)
+
+
+def _add_generate_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model",
         metavar="MODEL",
@@ -32,7 +128,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--grammar",
         action="store_true",
-        help="let the model write only what the grammar of the turn allows",
+        help="constrain the model to the grammar of the turn",
     )
     parser.add_argument(
         "--output",
@@ -43,17 +139,24 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_color(parser)
 
 
-def _run(arguments: argparse.Namespace) -> None:
+def _run_generate(arguments: argparse.Namespace) -> None:
     with EventLoop() as loop:
         completion = loop.run(_complete(arguments))
     output = Output(arguments.color)
     if arguments.output == "ids":
         output.line(" ".join(map(str, completion.tokens)))
     elif arguments.output == "json":
-        output.line(json_lines(_as_json(completion)))
+        reason = completion.finish_reason
+        fields = {
+            "messages": [message.to_dict() for message in completion.messages],
+            "tokens": completion.tokens,
+            "finish_reason": None if reason is None else reason.value,
+            "recoveries": [recovery._asdict() for recovery in completion.parser.recoveries],
+        }
+        output.line(json_lines(fields))
     else:
-        for at, message in enumerate(completion.messages):
-            if at:
+        for index, message in enumerate(completion.messages):
+            if index:
                 output.line()
             write_message(message, output)
         if completion.finish_reason == "length":
@@ -64,32 +167,10 @@ async def _complete(arguments: argparse.Namespace) -> Completion:
     from ..engines import complete
 
     conversation, fields = read_request(arguments)
-    sampling = sampling_of(arguments, _grammar(arguments, conversation, fields))
+    grammar = _grammar(conversation, fields) if arguments.grammar else None
+    sampling = sampling_of(arguments, grammar)
     async with await open_watched(arguments.model) as engine:
         return await complete(engine, conversation, sampling)
-
-
-def _grammar(arguments: argparse.Namespace, conversation: Any, fields: Any) -> str | None:
-    if not arguments.grammar:
-        return None
-    try:
-        from ..grammar import TurnOptions, turn_grammar
-    except ModuleNotFoundError as error:
-        raise InputError(missing_package("--grammar needs", error, "grammar")) from error
-    options = TurnOptions(
-        tool_choice=fields.get("tool_choice"), response_format=fields.get("response_format")
-    )
-    return turn_grammar(conversation, options)
-
-
-def _as_json(completion: Completion) -> dict[str, Any]:
-    reason = completion.finish_reason
-    return {
-        "messages": [message.to_dict() for message in completion.messages],
-        "tokens": completion.tokens,
-        "finish_reason": None if reason is None else reason.value,
-        "recoveries": [recovery._asdict() for recovery in completion.parser.recoveries],
-    }
 
 
 GENERATE = Command(
@@ -100,6 +181,6 @@ GENERATE = Command(
   echo '[{"role": "user", "content": "What is 2 + 2?"}]' | harmony generate demo
   harmony generate http://localhost:8000 chat.json --temperature 0 --grammar --output json
 """,
-    add_arguments=_add_arguments,
-    run=_run,
+    add_arguments=_add_generate_arguments,
+    run=_run_generate,
 )

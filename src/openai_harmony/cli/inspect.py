@@ -1,4 +1,4 @@
-"""``harmony inspect``: the page that shows what conversations become, in the browser."""
+"""``harmony inspect``: the inspector, a page that shows conversations and their tokens."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 from ..installation import missing_package
-from .command import Command
-from .listener import listen
-from .loading import open_watched
-from .source import InputError, read_json
+from .input import InputError, read_json
+from .options import Command
+from .runtime import listen, open_watched
 
 if TYPE_CHECKING:
     import socket
+
 
 __all__ = ["INSPECT", "page_fragment"]
 
 _HOST = "127.0.0.1"
 
 _LONGEST_FRAGMENT = 100_000
-"""Characters; what one argument of a command may hold is not much more on Linux."""
+"""Characters; on Linux, one argument of a command cannot have many more."""
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,14 +35,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "model",
         metavar="MODEL",
         nargs="?",
-        help="a model to talk with on the page, as for 'harmony serve'; nothing is stored",
+        help="a model to chat with on the page, as for 'harmony serve'; nothing is stored",
     )
     parser.add_argument(
         "--file", metavar="FILE", help="a conversation or a request to open, as JSON; - for stdin"
     )
-    parser.add_argument(
-        "--port", type=int, default=0, help="the port; any that is free unless given"
-    )
+    parser.add_argument("--port", type=int, default=0, help="the port; a free one by default")
     parser.add_argument(
         "--no-open", dest="open", action="store_false", help="print the address, open no browser"
     )
@@ -50,7 +48,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
     fragment = "" if arguments.file is None else page_fragment(read_json(arguments.file)[0])
-    # The server raises the signal that ended it again: time to close an engine is needed then.
+    # The server raises the signal again when it has stopped; then an engine must still be closed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with listen(_HOST, arguments.port) as listener:
         url = f"http://{_HOST}:{listener.getsockname()[1]}/{fragment}"
@@ -59,16 +57,16 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def page_fragment(source: Any) -> str:
-    """Return the end of an address with which the page opens a conversation or a request.
+    """Return the URL fragment with which the page opens a conversation or a request.
 
-    Raises `InputError` where it is neither, or too long for an address.
+    Raises `InputError` for other input, or if it is too long for a URL.
     """
     if isinstance(source, list):
         source = {"messages": source}
     if not isinstance(source, dict):
         raise InputError("expected a conversation or a request: an object, or a list of messages")
     text = json.dumps({"source": source}, separators=(",", ":")).encode()
-    packer = zlib.compressobj(9, wbits=-15)  # without a header, as browsers call deflate-raw
+    packer = zlib.compressobj(9, wbits=-15)  # without a header: "deflate-raw" in browsers
     packed = base64.urlsafe_b64encode(packer.compress(text) + packer.flush())
     fragment = "#c=" + packed.decode().rstrip("=")
     if len(fragment) > _LONGEST_FRAGMENT:
@@ -91,7 +89,7 @@ async def _serve_page(arguments: argparse.Namespace, listener: socket.socket, ur
 
 
 async def _serve_model(arguments: argparse.Namespace, listener: socket.socket, url: str) -> None:
-    """Serve what 'harmony serve' does, to this machine alone; nothing is kept on disk."""
+    """Serve the same as 'harmony serve', only to this machine, and store nothing on disk."""
     try:
         from starlette.middleware.trustedhost import TrustedHostMiddleware
 
@@ -109,10 +107,10 @@ async def _serve_model(arguments: argparse.Namespace, listener: socket.socket, u
 
 
 def _announce(url: str, *, opens: bool) -> None:
-    """Say where the page is; the socket listens already, so that a browser may come now."""
+    """Print the address of the page, and open it; the socket already accepts connections."""
     print(f"inspect at {url}", file=sys.stderr, flush=True)
     if opens:
-        # Not waited for: a browser in the terminal returns when the user leaves it.
+        # In a thread: a browser in the terminal returns only when the user quits it.
         threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
 
 

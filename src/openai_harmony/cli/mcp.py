@@ -13,20 +13,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..installation import missing_package
-from .command import Command
-from .listener import listen
-from .source import InputError
-from .tool_options import add_built_in_tools, open_tools, tool_options_given
+from .input import InputError
+from .options import Command, add_built_in_tools, open_tools, tool_options_given
+from .runtime import listen
 
 if TYPE_CHECKING:
     from mcp.server import Server
 
     from ..tools.tool import Tool
 
+
 __all__ = ["MCP"]
 
-_OWN_HOSTS = ("127.0.0.1", "::1", "localhost")
-_GRACE = 3  # seconds for calls under way, when the server ends
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_GRACE = 3  # seconds for running calls, when the server ends
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,8 +34,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port",
         type=int,
-        help="answer at this port by streamable HTTP (0 for any that is free), at /mcp; standard "
-        "input and output unless given",
+        help="serve streamable HTTP at this port (0 for a free one), at /mcp; by default, serve on "
+        "standard input and output",
     )
     parser.add_argument(
         "--host", default="127.0.0.1", help="the address to listen at (%(default)s)"
@@ -45,7 +45,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY",
         action="append",
         default=[],
-        help="a key that requests must have; may be given several times",
+        help="a key that requests must have; may be repeated",
     )
 
 
@@ -54,7 +54,7 @@ def _run(arguments: argparse.Namespace) -> None:
         raise InputError("name a tool to serve: --browser BACKEND, --python, or both")
     if arguments.port is None and arguments.api_key:
         raise InputError("--api-key is for HTTP; give a --port, too")
-    if arguments.port is not None and arguments.host not in _OWN_HOSTS and not arguments.api_key:
+    if arguments.port is not None and arguments.host not in _LOOPBACK and not arguments.api_key:
         raise InputError(
             f"everyone who reaches {arguments.host} could use the tools; give an --api-key"
         )
@@ -73,7 +73,7 @@ async def _serve(arguments: argparse.Namespace, make_server: Any) -> None:
         finally:
             await _close(tools)
         return
-    # The server raises the signal that ended it again: time to close the tools is needed then.
+    # The server raises the signal again when it has stopped; then the tools must still be closed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with listen(arguments.host, arguments.port) as listener:
         tools = await open_tools(arguments)
@@ -85,7 +85,14 @@ async def _serve(arguments: argparse.Namespace, make_server: Any) -> None:
 
 async def _serve_streams(server: Server[Any], tools: Sequence[Tool[Any]]) -> None:
     """Serve until standard input ends, or a signal comes."""
-    serving, over = asyncio.ensure_future(_answer(server)), asyncio.Event()
+
+    async def answer() -> None:
+        from mcp import stdio_server
+
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+
+    serving, over = asyncio.ensure_future(answer()), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError):  # on Windows
@@ -94,16 +101,9 @@ async def _serve_streams(server: Server[Any], tools: Sequence[Tool[Any]]) -> Non
     await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
     if not serving.done():
         await _close(tools)
-        os._exit(0)  # a thread waits for the next line, which nothing else could end
+        os._exit(0)  # nothing else ends the thread that waits for the next line
     stopping.cancel()
     serving.result()
-
-
-async def _answer(server: Server[Any]) -> None:
-    from mcp import stdio_server
-
-    async with stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options())
 
 
 async def _serve_http(
@@ -132,7 +132,7 @@ async def _close(tools: Sequence[Tool[Any]]) -> None:
 
 MCP = Command(
     name="mcp",
-    summary="serve the tools browser and python by the Model Context Protocol",
+    summary="serve the tools browser and python over the Model Context Protocol",
     examples="""\
   harmony mcp --browser docs --python
   harmony mcp --browser searxng:http://localhost:8888 --port 8765

@@ -9,13 +9,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-__all__ = ["Output", "Style", "json_lines"]
+from ..conversation.content import TextContent
+from ..conversation.messages import Message, Role
+
+__all__ = ["Output", "Style", "json_lines", "style_of", "write_message"]
 
 Style: TypeAlias = str
-"""What a text is, such as a channel or a role; `_CODES` says how it looks."""
+"""The kind of a text, such as a channel or a role; `_CODES` has the colours."""
 
 _CODES: dict[Style, str] = {
-    "marker": "2",  # special tokens, and everything else that only structures: faint
+    "marker": "2",  # special tokens and other structure: faint
     "title": "1",
     "system": "35",
     "developer": "34",
@@ -34,25 +37,31 @@ _CONTROL = {
 
 
 class Output:
-    """Standard output; `color` is what ``--color`` says."""
+    """Standard output; `color` is the value of ``--color``."""
 
     def __init__(self, color: str = "auto") -> None:
         self._terminal = sys.stdout.isatty()
-        self._coloured = color == "always" or (color == "auto" and _wants_colour(self._terminal))
+        self._coloured = color == "always" or (color == "auto" and self._wants_colour())
 
     @property
     def is_terminal(self) -> bool:
         """Whether a person is reading."""
         return self._terminal
 
+    def _wants_colour(self) -> bool:
+        """Follow https://no-color.org: any non-empty value turns colours off."""
+        return (
+            self._terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        )
+
     def write(self, text: str, style: Style = "") -> None:
         """Write text as it is."""
         text = _SURROGATE.sub("\ufffd", text)  # halves of characters, which UTF-8 cannot hold
         if self._terminal or self._coloured:
-            text = text.translate(_CONTROL)  # a terminal must not obey what a model wrote
+            text = text.translate(_CONTROL)  # a terminal must not execute control codes of a model
         code = _CODES.get(style)
         if self._coloured and code and text:
-            # Some terminals, and every pager, end a colour at the end of the line.
+            # Some terminals, and all pagers, end a colour at the line end.
             lines = text.split("\n")
             text = "\n".join(f"\x1b[{code}m{line}\x1b[0m" if line else "" for line in lines)
         sys.stdout.write(text)
@@ -67,8 +76,29 @@ class Output:
         sys.stdout.flush()
 
 
+def write_message(message: Message, output: Output) -> None:
+    """Write the header of a message, and its text below."""
+    author = message.author
+    who = author.role.value if author.name is None else f"{author.role.value} {author.name}"
+    words = [who, *filter(None, [message.channel])]
+    if message.recipient is not None:
+        words.append(f"to {message.recipient}")
+    if message.content_type is not None:
+        words.append(message.content_type)
+    output.line(f"[{' · '.join(words)}]", "title")
+    for item in message.content:
+        if isinstance(item, TextContent):
+            output.line(item.text, style_of(message))
+
+
+def style_of(message: Message) -> Style:
+    """Return the style of a message: its channel where the assistant speaks, else its role."""
+    role = message.author.role
+    return message.channel or "" if role is Role.ASSISTANT else role.value
+
+
 def json_lines(fields: Mapping[str, Any]) -> str:
-    """Write an object as JSON: a line for each field, and for each object in a list.
+    """Write an object as JSON, with a line for each field and for each object in a list.
 
     >>> print(json_lines({"tokens": [1, 2], "messages": [{"role": "user"}]}))
     {
@@ -89,8 +119,3 @@ def _value(value: object) -> str:
 
 def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _wants_colour(terminal: bool) -> bool:
-    """See https://no-color.org: any value that is not empty means no colour."""
-    return terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -1,51 +1,46 @@
-"""``harmony parse``: a completion, or a whole prompt, to messages."""
+"""``harmony parse``, ``encode`` and ``decode``: tokens to messages, and text to tokens."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from typing import Any
 
-from ..conversation.content import TextContent
-from ..conversation.messages import Message
 from ..encoding import HarmonyEncoding, load_harmony_encoding
 from ..errors import TokenError
 from ..parsing.parser import StreamableParser
-from ..parsing.recovery import Recovery
 from ..tokens.tokenizer import token_ids
 from ..written_tokens import token_ids_in, written_tokens
-from .command import Command, add_color, add_file, role_named, role_names
-from .output import Output, json_lines
-from .render import style_of
-from .source import InputError, read_text
+from .input import InputError, add_file, read_text
+from .options import Command, add_color, role_named, role_names
+from .output import Output, json_lines, write_message
 
-__all__ = ["PARSE", "write_message"]
+__all__ = ["DECODE", "ENCODE", "PARSE"]
 
-_EXAMPLES = """\
+_PARSE_EXAMPLES = """\
   echo '<|channel|>final<|message|>2 + 2 = 4.<|return|>' | harmony parse
   harmony parse completion.ids --lenient --tools functions.get_current_weather
   harmony render chat.json --output ids | harmony parse --output json
 """
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_parse_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser, "token ids (between spaces or commas, or a JSON list) or marked-up text")
     parser.add_argument(
         "--from",
         dest="format",
         choices=("ids", "text"),
-        help="which of the two it is; numbers and nothing else mean ids",
+        help="the form of the input; by default it is ids if it has nothing but numbers",
     )
     parser.add_argument(
         "--role",
         choices=role_names(),
         default="assistant",
-        help="who speaks first where the input does not say, as it was in the prompt",
+        help="the role of the first message, if its header is in the prompt",
     )
     parser.add_argument(
         "--lenient",
         action="store_true",
-        help="read broken markup for what the model meant, and list the repairs",
+        help="repair broken markup, and list the repairs",
     )
     parser.add_argument(
         "--tools",
@@ -63,7 +58,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_color(parser)
 
 
-def _run(arguments: argparse.Namespace) -> None:
+def _run_parse(arguments: argparse.Namespace) -> None:
     encoding = load_harmony_encoding("HarmonyGptOss")
     parser = StreamableParser(
         encoding,
@@ -76,10 +71,16 @@ def _run(arguments: argparse.Namespace) -> None:
         parser.process_many(tokens if arguments.lenient else token_ids(tokens))
         parser.process_eos()
     except TokenError as error:
-        raise InputError(f"{error}; --lenient reads it for what the model meant") from error
+        raise InputError(f"{error}; --lenient repairs it") from error
     output = Output(arguments.color)
     if arguments.output == "json":
-        output.line(json_lines(_as_json(parser, lenient=arguments.lenient)))
+        fields: dict[str, Any] = {
+            "messages": [message.to_dict() for message in parser.messages],
+            "incomplete": parser.incomplete,
+        }
+        if arguments.lenient:
+            fields["recoveries"] = [recovery._asdict() for recovery in parser.recoveries]
+        output.line(json_lines(fields))
     else:
         _write(parser, output, lenient=arguments.lenient)
 
@@ -94,50 +95,22 @@ def _tokens(text: str, form: str | None, encoding: HarmonyEncoding) -> list[int]
     return encoding.encode(text, allowed_special="all")
 
 
-def _as_json(parser: StreamableParser, *, lenient: bool) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "messages": [message.to_dict() for message in parser.messages],
-        "incomplete": parser.incomplete,
-    }
-    if lenient:
-        fields["recoveries"] = [recovery._asdict() for recovery in parser.recoveries]
-    return fields
-
-
 def _write(parser: StreamableParser, output: Output, *, lenient: bool) -> None:
-    for at, message in enumerate(parser.messages):
-        if at:
+    for index, message in enumerate(parser.messages):
+        if index:
             output.line()
         write_message(message, output)
     if not parser.messages:
         output.line("no messages", "marker")
     if parser.incomplete:
         output.line("\nincomplete: the tokens end inside a message", "repair")
-    if lenient:
-        _write_recoveries(parser.recoveries, output)
-
-
-def write_message(message: Message, output: Output) -> None:
-    """Write who speaks to whom, and below it what is said."""
-    author = message.author
-    who = author.role.value if author.name is None else f"{author.role.value} {author.name}"
-    words = [who, *filter(None, [message.channel])]
-    if message.recipient is not None:
-        words.append(f"to {message.recipient}")
-    if message.content_type is not None:
-        words.append(message.content_type)
-    output.line(f"[{' · '.join(words)}]", "title")
-    for item in message.content:
-        if isinstance(item, TextContent):
-            output.line(item.text, style_of(message))
-
-
-def _write_recoveries(recoveries: Sequence[Recovery], output: Output) -> None:
-    if not recoveries:
+    if not lenient:
+        return
+    if not parser.recoveries:
         output.line("\nrecoveries: none", "marker")
         return
-    output.line(f"\nrecoveries: {len(recoveries)}", "repair")
-    for kind, position, text in recoveries:
+    output.line(f"\nrecoveries: {len(parser.recoveries)}", "repair")
+    for kind, position, text in parser.recoveries:
         shown = f" {text!r}" if text else ""
         output.line(f"  token {position}: {kind.value}{shown}", "repair")
 
@@ -145,7 +118,58 @@ def _write_recoveries(recoveries: Sequence[Recovery], output: Output) -> None:
 PARSE = Command(
     name="parse",
     summary="turn a completion, or a whole prompt, into messages",
-    examples=_EXAMPLES,
-    add_arguments=_add_arguments,
-    run=_run,
+    examples=_PARSE_EXAMPLES,
+    add_arguments=_add_parse_arguments,
+    run=_run_parse,
+)
+
+
+def _add_encode_arguments(parser: argparse.ArgumentParser) -> None:
+    add_file(parser, "text; the line break at its end is ignored")
+    parser.add_argument(
+        "--special",
+        action="store_true",
+        help="read special tokens such as <|end|>; by default they are plain text",
+    )
+
+
+def _run_encode(arguments: argparse.Namespace) -> None:
+    encoding = load_harmony_encoding("HarmonyGptOss")
+    text = read_text(arguments.file)
+    if arguments.special:
+        tokens = encoding.encode(text, allowed_special="all")
+    else:
+        tokens = encoding.encode(text, disallowed_special=())
+    Output().line(" ".join(map(str, tokens)))
+
+
+def _add_decode_arguments(parser: argparse.ArgumentParser) -> None:
+    add_file(parser, "token ids, between spaces or commas, or a JSON list of them")
+
+
+def _run_decode(arguments: argparse.Namespace) -> None:
+    tokens = token_ids_in(read_text(arguments.file))
+    Output().line(load_harmony_encoding("HarmonyGptOss").decode(tokens))
+
+
+ENCODE = Command(
+    name="encode",
+    summary="turn text into token ids",
+    examples="""\
+  echo 'What is 2 + 2?' | harmony encode
+  harmony render chat.json | harmony encode --special
+""",
+    add_arguments=_add_encode_arguments,
+    run=_run_encode,
+)
+
+DECODE = Command(
+    name="decode",
+    summary="turn token ids into text",
+    examples="""\
+  echo '200006, 1428, 200008' | harmony decode
+  harmony render chat.json --output ids | harmony decode
+""",
+    add_arguments=_add_decode_arguments,
+    run=_run_decode,
 )

@@ -1,4 +1,4 @@
-"""``harmony prepare``: a data set to the token ids and labels that trainers read."""
+"""``harmony prepare``: a data set becomes token ids and labels for trainers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from ..config import HeaderStyle
 from ..installation import missing_package
-from .command import Command, add_color, add_schema_dialect
+from .input import InputError, iso_date
+from .options import Command, add_color, add_schema_dialect
 from .output import Output
-from .request import iso_date
-from .source import InputError
 
 if TYPE_CHECKING:
     from ..training.files import PrepareSettings
+
 
 __all__ = ["PREPARE"]
 
@@ -33,72 +33,67 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         ),
     )
     parser.add_argument(
-        "--out", required=True, metavar="OUT", help="the folder to make, or to go on with"
+        "--out", required=True, metavar="OUT", help="the folder to write, or to resume"
     )
-    _add_rows(parser)
-    _add_learned(parser)
-    parser.add_argument(
-        "--workers", type=_count, metavar="N", help="processes; as many as cores unless given"
-    )
-    add_color(parser)
-
-
-def _add_rows(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from",
         dest="format",
         choices=("harmony", "chat", "sharegpt"),
-        help="the form of the rows; each row's is detected unless given",
+        help="the form of the rows; by default it is detected for each row",
     )
     parser.add_argument(
         "--date",
         type=iso_date,
         metavar="YYYY-MM-DD",
-        help="the current date as the model shall read it, for chats",
+        help="the current date for the model, for chats",
     )
     parser.add_argument(
         "--header-style",
         choices=get_args(HeaderStyle),
         default="guide",
-        help="how a header with a recipient is spelled; guide (the default) is what models write",
+        help="the style of headers with a recipient; models write guide (the default)",
     )
     add_schema_dialect(parser, "--schema-dialect")
-
-
-def _add_learned(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--turns",
         choices=("all", "last"),
         default="all",
-        help="learn every turn of the assistant (the default), or the last one",
+        help="train on every turn of the assistant (the default), or only on the last",
     )
     parser.add_argument(
         "--channels",
         metavar="NAME",
         nargs="+",
-        help="learn these channels alone, such as final; all unless given",
+        help="train only on these channels, such as final; by default on all",
     )
     parser.add_argument(
         "--keep-past-reasoning",
         action="store_true",
-        help="show the model the reasoning of earlier turns, which no prompt of inference has",
+        help="keep the reasoning of earlier turns, which prompts at inference never have",
     )
     parser.add_argument(
         "--context-length",
         type=_count,
         metavar="N",
-        help="tokens of an example at most; the oldest turns are left out",
+        help="the most tokens of an example; the oldest turns are left out",
     )
     parser.add_argument(
         "--pack",
         action="store_true",
-        help="put several examples in one sequence of --context-length tokens",
+        help="pack several examples into one sequence of --context-length tokens",
     )
     parser.add_argument(
         "--loss-weights",
         action="store_true",
         help="write a column with the weights of messages ('weight' beside 'role')",
     )
+    parser.add_argument(
+        "--workers",
+        type=_count,
+        metavar="N",
+        help="the number of processes; by default that of the cores",
+    )
+    add_color(parser)
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -117,19 +112,16 @@ def _run(arguments: argparse.Namespace) -> None:
             )
     except BrokenProcessPool as error:
         raise InputError(
-            "a process was killed, for want of memory as a rule; the same command with fewer "
-            "--workers goes on"
+            "a process was killed, usually for lack of memory; repeat the command with fewer "
+            "--workers to resume"
         ) from error
     except (SourceError, OSError) as error:
         raise InputError(str(error)) from error
     output = Output(arguments.color)
     output.line(made.report.text())
     output.line()
-    output.line(f"{out}/data has the examples" + _about_rejected(made.report.rejected, out))
-
-
-def _about_rejected(rejected: int, out: Path) -> str:
-    return f", {out}/rejected.jsonl the rejected rows" if rejected else ""
+    rejected = f", {out}/rejected.jsonl the rejected rows" if made.report.rejected else ""
+    output.line(f"{out}/data has the examples{rejected}")
 
 
 def _settings(arguments: argparse.Namespace) -> PrepareSettings:
@@ -155,7 +147,7 @@ def _settings(arguments: argparse.Namespace) -> PrepareSettings:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[int, int], None] | None]:
-    """Draw a bar of the bytes that were read, where a person watches."""
+    """Draw a progress bar of the bytes read, if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -167,7 +159,7 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
         def watch(done: int, whole: int) -> None:
             bar.total = whole
             bar.update(done - bar.n)
-            bar.refresh()  # parts are few; each shall be seen
+            bar.refresh()  # there are few shards: show each
 
         yield watch
 
@@ -175,12 +167,12 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
 def _count(text: str) -> int:
     if text.isdecimal() and int(text) > 0:
         return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is no number of 1 or more")
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of 1 or more")
 
 
 PREPARE = Command(
     name="prepare",
-    summary="turn conversations into training data: token ids, and which of them are learned",
+    summary="turn conversations into training data: token ids and labels",
     examples="""\
   harmony prepare chats.jsonl --out data
   harmony prepare chats.jsonl.gz --out data --turns last

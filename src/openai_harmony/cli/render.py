@@ -1,46 +1,51 @@
-"""``harmony render``: a conversation to the prompt that the model reads."""
+"""``harmony render`` and ``harmony schema``: the prompt that the model reads."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import Any, get_args
+from collections.abc import Iterator
+from typing import get_args
 
-from ..config import HeaderStyle, RenderConversationConfig
-from ..conversation.messages import Conversation, Message, Role
+from ..apis.chat_input import tool_from_chat
+from ..config import HeaderStyle, RenderConversationConfig, SchemaDialect
+from ..conversation.messages import Conversation
 from ..encoding import load_harmony_encoding
 from ..rendering.segments import Segment, SegmentKind
-from .command import Command, add_color, add_schema_dialect, role_named, role_names
-from .output import Output, Style, json_lines
-from .request import add_request, read_request
+from ..rendering.system_prompt import tool_declaration
+from ..typescript.json_text import JsonValue
+from ..typescript.reference_dialect import reference_schema_to_typescript
+from ..typescript.writer import schema_to_typescript
+from .input import InputError, add_file, add_request, read_json, read_request
+from .options import Command, add_color, add_schema_dialect, role_named, role_names
+from .output import Output, json_lines, style_of
 
-__all__ = ["RENDER", "style_of"]
+__all__ = ["RENDER", "SCHEMA"]
 
-_EXAMPLES = """\
+_RENDER_EXAMPLES = """\
   harmony render chat.json
   harmony render chat.json --date 2025-06-28 --output ids
   harmony render --training --header-style guide < conversation.json
 """
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_render_arguments(parser: argparse.ArgumentParser) -> None:
     add_request(parser)
     ending = parser.add_mutually_exclusive_group()
     ending.add_argument(
         "--role",
         choices=role_names(),
         default="assistant",
-        help="who speaks next; none ends the prompt after the last message",
+        help="the role of the next message; none ends the prompt after the last message",
     )
     ending.add_argument(
         "--training",
         action="store_true",
-        help="render a training example, whose last answer ends in <|return|>",
+        help="render a training example; its last answer ends in <|return|>",
     )
     parser.add_argument(
         "--keep-analysis",
         action="store_true",
-        help="keep the reasoning before the first final answer, which is dropped otherwise",
+        help="keep the reasoning before the first final answer",
     )
     parser.add_argument(
         "--header-style",
@@ -58,7 +63,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_color(parser)
 
 
-def _run(arguments: argparse.Namespace) -> None:
+def _run_render(arguments: argparse.Namespace) -> None:
     conversation, _ = read_request(arguments)
     segments = _segments(conversation, arguments)
     tokens = [token for segment in segments for token in segment.tokens]
@@ -66,10 +71,17 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.output == "ids":
         output.line(" ".join(map(str, tokens)))
     elif arguments.output == "json":
-        output.line(json_lines(_as_json(segments, tokens)))
+        fields = {
+            "text": "".join(segment.text for segment in segments),
+            "tokens": tokens,
+            "segments": [segment._asdict() for segment in segments],
+        }
+        output.line(json_lines(fields))
     else:
         for segment in segments:
-            output.write(segment.text, _segment_style(segment, conversation.messages))
+            is_body = segment.kind is SegmentKind.BODY
+            style = style_of(conversation.messages[segment.message]) if is_body else "marker"
+            output.write(segment.text, style)
         output.line()
 
 
@@ -85,30 +97,52 @@ def _segments(conversation: Conversation, arguments: argparse.Namespace) -> list
     return encoding.segments_for_completion(conversation, role_named(arguments.role), config)
 
 
-def _as_json(segments: Sequence[Segment], tokens: list[int]) -> dict[str, Any]:
-    return {
-        "text": "".join(segment.text for segment in segments),
-        "tokens": tokens,
-        "segments": [segment._asdict() for segment in segments],
-    }
-
-
-def _segment_style(segment: Segment, messages: Sequence[Message]) -> Style:
-    if segment.kind is not SegmentKind.BODY:
-        return "marker"
-    return style_of(messages[segment.message])
-
-
-def style_of(message: Message) -> Style:
-    """Return the style of a message: its channel where the assistant speaks, else its role."""
-    role = message.author.role
-    return message.channel or "" if role is Role.ASSISTANT else role.value
-
-
 RENDER = Command(
     name="render",
     summary="turn a conversation into the prompt that the model reads",
-    examples=_EXAMPLES,
-    add_arguments=_add_arguments,
-    run=_run,
+    examples=_RENDER_EXAMPLES,
+    add_arguments=_add_render_arguments,
+    run=_run_render,
+)
+
+
+def _add_schema_arguments(parser: argparse.ArgumentParser) -> None:
+    add_file(parser, "a function tool, a list of them, or a JSON Schema, as JSON")
+    add_schema_dialect(parser, "--dialect")
+
+
+def _run_schema(arguments: argparse.Namespace) -> None:
+    raw, _ = read_json(arguments.file)
+    Output().line("\n\n".join(_types(raw, arguments.schema_dialect)))
+
+
+def _types(raw: JsonValue, dialect: SchemaDialect) -> Iterator[str]:
+    if isinstance(raw, list):
+        if not raw:
+            raise InputError("the list of tools is empty")
+        for index, tool in enumerate(raw):
+            yield tool_declaration(tool_from_chat(tool, field=f"[{index}]"), dialect)
+    elif isinstance(raw, dict) and (
+        # No JSON Schema has such a type or name.
+        raw.get("type") == "function" or isinstance(raw.get("name"), str)
+    ):
+        yield tool_declaration(tool_from_chat(raw), dialect)
+    elif not isinstance(raw, (dict, bool)):
+        raise InputError(f"expected a tool or a JSON Schema, found {raw!r:.80}")
+    elif dialect == "reference":
+        yield reference_schema_to_typescript(raw)
+    else:
+        yield schema_to_typescript(raw)
+
+
+SCHEMA = Command(
+    name="schema",
+    summary="show a tool or a JSON Schema as the TypeScript that the model reads",
+    examples="""\
+  harmony schema tools.json
+  harmony schema tool.json --dialect reference
+  echo '{"type": "array", "items": {"type": "string"}}' | harmony schema
+""",
+    add_arguments=_add_schema_arguments,
+    run=_run_schema,
 )

@@ -1,4 +1,4 @@
-"""``harmony serve``: a model behind the Responses and Chat Completions APIs."""
+"""``harmony serve`` and ``harmony keys``: a server of the OpenAI APIs, and its API keys."""
 
 from __future__ import annotations
 
@@ -8,23 +8,26 @@ import os
 import signal
 import sys
 from contextlib import AsyncExitStack
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..installation import missing_package
-from .command import Command
-from .listener import listen
-from .request import iso_date
-from .source import InputError
-from .tool_options import add_built_in_tools, add_mcp, open_tools
+from .input import InputError, iso_date
+from .options import Command, add_built_in_tools, add_color, add_mcp, open_tools
+from .output import Output
+from .runtime import listen
 
 if TYPE_CHECKING:
     from ..server import Settings
+    from ..server.auth.api_keys import ApiKeys
+    from ..server.store import KeyRecord
 
-__all__ = ["SERVE", "add_database", "database_url"]
+
+__all__ = ["KEYS", "SERVE", "add_database", "database_url"]
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_serve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model",
         metavar="MODEL",
@@ -41,60 +44,60 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         nargs="+",
         default=[],
-        help="the names that requests may use; the model's own unless given",
+        help="the names that requests may use; by default the model's own",
     )
     parser.add_argument(
         "--api-key",
         metavar="KEY",
         action="append",
         default=[],
-        help="a key that requests must have; may be given several times; see also 'harmony keys'",
+        help="a key that requests must have; may be repeated; see also 'harmony keys'",
     )
     add_database(parser)
     parser.add_argument(
         "--no-grammar",
         dest="grammar",
         action="store_false",
-        help="let the model write calls and JSON answers freely, and hope",
+        help="do not constrain tool calls and JSON answers; they may be invalid",
     )
     parser.add_argument(
         "--no-inspector",
         dest="inspector",
         action="store_false",
-        help="leave out the page at /, which shows what conversations become",
+        help="leave out the inspector, the page at /",
     )
     parser.add_argument(
         "--date",
         type=lambda text: text if text in ("today", "none") else iso_date(text),
         metavar="YYYY-MM-DD",
         default="today",
-        help="the current date as the model shall read it; today (UTC) unless given, or none",
+        help="the current date for the model, or none; today (UTC) by default",
     )
     parser.add_argument(
         "--event-names",
         choices=("openai", "open-responses"),
         default="openai",
-        help="how events of reasoning are called (%(default)s)",
+        help="the names of reasoning events (%(default)s)",
     )
     parser.add_argument(
         "--context-length",
         type=int,
         metavar="N",
-        help="tokens of prompt and answer together, at most; the engine's own unless given",
+        help="the most tokens of prompt and answer together; by default the engine's limit",
     )
     parser.add_argument(
         "--max-running",
         type=int,
         metavar="N",
         default=16,
-        help="requests at the engine at once (%(default)s)",
+        help="the most requests that run at the same time (%(default)s)",
     )
     parser.add_argument(
         "--max-waiting",
         type=int,
         metavar="N",
         default=64,
-        help="requests that wait for a place, before others are refused (%(default)s)",
+        help="the most requests that wait to run; others are refused (%(default)s)",
     )
     add_built_in_tools(parser)
     add_mcp(parser)
@@ -103,33 +106,33 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="N",
         default=100,
-        help="calls of these tools in one response (%(default)s)",
+        help="the most calls of these tools in one response (%(default)s)",
     )
     parser.add_argument(
         "--keep-days",
         type=float,
         metavar="DAYS",
         default=30,
-        help="how long responses are kept (%(default)s); 0 keeps them for ever",
+        help="how long responses are stored (%(default)s); 0 for ever",
     )
 
 
 def add_database(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says where a server keeps things."""
+    """Add the option for the database of a server."""
     parser.add_argument(
         "--database",
         metavar="URL",
-        help="where responses and keys are kept: sqlite:///FILE or postgresql://...; "
-        "a file of the user's unless given",
+        help="the database of responses and keys: sqlite:///FILE or postgresql://...; "
+        "by default a file in the user's state folder",
     )
 
 
 def database_url(arguments: argparse.Namespace) -> str:
-    """Return the URL that was given, or that of the user's file."""
+    """Return the given URL, or that of the file in the user's state folder."""
     return arguments.database or f"sqlite:///{_state_folder() / 'responses.db'}"
 
 
-def _run(arguments: argparse.Namespace) -> None:
+def _run_serve(arguments: argparse.Namespace) -> None:
     try:
         from ..server import Settings
     except ModuleNotFoundError as error:
@@ -150,7 +153,7 @@ def _run(arguments: argparse.Namespace) -> None:
         max_tool_calls=arguments.max_tool_calls,
         keep_days=arguments.keep_days or None,
     )
-    # The server raises the signal that ended it again: time to close the engine is needed then.
+    # The server raises the signal again when it has stopped; then the engine must still be closed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     asyncio.run(_serve(arguments, settings))
 
@@ -159,10 +162,12 @@ async def _serve(arguments: argparse.Namespace, settings: Settings) -> None:
     from ..engines import open_engine
     from ..server import create_app, run_server
 
-    # The socket first: an occupied port is known before a model is loaded.
+    # Open the socket first: a port in use is reported before a model is loaded.
     with listen(arguments.host, arguments.port) as listener:
         async with AsyncExitStack() as opened:
-            tools = await open_tools(arguments)  # first: they fail sooner than a model loads
+            tools = await open_tools(
+                arguments
+            )  # before the model: tools fail faster than a model loads
             for tool in tools:
                 opened.push_async_callback(tool.close)
             print(f"loading {arguments.model} ...", file=sys.stderr, flush=True)
@@ -176,7 +181,7 @@ async def _serve(arguments: argparse.Namespace, settings: Settings) -> None:
 
 
 def _state_folder() -> Path:
-    """Return the user's folder for what must outlive the program; make it where it is missing."""
+    """Return the user's state folder; make it if it is missing."""
     root = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     folder = Path(root) / "openai-harmony"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -192,6 +197,82 @@ SERVE = Command(
   harmony serve http://localhost:8001 --served-model-name gpt-oss-120b
   harmony serve openai/gpt-oss-20b --browser ./documents --python
 """,
-    add_arguments=_add_arguments,
-    run=_run,
+    add_arguments=_add_serve_arguments,
+    run=_run_serve,
+)
+
+
+def _add_keys_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(metavar="ACTION", dest="action", required=True)
+    create = actions.add_parser("create", help="make a key and print it once")
+    create.add_argument("name", metavar="NAME", help="the purpose of the key")
+    for option, meaning in (
+        ("--requests-per-minute", "requests per minute"),
+        ("--concurrent-requests", "requests at the same time"),
+        ("--tokens-per-minute", "tokens of prompts and answers per minute"),
+    ):
+        create.add_argument(option, type=int, metavar="N", help=f"the most {meaning}")
+    listing = actions.add_parser("list", help="list the keys, without their secrets")
+    revoke = actions.add_parser("revoke", help="refuse requests with a key from now on")
+    revoke.add_argument("id", metavar="ID", help="the id of the key, from the list")
+    for action in (create, listing, revoke):
+        add_database(action)
+        add_color(action)
+
+
+def _run_keys(arguments: argparse.Namespace) -> None:
+    try:
+        from ..server.auth.api_keys import ApiKeys
+        from ..server.store import Store
+    except ModuleNotFoundError as error:
+        raise InputError(missing_package("keys need", error, "serve")) from error
+    output = Output(arguments.color)
+    with Store(database_url(arguments)) as store:
+        keys = ApiKeys(store.keys)
+        if arguments.action == "create":
+            output.line(_create(arguments, keys))
+        elif arguments.action == "list":
+            for record in keys.all():
+                output.line(_described(record))
+        else:
+            output.line(_described(keys.revoke(arguments.id)))
+
+
+def _create(arguments: argparse.Namespace, keys: ApiKeys) -> str:
+    from ..server.store import KeyLimits
+
+    limits = KeyLimits(
+        requests_per_minute=arguments.requests_per_minute,
+        concurrent_requests=arguments.concurrent_requests,
+        tokens_per_minute=arguments.tokens_per_minute,
+    )
+    try:
+        return keys.create(arguments.name, limits).key
+    except ValueError as error:
+        raise InputError(str(error)) from error
+
+
+def _described(record: KeyRecord) -> str:
+    limits = [f"{name.replace('_', '-')} {value}" for name, value in vars(record.limits).items()]
+    shown = ", ".join(limit for limit in limits if not limit.endswith(" None"))
+    state = "" if record.revoked_at is None else f", revoked {_day(record.revoked_at)}"
+    made = f"{record.id}  {record.name}  made {_day(record.created_at)}{state}"
+    return f"{made}  {shown}" if shown else made
+
+
+def _day(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, timezone.utc).date().isoformat()
+
+
+KEYS = Command(
+    name="keys",
+    summary="make, list and revoke the API keys of a server",
+    examples="""\
+  harmony keys create laptop
+  harmony keys create ci --requests-per-minute 60
+  harmony keys list
+  harmony keys revoke key_0123456789abcdef01234567
+""",
+    add_arguments=_add_keys_arguments,
+    run=_run_keys,
 )

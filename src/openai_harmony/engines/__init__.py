@@ -1,25 +1,32 @@
-"""Engines: whatever runs gpt-oss, behind one small interface of token ids in and token ids out.
+"""Engines run gpt-oss models behind one interface: token ids in, token ids out.
 
 ::
 
-    errors → sampling → engine    the interface
-    row_sampler                   logits to a token, for engines in this process
+    engine                        the interface, its settings and its errors
+    token_sampler                 logits to a token, for engines in this process
     transformers_engine           a model in this process (extra ``transformers``)
-    server_sent_events → http_client → server_engine → vllm_engine, llama_cpp_engine
-                                  servers of their own (extra ``http``)
+    demo_embedding → demo_model   the model that comes with the package
+    http_client → server_engine → vllm_engine, llama_cpp_engine
+                                  engines behind a server (extra ``http``)
     completion                    a conversation and an engine to messages
-    model_names                   a model's name to an engine
 """
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..installation import missing_package
 from .completion import Completion, CompletionStep, complete, stream_completion
-from .engine import Engine, FinishReason, Health, SampledToken
-from .errors import ContextLengthError, EngineError, SamplingError
-from .model_names import open_engine
-from .sampling import Sampling
+from .engine import (
+    ContextLengthError,
+    Engine,
+    EngineError,
+    FinishReason,
+    Health,
+    SampledToken,
+    Sampling,
+    SamplingError,
+)
 
 if TYPE_CHECKING:
     from .llama_cpp_engine import LlamaCppEngine as LlamaCppEngine
@@ -50,7 +57,7 @@ _ENGINES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import an engine when it is asked for: each needs an extra."""
+    """Import an engine on first use: each needs an extra."""
     if name not in _ENGINES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, extra = _ENGINES[name]
@@ -60,3 +67,38 @@ def __getattr__(name: str) -> Any:
         raise ModuleNotFoundError(
             missing_package(f"{name} needs", error, extra), name=error.name
         ) from error
+
+
+async def open_engine(model: str, **options: Any) -> Engine:
+    """Open the engine for a model's name.
+
+    - ``demo``: the small model that comes with the package
+    - ``http://`` or ``https://``: a server, vLLM or llama.cpp, whichever answers there
+    - a folder, or a name on the Hugging Face hub: Transformers in this process
+
+    `options` go to the engine. Loading a model in this process blocks the event loop. Raises
+    `EngineError`.
+    """
+    if model.startswith(("http://", "https://")):
+        try:
+            from .llama_cpp_engine import LlamaCppEngine
+            from .vllm_engine import VllmEngine
+        except ImportError as error:
+            raise EngineError(
+                missing_package("an engine behind a URL needs", error, "http")
+            ) from error
+        if await LlamaCppEngine.answers(model):
+            return await LlamaCppEngine.connect(model, **options)
+        return await VllmEngine.connect(model, **options)
+    try:
+        from .transformers_engine import TransformersEngine
+    except ImportError as error:
+        raise EngineError(
+            missing_package(f"running {model!r} in this process needs", error, "transformers")
+        ) from error
+    folder: str | Path = model
+    if model == "demo":
+        from .demo_model import demo_model_folder
+
+        folder = demo_model_folder()
+    return TransformersEngine(folder, name=model, **options)

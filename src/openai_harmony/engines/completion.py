@@ -1,4 +1,4 @@
-"""A conversation and an engine to the assistant's next messages, while they are sampled."""
+"""A conversation and an engine to the assistant's next messages, as they are sampled."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ from ..conversation.messages import Conversation, Message, Role, declared_tools
 from ..encoding import load_harmony_encoding
 from ..parsing.parser import StreamableParser
 from ..parsing.state import ContentDelta
-from .engine import Engine, FinishReason, SampledToken
-from .errors import EngineError
-from .sampling import Sampling
+from .engine import Engine, EngineError, FinishReason, SampledToken, Sampling
 
 __all__ = ["Completion", "CompletionStep", "complete", "stream_completion"]
 
 
 @dataclass
 class Completion:
-    """What was sampled: tokens, the messages that they mean, and why they ended.
+    """The sampled tokens, their messages, and the reason for their end.
 
-    `parser` has the messages, and the recoveries where the model broke the format.
+    `parser` also has the recoveries from broken markup.
     """
 
     prompt: list[int]
@@ -31,7 +29,7 @@ class Completion:
     @property
     def tokens(self) -> list[int]:
         """The ids, as they were sampled."""
-        return [one.token for one in self.sampled]
+        return [sampled.token for sampled in self.sampled]
 
     @property
     def messages(self) -> list[Message]:
@@ -40,13 +38,13 @@ class Completion:
 
     @property
     def finish_reason(self) -> FinishReason | None:
-        """Why it ended; None while it goes on."""
+        """Why the completion ended; None while it runs."""
         return self.sampled[-1].finish_reason if self.sampled else None
 
 
 @dataclass(frozen=True)
 class CompletionStep:
-    """One more token, the text that it added, and the completion so far."""
+    """A new token, the text that it adds, and the completion so far."""
 
     sampled: SampledToken
     deltas: list[ContentDelta]
@@ -60,7 +58,7 @@ async def stream_completion(
     *,
     config: RenderConversationConfig | None = None,
 ) -> AsyncGenerator[CompletionStep, None]:
-    """Sample the assistant's next turn, token by token; broken output is read for what it means.
+    """Sample the assistant's next turn, token by token, and parse it leniently.
 
     Raises what `Engine.generate` raises.
     """

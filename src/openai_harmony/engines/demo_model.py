@@ -1,8 +1,8 @@
-"""The demo model that travels with the package, as a folder that Transformers loads.
+"""The demo model of the package, written as a folder that Transformers loads.
 
-What is packaged are the weights of the layers and the learned rows of the embedding. The folder
-has all 201,088 rows, as gpt-oss has them, and the files of the tokenizer. It is made once, in the
-user's cache.
+The package contains the weights of the layers and the trained rows of the embedding. The folder has
+all 201,088 rows, as gpt-oss does, and the files of a Hugging Face tokenizer that gives the same
+tokens as the encoding. It is written once, to the user's cache.
 """
 
 from __future__ import annotations
@@ -18,42 +18,43 @@ import sys
 import tempfile
 from importlib import resources
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from safetensors.torch import load, save_file
 
-from .demo_rows import CODE_SIGNS, word_codes
-from .demo_tokenizer import tokenizer_config, tokenizer_json
+from ..tokens.encoder import WORD_PATTERN
+from ..tokens.special_tokens import SPECIAL_TEXTS, START_OF_TEXT
+from ..tokens.vocabulary import load_vocabulary
+from .demo_embedding import CODE_SIGNS, word_codes
 
-__all__ = ["demo_model_folder"]
+__all__ = ["demo_model_folder", "tokenizer_config", "tokenizer_json"]
 
 _LOG = logging.getLogger(__name__)
 
 _Weights: TypeAlias = dict[str, torch.Tensor]
 
 _EDITION = 1
-"""To be raised when this module makes something else of the same packaged files."""
+"""Increase it when this module writes other files from the same package data."""
 
 _COPIED = ("README.md", "chat_template.jinja", "config.json", "generation_config.json")
 _WEIGHTS = "weights.safetensors"
-_USED = "used_rows", "used_tokens"
-_MAKING = "kinds", "projection"
+_EMBEDDING_PARTS = ("used_rows", "used_tokens", "kinds", "projection")
 
 
 def demo_model_folder(cache: Path | None = None) -> Path:
-    """Return the folder of the demo model, which is made on the first call.
+    """Return the folder of the demo model; the first call writes it.
 
-    `cache` is where it is kept: by default the user's cache, or ``XDG_CACHE_HOME``. Several
-    processes may ask at once.
+    `cache` is the parent folder: by default the user's cache, or ``XDG_CACHE_HOME``. Several
+    processes may call it at once.
     """
-    place = (cache or _user_cache()) / "openai-harmony"
-    folder = place / f"demo-model-{_edition()}"
+    root = (cache or _user_cache()) / "openai-harmony"
+    folder = root / f"demo-model-{_edition()}"
     if folder.is_dir():
         return folder
     _LOG.info("writing the demo model that comes with the package to %s, once", folder)
-    place.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=place))
+    root.mkdir(parents=True, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=root))
     try:
         _write(unfinished)
         unfinished.chmod(0o755)
@@ -72,7 +73,7 @@ def _packaged(name: str) -> bytes:
 
 @functools.cache
 def _edition() -> str:
-    """A name that changes with whatever the folder is made of."""
+    """A name that changes with the contents of the folder."""
     digest = hashlib.sha256(str(_EDITION).encode())
     for name in (*_COPIED, _WEIGHTS):
         digest.update(_packaged(name))
@@ -106,5 +107,122 @@ def _all_weights(packaged: _Weights) -> _Weights:
     by_kind = packaged["kinds"].float()[torch.from_numpy(kinds)]
     rows = torch.addmm(by_kind, torch.from_numpy(codes), projection).to(torch.bfloat16)
     rows[packaged["used_tokens"].long()] = packaged["used_rows"]
-    layers = {f"model.{k}": v for k, v in packaged.items() if k not in (*_USED, *_MAKING)}
+    layers = {f"model.{k}": v for k, v in packaged.items() if k not in _EMBEDDING_PARTS}
     return {"model.embed_tokens.weight": rows, **layers}
+
+
+def tokenizer_json() -> dict[str, Any]:
+    """Return the contents of `tokenizer.json`."""
+    pieces = list(load_vocabulary())
+    letters = _byte_letters()
+    texts = ["".join(map(letters.__getitem__, piece)) for piece in pieces]
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    by_bytes = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    split = {"type": "Split", "pattern": {"Regex": WORD_PATTERN}, "behavior": "Isolated"}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            {"id": token, "content": text, **flags, "special": True}
+            for token, text in SPECIAL_TEXTS.items()
+        ],
+        "normalizer": None,
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [split | {"invert": False}, by_bytes | {"use_regex": False}],
+        },
+        "post_processor": None,
+        "decoder": by_bytes | {"use_regex": True},
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": True,
+            "vocab": {text: token for token, text in enumerate(texts)},
+            "merges": [(texts[left], texts[right]) for left, right in _merges(pieces)],
+        },
+    }
+
+
+def tokenizer_config() -> dict[str, Any]:
+    """Return the contents of `tokenizer_config.json`."""
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": SPECIAL_TEXTS[START_OF_TEXT],
+        "eos_token": "<|return|>",
+        "pad_token": "<|endoftext|>",
+        "clean_up_tokenization_spaces": False,
+        "model_input_names": ["input_ids", "attention_mask"],
+        "model_max_length": 4096,
+    }
+
+
+def _byte_letters() -> list[str]:
+    """The character for each byte: itself if it is visible, otherwise one from 256 on."""
+    visible = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = iter(range(0x100, 0x200))
+    return [chr(byte if byte in visible else next(others)) for byte in range(0x100)]
+
+
+def _merges(pieces: list[bytes]) -> list[tuple[int, int]]:
+    """Return the two tokens that each longer token is merged from, in the order of tokens.
+
+    `tokenizers` needs these pairs. They are the two tokens that remain when the bytes of a token
+    are merged by rank, up to the last merge.
+    """
+    ranks: dict[bytes, int] = {}
+    parts = _Parts(len(pieces))
+    for token, piece in enumerate(pieces):
+        for cut in range(1, len(piece)):
+            right = ranks.get(piece[cut:])
+            left = None if right is None else ranks.get(piece[:cut])
+            if left is not None and right is not None and parts.stay_apart(left, right):
+                parts.add(token, (left, right))
+                break
+        ranks[piece] = token
+    return list(parts.tokens)
+
+
+class _Parts:
+    """The two tokens that each token is merged from; a byte is both parts of itself."""
+
+    def __init__(self, count: int) -> None:
+        self._left = list(range(count))
+        self._right = list(range(count))
+        self._none = count
+        self.tokens: dict[tuple[int, int], int] = {}
+
+    def add(self, token: int, pair: tuple[int, int]) -> None:
+        """Add a token; tokens must come in order."""
+        self._left[token], self._right[token] = pair
+        self.tokens[pair] = token
+
+    def stay_apart(self, left: int, right: int) -> bool:
+        """Whether merging leaves the two tokens side by side: no earlier merge crosses the cut.
+
+        The method undoes their merges, the last one first. At each step, the tokens at the cut must
+        not form a token that merges before the undone merge.
+        """
+        last = self._none
+        while True:
+            if self.tokens.get((left, right), last) < last:
+                return False
+            if left > right:
+                last, left = left, self._right[left]
+                if left != last:
+                    continue
+                last, right = right + 1, self._left[right]
+                if right + 1 == last:
+                    return True
+            else:
+                last, right = right + 1, self._left[right]
+                if right + 1 != last:
+                    continue
+                last, left = left, self._right[left]
+                if left == last:
+                    return True

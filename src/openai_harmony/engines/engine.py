@@ -1,33 +1,142 @@
-"""What the rest of the library asks of whatever runs a model: token ids in, token ids out."""
+"""The interface of engines: prompt tokens and sampling settings in, completion tokens out."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from .errors import ContextLengthError, SamplingError
-from .sampling import Sampling
+from ..errors import HarmonyError
+from ..tokens.special_tokens import CALL, RETURN
 
-__all__ = ["Engine", "FinishReason", "Health", "SampledToken"]
+__all__ = [
+    "ContextLengthError",
+    "Engine",
+    "EngineError",
+    "FinishReason",
+    "Health",
+    "SampledToken",
+    "Sampling",
+    "SamplingError",
+]
+
+
+class EngineError(HarmonyError):
+    """The engine failed or cannot be reached; if `retryable`, a retry may succeed."""
+
+    def __init__(self, problem: str, *, retryable: bool = False) -> None:
+        super().__init__(problem)
+        self.retryable = retryable
+
+
+class ContextLengthError(EngineError, ValueError):
+    """The prompt leaves no room in the context; lengths are in tokens."""
+
+    def __init__(self, prompt_length: int, context_length: int) -> None:
+        super().__init__(
+            f"the prompt has {prompt_length:,} tokens, and the context of the model "
+            f"{context_length:,}, of which the completion needs one at least; "
+            "shorten the conversation"
+        )
+        self.prompt_length = prompt_length
+        self.context_length = context_length
+
+    @classmethod
+    def check(cls, prompt_length: int, context_length: int) -> int:
+        """Return how many tokens fit after the prompt; raise the error if there is no room.
+
+        >>> ContextLengthError.check(90, 100)
+        10
+        """
+        if prompt_length >= context_length:
+            raise cls(prompt_length, context_length)
+        return context_length - prompt_length
+
+
+class SamplingError(EngineError, ValueError):
+    """A sampling setting or a prompt is invalid, or this engine does not support it."""
+
+    @classmethod
+    def check_tokens(cls, prompt: Sequence[int], vocabulary_size: int) -> None:
+        """Raise the error if the model has no embedding for a token of the prompt."""
+        unknown = next((token for token in prompt if not 0 <= token < vocabulary_size), None)
+        if unknown is not None:
+            raise cls(
+                f"the prompt has the token {unknown}, which is not in the vocabulary of the model "
+                f"(0 to {vocabulary_size - 1})"
+            )
+
+
+_RANGES: dict[str, tuple[float, float]] = {
+    "temperature": (0, 100),
+    "top_p": (0, 1),
+    "min_p": (0, 1),
+    "frequency_penalty": (-2, 2),
+    "presence_penalty": (-2, 2),
+    "repetition_penalty": (0.01, 100),
+}
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Settings of one completion; the defaults are recommended for gpt-oss.
+
+    - `temperature`: 0 is greedy.
+    - `top_p`, `top_k`, `min_p`: keep the likeliest tokens up to this total probability, this many
+      of them (0 for all), and those with at least this share of the top probability.
+    - `seed`: the same seed gives the same tokens on the same engine; None picks a new one.
+    - `max_tokens`: the most tokens to sample; None for as many as the context holds.
+    - `stop_tokens`: ids that end the completion, and are its last token.
+    - `logprobs`: how many of the likeliest tokens to return beside each token; 0 for only the
+      token's own log-probability, None for none. They are the model's, before any setting.
+    - `frequency_penalty`, `presence_penalty`: subtracted from the logit of a token, for each
+      occurrence and once, if the completion already contains it.
+    - `repetition_penalty`: divides the positive logits of tokens in the prompt and the completion,
+      and multiplies their negative ones.
+    - `grammar`: the text of `openai_harmony.grammar.turn_grammar`.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int | None = None
+    max_tokens: int | None = None
+    stop_tokens: frozenset[int] = frozenset((RETURN, CALL))
+    logprobs: int | None = None
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    grammar: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, (least, most) in _RANGES.items():
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or not least <= value <= most:
+                raise SamplingError(f"{name} must be from {least} to {most}, not {value!r}")
+        for name, start in (("top_k", 0), ("max_tokens", 1), ("logprobs", 0)):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < start):
+                raise SamplingError(f"{name} must be an integer from {start}, not {value!r}")
 
 
 class FinishReason(str, Enum):
     """Why a completion ended."""
 
     STOP = "stop"
-    """With a stop token, which is part of the completion."""
+    """At a stop token, which is part of the completion."""
     LENGTH = "length"
-    """`max_tokens`, or the context, was used up."""
+    """At `max_tokens`, or at the end of the context."""
 
 
 class SampledToken(NamedTuple):
     """One token of a completion.
 
-    `logprob` and `top_logprobs`, the likeliest tokens first, are natural logarithms; None unless
-    they were asked for. The last token has the `finish_reason` and, where the engine tells it,
-    `cached_tokens`: how many tokens of the prompt it had read before and kept.
+    `logprob` and `top_logprobs` (the likeliest tokens first) are natural logarithms; None unless
+    requested. The last token has the `finish_reason` and, if the engine reports them, the
+    `cached_tokens`: how many tokens of the prompt came from the prefix cache.
     """
 
     token: int
@@ -38,7 +147,7 @@ class SampledToken(NamedTuple):
 
 
 class Health(NamedTuple):
-    """Whether an engine can take requests, and what it is busy with."""
+    """Whether an engine can take requests, and how many are running."""
 
     ready: bool
     running: int = 0
@@ -46,7 +155,7 @@ class Health(NamedTuple):
 
 
 class Engine(ABC):
-    """Something that runs a model; requests may come from one event loop at a time.
+    """Runs a model; requests must come from one event loop at a time.
 
     ::
 
@@ -59,10 +168,10 @@ class Engine(ABC):
     """The model's name."""
 
     context_length: int
-    """Tokens of prompt and completion together, at most."""
+    """The most tokens of prompt and completion together."""
 
     origin: str = ""
-    """Where the model comes from and what runs it, in words: ``vLLM at http://localhost:8000``."""
+    """Where the model comes from and runs, for people: ``vLLM at http://localhost:8000``."""
 
     def generate(
         self, prompt: Sequence[int], sampling: Sampling | None = None
@@ -70,8 +179,8 @@ class Engine(ABC):
         """Sample a completion after `prompt`, token by token.
 
         Closing the generator early (``aclose``, or a cancelled task) frees the engine's slot at
-        once. Raises `ContextLengthError`, `SamplingError` for settings that this engine does not
-        have, before anything is sampled; and `EngineError`.
+        once. Before sampling, it raises `ContextLengthError`, or `SamplingError` for settings that
+        this engine does not support; later, `EngineError`.
         """
         sampling = sampling or Sampling()
         tokens = list(prompt)
@@ -88,11 +197,11 @@ class Engine(ABC):
 
     @abstractmethod
     async def health(self) -> Health:
-        """Tell whether the engine can take requests; raises nothing."""
+        """Return whether the engine can take requests; raises nothing."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Give back what the engine holds; requests under way end with an `EngineError`."""
+        """Free the engine's resources; running requests end with an `EngineError`."""
 
     async def __aenter__(self) -> Engine:
         return self

@@ -1,28 +1,27 @@
-"""Requests to a server over HTTP: JSON or an event stream in, one clear error where it fails."""
+"""Requests to a server over HTTP. The answer is JSON or server-sent events, an error one line."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
 import httpx2
 
-from .errors import EngineError
-from .server_sent_events import EventReader
+from .engine import EngineError
 
-__all__ = ["HttpClient", "RefusalError"]
+__all__ = ["EventReader", "HttpClient", "RefusalError"]
 
-_EXCERPT = 300  # characters of an answer that an error shows
-_BUSY = (429, 502, 503, 504)  # what a server, or a proxy before it, says for a while
-_PAUSES = (0.2, 1.0)  # seconds before another try
-_PROMPT = 10  # seconds for what a server has at hand
+_EXCERPT = 300  # characters of an answer in an error
+_BUSY = (429, 502, 503, 504)  # temporary statuses of a server or its proxy
+_PAUSES = (0.2, 1.0)  # seconds before a retry
+_GET_TIMEOUT = 10  # seconds
 
 
 class RefusalError(EngineError):
-    """The server answered with an error; `details` is the JSON object that it sent, if any."""
+    """The server answered with an error; `details` is its JSON object, if it sent one."""
 
     def __init__(self, url: str, status: int, answer: str) -> None:
         try:
@@ -31,23 +30,23 @@ class RefusalError(EngineError):
             details = {}
         self.status = status
         self.details: dict[str, Any] = details if isinstance(details, dict) else {}
-        self.said = str(self.details.get("message") or details or answer)[:_EXCERPT].strip()
+        self.reason = str(self.details.get("message") or details or answer)[:_EXCERPT].strip()
         super().__init__(
-            f"{url} refused the request ({status}): {self.said or 'it gave no reason'}",
+            f"{url} refused the request ({status}): {self.reason or 'it gave no reason'}",
             retryable=status >= 500 or status == 429,
         )
 
 
 class _UnansweredError(EngineError):
-    """The request may be made again: nothing of an answer has come."""
+    """The request may be repeated: no part of an answer has arrived."""
 
 
 class HttpClient:
     """Talks to one server.
 
-    `timeout` is how many seconds may pass without a sign of life; what a server has at hand must
-    come within ten. Requests that failed before anything was answered are made again, twice at
-    most. Raises `EngineError` alone.
+    `timeout` is in seconds, without any data from the server; a GET request has at most ten. A
+    request that fails before any answer arrives is repeated, at most twice. The only exception is
+    `EngineError`.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class HttpClient:
     ) -> None:
         self.url = url.rstrip("/").removesuffix("/v1")
         self._pauses = pauses
-        self._timeouts = {"POST": timeout, "GET": min(_PROMPT, timeout)}
+        self._timeouts = {"POST": timeout, "GET": min(_GET_TIMEOUT, timeout)}
         self._closed = False
         try:
             self._client = httpx2.AsyncClient(
@@ -71,16 +70,16 @@ class HttpClient:
             raise EngineError(f"cannot talk to {self.url}: {error}") from error
 
     async def get(self, path: str) -> Any:
-        """Return the JSON that is at `path`, or None where the answer is empty."""
+        """Return the JSON at `path`, or None for an empty answer."""
         async with aclosing(self.ask("GET", path)) as answers:
             return await anext(answers, None)
 
     async def ask(
         self, method: str, path: str, body: dict[str, Any] | None = None
     ) -> AsyncGenerator[Any, None]:
-        """Make a request and yield its answer: the JSON, or that of each event as it comes.
+        """Make a request and yield its answer: the JSON, or the JSON of each event.
 
-        Closing the generator closes the connection, by which the server knows to stop.
+        Closing the generator closes the connection, so the server stops.
         """
         for pause in (*self._pauses, None):
             try:
@@ -97,7 +96,7 @@ class HttpClient:
         self, method: str, path: str, body: dict[str, Any] | None
     ) -> AsyncGenerator[Any, None]:
         url, answered, patience = self.url + path, False, self._timeouts[method]
-        timeout = httpx2.Timeout(patience, connect=min(_PROMPT, patience), pool=None)
+        timeout = httpx2.Timeout(patience, connect=min(_GET_TIMEOUT, patience), pool=None)
         if self._closed:
             raise EngineError("the engine was closed")
         try:
@@ -118,15 +117,19 @@ class HttpClient:
             raise _broken(url, error, answered=answered) from error
 
     async def close(self) -> None:
-        """Close all connections; requests under way end with an error."""
+        """Close all connections; running requests end with an error."""
         self._closed = True
         await self._client.aclose()
 
 
 async def _read(url: str, response: httpx2.Response) -> AsyncGenerator[Any, None]:
-    """Yield the JSON of an answer, or that of each of its events."""
+    """Yield the JSON of an answer, or of each of its events."""
     if response.status_code != 200:
-        raise await _refusal(url, response)
+        answer = await response.aread()
+        refusal = RefusalError(url, response.status_code, answer.decode(errors="replace"))
+        if response.status_code in _BUSY:
+            raise _UnansweredError(str(refusal), retryable=True)
+        raise refusal
     if response.headers.get("content-type", "").partition(";")[0] != "text/event-stream":
         answer = await response.aread()
         if answer or response.request.method == "POST":
@@ -153,14 +156,6 @@ def _broken(url: str, error: Exception, *, answered: bool) -> EngineError:
     return _UnansweredError(f"{url} broke off the connection: {what}", retryable=True)
 
 
-async def _refusal(url: str, response: httpx2.Response) -> EngineError:
-    answer = (await response.aread()).decode(errors="replace")
-    refusal = RefusalError(url, response.status_code, answer)
-    if response.status_code in _BUSY:
-        return _UnansweredError(str(refusal), retryable=True)
-    return refusal
-
-
 def _parse(url: str, answer: bytes) -> Any:
     try:
         return json.loads(answer)
@@ -170,7 +165,7 @@ def _parse(url: str, answer: bytes) -> Any:
 
 
 def _event(url: str, data: bytes) -> Any:
-    """Parse an event; an error that comes in the middle of a stream is one of its events."""
+    """Parse an event; servers report an error in the middle of a stream as an event."""
     event = _parse(url, data)
     if isinstance(event, dict) and event.get("error"):
         details = event["error"]
@@ -179,3 +174,27 @@ def _event(url: str, data: bytes) -> Any:
             url, code if isinstance(code, int) else 500, data.decode(errors="replace")
         )
     return event
+
+
+class EventReader:
+    """Reads server-sent events from chunks of any size, as the HTML standard defines them."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._data: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield the data of each event that the chunk completes."""
+        # JSON may hold U+2028 and the like, at which str.splitlines would break it.
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        for line in lines:
+            name, _, value = line.removesuffix(b"\r").partition(b":")
+            value = value.removeprefix(b" ")
+            if name == b"data":
+                self._data.append(value)
+            elif name == b"error":  # a field of older llama.cpp servers
+                self._data.append(b'{"error":%s}' % value)
+            elif line in (b"", b"\r"):
+                if self._data:
+                    yield b"\n".join(self._data)
+                self._data = []

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
-from ..tokens.special_tokens import CALL, END_OF_TEXT, RETURN, SPECIAL_TEXTS
-from .engine import FinishReason, SampledToken
-from .errors import EngineError, SamplingError
+from ..tokens.special_tokens import CALL, END_OF_TEXT, FIRST_SPECIAL, RETURN, SPECIAL_TEXTS
+from ..tokens.vocabulary import load_vocabulary
+from .engine import EngineError, FinishReason, SampledToken, Sampling, SamplingError
 from .http_client import HttpClient
-from .lost_tokens import find_lost_tokens, text_of
-from .sampling import Sampling
 from .server_engine import AnswerReader, ServerEngine, best_tokens
 
-__all__ = ["LlamaCppEngine"]
+__all__ = ["LlamaCppEngine", "find_lost_tokens", "text_of"]
 
 _ENDS = frozenset((RETURN, CALL, END_OF_TEXT))  # end every completion of gpt-oss in llama.cpp
-_LARK = "%llguidance {}\n"  # tells Lark from llama.cpp's own grammars
+_LARK = "%llguidance {}\n"  # marks a Lark grammar, not one of llama.cpp
 _OWN_SEEDS = 2**32 - 1  # the seed that stands for a random one
 
 
 class LlamaCppEngine(ServerEngine):
     """A model behind ``llama-server``; `LlamaCppEngine.connect` makes it.
 
-    - `llguidance`: the server was built with ``-DLLAMA_LLGUIDANCE=ON``. One that was not ends
-      itself when it meets our grammars, so they are not sent without being told.
-    - `stream`: False waits for the whole completion, in which no token can get lost: of a character
-      that is made of several tokens, a stream has only the last. The others are found by their
-      bytes, and where that is not possible, there is an `EngineError`.
+    - `llguidance`: the server was built with ``-DLLAMA_LLGUIDANCE=ON``. Our grammars crash other
+      servers, so they are sent only with this setting.
+    - `stream`: False waits for the whole completion. A stream lacks tokens: if a character consists
+      of several tokens, the server sends only the last one. The engine finds the others by their
+      bytes, and raises `EngineError` where that is impossible.
 
     ::
 
@@ -54,7 +53,7 @@ class LlamaCppEngine(ServerEngine):
     async def connect(
         cls, url: str, *, llguidance: bool = False, stream: bool = True, **options: Any
     ) -> LlamaCppEngine:
-        """Ask the server for its model and for the length of the context of a slot.
+        """Ask the server for its model and the context length of a slot.
 
         `options` go to `HttpClient`: `api_key`, `timeout`. Raises `EngineError`.
         """
@@ -67,7 +66,7 @@ class LlamaCppEngine(ServerEngine):
         except (KeyError, TypeError, IndexError) as error:
             await client.close()
             raise EngineError(
-                f"{client.url} does not tell its model and context; is it llama.cpp?"
+                f"{client.url} does not report its model and context; is it llama.cpp?"
             ) from error
         except BaseException:
             await client.close()
@@ -76,7 +75,7 @@ class LlamaCppEngine(ServerEngine):
 
     @staticmethod
     async def answers(url: str, **options: Any) -> bool:
-        """Tell whether llama.cpp is what answers at `url`; raises nothing."""
+        """Return whether the server at `url` is llama.cpp; raises nothing."""
         client = HttpClient(url, **{"timeout": 10, "pauses": (), **options})
         try:
             models = await client.get("/v1/models")
@@ -96,9 +95,9 @@ class LlamaCppEngine(ServerEngine):
             "prompt": prompt,
             "stream": self._stream,
             "return_tokens": True,
-            "timings_per_token": True,  # with what was in the cache: the last event comes too late
+            "timings_per_token": True,  # with the cached tokens: the last event comes too late
             "n_predict": max_tokens,
-            # Otherwise settings of the server's command line would have a say.
+            # Override the settings of the server's command line.
             "samplers": ["penalties", "temperature", "top_k", "min_p", "top_p"],
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
@@ -111,7 +110,7 @@ class LlamaCppEngine(ServerEngine):
         }
         if sampling.seed is not None:
             body["seed"] = sampling.seed % _OWN_SEEDS
-            # A prompt that is in the cache can give slightly other logits.
+            # A cached prompt can give slightly different logits.
             body["cache_prompt"] = False
         if sampling.logprobs is not None:
             body["n_probs"] = max(sampling.logprobs, 1)
@@ -129,7 +128,7 @@ class LlamaCppEngine(ServerEngine):
 
 
 class _Reader(AnswerReader):
-    """Reads ``tokens``, one in each event, and in the last event none but why it ended."""
+    """Reads ``tokens``: one in each event, and none in the last, which has the reason."""
 
     def __init__(self, sampling: Sampling, max_tokens: int) -> None:
         self._stops = sampling.stop_tokens | _ENDS
@@ -140,7 +139,7 @@ class _Reader(AnswerReader):
     def read(self, event: Any) -> Iterator[SampledToken]:
         tokens, details = event["tokens"], event.get("completion_probabilities") or ()
         whole = event["stop"]
-        # Not `tokens_cached`, which counts all that the cache holds after the completion.
+        # Not `tokens_cached`, which counts the whole cache after the completion.
         self.cached_tokens = (event.get("timings") or {}).get("cache_n")
         if tokens and not whole:
             tokens = self._with_lost(event["content"], tokens, event.get("tokens_predicted"))
@@ -171,9 +170,9 @@ class _Reader(AnswerReader):
         return SampledToken(token, detail["logprob"], best_tokens(tops, self._count), reason)
 
     def _with_lost(self, text: str, tokens: list[int], predicted: int | None) -> list[int]:
-        """Return the tokens with those before them that were not sent."""
+        """Return the tokens, preceded by those that the server did not send."""
         missing = (predicted or 0) - self._received - len(tokens)
-        # Drafted tokens are counted before they are sent. Of special ones, some are spelled.
+        # Drafted tokens are counted before they are sent. Some special tokens have text.
         whole = text.encode() in (text_of(tokens[0]), SPECIAL_TEXTS.get(tokens[0], "").encode())
         if missing <= 0 or whole:
             return tokens
@@ -184,3 +183,52 @@ class _Reader(AnswerReader):
                 "connect with stream=False"
             )
         return [*lost, *tokens]
+
+
+def find_lost_tokens(text: str, last: int, count: int) -> list[int] | None:
+    """Return the `count` tokens that spell the text together with `last`, which follows them.
+
+    The server sends a token once the text so far ends with a whole character. Of the tokens of a
+    character it sends only the last, but it counts them all, and the text has their bytes.
+
+    Returns None unless exactly one list of tokens fits.
+
+    >>> find_lost_tokens("歪", last=103, count=1)
+    [4093]
+    """
+    spelled, ending = text.encode(), text_of(last)
+    if not spelled.endswith(ending):
+        return None
+    ways = list(_ways(spelled[: len(spelled) - len(ending)], 0, count))
+    return ways[0] if len(ways) == 1 else None
+
+
+def text_of(token: int) -> bytes:
+    """Return the bytes that the server writes for a token; none for special tokens."""
+    return load_vocabulary()[token] if token < FIRST_SPECIAL else b""
+
+
+def _ways(spelled: bytes, start: int, count: int) -> Iterator[list[int]]:
+    """Yield all lists of `count` tokens for the bytes from `start` on."""
+    if count == 0:
+        if start == len(spelled):
+            yield []
+        return
+    for end in range(start + 1, len(spelled) + 1):
+        token = _ranks().get(spelled[start:end])
+        if token is not None and _is_cut(spelled[:end]):
+            yield from ([token, *rest] for rest in _ways(spelled, end, count - 1))
+
+
+def _is_cut(spelled: bytes) -> bool:
+    """Whether the text ends within a character: only then does the server withhold a token."""
+    try:
+        spelled.decode()
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
+@functools.cache
+def _ranks() -> dict[bytes, int]:
+    return load_vocabulary().ranks()

@@ -1,4 +1,4 @@
-"""What the engines have in common that are servers of their own, over HTTP."""
+"""The base of engines behind a server: one HTTP request for each completion."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ from typing import Any
 
 from ..grammar import Matcher
 from ..tokens.special_tokens import VOCABULARY_SIZE
-from .engine import Engine, Health, SampledToken
-from .errors import ContextLengthError, EngineError, SamplingError
+from .engine import (
+    ContextLengthError,
+    Engine,
+    EngineError,
+    Health,
+    SampledToken,
+    Sampling,
+    SamplingError,
+)
 from .http_client import HttpClient, RefusalError
-from .sampling import Sampling
 
 __all__ = ["AnswerReader", "ServerEngine", "best_tokens"]
 
@@ -22,21 +28,21 @@ class AnswerReader(ABC):
     """Reads the events of one completion."""
 
     cached_tokens: int | None = None
-    """How much of the prompt was in the server's cache, once an event has told it."""
+    """How many prompt tokens came from the server's cache, once an event reports it."""
 
     usage_comes_last = False
-    """Whether that is told after the last token."""
+    """Whether the server reports `cached_tokens` after the last token."""
 
     @abstractmethod
     def read(self, event: Any) -> Iterator[SampledToken]:
-        """Yield the tokens that an event brings."""
+        """Yield the tokens of an event."""
 
 
 class ServerEngine(Engine):
-    """Sends a request for each completion, and reads the events of its answer."""
+    """Sends a request for each completion, and reads the events of the answer."""
 
     _grammar_remedy: str
-    """What to do where the server does not hold a completion to its grammar."""
+    """The remedy if the server does not apply a grammar."""
 
     def __init__(self, client: HttpClient, model: str, context_length: int) -> None:
         self.model = model
@@ -46,20 +52,21 @@ class ServerEngine(Engine):
 
     @abstractmethod
     def _request(self, prompt: list[int], sampling: Sampling, max_tokens: int) -> dict[str, Any]:
-        """Return the body of the request; raises `SamplingError` for what the server lacks."""
+        """Return the body of the request; raises `SamplingError` for unsupported settings."""
 
     @abstractmethod
     def _path(self) -> str:
-        """Return where requests are sent to."""
+        """Return the path for requests."""
 
     @abstractmethod
     def _reader(self, sampling: Sampling, max_tokens: int) -> AnswerReader:
-        """Return what reads the events of one completion."""
+        """Return a reader for the events of one completion."""
 
     async def _generate(
         self, prompt: list[int], sampling: Sampling, max_tokens: int
     ) -> AsyncGenerator[SampledToken, None]:
-        _check_tokens(prompt)
+        # The models have no embedding for the last token of the encoding.
+        SamplingError.check_tokens(prompt, VOCABULARY_SIZE - 1)
         body = self._request(prompt, sampling, max_tokens)
         matcher = None
         if sampling.grammar is not None:
@@ -68,7 +75,7 @@ class ServerEngine(Engine):
         try:
             async with aclosing(self._answer(body, self._reader(sampling, max_tokens))) as tokens:
                 async for sampled in tokens:
-                    # A server may be set up so that it leaves out the grammar.
+                    # A server may be configured to ignore the grammar.
                     if matcher is not None and not matcher.accept(sampled.token):
                         raise EngineError(
                             f"{self._client.url} sampled the token {sampled.token} against the "
@@ -83,7 +90,7 @@ class ServerEngine(Engine):
     async def _answer(
         self, body: dict[str, Any], reader: AnswerReader
     ) -> AsyncGenerator[SampledToken, None]:
-        """Yield the tokens of an answer; the last waits for what is told after it."""
+        """Yield the tokens of an answer; the last one waits for the usage if that follows it."""
         last = None
         try:
             async with aclosing(self._client.ask("POST", self._path(), body)) as events:
@@ -93,11 +100,11 @@ class ServerEngine(Engine):
                             yield sampled
                         else:
                             last = sampled
-                    told = reader.cached_tokens is not None or not reader.usage_comes_last
-                    if last is not None and told:
+                    complete = reader.cached_tokens is not None or not reader.usage_comes_last
+                    if last is not None and complete:
                         break
         except EngineError:
-            if last is None:  # otherwise there is all that was asked for
+            if last is None:  # otherwise the completion is whole
                 raise
         if last is None:
             raise EngineError(
@@ -116,7 +123,7 @@ class ServerEngine(Engine):
             ) from error
 
     async def health(self) -> Health:
-        """Ask the server whether it is well; what is busy is counted here."""
+        """Ask the server for its health; running requests are counted here."""
         try:
             await self._client.get("/health")
         except EngineError as error:
@@ -124,31 +131,21 @@ class ServerEngine(Engine):
         return Health(True, self._running)
 
     async def close(self) -> None:
-        """Close the connections; the server goes on."""
+        """Close the connections; the server keeps running."""
         await self._client.close()
 
 
 def best_tokens(
     logprobs: Iterable[tuple[int, float]], count: int | None
 ) -> tuple[tuple[int, float], ...] | None:
-    """Return the `count` likeliest of them; servers add the sampled token."""
+    """Return the `count` likeliest tokens; servers also list the sampled token."""
     if count is None:
         return None
     return tuple(sorted(logprobs, key=lambda item: -item[1])[:count])
 
 
-def _check_tokens(prompt: list[int]) -> None:
-    last = VOCABULARY_SIZE - 2  # the models have no logit for the last token of the encoding
-    unknown = next((token for token in prompt if not 0 <= token <= last), None)
-    if unknown is not None:
-        raise SamplingError(
-            f"the prompt has the token {unknown}, which is not in the vocabulary of the model "
-            f"(0 to {last})"
-        )
-
-
 def _explained(refusal: RefusalError) -> EngineError:
-    """Return the error that says whose fault it was."""
+    """Return the error class for a refusal."""
     details = refusal.details
     if details.get("type") == "exceed_context_size_error":
         return ContextLengthError(details["n_prompt_tokens"], details["n_ctx"])

@@ -1,8 +1,8 @@
 """A model in this process, by Hugging Face Transformers and its continuous batching.
 
-The batching keeps the model busy with all requests at once, but samples all of them alike. So this
-engine puts its own sampler in the place of the logits processors: it chooses a token for each row
-by that request's settings, and leaves no other for what comes after it.
+The batching runs all requests at once, but with one set of sampling settings. So this engine
+replaces its logits processors with a sampler of its own. The sampler chooses a token for each row
+by the settings of that request, and masks all others.
 """
 
 from __future__ import annotations
@@ -25,34 +25,32 @@ from transformers.generation.continuous_batching.continuous_api import OutputRou
 from transformers.utils import logging as transformers_logging
 
 from ..tokens.special_tokens import CALL, RETURN
-from .engine import Engine, Health, SampledToken
-from .errors import EngineError, SamplingError
-from .row_sampler import RowSampler
-from .sampling import Sampling
+from .engine import Engine, EngineError, Health, SampledToken, Sampling, SamplingError
+from .token_sampler import TokenSampler
 
 __all__ = ["TransformersEngine"]
 
-_PAGE = 256  # tokens in a block of the cache
-_CPU_BATCH_TOKENS = 512  # in one step: a longer prompt is read in several
+_PAGE = 256  # tokens in a block of the KV cache
+_CPU_BATCH_TOKENS = 512  # in one step; a longer prompt takes several
 
 
 class _Request:
-    """A request under way: what samples it, and who waits for its tokens."""
+    """A running request: its sampler, and the function that gets its tokens."""
 
     def __init__(
-        self, sampler: RowSampler, deliver: Callable[[SampledToken | EngineError], None]
+        self, sampler: TokenSampler, deliver: Callable[[SampledToken | EngineError], None]
     ) -> None:
         self._sampler = sampler
         self._deliver = deliver
         self.finished = False
 
     def choose(self, logits: torch.Tensor) -> int:
-        """Sample a token and hand it over; what goes wrong is handed over as well."""
+        """Sample a token and deliver it, or deliver the error."""
         if self.finished:
-            return RETURN  # the batching will notice that the request has ended
+            return RETURN  # ends the request in the batching
         try:
             sampled = self._sampler.choose(logits)
-        except Exception as error:  # noqa: BLE001 - it must not end the other requests
+        except Exception as error:  # noqa: BLE001 - other requests must go on
             self.fail(f"sampling failed: {error}")
             return RETURN
         self.finished = sampled.finish_reason is not None
@@ -67,25 +65,25 @@ class _Request:
 
 
 class _Sampler(ContinuousBatchingLogitsProcessor):
-    """Chooses for all rows of a step: the scores that come out leave one token for each."""
+    """Chooses a token for each row of a step; the returned scores mask all others."""
 
     def __init__(self, requests: dict[str, _Request]) -> None:
-        self.supported_kwargs = {}  # those of add_request, of which this needs none
+        self.supported_kwargs = {}  # arguments of add_request: none is needed
         self.ignored_kwargs = ()
         self._requests = requests
         self._rows: list[str] = []
 
     def fill_defaults(self, int32_tensor: torch.Tensor) -> None:
-        """Nothing goes through the tensor: who stands in which row is kept here."""
+        """Clear the tensor: this object itself stores which request has which row."""
         int32_tensor.zero_()
 
     def prepare_tensor_args(self, requests_with_new_token: list[Any]) -> torch.Tensor:
-        """Note whose row is which; called just before the step."""
-        self._rows = [one.state.request_id for one in requests_with_new_token]
+        """Store which request has which row; called just before the step."""
+        self._rows = [item.state.request_id for item in requests_with_new_token]
         return torch.zeros(len(self._rows), dtype=torch.int32)
 
     def __call__(self, scores: torch.Tensor, tensor_arg: torch.Tensor) -> torch.Tensor:
-        """Choose; `scores` have the shape (rows, vocabulary), padding rows at the end."""
+        """Choose tokens; `scores` have the shape (rows, vocabulary), padding rows at the end."""
         chosen = torch.full_like(scores, -torch.inf)
         chosen[:, RETURN] = 0
         for row, name in enumerate(self._rows):
@@ -97,20 +95,20 @@ class _Sampler(ContinuousBatchingLogitsProcessor):
 
 
 class _Failures(OutputRouter):
-    """Hands over what failed; tokens are handed over where they are sampled."""
+    """Delivers errors; the sampler itself delivers tokens."""
 
     def __init__(self, requests: dict[str, _Request]) -> None:
         super().__init__()
         self._requests = requests
 
     def deliver(self, output: Any) -> None:
-        """Tell the request of an error."""
+        """Deliver the error of a request."""
         request = self._requests.get(output.request_id)
         if request is not None and output.error is not None:
             request.fail(f"the model failed: {output.error}")
 
     def deliver_batch(self, outputs: list[Any]) -> None:
-        """The same for several."""
+        """Deliver the errors of several requests."""
         for output in outputs:
             self.deliver(output)
 
@@ -118,12 +116,12 @@ class _Failures(OutputRouter):
 class TransformersEngine(Engine):
     """Runs a folder or a hub name, such as ``openai/gpt-oss-20b``.
 
-    `context_length` bounds prompt and completion together, and with `max_requests` the memory for
-    the cache on a CPU; on a GPU, Transformers takes what is free. `options` go to
-    ``AutoModelForCausalLM.from_pretrained``: ``device_map="auto"``, ``attn_implementation``,
-    ``tp_plan="auto"`` or ``distributed_config`` under ``torchrun``, ...
+    `context_length` limits prompt and completion together. On a CPU, it and `max_requests` also
+    determine the memory of the KV cache; on a GPU, Transformers uses the free memory. `options` are
+    those of ``AutoModelForCausalLM.from_pretrained``: ``device_map="auto"``,
+    ``attn_implementation``, ``tp_plan="auto"`` or ``distributed_config`` under ``torchrun``, ...
 
-    Raises `EngineError` where the model cannot be loaded.
+    Raises `EngineError` if the model cannot be loaded.
     """
 
     def __init__(
@@ -137,8 +135,8 @@ class TransformersEngine(Engine):
     ) -> None:
         self.model = name or str(model)
         self._model = _load(model, options)
-        place = model if Path(model).is_dir() else f"{model} on the Hugging Face hub"
-        self.origin = f"{place}, {_weights_of(self._model)}"
+        source = model if Path(model).is_dir() else f"{model} on the Hugging Face hub"
+        self.origin = f"{source}, {_weights_of(self._model)}"
         config = self._model.config.get_text_config()
         longest = int(config.max_position_embeddings)
         self._vocabulary = int(config.vocab_size)
@@ -155,10 +153,10 @@ class TransformersEngine(Engine):
         batching = ContinuousBatchingConfig(
             page_size=_PAGE,
             max_requests_per_batch=max_requests,
-            # The sampler runs in Python after each step, so nothing can run ahead of it.
+            # The sampler runs in Python after each step, so no step can start early.
             use_async_batching=False,
             use_cuda_graph=False,
-            # What the defaults find out about a GPU takes long without one.
+            # Without a GPU, computing the defaults takes long.
             num_blocks=pages * max_requests if on_cpu else None,
             max_batch_tokens=_CPU_BATCH_TOKENS if on_cpu else None,
         )
@@ -178,20 +176,27 @@ class TransformersEngine(Engine):
     async def _generate(
         self, prompt: list[int], sampling: Sampling, max_tokens: int
     ) -> AsyncGenerator[SampledToken, None]:
-        # Compiling a grammar takes long enough for the loop to be missed.
+        # Compiling a grammar would block the event loop for too long.
         sampler = await asyncio.to_thread(self._sampler, prompt, sampling, max_tokens)
         loop = asyncio.get_running_loop()
         waiting: asyncio.Queue[SampledToken | EngineError] = asyncio.Queue()
 
         def deliver(item: SampledToken | EngineError) -> None:
-            with contextlib.suppress(RuntimeError):  # a closed loop: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed: no reader is left
                 loop.call_soon_threadsafe(waiting.put_nowait, item)
 
         request = _Request(sampler, deliver)
         name = next(self._names)
         self._requests[name] = request
         try:
-            self._submit(name, prompt, sampling, max_tokens)
+            accepted = self._manager.add_request(
+                prompt,
+                request_id=name,
+                max_new_tokens=max_tokens,
+                eos_token_id=sorted({*sampling.stop_tokens, RETURN}),
+            )
+            if accepted is None:
+                raise EngineError("the engine is closed, or its model failed before")
             while True:
                 item = await waiting.get()
                 if isinstance(item, EngineError):
@@ -206,48 +211,34 @@ class TransformersEngine(Engine):
                 self._manager.cancel_request(name)
             self._requests.pop(name, None)
 
-    def _sampler(self, prompt: list[int], sampling: Sampling, max_tokens: int) -> RowSampler:
-        """Make what samples a completion; the prompt is read as a whole, and so is the grammar."""
-        unknown = next((token for token in prompt if not 0 <= token < self._vocabulary), None)
-        if unknown is not None:
-            raise SamplingError(
-                f"the prompt has the token {unknown}, which is not in the vocabulary of the model "
-                f"(0 to {self._vocabulary - 1})"
-            )
-        return RowSampler(prompt, sampling, max_tokens, self._model.device)
+    def _sampler(self, prompt: list[int], sampling: Sampling, max_tokens: int) -> TokenSampler:
+        """Make the sampler of a completion, and compile its grammar."""
+        SamplingError.check_tokens(prompt, self._vocabulary)
+        return TokenSampler(prompt, sampling, max_tokens, self._model.device)
 
     def _cached_tokens(self) -> int | None:
-        """Layers with a sliding window, as gpt-oss has them, keep nothing for other requests.
+        """Return 0 for models that share no prefixes, and otherwise None, for unknown.
 
-        How much was found for a request is not told by the batching of other models.
+        Layers with a sliding window, as in gpt-oss, share none. For other models, the batching does
+        not report how many tokens were cached.
         """
         batching = self._manager.batch_processor
         return 0 if batching is not None and not batching.cache.use_prefix_sharing else None
 
-    def _submit(self, name: str, prompt: list[int], sampling: Sampling, max_tokens: int) -> None:
-        accepted = self._manager.add_request(
-            prompt,
-            request_id=name,
-            max_new_tokens=max_tokens,
-            eos_token_id=sorted({*sampling.stop_tokens, RETURN}),
-        )
-        if accepted is None:
-            raise EngineError("the engine is closed, or its model failed before")
-
     async def health(self) -> Health:
-        """Tell whether the thread that runs the model is alive."""
+        """Return whether the thread that runs the model is alive."""
         running = self._manager.is_running()
         return Health(running, len(self._requests), "" if running else "the model has stopped")
 
     async def close(self) -> None:
-        """Stop the thread; requests under way end with an error."""
+        """Stop the thread; running requests end with an error."""
         for request in list(self._requests.values()):
             request.fail("the engine was closed")
         await asyncio.to_thread(self._manager.stop, block=True)
 
 
 def _load(model: str | Path, options: dict[str, Any]) -> Any:
-    """Load the weights, in the type they are stored in unless `options` say otherwise."""
+    """Load the weights, by default in their stored type."""
     on_cpu = not torch.cuda.is_available() and "device_map" not in options
     defaults: dict[str, Any] = {"dtype": "auto"}
     if on_cpu:
@@ -262,7 +253,7 @@ def _load(model: str | Path, options: dict[str, Any]) -> Any:
 
 @contextlib.contextmanager
 def _progress_on_terminals() -> Iterator[None]:
-    """Let a progress bar look whether it is on a terminal; those of downloads do so already."""
+    """Show progress bars only on terminals; those of downloads already behave so."""
 
     def make(factory: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         return outer(factory, args, {"disable": None, **options})
@@ -281,7 +272,7 @@ def _progress_on_terminals() -> Iterator[None]:
 
 
 def _weights_of(model: Any) -> str:
-    """Say of which type the weights are, and where: ``bfloat16 on cpu``."""
+    """Describe the type and device of the weights: ``bfloat16 on cpu``."""
     kind = str(model.dtype).removeprefix("torch.")
     quantizer = getattr(model, "hf_quantizer", None)
     if quantizer is not None and not getattr(quantizer.quantization_config, "dequantize", False):

@@ -1,4 +1,4 @@
-"""vLLM, a server of its own, over HTTP: written for version 0.33.
+"""The server of vLLM, over HTTP: written for version 0.33.
 
 Token ids go both ways at ``/inference/v1/generate``, which ``--enable-scale-out`` opens, or at
 ``/v1/completions`` with ``return_token_ids``.
@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from .engine import FinishReason, SampledToken
-from .errors import EngineError, SamplingError
+from .engine import EngineError, FinishReason, SampledToken, Sampling, SamplingError
 from .http_client import HttpClient, RefusalError
-from .sampling import Sampling
 from .server_engine import AnswerReader, ServerEngine, best_tokens
 
 __all__ = ["VllmEngine"]
 
 _GENERATE = "/inference/v1/generate"
 _COMPLETIONS = "/v1/completions"
-_TOKEN = "token_id:"  # how completions write a token beside its log-probability
+_TOKEN = "token_id:"  # the prefix of tokens beside log-probabilities in completions
 
 
 class VllmEngine(ServerEngine):
@@ -51,7 +49,7 @@ class VllmEngine(ServerEngine):
         endpoint: Literal["generate", "completions"] | None = None,
         **options: Any,
     ) -> VllmEngine:
-        """Ask the server for its model, the length of its context and its endpoints.
+        """Ask the server for its model, context length and endpoints.
 
         `model` is one of those that it serves, by default the first. `options` go to
         `HttpClient`: `api_key`, `timeout`. Raises `EngineError`.
@@ -90,7 +88,7 @@ class VllmEngine(ServerEngine):
             "sampling_params": {**settings, "detokenize": False},
         }
         if sampling.grammar is not None:
-            # For gpt-oss, vLLM would wait for the final channel before it heeds a grammar.
+            # For gpt-oss, vLLM otherwise applies a grammar only from the final channel on.
             body["reasoning_ended"] = True
         return body
 
@@ -101,7 +99,7 @@ class VllmEngine(ServerEngine):
 class _Reader(AnswerReader):
     """Reads ``choices`` of either endpoint: some tokens each, and the reason in the last.
 
-    After them comes the usage, with the cache in it under ``--enable-prompt-tokens-details``.
+    The usage follows; with ``--enable-prompt-tokens-details``, it has the cached tokens.
     """
 
     usage_comes_last = True
@@ -124,29 +122,29 @@ class _Reader(AnswerReader):
                 sampled[-1] = sampled[-1]._replace(finish_reason=FinishReason(reason))
             yield from sampled
 
-    def _of_generate(self, sampled: list[SampledToken], found: Any) -> list[SampledToken]:
+    def _of_generate(self, sampled: list[SampledToken], logprobs: Any) -> list[SampledToken]:
         return [
-            one._replace(
+            token._replace(
                 logprob=content["logprob"],
                 top_logprobs=best_tokens(
                     ((top["token_id"], top["logprob"]) for top in content["top_logprobs"]),
                     self._count,
                 ),
             )
-            for one, content in zip(sampled, found["content"], strict=True)
+            for token, content in zip(sampled, logprobs["content"], strict=True)
         ]
 
-    def _of_completions(self, sampled: list[SampledToken], found: Any) -> list[SampledToken]:
+    def _of_completions(self, sampled: list[SampledToken], logprobs: Any) -> list[SampledToken]:
         return [
-            one._replace(
+            token._replace(
                 logprob=logprob,
                 top_logprobs=best_tokens(
                     ((int(name.removeprefix(_TOKEN)), value) for name, value in tops.items()),
                     self._count,
                 ),
             )
-            for one, logprob, tops in zip(
-                sampled, found["token_logprobs"], found["top_logprobs"], strict=True
+            for token, logprob, tops in zip(
+                sampled, logprobs["token_logprobs"], logprobs["top_logprobs"], strict=True
             )
         ]
 
@@ -165,7 +163,7 @@ def _settings(sampling: Sampling, max_tokens: int) -> dict[str, Any]:
         "min_p": sampling.min_p,
         "max_tokens": max_tokens,
         "stop_token_ids": sorted(sampling.stop_tokens),
-        # Otherwise those of the model's files end the completion as well.
+        # Otherwise the stop tokens in the model's files end the completion as well.
         "ignore_eos": True,
         "frequency_penalty": sampling.frequency_penalty,
         "presence_penalty": sampling.presence_penalty,
@@ -181,7 +179,7 @@ def _settings(sampling: Sampling, max_tokens: int) -> dict[str, Any]:
 
 
 def _choose_model(url: str, answer: Any, wanted: str | None) -> tuple[str, int]:
-    """Find the model and the length of its context in the list of models."""
+    """Find the model and its context length in the list of models."""
     try:
         models = {model["id"]: model.get("max_model_len") for model in answer["data"]}
     except (KeyError, TypeError, AttributeError) as error:
@@ -189,7 +187,7 @@ def _choose_model(url: str, answer: Any, wanted: str | None) -> tuple[str, int]:
     name = wanted if wanted is not None else next(iter(models), None)
     if name not in models:
         raise EngineError(f"{url} serves {', '.join(models) or 'nothing'}, not {name!r}")
-    # An adapter has the length of the model under it, which comes first.
+    # An adapter has the context length of its base model, which comes first.
     length = models[name] or next(iter(models.values()))
     if not isinstance(length, int):
         raise EngineError(f"{url} does not say how long the context is; is it vLLM?")
@@ -197,7 +195,7 @@ def _choose_model(url: str, answer: Any, wanted: str | None) -> tuple[str, int]:
 
 
 async def _generates(client: HttpClient) -> bool:
-    """Tell whether token ids are taken at their own endpoint, by a request without any."""
+    """Whether the server has the endpoint for token ids; an empty request finds out."""
     try:
         async for _ in client.ask("POST", _GENERATE, {}):
             return True

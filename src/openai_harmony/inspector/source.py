@@ -9,11 +9,11 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ..apis.chat_messages import ReadChat, is_chat, read_chat
+from ..apis.chat_input import ParsedRequest, is_chat, read_chat
 from ..apis.request_body import read_body
-from ..apis.responses_request import ResponsesRequest
+from ..apis.requests import ResponsesRequest
 from ..apis.tool_choice import read_tool_choice
-from ..apis.turns import read_response
+from ..apis.turn_request import read_response
 from ..conversation.json_field import JsonField
 from ..conversation.messages import Conversation, Message
 from ..conversation.tool_namespaces import ToolNamespaceConfig
@@ -85,13 +85,13 @@ def _form_of(source: Mapping[str, Any] | list[Any]) -> Form:
     return "chat" if is_chat(source) else "harmony"
 
 
-def _request(form: Form, read: ReadChat, fields: Mapping[str, Any]) -> InspectedSource:
-    answer_format = read.answer_format
+def _request(form: Form, read: ParsedRequest, fields: Mapping[str, Any]) -> InspectedSource:
+    response_format = read.response_format
     return InspectedSource(
         form,
         read.conversation,
         read_tool_choice(JsonField(fields)["tool_choice"], read.tools),
-        None if answer_format is None else answer_format.to_response_format(),
+        None if response_format is None else response_format.to_dict(),
     )
 
 

@@ -13,8 +13,8 @@ from starlette.responses import Response
 
 from ..apis.input_items import input_items_of
 from ..apis.request_body import Metadata, RequestBody
-from ..apis.responses_request import ResponsesRequest
-from ..apis.turns import turn_of_response
+from ..apis.requests import ResponsesRequest
+from ..apis.turn_request import turn_of_response
 from ..errors import ConversationError
 from .auth.api_keys import AuthenticatedCaller
 from .http.identifiers import new_id
@@ -68,7 +68,7 @@ def read_items(
     history = history_items(before)
     decrypt = OwnerCipher(services.cipher, owner).decrypt
     try:
-        turn_of_response(request, history, unseal=decrypt, references=references)
+        turn_of_response(request, history, decrypt=decrypt, references=references)
     except ConversationError as error:
         field = error.field.replace("input", "items", 1)
         raise ConversationError(error.problem, field=field) from None

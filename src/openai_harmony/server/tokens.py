@@ -13,11 +13,9 @@ from pydantic import Field, model_validator
 from starlette.responses import Response
 from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
 
-from ..apis.chat_request import ChatRequest
 from ..apis.request_body import RequestBody, read_body
-from ..apis.responses_request import ResponsesRequest
-from ..apis.turn_request import TurnRequest
-from ..apis.turns import turn_of_chat
+from ..apis.requests import ChatRequest, ResponsesRequest
+from ..apis.turn_request import TurnRequest, turn_of_chat
 from ..encoding import load_harmony_encoding
 from ..errors import TokenError, VocabularyError
 from ..parsing.parser import StreamableParser

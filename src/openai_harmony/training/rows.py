@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
-from ..apis.chat_messages import conversation_from_chat, is_chat
+from ..apis.chat_input import REASONING_FIELDS, conversation_from_chat, is_chat
 from ..conversation.content import TextContent
 from ..conversation.json_field import JsonField
 from ..conversation.messages import Conversation, Message, Role
@@ -169,7 +169,6 @@ def _message_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
 # Chat Completions
 
 _PASSED_ON = ("reasoning_effort", "response_format")
-_REASONING = ("reasoning", "reasoning_content", "thinking")
 
 
 def chat_conversation(
@@ -289,7 +288,7 @@ def _harmony_messages(message: Mapping[str, Any]) -> int:
     role = message.get("role")
     if role != Role.ASSISTANT.value:
         return int(role in (Role.USER.value, Role.TOOL.value))
-    reasons = any(message.get(name) for name in _REASONING)
+    reasons = any(message.get(name) for name in REASONING_FIELDS)
     calls = len(message.get("tool_calls") or ())
     speaks = bool(message.get("content") or message.get("refusal"))
     return reasons + calls + (speaks or not (reasons or calls))

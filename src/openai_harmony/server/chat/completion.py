@@ -7,11 +7,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
 
-from ...apis.chat_message import CHAT_JOINT, chat_message_of
-from ...apis.custom_input import CustomToolInput
-from ...apis.history import NewId
-from ...apis.item_kind import ItemKind, what_kind
-from ...apis.output_items import NO_ARGUMENTS, called_name
+from ...apis.chat_output import CHAT_JOINT, chat_message_of
+from ...apis.custom_tool_input import CustomToolInput
+from ...apis.items import ItemKind, NewId, called_name, item_kind
+from ...apis.output_items import NO_ARGUMENTS
 from ...apis.turn_request import TurnRequest
 from ...conversation.messages import Message
 from ...engines.engine import FinishReason
@@ -159,7 +158,7 @@ class WholeChoice:
     def take(self, event: TurnEvent) -> None:
         """Read an event."""
         if isinstance(event, MessageBegun):
-            self._in_content = what_kind(event.channel, event.recipient).is_message
+            self._in_content = item_kind(event.channel, event.recipient).is_message
         elif isinstance(event, TextAdded):
             if self._in_content and self._logprobs is not None:
                 self._logprobs += event.logprobs
@@ -245,7 +244,7 @@ class ChatDeltas:
             self._open = None
 
     def _begin(self, event: MessageBegun) -> tuple[_Text | _Call, list[ChatDelta]]:
-        kind = what_kind(event.channel, event.recipient, custom_tools=self._custom_tools)
+        kind = item_kind(event.channel, event.recipient, custom_tools=self._custom_tools)
         if not kind.is_call:
             text = self._texts[kind.is_message]
             text.begin()

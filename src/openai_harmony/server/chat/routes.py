@@ -11,9 +11,8 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from ...apis.chat_request import ChatRequest
-from ...apis.turn_request import TurnRequest
-from ...apis.turns import turn_of_chat
+from ...apis.requests import ChatRequest
+from ...apis.turn_request import TurnRequest, turn_of_chat
 from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..generation.events import TurnEnded, TurnEvent, Usage
 from ..generation.preparation import prepare_turn

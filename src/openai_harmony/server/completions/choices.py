@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 
 from pydantic import Field, field_validator
 
-from ...apis.completion_request import CompletionRequest
+from ...apis.requests import CompletionRequest
 from ...encoding import load_harmony_encoding
-from ...engines.engine import FinishReason, SampledToken
-from ...engines.sampling import Sampling
+from ...engines.engine import FinishReason, SampledToken, Sampling
 from ...tokens.special_tokens import SPECIAL_TEXTS, VOCABULARY_SIZE
 from ..auth.api_keys import Caller
 from ..auth.limits import RequestUsage

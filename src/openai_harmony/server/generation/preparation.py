@@ -17,7 +17,7 @@ from ...conversation.content import Content, DeveloperContent
 from ...conversation.messages import Conversation
 from ...conversation.tool_namespaces import ToolNamespaceConfig
 from ...encoding import load_harmony_encoding
-from ...engines.sampling import Sampling
+from ...engines.engine import Sampling
 from ...grammar import GrammarError, TurnOptions, enforceable_schema, turn_grammar
 from ...sampled_messages import prompt_tokens
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from ...apis.item_kind import what_kind
-from ...apis.output_items import message_text
+from ...apis.items import item_kind, message_text
 from ...apis.turn_request import TurnRequest
 from ...conversation.messages import Message, Role
 from ...encoding import load_harmony_encoding
@@ -89,7 +88,7 @@ class TurnReader:
     ) -> Iterator[MessageBegun]:
         """Open the body of a message; the stop texts are for text that the user reads."""
         is_own = role is Role.ASSISTANT
-        stop = self._stop if is_own and what_kind(channel, recipient).is_message else ()
+        stop = self._stop if is_own and item_kind(channel, recipient).is_message else ()
         self._body = MessageBody(
             MessageBegun(self._emitted, channel, recipient),
             stop,

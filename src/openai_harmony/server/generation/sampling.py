@@ -11,9 +11,7 @@ from types import TracebackType
 from typing import NamedTuple, TypeVar
 
 from ...apis.turn_request import TurnRequest
-from ...engines.engine import FinishReason, SampledToken
-from ...engines.errors import ContextLengthError, EngineError
-from ...engines.sampling import Sampling
+from ...engines.engine import ContextLengthError, EngineError, FinishReason, SampledToken, Sampling
 from ...parsing.recovery import Recovery
 from ..auth.limits import RequestUsage
 from ..http.errors import ApiError, shutting_down

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from typing_extensions import TypedDict  # that of Python 3.10 and 3.11 is not enough for pydantic
 
 from ...apis.request_body import validation_problem
-from ...engines.errors import ContextLengthError, EngineError, SamplingError
+from ...engines.engine import ContextLengthError, EngineError, SamplingError
 from ...errors import ConversationError, HarmonyError
 from ...grammar.errors import GrammarError
 from ..store.errors import ItemIdError, NotFoundError

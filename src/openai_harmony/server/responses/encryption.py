@@ -20,8 +20,7 @@ from typing import Any
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from ...apis.history import HistoryItem
-from ...apis.output_items import message_text
+from ...apis.items import HistoryItem, message_text
 from ...conversation.messages import Message
 from ...errors import HarmonyError
 from ...sampled_messages import SampledMessage

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
-from ...apis.history import HistoryItem
-from ...apis.responses_request import ResponsesRequest
+from ...apis.items import HistoryItem
+from ...apis.requests import ResponsesRequest
 from ..http.errors import ApiError
 from ..services import Services
 from ..store import NewItem, NotFoundError, Page, StoredItem, StoredResponse, StoredSession

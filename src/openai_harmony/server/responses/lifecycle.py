@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from ...apis.responses_request import ResponsesRequest
+from ...apis.requests import ResponsesRequest
 from ..auth.api_keys import Caller
 from ..http.errors import ApiError
 from ..services import Services

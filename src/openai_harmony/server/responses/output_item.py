@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ...apis.custom_input import CustomToolInput
-from ...apis.item_kind import ItemKind
+from ...apis.custom_tool_input import CustomToolInput
+from ...apis.items import ItemKind
 from ...conversation.messages import Message
 from ..generation.events import LogprobJson, TokenLogprob
 from ..tools.call_items import ShownCode

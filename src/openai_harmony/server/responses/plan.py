@@ -8,15 +8,14 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from ...apis.history import HistoryItem
 from ...apis.input_items import input_items_of
-from ...apis.response import ResponseUsage, response_of
-from ...apis.responses_request import ResponsesRequest
-from ...apis.turn_request import TurnRequest
-from ...apis.turns import turn_of_response
+from ...apis.items import HistoryItem
+from ...apis.requests import ResponsesRequest
+from ...apis.response_resource import ResponseUsage, response_of
+from ...apis.turn_request import TurnRequest, turn_of_response
 from ...conversation.messages import Conversation, Message, Role
 from ...encoding import load_harmony_encoding
-from ...engines.errors import ContextLengthError
+from ...engines.engine import ContextLengthError
 from ...sampled_messages import SampledMessage
 from ..auth.api_keys import Caller
 from ..generation.preparation import RENDERING, PreparedTurn, prepare_turn
@@ -157,7 +156,7 @@ def _turn(
         servers.with_choice(request),
         history.items,
         date=history.date,
-        unseal=OwnerCipher(services.cipher, owner).decrypt,
+        decrypt=OwnerCipher(services.cipher, owner).decrypt,
         references=references,
         built_in={**services.built_in, **servers.namespaces},
     )
@@ -256,7 +255,7 @@ def compact(services: Services, owner: str, request: CompactionRequest) -> dict[
     turn_of_response(  # raises an error for items that cannot be rendered
         resolved,
         history.items,
-        unseal=cipher.decrypt,
+        decrypt=cipher.decrypt,
         references=references,
         built_in=services.built_in,
     )

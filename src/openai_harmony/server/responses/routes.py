@@ -10,8 +10,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from ...apis.response import Response as ResponseResource
-from ...apis.responses_request import ResponsesRequest
+from ...apis.requests import ResponsesRequest
+from ...apis.response_resource import Response as ResponseResource
 from ..auth.api_keys import AuthenticatedCaller
 from ..generation.preparation import prepare_turn
 from ..http.json import JsonResponse

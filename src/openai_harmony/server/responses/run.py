@@ -13,8 +13,8 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any, NamedTuple
 
-from ...apis.item_kind import ItemKind, what_kind
-from ...apis.response import ResponseUsage
+from ...apis.items import ItemKind, item_kind
+from ...apis.response_resource import ResponseUsage
 from ...conversation.messages import Message
 from ..generation.events import MessageBegun, MessageEnded, TextAdded, TurnEnded, Usage
 from ..http.errors import ApiError, api_error_of
@@ -203,10 +203,10 @@ class ResponseRun:
     async def _item_extras(self, message: Message) -> dict[str, Any]:
         """Return the parts of an item that its message alone does not give."""
         tools = self.plan.tools
-        kind = what_kind(message.channel, message.recipient, built_in_tools=tools.names)
+        kind = item_kind(message.channel, message.recipient, built_in_tools=tools.names)
         if kind.is_built_in:
             return {"planned": tools.planned_fields(message)}
-        if kind is ItemKind.REASONING and self.plan.request.seals_reasoning:
+        if kind is ItemKind.REASONING and self.plan.request.encrypts_reasoning:
             cipher = OwnerCipher(self._services.cipher, self.plan.owner)
             return {"encrypted": await asyncio.to_thread(cipher.encrypt_reasoning, message)}
         return {}

@@ -18,10 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
-from ...apis.built_in_items import built_in_item
-from ...apis.history import HistoryItem, NewId
-from ...apis.item_kind import ItemKind, what_kind
-from ...apis.output_items import ID_PREFIXES, item_of_message, new_item
+from ...apis.items import ID_PREFIXES, HistoryItem, ItemKind, NewId, item_kind
+from ...apis.output_items import built_in_item, item_of_message, new_item
 from ...conversation.messages import Message, Role
 from ...sampled_messages import SampledMessage
 from ..generation.events import LogprobJson, MessageBegun, MessageEnded, TextAdded
@@ -182,7 +180,7 @@ class ResponseStream:
         yield self._done(index, HistoryItem(item))
 
     def _begin_item(self, channel: str | None, recipient: str | None) -> Iterator[WireEvent]:
-        kind = what_kind(
+        kind = item_kind(
             channel,
             recipient,
             custom_tools=self._custom_tools,

@@ -8,11 +8,10 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
-from ...apis.item_kind import what_kind
+from ...apis.items import item_kind
 from ...apis.tool_choice import choice_after_call, choice_without
 from ...conversation.messages import Conversation, Message
-from ...engines.engine import FinishReason
-from ...engines.errors import ContextLengthError
+from ...engines.engine import ContextLengthError, FinishReason
 from ..auth.limits import RequestUsage
 from ..generation.events import MessageEnded, TurnEnded, TurnEvent, Usage
 from ..generation.preparation import PreparedTurn
@@ -100,7 +99,7 @@ class ToolLoop:
         if not messages:
             return None
         last = messages[-1]
-        kind = what_kind(
+        kind = item_kind(
             last.channel,
             last.recipient,
             custom_tools=self._turn.custom_tools,

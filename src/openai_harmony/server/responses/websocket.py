@@ -16,9 +16,9 @@ from typing import Any
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 
-from ...apis.history import HistoryItem
+from ...apis.items import HistoryItem
 from ...apis.request_body import read_body
-from ...apis.responses_request import ResponsesRequest
+from ...apis.requests import ResponsesRequest
 from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..http.errors import ApiError, api_error_of
 from ..http.identifiers import new_id

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ...apis.output_items import message_text
+from ...apis.items import message_text
 from ...conversation.messages import Message
 from ...conversation.tool_namespaces import ToolNamespaceConfig
 from ...tools.tool import ToolError

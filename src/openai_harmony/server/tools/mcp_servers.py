@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...apis.history import HistoryItem
-from ...apis.responses_request import ResponsesRequest
+from ...apis.items import HistoryItem
+from ...apis.requests import ResponsesRequest
 from ...conversation.json_field import JsonField
 from ...conversation.tool_namespaces import ToolNamespaceConfig
 from ...tools.tool import ServerFunction, ServerTool, Tool

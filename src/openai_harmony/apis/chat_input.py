@@ -1,22 +1,21 @@
-"""A Chat Completions request comes in, with the field names of the OpenAI API; out comes the
-harmony conversation that says the same.
+"""Chat Completions requests become harmony conversations.
 
 ===========================  ====================================================================
-system settings              a ``system`` message, from the defaults and ``reasoning_effort``
-``system``, ``developer``    the instructions of one ``developer`` message, wherever they stood
-``tools``                    functions in that ``developer`` message; custom tools are functions
-                             of one text
+``reasoning_effort``         a setting of the ``system`` message
+``system``, ``developer``    instructions in one ``developer`` message, wherever they stand
+``tools``                    functions in that ``developer`` message; a custom tool is a
+                             function with one text argument
 ``response_format``          a response format in that ``developer`` message
-``reasoning`` or its like    an assistant's ``analysis`` message
-``content``                  ``final``, or a preamble on ``commentary`` when calls follow before
-                             the next message by the user
-``tool_calls``               calls on ``commentary``, their arguments as they are
-``tool``                     the answer by the function that was called
+``reasoning``                an ``analysis`` message, as are the other `REASONING_FIELDS`
+``content``                  ``final``, or a preamble on ``commentary`` if calls follow before
+                             the next user message
+``tool_calls``               calls on ``commentary``, with unchanged arguments
+``tool``                     a result; its author is the function that was called
 ===========================  ====================================================================
 
-Fields that say nothing about the prompt (``model``, ``tool_choice``, ...) are ignored, and so are
-an author's ``name`` (the format names only tools) and tools that the models cannot have. Images,
-files and sounds become a note that says so.
+Fields that do not affect the prompt (``model``, ``tool_choice``, ...) are ignored. So are the
+``name`` of an author, as the format names only tools, and tools that the models cannot have. Notes
+replace images, files and audio.
 """
 
 from __future__ import annotations
@@ -28,12 +27,26 @@ from ..conversation.content import ReasoningEffort
 from ..conversation.json_field import JsonField
 from ..conversation.messages import Conversation, Role
 from ..conversation.tool_namespaces import ToolDescription
-from .content_parts import content_texts
-from .conversation_builder import Dialogue, read_effort
+from .conversation_builder import (
+    ConversationBuilder,
+    RequestedFormat,
+    content_texts,
+    read_effort,
+    read_response_format,
+)
 from .requested_tools import RequestedTools, read_function, read_tools
-from .response_format import AnswerFormat, read_answer_format
 
-__all__ = ["ReadChat", "conversation_from_chat", "is_chat", "read_chat", "tool_from_chat"]
+__all__ = [
+    "REASONING_FIELDS",
+    "ParsedRequest",
+    "conversation_from_chat",
+    "is_chat",
+    "read_chat",
+    "tool_from_chat",
+]
+
+REASONING_FIELDS = ("reasoning", "reasoning_content", "thinking")
+"""The names that servers use for the reasoning in an assistant's message."""
 
 
 def conversation_from_chat(
@@ -50,12 +63,12 @@ def conversation_from_chat(
     return read_chat(request, conversation_start_date=conversation_start_date).conversation
 
 
-class ReadChat(NamedTuple):
-    """A request as it was read: the conversation, and the tools and the format that it names."""
+class ParsedRequest(NamedTuple):
+    """The conversation of a request, and the tools and response format that it asks for."""
 
     conversation: Conversation
     tools: RequestedTools
-    answer_format: AnswerFormat | None
+    response_format: RequestedFormat | None
 
 
 def read_chat(
@@ -63,28 +76,28 @@ def read_chat(
     *,
     conversation_start_date: str | None = None,
     default_effort: ReasoningEffort | None = ReasoningEffort.MEDIUM,
-) -> ReadChat:
-    """Read a request as `conversation_from_chat` does, and tell what else it held."""
+) -> ParsedRequest:
+    """Parse a request: the conversation of `conversation_from_chat`, with tools and format."""
     chat = JsonField(request if isinstance(request, Mapping) else {"messages": request})
     _refuse_old_functions(chat["functions"], "send tools instead")
     messages = list(chat["messages"].items())
     effort = read_effort(chat["reasoning_effort"], default_effort)
     tools = read_tools(chat["tools"].optional_items())
-    answer_format = read_answer_format(chat["response_format"])
-    dialogue = Dialogue(tools)
+    response_format = read_response_format(chat["response_format"])
+    builder = ConversationBuilder(tools)
     for message in messages:
-        _READERS[_role(message)](message, dialogue)
-    conversation = dialogue.conversation(
-        effort=effort, start_date=conversation_start_date, answer_format=answer_format
+        _READERS[_role(message)](message, builder)
+    conversation = builder.conversation(
+        effort=effort, start_date=conversation_start_date, response_format=response_format
     )
-    return ReadChat(conversation, tools, answer_format)
+    return ParsedRequest(conversation, tools, response_format)
 
 
 def is_chat(raw: object) -> bool:
-    """Tell a Chat Completions request from a harmony conversation, both as parsed JSON.
+    """Whether parsed JSON is a Chat Completions request rather than a harmony conversation.
 
-    A conversation is harmony when a message has a channel, a recipient, a content type or an
-    author, or a content that is no plain text. What could be either counts as chat.
+    It is harmony if a message has a channel, a recipient, a content type or an author, or content
+    that only harmony has. JSON that could be either counts as chat.
 
     >>> is_chat([{"role": "user", "content": "hi"}])
     True
@@ -98,7 +111,7 @@ def is_chat(raw: object) -> bool:
 
 
 def tool_from_chat(raw: object, *, field: str = "") -> ToolDescription:
-    """Read a function tool, or the bare function; `field` is where it stands, for errors.
+    """Read a function tool, or a bare function; `field` is its JSON path, for errors.
 
     >>> tool_from_chat({"type": "function", "function": {"name": "now"}})
     ToolDescription(name='now', description='', parameters=None)
@@ -116,8 +129,8 @@ def _role(message: JsonField) -> Role:
     try:
         return Role(role.value)
     except ValueError:
-        known = ", ".join(item.value for item in Role)
-        raise role.unexpected(f"one of {known}") from None
+        roles = ", ".join(item.value for item in Role)
+        raise role.unexpected(f"one of {roles}") from None
 
 
 def _refuse_old_functions(field: JsonField, remedy: str) -> None:
@@ -125,29 +138,30 @@ def _refuse_old_functions(field: JsonField, remedy: str) -> None:
         raise field.error(f"functions of the API before tools are not read; {remedy}")
 
 
-def _read_instructions(message: JsonField, dialogue: Dialogue) -> None:
-    dialogue.add_instructions(content_texts(message["content"]))
+def _read_instructions(message: JsonField, builder: ConversationBuilder) -> None:
+    builder.add_instructions(content_texts(message["content"]))
 
 
-def _read_user(message: JsonField, dialogue: Dialogue) -> None:
-    dialogue.add_question(content_texts(message["content"]))
+def _read_user(message: JsonField, builder: ConversationBuilder) -> None:
+    builder.add_question(content_texts(message["content"]))
 
 
-def _read_assistant(message: JsonField, dialogue: Dialogue) -> None:
+def _read_assistant(message: JsonField, builder: ConversationBuilder) -> None:
     _refuse_old_functions(message["function_call"], "send tool_calls instead")
-    reasoning = _reasoning(message)
+    texts = (message[name].optional_text() for name in REASONING_FIELDS)
+    reasoning = next(filter(None, texts), None)
     calls = list(message["tool_calls"].optional_items())
     if reasoning:
-        dialogue.add_reasoning([reasoning])
-    texts = _answer(message, needed=not (reasoning or calls))
-    if texts is not None:
-        dialogue.add_text(texts)
+        builder.add_reasoning([reasoning])
+    answer = _answer(message, needed=not (reasoning or calls))
+    if answer is not None:
+        builder.add_text(answer)
     for call in calls:
-        _read_call(call, dialogue)
+        _read_call(call, builder)
 
 
-def _read_result(message: JsonField, dialogue: Dialogue) -> None:
-    dialogue.add_result(
+def _read_result(message: JsonField, builder: ConversationBuilder) -> None:
+    builder.add_result(
         message["tool_call_id"],
         content_texts(message["content"]),
         remedy="keep the assistant message with its tool_calls",
@@ -163,14 +177,8 @@ _READERS = {
 }
 
 
-def _reasoning(message: JsonField) -> str | None:
-    """Read the reasoning under whichever of the names that servers give it."""
-    names = ("reasoning", "reasoning_content", "thinking")
-    return next(filter(None, (message[name].optional_text() for name in names)), None)
-
-
 def _answer(message: JsonField, *, needed: bool) -> list[str] | None:
-    """Read what the assistant said; beside reasoning and calls, it may be nothing."""
+    """Read the assistant's text; it may be missing beside reasoning and calls."""
     content, refusal = message["content"], message["refusal"]
     if not content.value and not refusal.is_null:
         return [refusal.text()]
@@ -180,16 +188,16 @@ def _answer(message: JsonField, *, needed: bool) -> list[str] | None:
     return texts if needed or any(texts) else None
 
 
-def _read_call(call: JsonField, dialogue: Dialogue) -> None:
+def _read_call(call: JsonField, builder: ConversationBuilder) -> None:
     call_id = call["id"].text()
     kind = call["type"]
     if kind.value == "custom":
         custom = call["custom"]
-        dialogue.add_custom_call(call_id, custom["name"].text(), None, custom["input"].text())
+        builder.add_custom_call(call_id, custom["name"].text(), None, custom["input"].text())
     elif kind.is_null or kind.text() == "function":
         function = call["function"]
         arguments = function["arguments"].text()
-        dialogue.add_call(call_id, function["name"].text(), None, arguments)
+        builder.add_call(call_id, function["name"].text(), None, arguments)
     else:
         raise kind.error(f"calls of the type {kind.value!r} have no form in harmony; remove it")
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from openai_harmony.cli import main
-from openai_harmony.cli.chat_url import server_url
+from openai_harmony.cli.chat import server_url
 from support.chat_api import Script, ScriptedApi, called, serving
 from support.terminals import Terminal, Watched
 
@@ -277,7 +277,9 @@ def test_no_server(talk: Talk) -> None:
 def test_options_for_servers_are_refused_for_models(talk: Talk, option: str) -> None:
     result = talk("hi\n", option, "x", url="demo")
     assert result.code == 1
-    assert result.err == f"harmony: error: {option} is for servers, and 'demo' is no URL of one\n"
+    assert (
+        result.err == f"harmony: error: {option} is for servers, and 'demo' is not the URL of one\n"
+    )
 
 
 # Failures

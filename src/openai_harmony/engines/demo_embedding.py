@@ -1,9 +1,9 @@
-"""The rows of the demo model's embedding: which are learned and how the others are made.
+"""The embedding rows of the demo model that are computed, not trained.
 
-The demo model has learned some hundred rows. Every other token gets a vector for its kind (with a
-space before it, capitalised, ...), and common words get a code of their own: the word's hash, as
-signs, times a learned matrix. So the model tells words apart that it never saw, knows " Rome" and
-"Rome" for one word, and can copy it.
+Some hundred rows are trained. Every other token gets a vector for its kind (after a space,
+capitalised, ...). Common words also get a code: the word's hash, as signs, times a trained matrix.
+So the model can distinguish and copy words that it was not trained on, and " Rome" and "Rome" are
+one word to it.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ __all__ = ["CODE_SIGNS", "KINDS", "MODEL_ROWS", "word_codes"]
 _Signs: TypeAlias = npt.NDArray[np.float32]
 
 CODE_SIGNS = 64
-"""Signs in the code of a word."""
+"""The length of a word's code, in signs."""
 
 MODEL_ROWS = 201_088
-"""Rows that gpt-oss has: all of the vocabulary but its last reserved token."""
+"""The rows of gpt-oss: the vocabulary without its last reserved token."""
 
 KINDS = 14
-"""Six for a word's letters, the same after a space, special tokens, and parts of characters."""
+"""Kinds: six by letters, six after a space, special tokens, and parts of characters."""
 
 _SPECIAL, _PART_OF_CHARACTER = 12, 13
 
 _COMMON = 30_000
-"""Only words that stand after a space among so many of the most common tokens get a code."""
+"""Words get a code if they occur, after a space, among this many most common tokens."""
 
 _NEAREST = 30
-"""The most that the codes of two words have in common: the sum over their signs' products."""
+"""The largest scalar product of two words' codes."""
 
-_PLACES = 24, 24, 16
-"""Signs for the ones, the tens and the hundreds of a number."""
+_DIGIT_SIGNS = 24, 24, 16
+"""The signs for the ones, the tens and the hundreds of a number."""
 
 _WORD = re.compile(rb" [A-Za-z][a-z]{2,10}")
 _NUMBER = re.compile(rb"[0-9]{1,3}")
 
 
 def word_codes() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.intp]]:
-    """The code (a row of 1 and -1, or of 0 for none) and the kind of every token."""
+    """Return the code of every token (1 and -1, or 0 for none) and its kind."""
     pieces = list(load_vocabulary())
     kinds = np.full(MODEL_ROWS, _SPECIAL, dtype=np.intp)
     kinds[:FIRST_SPECIAL] = [_kind(piece) for piece in pieces]
@@ -62,11 +62,11 @@ def word_codes() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.intp]]:
 
 
 def _digits() -> Callable[[bytes], _Signs]:
-    """A function from a number to its code: signs for its ones, its tens and its hundreds."""
+    """Return a function from a number to its code: signs for its ones, tens and hundreds."""
     names = [b" ", *(b"%d" % digit for digit in range(10))]
     places = [
         _signs([b"%d %s" % (place, name) for name in names], size, size // 4)
-        for place, size in enumerate(_PLACES)
+        for place, size in enumerate(_DIGIT_SIGNS)
     ]
 
     def code(number: bytes) -> _Signs:
@@ -79,19 +79,19 @@ def _digits() -> Callable[[bytes], _Signs]:
 
 
 def _signs(words: Iterable[bytes], size: int, nearest: int) -> dict[bytes, _Signs]:
-    """A hash of each word, as signs; again for those that come too near to another's."""
+    """Hash each word to signs; hash again if the code is too close to another one."""
     words = sorted(words)
     codes = np.stack([_hash(word, size) for word in words])
-    again = np.arange(len(words))
+    close = np.arange(len(words))
     attempt = 0
     while True:
-        shared = np.abs(codes[again] @ codes.T)
-        shared[np.arange(len(again)), again] = 0
-        again = again[(shared > nearest).any(axis=1)]
-        if not len(again):
+        shared = np.abs(codes[close] @ codes.T)
+        shared[np.arange(len(close)), close] = 0
+        close = close[(shared > nearest).any(axis=1)]
+        if not len(close):
             return dict(zip(words, codes, strict=True))
         attempt += 1
-        codes[again] = [_hash(b"%s %d" % (words[at], attempt), size) for at in again]
+        codes[close] = [_hash(b"%s %d" % (words[index], attempt), size) for index in close]
 
 
 def _hash(word: bytes, size: int) -> _Signs:
@@ -100,7 +100,7 @@ def _hash(word: bytes, size: int) -> _Signs:
 
 
 def _coded(pieces: list[bytes]) -> list[int]:
-    """Numbers, and common words that are tokens with a space before them and without."""
+    """Return numbers, and common words that are tokens both with and without a space."""
     tokens = {piece: token for token, piece in enumerate(pieces)}
     words = [p for p in pieces[:_COMMON] if _WORD.fullmatch(p) and p[1:] in tokens]
     numbers = filter(_NUMBER.fullmatch, pieces)

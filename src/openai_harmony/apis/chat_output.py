@@ -1,4 +1,4 @@
-"""Messages of the model become the one message of a chat completion."""
+"""Messages of the model become the assistant message of a chat completion."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from ..conversation.messages import Message
-from .custom_input import custom_tool_input
-from .history import NewId
-from .item_kind import ItemKind, what_kind
-from .output_items import NO_ARGUMENTS, called_name, message_text
+from .custom_tool_input import custom_tool_input
+from .items import ItemKind, NewId, called_name, item_kind, message_text
+from .output_items import NO_ARGUMENTS
 
 __all__ = ["CHAT_JOINT", "chat_message_of", "chat_tool_call"]
 
 CHAT_JOINT = "\n\n"
-"""What stands between the texts of a turn, and between its thoughts, where they are several."""
+"""The separator between several texts of a turn, and between several pieces of reasoning."""
 
 
 def chat_message_of(
@@ -22,7 +21,8 @@ def chat_message_of(
 ) -> dict[str, Any]:
     """Make the message for a turn; `new_id` makes the ids of calls.
 
-    Preambles and the answer are its content; reasoning stands under both names that clients read.
+    Its content joins the preambles and the answer. Clients read reasoning under either of two
+    names, so it stands under both.
 
     >>> thought = Message.from_role_and_content("assistant", "Hm.").with_channel("analysis")
     >>> chat_message_of([thought], str)["reasoning"]
@@ -32,7 +32,7 @@ def chat_message_of(
     thoughts: list[str] = []
     calls: list[dict[str, Any]] = []
     for message in messages:
-        kind = what_kind(message.channel, message.recipient, custom_tools=custom_tools)
+        kind = item_kind(message.channel, message.recipient, custom_tools=custom_tools)
         text = message_text(message)
         if kind is ItemKind.REASONING:
             thoughts.append(text)
@@ -56,7 +56,7 @@ def chat_message_of(
 
 
 def chat_tool_call(kind: ItemKind, recipient: str, body: str, *, id: str) -> dict[str, Any]:
-    """Make a call in a message; a tool of a namespace goes by its whole name.
+    """Make a call in a message; the name of a tool outside `functions` is its whole recipient.
 
     >>> chat_tool_call(ItemKind.FUNCTION_CALL, "functions.now", "{}", id="call_1")["function"]
     {'name': 'now', 'arguments': '{}'}

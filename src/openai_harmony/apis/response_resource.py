@@ -1,30 +1,42 @@
-"""The resource of the Responses API, with every field, also where it is null."""
+"""The response resource of the Responses API, with every field, even if null.
+
+A response repeats the request's tools and tool choice: flat, and with every nullable field. The
+credentials of MCP servers are left out.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
 from ..conversation.content import ReasoningEffort
 from ..conversation.json_field import JsonField
-from ..engines.sampling import Sampling
+from ..engines.engine import Sampling
 from .conversation_builder import read_effort
-from .echoed_tools import echoed_tool_choice, echoed_tools
-from .responses_request import ResponsesRequest
+from .requests import ReasoningSettings, ResponsesRequest, TextSettings
 
-__all__ = ["IncompleteDetails", "Response", "ResponseError", "ResponseUsage", "response_of"]
+__all__ = [
+    "IncompleteDetails",
+    "Response",
+    "ResponseError",
+    "ResponseUsage",
+    "echoed_tool_choice",
+    "echoed_tools",
+    "response_of",
+]
 
 
 class InputTokensDetails(BaseModel):
-    """What the input's tokens were."""
+    """How many input tokens came from the prompt cache, or were written to it."""
 
     cached_tokens: int = 0
     cache_write_tokens: int = 0
 
 
 class OutputTokensDetails(BaseModel):
-    """What the output's tokens were."""
+    """How many output tokens are reasoning."""
 
     reasoning_tokens: int = 0
 
@@ -46,7 +58,7 @@ class ResponseUsage(BaseModel):
     def of(
         cls, input_tokens: int, cached_tokens: int, output_tokens: int, reasoning_tokens: int
     ) -> ResponseUsage:
-        """Make it of the four numbers; the second and the last are parts of those before them."""
+        """Make the usage; cached tokens are part of the input, reasoning tokens of the output."""
         return cls(
             input_tokens=input_tokens,
             input_tokens_details=InputTokensDetails(cached_tokens=cached_tokens),
@@ -76,21 +88,21 @@ class ConversationReference(BaseModel):
 
 
 class ReasoningEcho(BaseModel):
-    """How much the model reasoned."""
+    """The reasoning settings of the request."""
 
     effort: str | None
     summary: str | None = None
 
 
 class TextEcho(BaseModel):
-    """The form of the answer."""
+    """The text settings of the request."""
 
     format: dict[str, Any]
     verbosity: str = "medium"
 
 
 class Response(BaseModel):
-    """A response: what was asked, and what came of it so far."""
+    """A response: the settings of the request, and the output so far."""
 
     id: str
     object: Literal["response"] = "response"
@@ -129,8 +141,8 @@ class Response(BaseModel):
     metadata: dict[str, str]
 
     def to_dict(self) -> dict[str, Any]:
-        """Write it as JSON has it."""
-        # What the client sent may be nested more deeply than pydantic writes, and is JSON already.
+        """Return the response as JSON values."""
+        # Values of the client are JSON already, and may be nested deeper than pydantic writes.
         return {
             name: value.model_dump() if isinstance(value, BaseModel) else value
             for name, value in self
@@ -148,7 +160,7 @@ def response_of(
 ) -> Response:
     """Make the response to a request that has just begun; `created_at` is in seconds since 1970.
 
-    `effort` and `sampling` are what is used where the request says nothing. Later states are
+    `effort` and `sampling` are the defaults for what the request leaves out. Later states are
     copies: ``response.model_copy(update={"status": "completed", "output": items, ...})``.
 
     >>> request = ResponsesRequest(input="hi")
@@ -158,6 +170,9 @@ def response_of(
     """
     settings = request.sampling(sampling)
     conversation = request.conversation
+    reasoning = request.reasoning or ReasoningSettings()
+    model_effort = read_effort(JsonField(reasoning.effort), effort)
+    text = request.text or TextSettings()
     return Response(
         id=id,
         created_at=created_at,
@@ -173,11 +188,16 @@ def response_of(
         conversation=None if conversation is None else ConversationReference(id=conversation),
         prompt_cache_key=request.prompt_cache_key,
         prompt_cache_retention=request.prompt_cache_retention,
-        reasoning=_reasoning(request, effort),
+        reasoning=ReasoningEcho(
+            effort=model_effort.value.lower() if model_effort else None, summary=reasoning.summary
+        ),
         safety_identifier=request.safety_identifier,
         store=request.is_stored,
         temperature=settings.temperature,
-        text=_text(request),
+        text=TextEcho(
+            format=_echoed_format(text.format or {"type": "text"}),
+            verbosity=text.verbosity or "medium",
+        ),
         tool_choice=echoed_tool_choice(request.tool_choice),
         tools=echoed_tools(request.tools),
         top_logprobs=request.top_logprobs or 0,
@@ -190,26 +210,10 @@ def response_of(
     )
 
 
-def _reasoning(request: ResponsesRequest, default: ReasoningEffort) -> ReasoningEcho:
-    """Tell the effort that the model was asked for, among the three that it knows."""
-    asked = request.reasoning
-    effort = read_effort(JsonField(asked.effort if asked else None), default)
-    return ReasoningEcho(
-        effort=effort.value.lower() if effort else None, summary=asked.summary if asked else None
-    )
-
-
-def _text(request: ResponsesRequest) -> TextEcho:
-    asked = request.text
-    verbosity = (asked.verbosity if asked else None) or "medium"
-    wanted = (asked.format if asked else None) or {"type": "text"}
-    return TextEcho(format=_format(wanted), verbosity=verbosity)
-
-
-def _format(wanted: dict[str, Any]) -> dict[str, Any]:
-    if wanted.get("type") != "json_schema":
-        return wanted
-    fields = wanted.get("json_schema") or wanted
+def _echoed_format(requested: dict[str, Any]) -> dict[str, Any]:
+    if requested.get("type") != "json_schema":
+        return requested
+    fields = requested.get("json_schema") or requested
     return {
         "type": "json_schema",
         "name": fields.get("name"),
@@ -217,3 +221,59 @@ def _format(wanted: dict[str, Any]) -> dict[str, Any]:
         "schema": fields.get("schema") or {},
         "strict": fields.get("strict") is True,
     }
+
+
+_NESTED = ("function", "custom")
+_CREDENTIALS = ("authorization", "headers")
+
+
+def echoed_tools(tools: Iterable[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
+    """Repeat the tools of a request.
+
+    >>> echoed_tools([{"type": "function", "function": {"name": "now"}}])[0]["parameters"] is None
+    True
+    """
+    return [_echoed_tool(tool) for tool in tools or ()]
+
+
+def echoed_tool_choice(choice: str | Mapping[str, Any] | None) -> str | dict[str, Any]:
+    """Repeat a tool choice; ``auto`` if it is left out.
+
+    >>> echoed_tool_choice({"type": "function", "function": {"name": "now"}})
+    {'type': 'function', 'name': 'now'}
+    """
+    if choice is None or isinstance(choice, str):
+        return choice or "auto"
+    if choice.get("type") in ("none", "auto", "required"):
+        return str(choice["type"])
+    if choice.get("type") != "allowed_tools":
+        return _flat(choice)
+    allowed = choice.get("allowed_tools") or choice
+    tools = [_flat(tool) for tool in allowed["tools"]]
+    return {"type": "allowed_tools", "mode": allowed.get("mode") or "auto", "tools": tools}
+
+
+def _echoed_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+    flat = _flat(tool)
+    name = flat.get("name")
+    if flat["type"] == "function":
+        nullable = dict.fromkeys(("description", "parameters", "strict"))
+        return {"type": "function", "name": name, **nullable, **flat}
+    if flat["type"] == "custom":
+        defaults = {"description": None, "format": {"type": "text"}}
+        return {"type": "custom", "name": name, **defaults, **flat}
+    if flat["type"] == "code_interpreter":
+        return {"container": {"type": "auto"}, **flat}
+    if flat["type"] == "namespace":
+        members = echoed_tools(flat.get("tools"))
+        return {**flat, "description": flat.get("description") or "", "tools": members}
+    if flat["type"] == "mcp":
+        return {name: value for name, value in flat.items() if name not in _CREDENTIALS}
+    return flat
+
+
+def _flat(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """Lift the fields that Chat Completions nests under the type's name."""
+    kind = tool["type"]
+    nested = tool.get(kind) if kind in _NESTED else None
+    return {"type": kind, **nested} if isinstance(nested, Mapping) else dict(tool)

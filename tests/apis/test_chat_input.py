@@ -22,7 +22,7 @@ from openai_harmony import (
     TextContent,
     ToolDescription,
 )
-from openai_harmony.apis.chat_messages import conversation_from_chat, is_chat, tool_from_chat
+from openai_harmony.apis.chat_input import conversation_from_chat, is_chat, tool_from_chat
 
 CASES = sorted((Path(__file__).parents[1] / "data" / "chat").iterdir())
 

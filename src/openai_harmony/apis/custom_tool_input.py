@@ -1,4 +1,4 @@
-"""The text for a custom tool, which the model writes as JSON: ``{"input": "..."}``."""
+"""The input of a custom tool, read from the JSON that the model writes: ``{"input": "..."}``."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _BEGINNING = re.compile(
         reversed([r"\s*", r"\{\s*", '"', *CUSTOM_TOOL_FIELD, r'"\s*', r":\s*"]),
     )
 )
-"""Whatever more text may make an opening of."""
+"""Matches text that may still become an `_OPENING`."""
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _PLAIN = re.compile(r'[^"\\]*')
 _CODE_UNIT = re.compile(r"\\u([0-9a-fA-F]{4})")
 
 
 def custom_tool_input(body: str) -> str:
-    """Read the text of a whole call.
+    """Return the input in the body of a whole call.
 
     >>> custom_tool_input('{"input": "two\\\\nlines"}'), custom_tool_input("bare")
     ('two\\nlines', 'bare')
@@ -33,7 +33,7 @@ def custom_tool_input(body: str) -> str:
 
 
 class CustomToolInput:
-    """Reads the text while the JSON is written; what does not begin as this JSON is the text.
+    """Reads the input while the model writes the JSON. A body in another form is the input itself.
 
     >>> reader = CustomToolInput()
     >>> [reader.feed(piece) for piece in ('{"inp', 'ut": "a', '\\\\', 'nb"}')]
@@ -41,48 +41,48 @@ class CustomToolInput:
     """
 
     def __init__(self) -> None:
-        self._held = ""
+        self._pending = ""
         self._read = self._read_opening
 
     def feed(self, delta: str) -> str:
-        """Take more of the body; return what the text grows by."""
-        self._held += delta
+        """Take more of the body; return the input that it adds."""
+        self._pending += delta
         return self._read()
 
     def rest(self) -> str:
-        """Return what is left at the end, where the JSON did not come to one."""
-        held, self._held = self._held, ""
+        """Return the rest of the input at the end of the body, if the JSON is incomplete."""
+        pending, self._pending = self._pending, ""
         if self._read == self._read_opening:
-            return held
-        return "" if self._read == self._read_nothing else _unpaired(held)
+            return pending
+        return "" if self._read == self._read_nothing else _unpaired(pending)
 
     def _read_opening(self) -> str:
-        match = _OPENING.match(self._held)
+        match = _OPENING.match(self._pending)
         if match is not None:
-            self._held = self._held[match.end() :]
+            self._pending = self._pending[match.end() :]
             self._read = self._read_string
             return self._read()
-        if _BEGINNING.fullmatch(self._held):
+        if _BEGINNING.fullmatch(self._pending):
             return ""
         self._read = self._read_bare
         return self._read()
 
     def _read_bare(self) -> str:
-        text, self._held = self._held, ""
+        text, self._pending = self._pending, ""
         return text
 
     def _read_nothing(self) -> str:
-        self._held = ""
+        self._pending = ""
         return ""
 
     def _read_string(self) -> str:
-        text = self._held
-        found: list[str] = []
+        text = self._pending
+        texts: list[str] = []
         at = 0
         while True:
             plain = _PLAIN.match(text, at)
             end = at if plain is None else plain.end()
-            found.append(text[at:end])
+            texts.append(text[at:end])
             at = end
             if at == len(text):
                 break
@@ -93,14 +93,14 @@ class CustomToolInput:
             escape = _read_escape(text, at)
             if escape is None:
                 break
-            found.append(escape[0])
+            texts.append(escape[0])
             at = escape[1]
-        self._held = text[at:]
-        return "".join(found)
+        self._pending = text[at:]
+        return "".join(texts)
 
 
 def _read_escape(text: str, at: int) -> tuple[str, int] | None:
-    """Read an escape; return its text and where it ends, None where more has to come."""
+    """Read an escape; return its text and its end, or None if it is incomplete."""
     if len(text) < at + 2:
         return None
     if text[at + 1] != "u":
@@ -125,6 +125,6 @@ def _may_be_unit(text: str) -> bool:
     return len(text) < 6 and re.fullmatch(r"(\\(u[0-9a-fA-F]{0,4})?)?", text) is not None
 
 
-def _unpaired(held: str) -> str:
-    """Show half of a pair as what cannot be shown; half an escape is nothing."""
-    return "\N{REPLACEMENT CHARACTER}" if _CODE_UNIT.match(held) else ""
+def _unpaired(pending: str) -> str:
+    """Replace an unpaired surrogate; drop an incomplete escape."""
+    return "\N{REPLACEMENT CHARACTER}" if _CODE_UNIT.match(pending) else ""

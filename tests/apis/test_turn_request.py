@@ -589,7 +589,7 @@ def test_sealed_items_are_opened() -> None:
             {"type": "compaction", "encrypted_content": "y"},
         ]
     )
-    made = turn_of_response(request, unseal=sealed.get)
+    made = turn_of_response(request, decrypt=sealed.get)
     assert said(made) == [("analysis", None, "hm"), ("user", None, "hi"), ("user", None, "hi")]
     message = made.conversation.messages[1]
     assert isinstance(message, SampledMessage)

@@ -29,7 +29,7 @@ from openai_harmony import (
     load_harmony_encoding,
 )
 
-SAMPLES = Path(__file__).parents[1] / "data" / "samples"
+SAMPLES = Path(__file__).parent / "data" / "samples"
 ENCODING = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
 
 COMPLETION = (
@@ -316,9 +316,10 @@ def test_response_events() -> None:
 
 
 def test_response_events_of_malformed_output() -> None:
-    kind, text = list(response_events(tokens_of("<|channel|>final<|end|>")))[-1]
+    malformed = tokens_of("<|channel|>final<|message|>Hi<|end|>Hi")
+    kind, text = list(response_events(malformed))[-1]
     assert kind == "error"
-    assert "<|end|>" in text
+    assert str(malformed[-1]) in text
 
 
 # Messages kept in other models and stores

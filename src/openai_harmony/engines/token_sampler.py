@@ -1,4 +1,4 @@
-"""One row of logits to one token, by the settings of one request."""
+"""Samples a token from a row of logits, by the settings of one request."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from collections.abc import Iterable
 import numpy as np
 import torch
 
-from .engine import FinishReason, SampledToken
-from .errors import EngineError
-from .sampling import Sampling
+from .engine import EngineError, FinishReason, SampledToken, Sampling
 
-__all__ = ["RowSampler"]
+__all__ = ["TokenSampler"]
 
 
-class RowSampler:
-    """Samples one completion; it knows what came before, so it belongs to one request."""
+class TokenSampler:
+    """Samples one completion; it remembers the earlier tokens, so each request has its own."""
 
     def __init__(
         self, prompt: Iterable[int], sampling: Sampling, max_tokens: int, device: torch.device
@@ -40,11 +38,15 @@ class RowSampler:
         logits = logits.float()
         scores = self._masked(self._penalised(logits))
         token = self._sampled(scores)
-        self._take(token)
+        self._counts[token] = self._counts.get(token, 0) + 1
+        if self._sampling.repetition_penalty != 1:
+            self._seen.add(token)
+        if self._matcher is not None and not self._matcher.accept(token):
+            raise EngineError(f"the token {token} was sampled against the grammar")
         self._left -= 1
         stops = token in self._sampling.stop_tokens
         reason = FinishReason.STOP if stops else None if self._left else FinishReason.LENGTH
-        return SampledToken(token, *self._told(logits, token), reason)
+        return SampledToken(token, *self._logprobs(logits, token), reason)
 
     def _penalised(self, logits: torch.Tensor) -> torch.Tensor:
         sampling = self._sampling
@@ -86,14 +88,7 @@ class RowSampler:
                 return int(ids[0])
         return int(torch.multinomial(probabilities, 1, generator=self._generator))
 
-    def _take(self, token: int) -> None:
-        self._counts[token] = self._counts.get(token, 0) + 1
-        if self._sampling.repetition_penalty != 1:
-            self._seen.add(token)
-        if self._matcher is not None and not self._matcher.accept(token):
-            raise EngineError(f"the token {token} was sampled against the grammar")
-
-    def _told(
+    def _logprobs(
         self, logits: torch.Tensor, token: int
     ) -> tuple[float | None, tuple[tuple[int, float], ...] | None]:
         count = self._sampling.logprobs

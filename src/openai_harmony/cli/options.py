@@ -1,4 +1,4 @@
-"""The options that give a model tools, and the tools that they open."""
+"""A command, and the options that several commands share."""
 
 from __future__ import annotations
 
@@ -9,31 +9,116 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
+from ..config import SchemaDialect
+from ..conversation.messages import Role
 from ..installation import missing_package
-from .source import InputError
+from .input import InputError
 
 if TYPE_CHECKING:
+    from ..engines import Sampling
     from ..tools.browser import Browser, LocalIndex, SearchBackend
     from ..tools.tool import Tool
 
-__all__ = ["add_built_in_tools", "add_mcp", "open_tools", "tool_options_given"]
+
+__all__ = [
+    "Command",
+    "add_built_in_tools",
+    "add_color",
+    "add_mcp",
+    "add_sampling",
+    "add_schema_dialect",
+    "open_tools",
+    "role_named",
+    "role_names",
+    "sampling_of",
+    "tool_options_given",
+]
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command: its name, its help, its arguments, and the function that runs it."""
+
+    name: str
+    summary: str
+    examples: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], None]
+
+
+def add_color(parser: argparse.ArgumentParser) -> None:
+    """Add the option ``--color``."""
+    parser.add_argument(
+        "--color",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="auto (the default) colours on a terminal, unless NO_COLOR is set",
+    )
+
+
+def add_schema_dialect(parser: argparse.ArgumentParser, option: str) -> None:
+    """Add the option for the dialect of schemas."""
+    parser.add_argument(
+        option,
+        dest="schema_dialect",
+        choices=get_args(SchemaDialect),
+        default="typescript",
+        help="reference writes schemas exactly as the reference library does, with its losses",
+    )
+
+
+def role_names() -> list[str]:
+    """Return the values of an option ``--role``."""
+    return [*(role.value for role in Role), "none"]
+
+
+def role_named(name: str) -> Role | None:
+    """Return the role for a value of ``--role``."""
+    return None if name == "none" else Role(name)
+
+
+_OPTIONS: tuple[tuple[str, type, str], ...] = (
+    ("temperature", float, "0 always takes the likeliest token"),
+    ("top-p", float, "sample among the likeliest tokens that make up this probability"),
+    ("top-k", int, "sample among this many of the likeliest tokens"),
+    ("min-p", float, "sample among tokens with this share of the likeliest one's probability"),
+    ("seed", int, "the same seed gives the same completion"),
+    ("max-tokens", int, "the most tokens to sample"),
+)
+
+
+def add_sampling(parser: argparse.ArgumentParser) -> None:
+    """Add the sampling options; options that are not given keep the defaults."""
+    for name, kind, text in _OPTIONS:
+        parser.add_argument(f"--{name}", type=kind, metavar="N", help=text)
+
+
+def sampling_of(arguments: argparse.Namespace, grammar: str | None = None) -> Sampling:
+    """Return the sampling options that were given."""
+    from ..engines import Sampling
+
+    names = [name.replace("-", "_") for name, _, _ in _OPTIONS]
+    given = {name: getattr(arguments, name) for name in names}
+    return Sampling(grammar=grammar, **{k: v for k, v in given.items() if v is not None})
+
 
 _KEYS = {"brave": "BRAVE_API_KEY", "exa": "EXA_API_KEY", "you": "YDC_API_KEY"}
 _SEARXNG = "searxng:"
-_NOWHERE = logging.NullHandler()
+_NULL_HANDLER = logging.NullHandler()
 
 
 def add_built_in_tools(parser: argparse.ArgumentParser) -> None:
-    """Add the options for `browser` and `python`."""
+    """Add the options for the tools `browser` and `python`."""
     keys = ", ".join(f"{name} ({key})" for name, key in _KEYS.items())
     parser.add_argument(
         "--browser",
         metavar="BACKEND",
-        help="the tool browser; it searches a folder of documents, or the web by "
-        f"{_SEARXNG}URL, or by a service whose key is in a variable: {keys}",
+        help="the tool browser; it searches a folder of documents, or the web through "
+        f"{_SEARXNG}URL or a service with its key in a variable: {keys}",
     )
     parser.add_argument(
         "--python", action="store_true", help="the tool python: notebooks in a sandbox"
@@ -48,19 +133,19 @@ def add_mcp(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="the tools of an MCP server: a command that starts it, or its URL, with NAME= before "
-        "it or not; may be given several times",
+        "it if you like; may be repeated",
     )
 
 
 def tool_options_given(arguments: argparse.Namespace) -> list[str]:
-    """Return the names of the options that were given."""
+    """Return the names of the tool options that were given."""
     return [f"--{name}" for name in ("browser", "python", "mcp") if getattr(arguments, name, None)]
 
 
 async def open_tools(arguments: argparse.Namespace) -> list[Tool[Any]]:
-    """Open the tools that the options name; close each.
+    """Open the tools that the options name; the caller closes each.
 
-    Raises `InputError`, and `HarmonyError` where a notebook or a server does not start.
+    Raises `InputError`, and `HarmonyError` if a notebook or a server does not start.
     """
     tools: list[Tool[Any]] = []
     async with AsyncExitStack() as opened:
@@ -142,7 +227,9 @@ async def _mcp(server: str, others: Sequence[Tool[Any]]) -> Tool[Any]:
         address = McpAddress.parse(server)
     except ValueError as error:
         raise InputError(f"--mcp: {error}") from error
-    logging.getLogger("mcp").addHandler(_NOWHERE)  # servers write what the SDK complains about
+    logging.getLogger("mcp").addHandler(
+        _NULL_HANDLER
+    )  # the SDK logs complaints about the output of servers
     tool = await McpTool.connect(address, taken=[other.namespace.name for other in others])
     for note in tool.notes:
         print(f"{address}: {note}", file=sys.stderr)

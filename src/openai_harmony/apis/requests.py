@@ -1,0 +1,352 @@
+"""The bodies of requests to the Responses, Chat Completions and Completions APIs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
+
+from ..engines.engine import Sampling
+from .request_body import Metadata, SamplingFields, no_bias
+
+__all__ = [
+    "ChatRequest",
+    "CompletionRequest",
+    "Effort",
+    "ReasoningSettings",
+    "ResponsesRequest",
+    "StreamOptions",
+    "TextSettings",
+]
+
+Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+"""Efforts that clients send; the model has low, medium and high."""
+
+
+def _check_input(value: Any) -> Any:
+    if value is None or isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        raise ValueError("expected text or a list of items")
+    for at, item in enumerate(value):
+        if not isinstance(item, dict):
+            raise ValueError(f"expected items that are objects; item {at} is none")
+    return value
+
+
+def _id_of(value: Any) -> Any:
+    return value.get("id") if isinstance(value, dict) else value
+
+
+Input: TypeAlias = Annotated["str | list[dict[str, Any]]", BeforeValidator(_check_input)]
+"""A text by the user, or a list of items."""
+
+ConversationId: TypeAlias = Annotated[
+    str,
+    BeforeValidator(_id_of),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {
+                    "type": "object",
+                    "properties": {"id": {"type": "string"}},
+                    "required": ["id"],
+                },
+            ]
+        }
+    ),
+]
+"""An id, which may be wrapped in an object."""
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
+
+
+class ReasoningSettings(_Settings):
+    """How much the model reasons; `summary` has no effect, as the reasoning itself is shown."""
+
+    effort: Effort | None = None
+    summary: Literal["auto", "concise", "detailed"] | None = None
+
+
+class TextSettings(_Settings):
+    """The form of the answer; the type of `format` is text, json_object or json_schema."""
+
+    format: dict[str, Any] | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
+
+
+class StreamOptions(_Settings):
+    """Options of a stream."""
+
+    include_usage: bool | None = Field(default=None, description="Send the usage in a last chunk.")
+    include_obfuscation: bool | None = None
+
+
+class ResponsesRequest(SamplingFields):
+    """A request for a response."""
+
+    model: str | None = None
+    input: Input | None = Field(default=None, description="A text by the user, or a list of items.")
+    messages: Input | None = Field(default=None, description="Another name for `input`.")
+    instructions: str | None = Field(
+        default=None,
+        description="Put before all other instructions, in this response only.",
+    )
+    previous_response_id: str | None = None
+    conversation: ConversationId | None = None
+    store: bool | None = Field(
+        default=None, description="Whether the response is stored; true by default."
+    )
+    stream: bool | None = Field(
+        default=None, description="Whether to answer with server-sent events."
+    )
+    stream_options: StreamOptions | None = None
+    background: bool | None = None
+    metadata: Metadata | None = None
+    include: list[str] | None = Field(
+        default=None, description="`message.output_text.logprobs`, `reasoning.encrypted_content`."
+    )
+    reasoning: ReasoningSettings | None = None
+    text: TextSettings | None = None
+    tools: list[dict[str, Any]] | None = Field(
+        default=None, description="Functions, custom tools and namespaces; others are not declared."
+    )
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    max_output_tokens: int | None = Field(default=None, ge=1)
+    max_tokens: int | None = Field(
+        default=None, ge=1, description="Another name for max_output_tokens."
+    )
+    max_tool_calls: int | None = Field(default=None, ge=1)
+    top_logprobs: int | None = Field(default=None, ge=0, le=20)
+    prompt: dict[str, Any] | None = Field(
+        default=None, description="Stored prompts: there are none."
+    )
+    prompt_cache_key: str | None = Field(default=None, max_length=1024)
+    prompt_cache_retention: str | None = None
+    safety_identifier: str | None = Field(default=None, max_length=1024)
+    service_tier: str | None = None
+    user: str | None = None
+
+    @field_validator("messages")
+    @classmethod
+    def _instead_of_input(cls, messages: Any, info: ValidationInfo) -> Any:
+        if messages is not None and info.data.get("input") is not None:
+            raise ValueError("this is another name for input; send one of the two")
+        return messages
+
+    @field_validator("conversation")
+    @classmethod
+    def _instead_of_previous(cls, conversation: Any, info: ValidationInfo) -> Any:
+        if conversation is not None and info.data.get("previous_response_id") is not None:
+            raise ValueError("send previous_response_id or conversation, not both")
+        return conversation
+
+    @field_validator("background")
+    @classmethod
+    def _is_kept(cls, background: Any, info: ValidationInfo) -> Any:
+        if background and info.data.get("store") is False:
+            raise ValueError("a response in the background is stored; leave store out")
+        return background
+
+    @field_validator("prompt")
+    @classmethod
+    def _is_unknown(cls, prompt: Any) -> Any:
+        if prompt is not None:
+            raise ValueError("there are no stored prompts; send instructions and input instead")
+        return prompt
+
+    @property
+    def items(self) -> list[dict[str, Any]]:
+        """The input as items, as they were sent."""
+        sent = self.input if self.input is not None else self.messages
+        if isinstance(sent, str):
+            return [{"type": "message", "role": "user", "content": sent}]
+        return sent or []
+
+    @property
+    def items_field(self) -> str:
+        """The name of the field with the input, for errors."""
+        return "messages" if self.input is None and self.messages is not None else "input"
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the response is stored."""
+        return self.store is not False
+
+    @property
+    def token_limit(self) -> int | None:
+        """The most tokens of the response."""
+        return self.max_tokens if self.max_output_tokens is None else self.max_output_tokens
+
+    @property
+    def shows_logprobs(self) -> bool:
+        """Whether texts have log-probabilities."""
+        return "message.output_text.logprobs" in (self.include or ()) or bool(self.top_logprobs)
+
+    @property
+    def encrypts_reasoning(self) -> bool:
+        """Whether reasoning has `encrypted_content`."""
+        return "reasoning.encrypted_content" in (self.include or ())
+
+    def sampling(self, defaults: Sampling | None = None) -> Sampling:
+        """Return the settings for sampling the response."""
+        logprobs = (self.top_logprobs or 0) if self.shows_logprobs else None
+        return self.settings(defaults or Sampling(), max_tokens=self.token_limit, logprobs=logprobs)
+
+
+class ChatRequest(SamplingFields):
+    """A request for a chat completion."""
+
+    model: str | None = None
+    messages: list[dict[str, Any]] = Field(min_length=1)
+    stream: bool | None = Field(
+        default=None, description="Whether to answer with server-sent events."
+    )
+    stream_options: StreamOptions | None = None
+    n: int | None = Field(default=None, ge=1, le=128, description="How many choices.")
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+    max_tokens: int | None = Field(
+        default=None, ge=1, description="Another name for max_completion_tokens."
+    )
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(default=None, ge=0, le=20)
+    logit_bias: dict[str, Any] | None = Field(default=None, description="Must be empty.")
+    reasoning_effort: Effort | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: dict[str, Any] | None = None
+    functions: list[dict[str, Any]] | None = Field(default=None, description="Send tools instead.")
+    verbosity: Literal["low", "medium", "high"] | None = None
+    store: bool | None = None
+    metadata: Metadata | None = None
+    prompt_cache_key: str | None = Field(default=None, max_length=1024)
+    safety_identifier: str | None = Field(default=None, max_length=1024)
+    service_tier: str | None = None
+    user: str | None = None
+
+    @field_validator("logit_bias")
+    @classmethod
+    def _has_no_bias(cls, bias: Any) -> Any:
+        return no_bias(bias)
+
+    @field_validator("top_logprobs")
+    @classmethod
+    def _has_logprobs(cls, top: Any, info: ValidationInfo) -> Any:
+        if top and not info.data.get("logprobs"):
+            raise ValueError("it needs logprobs to be true")
+        return top
+
+    @property
+    def token_limit(self) -> int | None:
+        """The most tokens of a choice."""
+        most = self.max_completion_tokens
+        return self.max_tokens if most is None else most
+
+    @property
+    def includes_usage(self) -> bool:
+        """Whether a stream ends with the usage."""
+        return self.stream_options is not None and bool(self.stream_options.include_usage)
+
+    def sampling(self, defaults: Sampling | None = None) -> Sampling:
+        """Return the settings for sampling each choice."""
+        logprobs = (self.top_logprobs or 0) if self.logprobs else None
+        return self.settings(defaults or Sampling(), max_tokens=self.token_limit, logprobs=logprobs)
+
+
+def _as_prompts(value: Any) -> Any:
+    """Wrap a single prompt, text or token ids, in a list."""
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, list):
+        raise ValueError("expected text, token ids, or a list of one of them")
+    if value and all(_is_token(item) for item in value):
+        return [value]
+    for at, item in enumerate(value):
+        is_tokens = isinstance(item, list) and all(map(_is_token, item))
+        if not isinstance(item, str) and not is_tokens:
+            raise ValueError(f"prompt {at} is neither text nor a list of token ids")
+    return value
+
+
+def _is_token(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+_TOKENS = {"type": "array", "items": {"type": "integer", "minimum": 0}}
+
+Prompts: TypeAlias = Annotated[
+    "list[str | list[int]]",
+    BeforeValidator(_as_prompts),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "array", "items": {"type": "string"}, "minItems": 1},
+                {**_TOKENS, "minItems": 1},
+                {"type": "array", "items": _TOKENS, "minItems": 1},
+            ]
+        }
+    ),
+    Field(min_length=1, max_length=128),
+]
+"""Prompts as text or token ids; a single one needs no list."""
+
+
+class CompletionRequest(SamplingFields):
+    """A request to continue prompts of harmony as they are, in text or token ids."""
+
+    model: str | None = None
+    prompt: Prompts
+    stream: bool | None = Field(
+        default=None, description="Whether to answer with server-sent events."
+    )
+    stream_options: StreamOptions | None = None
+    n: int | None = Field(
+        default=None, ge=1, le=128, description="How many choices for each prompt."
+    )
+    best_of: int | None = Field(default=None, ge=1, le=128, description="Must be n.")
+    max_tokens: int | None = Field(default=None, ge=1)
+    logprobs: int | None = Field(default=None, ge=0, le=20)
+    echo: bool | None = Field(default=None, description="Whether the text begins with the prompt.")
+    suffix: str | None = Field(default=None, description="Must be empty.")
+    logit_bias: dict[str, Any] | None = Field(default=None, description="Must be empty.")
+    user: str | None = None
+
+    @field_validator("logit_bias")
+    @classmethod
+    def _has_no_bias(cls, bias: Any) -> Any:
+        return no_bias(bias)
+
+    @field_validator("suffix")
+    @classmethod
+    def _has_no_suffix(cls, suffix: Any) -> Any:
+        if suffix:
+            raise ValueError("the model only continues texts; leave it out")
+        return suffix
+
+    @field_validator("best_of")
+    @classmethod
+    def _shows_all(cls, best_of: Any, info: ValidationInfo) -> Any:
+        if best_of is not None and best_of != (info.data.get("n") or 1):
+            raise ValueError("choices are not compared; leave it out")
+        return best_of
+
+    def sampling(self, defaults: Sampling | None = None) -> Sampling:
+        """Return the settings for sampling each choice."""
+        return self.settings(
+            defaults or Sampling(), max_tokens=self.max_tokens, logprobs=self.logprobs
+        )

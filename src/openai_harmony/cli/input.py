@@ -1,0 +1,125 @@
+"""Input: a file or standard input, read as text, JSON or a conversation.
+
+The line break at the end of a text file is not part of the text. It is removed here, and added
+where text is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from ..apis.chat_input import conversation_from_chat, is_chat
+from ..conversation.messages import Conversation
+
+__all__ = [
+    "InputError",
+    "add_file",
+    "add_request",
+    "iso_date",
+    "read_json",
+    "read_request",
+    "read_text",
+]
+
+STANDARD_INPUT = "-"
+
+
+class InputError(Exception):
+    """The input cannot be read, or is not what the command expects."""
+
+
+def read_text(file: str) -> str:
+    """Read a file, or standard input for ``-``, without the line break at the end."""
+    try:
+        if file != STANDARD_INPUT:
+            data = Path(file).read_bytes()
+        elif sys.stdin is None:
+            raise InputError("standard input is closed; name a file")
+        else:
+            if sys.stdin.isatty():
+                print("harmony: reading standard input; Ctrl-D ends it", file=sys.stderr)
+            data = sys.stdin.buffer.read()
+        text = data.decode("utf-8-sig")
+    except OSError as error:
+        raise InputError(
+            f"cannot be read ({error.strerror or error}); check the path, "
+            "or pass - to read standard input"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"not UTF-8 (at byte {error.start}); save it as UTF-8") from error
+    return text.removesuffix("\r\n" if text.endswith("\r\n") else "\n")
+
+
+def read_json(file: str) -> tuple[Any, str]:
+    """Read JSON; return the value and its text."""
+    text = read_text(file)
+    if not text.strip():
+        raise InputError("there is no input; expected JSON")
+    try:
+        return json.loads(text), text
+    except json.JSONDecodeError as error:
+        raise InputError(f"not valid JSON: {error}") from error
+    except RecursionError:
+        raise InputError("the JSON is nested too deeply to be read") from None
+
+
+def add_file(parser: argparse.ArgumentParser, holds: str) -> None:
+    """Add the argument FILE; `holds` describes its contents for the help."""
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        nargs="?",
+        default="-",
+        help=f"{holds}; - or nothing reads standard input",
+    )
+
+
+def add_request(parser: argparse.ArgumentParser) -> None:
+    """Add the argument FILE for a conversation, and the options for reading it."""
+    add_file(parser, "a harmony conversation or a Chat Completions request, as JSON")
+    parser.add_argument(
+        "--from",
+        dest="format",
+        choices=("harmony", "chat"),
+        help="the form of the input; by default, harmony if a message has a channel, recipient or "
+        "content type, or system or developer content; else chat",
+    )
+    parser.add_argument(
+        "--date",
+        type=iso_date,
+        metavar="YYYY-MM-DD",
+        help="the current date for the model, for chat input",
+    )
+
+
+def read_request(arguments: argparse.Namespace) -> tuple[Conversation, Mapping[str, Any]]:
+    """Read a conversation, and the fields beside its messages."""
+    raw, text = read_json(arguments.file)
+    fields = raw if isinstance(raw, Mapping) else {}
+    if arguments.format == "chat" or (arguments.format is None and is_chat(raw)):
+        return conversation_from_chat(raw, conversation_start_date=arguments.date), fields
+    if arguments.date is not None:
+        raise InputError(
+            "--date is for Chat Completions requests, and this is a harmony conversation; "
+            "write the date into its system content as conversation_start_date"
+        )
+    text = f'{{"messages": {text}}}' if isinstance(raw, list) else text
+    return Conversation.from_json(text), fields
+
+
+def iso_date(text: str) -> str:
+    """Parse an argument that is a date, such as ``2025-06-28``."""
+    try:
+        # Newer Pythons accept other ISO formats; the model was trained with this one.
+        if re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII):
+            return date.fromisoformat(text).isoformat()
+    except ValueError:
+        pass  # no month has this day
+    raise argparse.ArgumentTypeError(f"{text!r} is not a date; write it as YYYY-MM-DD")

@@ -1,0 +1,132 @@
+"""Event loops, engines and sockets for commands that run a model or a server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Coroutine, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .input import InputError
+
+if TYPE_CHECKING:
+    from ..engines import Engine
+
+
+__all__ = ["EventLoop", "listen", "open_watched"]
+
+_Result = TypeVar("_Result")
+
+
+class EventLoop:
+    """Runs one coroutine at a time; between them, the program may block.
+
+    ::
+
+        with EventLoop() as loop:
+            engine = loop.run(open_engine("demo"))
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+
+    def run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+        """Return the result of `work`; Ctrl-C ends it anywhere, even in a blocking call."""
+        return self._loop.run_until_complete(work)
+
+    def run_until_interrupted(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+        """Return the result of `work`; Ctrl-C cancels it, and it cleans up first.
+
+        Raises `KeyboardInterrupt`, after which more work can be run.
+        """
+        task = self._loop.create_task(work)
+        try:
+            with self._cancelled_by_ctrl_c(task):
+                return self._loop.run_until_complete(task)
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+        except KeyboardInterrupt:  # without a signal handler
+            self._cancel([task])
+            raise
+
+    def __enter__(self) -> EventLoop:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._cancel(list(asyncio.all_tasks(self._loop)))
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        finally:
+            self._loop.close()
+
+    @contextlib.contextmanager
+    def _cancelled_by_ctrl_c(self, task: asyncio.Task[Any]) -> Iterator[None]:
+        try:
+            self._loop.add_signal_handler(signal.SIGINT, task.cancel)
+        except (NotImplementedError, RuntimeError, ValueError):
+            yield  # not available on Windows, or outside of the main thread
+            return
+        try:
+            yield
+        finally:
+            self._loop.remove_signal_handler(signal.SIGINT)
+
+    def _cancel(self, tasks: list[asyncio.Task[Any]]) -> None:
+        for task in tasks:
+            task.cancel()
+
+        async def ended() -> None:
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+        self._loop.run_until_complete(ended())
+
+
+async def open_watched(model: str) -> Engine:
+    """Open an engine as `open_engine` does; show progress on a terminal.
+
+    Transformers and the client of the Hugging Face hub draw their own bars.
+    """
+    from ..engines import open_engine
+
+    if not sys.stderr.isatty():
+        return await open_engine(model)
+    print(f"loading {model} ...", file=sys.stderr, flush=True)
+    logger = logging.getLogger("openai_harmony.engines")
+    level, handler = logger.level, logging.StreamHandler(sys.stderr)
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        engine = await open_engine(model)
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+    origin = f": {engine.origin}" if engine.origin else ""
+    print(f"{engine.model}{origin}; {engine.context_length:,} tokens of context", file=sys.stderr)
+    return engine
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Open a listening socket; raises `InputError` if the port is in use or the host unknown.
+
+    Its connections send data without delay (``TCP_NODELAY``).
+    """
+    if not 0 <= port <= 65535:
+        raise InputError(f"there is no port {port}; choose one up to 65535, or 0 for any")
+    try:
+        listener = socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=2048
+        )
+    except OSError as error:
+        number = error.errno or 0  # negative for an unknown host
+        problem = os.strerror(number) if number > 0 else error.strerror or str(error)
+        raise InputError(
+            f"cannot listen at {host}:{port}: {problem}; choose another --port"
+        ) from error
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
