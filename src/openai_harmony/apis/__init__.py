@@ -9,7 +9,7 @@ and the settings `openai_harmony.engines.Sampling`, but no extra.
     requested_tools → tool_choice       the tools of a request, and which of them may be called
     conversation_builder → chat_input, input_items → turn_request
                                         a request and its history as a turn of the model
-    items, custom_tool_input → output_items, chat_output
+    items, custom_tools → output_items, chat_output
                                         the model's messages as items, or as a chat message
     response_resource                   the response that contains the items
 """
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .chat_output import CHAT_JOINT, chat_message_of, chat_tool_call
-    from .custom_tool_input import CustomToolInput, custom_tool_input
+    from .custom_tools import CustomToolInput, custom_tool_input
     from .input_items import complete_item, input_items_of
     from .items import (
         ID_PREFIXES,
@@ -83,7 +83,7 @@ _MODULES = (
     "items",
     "input_items",
     "output_items",
-    "custom_tool_input",
+    "custom_tools",
     "chat_output",
     "request_body",
     "requests",

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from ..conversation.messages import Message
-from .custom_tool_input import custom_tool_input
+from .custom_tools import custom_tool_input
 from .items import ItemKind, NewId, called_name, item_kind, message_text
 from .output_items import NO_ARGUMENTS
 

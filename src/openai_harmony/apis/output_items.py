@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 
 from ..conversation.messages import Message
 from ..sampled_messages import SampledMessage
-from .custom_tool_input import custom_tool_input
+from .custom_tools import custom_tool_input
 from .items import ID_PREFIXES, HistoryItem, ItemKind, NewId, called_name, item_kind, message_text
 
 __all__ = [

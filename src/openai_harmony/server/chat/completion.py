@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
 
 from ...apis.chat_output import CHAT_JOINT, chat_message_of
-from ...apis.custom_tool_input import CustomToolInput
+from ...apis.custom_tools import CustomToolInput
 from ...apis.items import ItemKind, NewId, called_name, item_kind
 from ...apis.output_items import NO_ARGUMENTS
 from ...apis.turn_request import TurnRequest

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ...apis.custom_tool_input import CustomToolInput
+from ...apis.custom_tools import CustomToolInput
 from ...apis.items import ItemKind
 from ...conversation.messages import Message
 from ..generation.events import LogprobJson, TokenLogprob
