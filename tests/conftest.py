@@ -12,8 +12,6 @@ import pytest
 if TYPE_CHECKING:
     from openai_harmony.engines import Engine
 
-pytest_plugins = ("support.inspector_page",)
-
 PATIENCE = 300
 """Seconds for what takes a few at most; what takes quadratic time needs hours."""
 

@@ -3,7 +3,7 @@
 ::
 
     recovery, state          the parser's state, and the record of repairs
-    header → strict          the format as it is written
+    strict_header → strict   the format, as the reference reads it
     damaged_header → lenient what models write instead
     parser                   the parser that people use
 """

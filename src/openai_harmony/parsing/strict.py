@@ -13,8 +13,8 @@ from ..conversation.header import ROLES
 from ..conversation.messages import Role
 from ..errors import TokenError
 from ..tokens.special_tokens import CALL, END, FIRST_SPECIAL, MESSAGE, RETURN, START
-from .header import HeaderError, read_header_tokens
 from .state import ParserState, StreamState, TokenKind, Transitions
+from .strict_header import HeaderError, read_header_tokens
 
 __all__ = ["STRICT_TRANSITIONS"]
 

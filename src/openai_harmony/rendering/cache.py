@@ -8,7 +8,10 @@ import threading
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Generic, NoReturn, TypeVar
 
-__all__ = ["BoundedCache", "fingerprint"]
+__all__ = ["DEFAULT_CACHE_BYTES", "BoundedCache", "fingerprint"]
+
+DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
+"""What an encoding keeps of rendered messages, unless told otherwise."""
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")

@@ -21,7 +21,7 @@ from ..conversation.header import Header
 from ..conversation.messages import Message, Role
 from ..tokens.special_tokens import CALL, END, SPECIAL_TEXTS, START
 from ..tokens.tokenizer import Tokenizer
-from .cache import BoundedCache
+from .cache import DEFAULT_CACHE_BYTES, BoundedCache
 from .headers import header_pieces
 from .history import analysis_before_first_final
 from .segments import Segment, SegmentKind
@@ -69,8 +69,6 @@ class Rendered:
         """Estimate the bytes of a cache entry: a list of tokens, the texts, overhead."""
         return 8 * len(self.tokens) + sum(map(sys.getsizeof, self.key[_TEXTS])) + 800
 
-
-DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
 
 _Header: TypeAlias = "tuple[str, array[int]]"
 
