@@ -28,7 +28,7 @@ CLIENTS_INSTALLED := $(if $(NPM),$(CLIENTS)/node_modules/.installed)
 PAGE_INSTALLED := $(if $(NPM),$(PAGE)/node_modules/.installed)
 
 # The lowest versions that pyproject.toml allows of what the core needs, and what runs without more.
-LOWEST := $(shell sed -n 's/^    "\(pydantic\|tiktoken\)>=\([0-9.]*\).*/\1==\2/p' pyproject.toml)
+LOWEST := $(shell sed -nE 's/^    "(pydantic|tiktoken)>=([0-9.]+).*/\1==\2/p' pyproject.toml)
 CORE := $(addprefix src/openai_harmony/,conversation tokens typescript rendering parsing encoding.py) \
 	$(addprefix tests/,tokens typescript rendering parsing test_api.py test_laws.py)
 

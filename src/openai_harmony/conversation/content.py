@@ -106,7 +106,9 @@ class SystemContent(_ToolContent):
     'High'
     """
 
-    model_config = ConfigDict(protected_namespaces=())  # before 2.10, pydantic warns of model_identity
+    model_config = ConfigDict(
+        protected_namespaces=()
+    )  # before 2.10, pydantic warns of model_identity
 
     _type = "system_content"
 
