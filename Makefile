@@ -13,6 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BUILD_VENV := .venv-build
 FUZZ_VENV := .venv-fuzz
+LOWEST_VENV := .venv-lowest
 GPT_OSS_VENV := .venv-gpt-oss
 XGRAMMAR_VENV := .venv-xgrammar
 USERS_VENV := .venv-users
@@ -26,8 +27,13 @@ NPM := $(shell command -v npm)
 CLIENTS_INSTALLED := $(if $(NPM),$(CLIENTS)/node_modules/.installed)
 PAGE_INSTALLED := $(if $(NPM),$(PAGE)/node_modules/.installed)
 
+# The lowest versions that pyproject.toml allows of what the core needs, and what runs without more.
+LOWEST := $(shell sed -nE 's/^    "(pydantic|tiktoken)>=([0-9.]+).*/\1==\2/p' pyproject.toml)
+CORE := $(addprefix src/openai_harmony/,conversation tokens typescript rendering parsing encoding.py) \
+	$(addprefix tests/,tokens typescript rendering parsing test_api.py test_laws.py)
+
 .DEFAULT_GOAL := help
-.PHONY: help demo chat inspect serve demo-model demo-accuracy test check format parity bench bench-serving bench-training fuzz noise screenshots xgrammar users wheel wheel-drop-in clean
+.PHONY: help demo chat inspect serve demo-model demo-accuracy test lowest check format parity bench bench-serving bench-training fuzz noise screenshots xgrammar users wheel wheel-drop-in clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +46,9 @@ chat: $(VENV)/.installed-transformers ## Talk with the small demo model, on the 
 
 test: $(VENV)/.installed-dev $(CLIENTS_INSTALLED) $(PAGE_INSTALLED) ## Run every test
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+lowest: $(LOWEST_VENV)/.installed ## Run the core's tests with the lowest versions of its requirements
+	$(LOWEST_VENV)/bin/python -m pytest -q $(CORE)
 
 check: $(VENV)/.installed-dev $(PAGE_INSTALLED) ## Run the linter, the formatter's check and the type checkers
 	$(BIN)/ruff check
@@ -99,7 +108,7 @@ demo-accuracy: $(VENV)/.installed-dev ## Count how often the demo model is right
 	PYTHONPATH=scripts $(BIN)/python -m demo_model.evaluate
 
 clean: ## Remove the virtual environment, caches and builds
-	rm -rf $(VENV) $(BUILD_VENV) $(FUZZ_VENV) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(USERS_VENV) $(CLIENTS)/node_modules $(PAGE)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BUILD_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(USERS_VENV) $(CLIENTS)/node_modules $(PAGE)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are remade when the dependencies in pyproject.toml may have changed.
@@ -141,6 +150,11 @@ $(VENV)/.installed-bench: pyproject.toml | $(VENV)/.created
 $(BUILD_VENV)/.installed:
 	$(PYTHON) -m venv $(BUILD_VENV)
 	$(BUILD_VENV)/bin/python -m pip install --quiet --disable-pip-version-check build
+	@touch $@
+
+$(LOWEST_VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(LOWEST_VENV)
+	$(LOWEST_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable . $(LOWEST) 'pytest>=8.2' 'hypothesis>=6.100'
 	@touch $@
 
 $(FUZZ_VENV)/.installed: pyproject.toml

@@ -101,7 +101,7 @@ def stream_parts() -> dict[str, float]:
     empty = per_token(call_empty, tokens) / per_token(stream, tokens)
     return {
         "the loop and the call of an empty method": empty,
-        "what `process` does, and the text of 12 messages": 1 - empty,
+        "what `process` does, and the text of the messages": 1 - empty,
     }
 
 

@@ -142,7 +142,7 @@ def test_slow_rows_are_marked() -> None:
 def test_threads_of_tiktoken_are_measured() -> None:
     rows = module("threads").thread_rows(1)
     cells = module("threads").cells(rows)
-    assert len(cells) == 4
+    assert len(cells) == 5
     assert cells[0][2] == "1.00"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from .tool_namespaces import ToolDescription, ToolNamespaceConfig
 
@@ -105,6 +105,10 @@ class SystemContent(_ToolContent):
     >>> SystemContent.new().with_reasoning_effort(ReasoningEffort.HIGH).reasoning_effort.value
     'High'
     """
+
+    model_config = ConfigDict(
+        protected_namespaces=()
+    )  # before 2.10, pydantic warns of model_identity
 
     _type = "system_content"
 
