@@ -535,7 +535,7 @@ def read_header(
     ...     [Piece(CHANNEL, "commentary"), Piece(CONSTRAIN, "json to=f")], None, {"functions.f"}
     ... )
     >>> header.recipient, header.content_type, [kind.value for kind, _ in notes]
-    ('functions.f', '<|constrain|>json', ['missing-role', 'tool-name'])
+    ('functions.f', '<|constrain|>json', ['tool-name', 'missing-role'])
     """
     if sum(len(text) for _, text in pieces) > LONGEST_NAME:
         header, notes = _read_header.__wrapped__(tuple(pieces), role, frozenset(tools))
