@@ -173,7 +173,9 @@ class StreamableParser:
     @property
     def current_content(self) -> str:
         """The text of the open body so far."""
-        return self._state.content
+        state = self._state
+        state.read_counted()
+        return state.text
 
     @property
     def last_content_delta(self) -> str | None:

@@ -73,19 +73,23 @@ class SuspendedBody(NamedTuple):
 
 
 class SplitTokens(dict[int, "tuple[str | None, list[str | None], SplitTokens]"]):
-    """What tokens do behind certain bytes of a character that has not ended.
+    """What tokens do behind the bytes `partial` of a character that has not ended.
 
     A token leads to the text that it completes, and to the two tables that hold after it. Only
     tokens that were met, and that are valid UTF-8 here, have an entry.
     """
 
-    __slots__ = ()
+    __slots__ = ("partial",)
 
     entries = 0
     """In all tables."""
 
+    def __init__(self, partial: bytes) -> None:
+        super().__init__()
+        self.partial = partial
 
-NO_SPLIT_TOKENS = SplitTokens()
+
+NO_SPLIT_TOKENS = SplitTokens(b"")
 """Always empty: holds where each token is looked at."""
 
 MOST_SPLIT_TOKENS = 100_000
@@ -102,7 +106,6 @@ class ParserState:
     """Where a parser stands, and the messages so far."""
 
     __slots__ = (
-        "_text",
         "_unread",
         "added",
         "body_start",
@@ -128,6 +131,7 @@ class ParserState:
         "state",
         "strict",
         "suspended",
+        "text",
         "texts",
         "tokenizer",
         "tools",
@@ -166,7 +170,7 @@ class ParserState:
         """Tokens that begin, continue or end a character of several tokens in an open body."""
         self.incomplete = False
         self.body_start = 0  # index of the open body's first token
-        self._text = ""  # of the open body, up to ...
+        self.text = ""  # of the open body, up to ...
         self.partial = b""  # ... these bytes of a character that has not ended, and ...
         self._unread = 0  # ... this token; those after it are nothing but text
         self.added: list[ContentDelta] = []  # the text that the current step has added
@@ -256,40 +260,32 @@ class ParserState:
 
     # The text of the open body
 
-    @property
-    def content(self) -> str:
-        """The text of the open body so far."""
-        self.read_counted()
-        return self._text
-
     def read_counted(self) -> None:
         """Append the text of the tokens that were only counted, as they are nothing but text."""
-        received, start = self.received, self._unread
-        end = len(received)
-        if start == end:
+        end = len(self.received)
+        count = end - self._unread
+        if count == 0:
             return
         self._unread = end
-        more = (
-            None if self.partial or end > start + 1 else self.tokenizer.body_texts[received[start]]
-        )
-        if more is None:
-            more, self.partial = self._join(received[start:end])
-        self._append(more)
+        if count == 1:
+            more, self.partial = self.delta, self.splits.partial
+        else:
+            more, self.partial = self._join(self.received[-count:])
+        if more:
+            self._append(more)
 
     def _join(self, run: Sequence[int]) -> tuple[str, bytes]:
         """Return the text that tokens add to the body, and the bytes of a half character."""
-        pieces = self.tokenizer.pieces
-        more = pieces[run[0]] if len(run) == 1 else self.tokenizer.decode_bytes(run)
-        data = self.partial + more
+        data = self.partial + self.tokenizer.decode_bytes(run)
         text, used = utf_8_decode(data, "replace", False)
         return text, data[used:]
 
     def _append(self, more: str) -> None:
         # Python appends in place to a string that only one local variable holds, so that a text
         # which grows, and is read, token by token is not copied every time.
-        text, self._text = self._text, ""
+        text, self.text = self.text, ""
         text += more
-        self._text = text
+        self.text = text
 
     def add_text(self, text: str) -> None:
         """Append text to the open body."""
@@ -328,7 +324,7 @@ class ParserState:
         """Let tokens that are nothing but text be counted."""
         splits = _split_tokens.get(self.partial)
         if splits is None:
-            splits = _split_tokens[self.partial] = SplitTokens()
+            splits = _split_tokens[self.partial] = SplitTokens(self.partial)
         self.splits = splits
         self.texts = self.tokenizer.no_texts if self.partial else self.tokenizer.body_texts
 
@@ -369,20 +365,20 @@ class ParserState:
     def close_message(self) -> None:
         """Finish the open body as a message and enter the state EXPECT_START."""
         self.flush_character()
-        self.add_message(self._open_header(), self._text)
+        self.add_message(self._open_header(), self.text)
         self.leave()
 
     def suspend_body(self) -> None:
         """Put the open body aside."""
         self.flush_character()
-        self.suspended = SuspendedBody(self._open_header(), self._text)
+        self.suspended = SuspendedBody(self._open_header(), self.text)
         self._drop_body()
 
     def resume_body(self) -> None:
         """Open the body again that was put aside."""
         if self.suspended is not None:
             self.open_body(self.suspended.header)
-            self._text = self.suspended.text
+            self.text = self.suspended.text
             self.suspended = None
 
     def address_to_author(self) -> str:
@@ -403,7 +399,7 @@ class ParserState:
         self.channel = self.recipient = self.content_type = None
 
     def _drop_body(self) -> None:
-        self._text = ""
+        self.text = ""
         self.header = None
 
     def _open_header(self) -> Header:
