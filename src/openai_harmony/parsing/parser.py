@@ -108,6 +108,7 @@ class StreamableParser:
 
     def _process_all(self, tokens: Iterable[int], *, check_first: bool) -> list[ContentDelta]:
         state = self._state
+        state.read_counted()  # while the delta is still that of the last token
         joined: dict[int, list[str]] = {}
         ids, positions = _split_points(tokens, check=check_first)
         done = 0

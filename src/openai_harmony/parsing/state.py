@@ -267,7 +267,7 @@ class ParserState:
         if count == 0:
             return
         self._unread = end
-        if count == 1:
+        if count == 1:  # the last token, whose text is the delta
             more, self.partial = self.delta, self.splits.partial
         else:
             more, self.partial = self._join(self.received[-count:])
