@@ -80,7 +80,7 @@ def test_another_library_in_the_folder_is_an_import_error(copied: Path, name: st
 def test_it_is_one_where_the_other_was_installed_last(copied: Path, package: str) -> None:
     (copied / OTHERS[0]).touch()
     (copied / "__init__.py").write_text("")  # that of the other library, which has its own names
-    done = run(copied, "-c", f"import openai_harmony.{package}")
+    done = run(copied, "-c", f"from openai_harmony.{package} import *")
     assert REMEDY in done.stderr
 
 

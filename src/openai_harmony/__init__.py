@@ -32,6 +32,7 @@ from .conversation.messages import Author, Conversation, Message, Role
 from .conversation.tool_namespaces import ToolDescription, ToolNamespaceConfig
 from .encoding import HarmonyEncoding, HarmonyEncodingName, load_harmony_encoding
 from .errors import ConversationError, HarmonyError, SchemaError, TokenError, VocabularyError
+from .installation import VERSION
 from .parsing.parser import StreamableParser
 from .parsing.recovery import Recovery, RecoveryKind
 from .parsing.state import ContentDelta, StreamState
@@ -76,7 +77,7 @@ __all__ = [
     "schema_to_typescript",
 ]
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 
 def __getattr__(name: str) -> Any:

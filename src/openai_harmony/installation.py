@@ -1,8 +1,9 @@
 """What errors say about how this library is installed: under which name, with which extras."""
 
-__all__ = ["DISTRIBUTION", "missing_package", "mixed_installation"]
+__all__ = ["DISTRIBUTION", "VERSION", "missing_package", "mixed_installation"]
 
 DISTRIBUTION = "gpt-oss-harmony"  # `make wheel-drop-in` writes another name here
+VERSION = "0.1.0"
 
 
 def missing_package(need: str, error: ImportError, extra: str) -> str:

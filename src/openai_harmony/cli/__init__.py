@@ -22,8 +22,8 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from .. import __version__
 from ..errors import HarmonyError
+from ..installation import VERSION
 from .chat import CHAT
 from .demo import DEMO
 from .generate import CHECK, GENERATE, GRAMMAR
@@ -125,7 +125,7 @@ def _command_line() -> argparse.ArgumentParser:
         epilog="'harmony COMMAND --help' explains a command and gives examples.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"harmony {__version__}")
+    parser.add_argument("--version", action="version", version=f"harmony {VERSION}")
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", dest="command", required=True
     )
