@@ -202,9 +202,8 @@ class ParserState:
         self.receive(token)
         is_text = 0 <= token < FIRST_SPECIAL and token != ASSISTANT
         if is_text and self.splits is not NO_SPLIT_TOKENS:
-            self.delta = (
-                self._decode(token) or None
-            )  # as the transitions do, without a look at them
+            # All transitions do this; a look at their table would cost more than the step.
+            self.delta = self._decode(token) or None
         else:
             self.take(token)
             self.take_added()
