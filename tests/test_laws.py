@@ -7,12 +7,13 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from openai_harmony import (
     ContentDelta,
     Conversation,
+    ConversationError,
     HarmonyError,
     HeaderStyle,
     Message,
@@ -26,6 +27,7 @@ from openai_harmony import (
     TokenError,
     VocabularyError,
 )
+from openai_harmony.parsing.header_words import KNOWN_TYPES
 from openai_harmony.tokens.special_tokens import (
     CALL,
     CHANNEL,
@@ -39,6 +41,7 @@ from openai_harmony.tokens.special_tokens import (
     VOCABULARY_SIZE,
 )
 from support.strategies import (
+    CHANNELS,
     DIALECTS,
     ENCODING,
     STYLES,
@@ -48,6 +51,7 @@ from support.strategies import (
     encoded,
     joined,
     laws,
+    odd_headers,
     odd_messages,
     outcome,
     rendered_streams,
@@ -278,6 +282,34 @@ def test_segments_are_the_rendering(
         assert tokens == ENCODING.render_conversation_for_completion(conversation, role, config)
     for segment in segments:
         assert ENCODING.decode(segment.tokens) == segment.text
+
+
+def header_of(message: Message) -> tuple[Role, str | None, str | None, str | None]:
+    recipient = None if message.recipient == "all" else message.recipient
+    return message.author.role, message.author.name, recipient, message.channel
+
+
+@settings(laws, max_examples=6000)
+@given(odd_headers(), st.sampled_from(STYLES))
+def test_a_header_that_renders_is_read_back(message: Message, style: HeaderStyle) -> None:
+    config = RenderConversationConfig(auto_drop_analysis=False, header_style=style)
+    try:
+        tokens = ENCODING.render_conversation(Conversation.from_messages([message]), config)
+    except ConversationError:
+        return
+    role, name, recipient, channel = header_of(message)
+    tools = {field for field in (name, recipient) if field is not None}
+    assume(message.content_type not in tools)
+    # Lenient parsing takes an unknown channel or content type for a damaged one, and knows that
+    # tools answer to roles.
+    is_usual = channel in (None, *CHANNELS) and message.content_type in (None, *KNOWN_TYPES)
+    if is_usual and (role is not Role.TOOL or recipient in [*Role]):
+        (read,) = ENCODING.parse_messages_from_completion_tokens(tokens, strict=False, tools=tools)
+        assert header_of(read) == (role, name, recipient, channel)
+    is_lone_type = recipient is None and message.content_type is not None
+    if not is_lone_type and (name is None or role is Role.TOOL):
+        (read,) = ENCODING.parse_messages_from_completion_tokens(tokens, tools=tools)
+        assert header_of(read) == (role, name, recipient, channel)
 
 
 # Any tokens

@@ -51,8 +51,13 @@ def text(random: Random, most: int = 6) -> str:
 
 def word(random: Random) -> str:
     return random.choice(
-        ["json", "code", "text", "x", "a b", "", " json", "<|constrain|>json", "é"]
+        ["json", "code", "text", "x", "", "<|constrain|>json", "é", rarely(random, "a b", "x")]
     )
+
+
+def rarely(random: Random, value: str, usual: str) -> str:
+    """Draw a value that our renderer refuses."""
+    return value if random.random() < 0.03 else usual
 
 
 def maybe(random: Random, value: Any, chance: float = 0.5) -> Any:
@@ -77,12 +82,12 @@ def message(random: Random, *, clean: bool) -> Case:
             out["name"] = "bob"
         return {**out, **clean_header(random, role)}
     if role != "tool":
-        out["name"] = maybe(random, random.choice(["bob", "Ann", "", "x y"]), 0.1)
+        out["name"] = maybe(random, random.choice(["bob", "Ann", rarely(random, "x y", "Bo")]), 0.1)
     elif random.random() < 0.03:
         out["name"] = None
     for key, chance, values in (
-        ("channel", 0.6, [*CHANNELS, *CHANNELS, "other", "", " c", "<|end|>"]),
-        ("recipient", 0.3, [*TOOLS, "assistant", "all", "", "<|call|>", "a b"]),
+        ("channel", 0.6, [*CHANNELS, *CHANNELS, "other", rarely(random, "<|end|>", "c")]),
+        ("recipient", 0.3, [*TOOLS, "assistant", "all", rarely(random, "a b", "|")]),
         ("content_type", 0.25, None),
     ):
         value = random.choice(values) if values else word(random)

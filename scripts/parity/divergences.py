@@ -75,6 +75,20 @@ def _without_plus(tokens: Any) -> Any:
     return [_without_plus(item) for item in tokens] if isinstance(tokens, list) else tokens
 
 
+# unsafe-header: a field that would be read as something else is an error
+
+
+def has_unsafe_header(case: Case) -> bool:
+    messages = case["conversation"]["messages"] if case["kind"] == "render" else []
+    fields = ("name", "channel", "recipient", "content_type")
+    values = [message.get(field) or "" for message in messages for field in fields]
+    return any(" " in value or "<|end|>" in value for value in values)
+
+
+def without_answer(_case: Case, _answer: Any) -> Any:
+    return [[], []]
+
+
 # leading-start: a whole prompt is read in spite of a given role, as if none were given
 
 
@@ -250,6 +264,7 @@ def bodies(case: Case) -> Iterator[list[Any]]:
 
 
 DIFFERENCES = {
+    "unsafe-header": Difference(has_unsafe_header, without_answer),
     "float-exponent": Difference(lambda case: case["kind"] == "render", without_plus),
     "leading-start": Difference(
         lambda case: leading_start(case) is not None, after_leading_start, without_role

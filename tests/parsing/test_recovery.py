@@ -23,7 +23,7 @@ from openai_harmony import (
     TokenError,
     load_harmony_encoding,
 )
-from openai_harmony.parsing.damaged_header import WORD_RULES, Place, Word
+from openai_harmony.parsing.header_words import WORD_RULES, Place, Word
 from openai_harmony.tokens.special_tokens import (
     CALL,
     CHANNEL,

@@ -14,6 +14,7 @@ from openai_harmony import (
     ChannelConfig,
     Content,
     Conversation,
+    ConversationError,
     DeveloperContent,
     HeaderStyle,
     Message,
@@ -116,22 +117,50 @@ def usual_messages(draw: st.DrawFn) -> Message:
     return message
 
 
+FIELD_SNIPPETS = (
+    *SNIPPETS, "system", "user", "developer", "tool", "user:", "tool:", "assistant:", "functions.f",
+    "functions.get_weather", "commentary", "analysis", "json", "code", " ", "\n", "\t", "=", "to=",
+    ":", ".", "'", '"', "\u200b", "\xa0", "\x85", "\x1c", "a", "B", "_", "-", "é", "日",
+)  # fmt: skip
+field_texts = st.lists(st.sampled_from(FIELD_SNIPPETS), max_size=3).map("".join) | st.text(
+    characters, max_size=4
+)
+
+
+@st.composite
+def odd_headers(draw: st.DrawFn) -> Message:
+    """Messages with anything in the fields of their headers; some cannot be rendered."""
+    role = draw(st.sampled_from(Role))
+    optional = st.none() | field_texts
+    return Message(
+        author=Author(role=role, name=draw(optional)),
+        content=[TextContent(text="hi")],
+        channel=draw(optional),
+        recipient=draw(optional | st.just("all")),
+        content_type=draw(optional | field_texts.map(CONSTRAIN_TEXT.__add__)),
+    )
+
+
+def _renders(message: Message) -> bool:
+    header = message.model_copy(update={"content": []})
+    try:
+        ENCODING.render(header)
+    except ConversationError:
+        return False
+    return True
+
+
 @st.composite
 def odd_messages(draw: st.DrawFn) -> Message:
     """Messages with anything anywhere that still renders."""
-    role = draw(st.sampled_from(Role))
+    message = draw(odd_headers().filter(_renders))
     contents: st.SearchStrategy[Content] = st.builds(TextContent, text=texts)
-    if role is Role.SYSTEM:
+    if message.author.role is Role.SYSTEM:
         contents |= system_contents()
-    if role is Role.DEVELOPER:
+    if message.author.role is Role.DEVELOPER:
         contents |= developer_contents()
-    return Message(
-        author=Author(role=role, name=draw(texts if role is Role.TOOL else st.none() | texts)),
-        content=draw(st.lists(contents, max_size=2)),
-        channel=draw(st.none() | texts),
-        recipient=draw(st.none() | texts | st.just("all")),
-        content_type=draw(st.none() | texts | texts.map(CONSTRAIN_TEXT.__add__)),
-    )
+    message.content = draw(st.lists(contents, max_size=2))
+    return message
 
 
 def tools() -> st.SearchStrategy[dict[str, ToolNamespaceConfig]]:

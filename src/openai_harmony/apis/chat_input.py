@@ -34,7 +34,7 @@ from .conversation_builder import (
     read_effort,
     read_response_format,
 )
-from .requested_tools import RequestedTools, read_function, read_tools
+from .requested_tools import RequestedTools, read_function, read_tool_name, read_tools
 
 __all__ = [
     "REASONING_FIELDS",
@@ -193,11 +193,13 @@ def _read_call(call: JsonField, builder: ConversationBuilder) -> None:
     kind = call["type"]
     if kind.value == "custom":
         custom = call["custom"]
-        builder.add_custom_call(call_id, custom["name"].text(), None, custom["input"].text())
+        builder.add_custom_call(
+            call_id, read_tool_name(custom["name"]), None, custom["input"].text()
+        )
     elif kind.is_null or kind.text() == "function":
         function = call["function"]
         arguments = function["arguments"].text()
-        builder.add_call(call_id, function["name"].text(), None, arguments)
+        builder.add_call(call_id, read_tool_name(function["name"]), None, arguments)
     else:
         raise kind.error(f"calls of the type {kind.value!r} have no form in harmony; remove it")
 

@@ -24,6 +24,7 @@ from ..conversation.json_field import JsonField
 from ..conversation.messages import Message
 from .conversation_builder import ConversationBuilder, content_texts
 from .items import Decrypt, HistoryItem, NewId
+from .requested_tools import read_tool_name
 from .requests import ResponsesRequest
 
 __all__ = ["ItemReader", "additional_tools", "complete_item", "input_items_of"]
@@ -134,8 +135,7 @@ class ItemReader:
     def _read_call(self, item: JsonField, tokens: Sequence[int] | None) -> None:
         self._builder.add_call(
             item["call_id"].text(),
-            item["name"].text(),
-            item["namespace"].optional_text(),
+            *_read_name(item),
             item["arguments"].text(),
             tokens,
         )
@@ -143,8 +143,7 @@ class ItemReader:
     def _read_custom_call(self, item: JsonField, tokens: Sequence[int] | None) -> None:
         self._builder.add_custom_call(
             item["call_id"].text(),
-            item["name"].text(),
-            item["namespace"].optional_text(),
+            *_read_name(item),
             item["input"].text(),
             tokens,
         )
@@ -239,6 +238,13 @@ def input_items_of(
         stored = (references or {}).get(item["id"]) if is_reference else None
         items.append(stored or HistoryItem(complete_item(item, new_id)))
     return items
+
+
+def _read_name(call: JsonField) -> tuple[str, str | None]:
+    """Return the name of the called tool, and its namespace."""
+    namespace = call["namespace"]
+    name = read_tool_name(call["name"])
+    return name, read_tool_name(namespace) if namespace.optional_text() else None
 
 
 def complete_item(item: Mapping[str, Any], new_id: NewId) -> dict[str, Any]:

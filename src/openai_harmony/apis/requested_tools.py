@@ -16,10 +16,18 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from ..conversation.header import INVISIBLE
 from ..conversation.json_field import JsonField
 from ..conversation.tool_namespaces import ToolDescription, ToolNamespaceConfig
 
-__all__ = ["BUILT_IN_TOOLS", "CUSTOM_TOOL_FIELD", "RequestedTools", "read_function", "read_tools"]
+__all__ = [
+    "BUILT_IN_TOOLS",
+    "CUSTOM_TOOL_FIELD",
+    "RequestedTools",
+    "read_function",
+    "read_tool_name",
+    "read_tools",
+]
 
 CUSTOM_TOOL_FIELD = "input"
 """The only argument of the function that represents a custom tool."""
@@ -34,7 +42,7 @@ BUILT_IN_TOOLS: Mapping[str, str] = {
 """Tool types that the model was trained with, and their names in harmony."""
 
 _FUNCTIONS = "functions"
-_NAME = re.compile(r"[^\s<|>]+")  # a header can contain these, and the parser reads them back
+_NAME = re.compile(rf"[^\s=<|>{INVISIBLE}]+")  # what a header can contain
 
 
 @dataclass
@@ -106,7 +114,7 @@ def read_tools(
             name = tool["name"]
             description = tool["description"].optional_text() or None
             for member in tool["tools"].optional_items():
-                _read_tool(member, requested, _checked_name(name), description)
+                _read_tool(member, requested, read_tool_name(name), description)
         elif (server_name := _name_at_server(tool)) in available:
             requested.built_in[server_name] = available[server_name]
         else:
@@ -122,7 +130,7 @@ def read_function(tool: JsonField) -> ToolDescription:
     function = _fields(tool)
     parameters = function["parameters"]
     return ToolDescription(
-        name=_checked_name(function["name"]),
+        name=read_tool_name(function["name"]),
         description=function["description"].optional_text() or "",
         parameters=None if parameters.is_null else dict(parameters.object()),
     )
@@ -171,7 +179,7 @@ def _read_custom(tool: JsonField) -> ToolDescription:
         syntax, definition = grammar["syntax"].text(), grammar["definition"].text()
         texts.append(f"The input follows this grammar ({syntax}):\n{definition}")
     return ToolDescription(
-        name=_checked_name(tool["name"]),
+        name=read_tool_name(tool["name"]),
         description="\n\n".join(filter(None, texts)),
         parameters={
             "type": "object",
@@ -182,9 +190,11 @@ def _read_custom(tool: JsonField) -> ToolDescription:
     )
 
 
-def _checked_name(name: JsonField) -> str:
+def read_tool_name(name: JsonField) -> str:
+    """Read the name of a tool, which must be one that the header of a call can contain."""
     if not _NAME.fullmatch(name.text()):
         raise name.error(
-            f"{name.value!r:.80} cannot be called; name tools without white space, '<', '|' and '>'"
+            f"{name.value!r:.80} cannot be called; name tools without white space, control "
+            "characters, '=', '<', '|' and '>'"
         )
     return name.text()

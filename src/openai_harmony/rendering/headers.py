@@ -13,28 +13,35 @@ so the boundaries between pieces are part of the format.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TypeAlias
 
 from ..config import HeaderStyle
-from ..conversation.header import Header
+from ..conversation.header import INVISIBLE, ROLES, Header
 from ..conversation.messages import Role
 from ..errors import ConversationError
 from ..tokens.special_tokens import CHANNEL, CONSTRAIN, CONSTRAIN_TEXT, MESSAGE, START
 
-__all__ = ["HeaderPiece", "header_pieces"]
+__all__ = ["HeaderPiece", "check_header", "header_pieces"]
 
 HeaderPiece: TypeAlias = "str | int"
 """Text, or the id of a special token."""
+
+_ENDS_FIELD = re.compile(rf"[\s={INVISIBLE}]|<\|")
+_NAMED_LIKE_ROLE = re.compile(rf"(?!tool$)(?:{'|'.join(ROLES)})(?::|$)")
 
 
 def header_pieces(header: Header, style: HeaderStyle) -> Iterator[HeaderPiece]:
     """Spell a header from ``<|start|>`` to ``<|message|>``.
 
+    Raises `ConversationError` for a field that would be read as something else.
+
     >>> header = Header(Role.ASSISTANT, channel="commentary", recipient="functions.f")
     >>> list(header_pieces(header, "guide"))
     [200006, 'assistant', 200005, 'commentary', ' to=functions.f', 200008]
     """
+    check_header(header)
     channel, recipient = header.channel, header.recipient
     # A message to everyone is written without a recipient.
     target = "" if recipient is None or recipient == "all" else f" to={recipient}"
@@ -54,13 +61,51 @@ def header_pieces(header: Header, style: HeaderStyle) -> Iterator[HeaderPiece]:
     yield MESSAGE
 
 
+def check_header(header: Header) -> None:
+    """Raise `ConversationError` for a field that would be read as something else.
+
+    A header is plain text between two special tokens, so a name with white space or ``to=`` in it
+    could pass for another role or recipient.
+
+    >>> check_header(Header(Role.TOOL, "system to=assistant"))
+    Traceback (most recent call last):
+    openai_harmony.errors.ConversationError: author.name: ' ' cannot stand in a header, but is in \
+'system to=assistant'; use a name without white space, control characters, '=' and '<|'
+    """
+    role, name, channel, recipient, content_type = header
+    content_type = content_type and content_type.removeprefix(CONSTRAIN_TEXT)
+    if role is Role.TOOL and name is None:
+        raise ConversationError("a message by a tool needs the tool's name", field="author.name")
+    for field, value in (
+        ("author.name", name),
+        ("channel", channel),
+        ("recipient", recipient),
+        ("content_type", content_type or None),
+    ):
+        if value is None:
+            continue
+        if not value:
+            raise ConversationError("is empty; leave it out instead", field=field)
+        character = _ENDS_FIELD.search(value)
+        if character is not None:
+            problem = (
+                f"{character[0]!r} cannot stand in a header, but is in {value[:100]!r}; use a name "
+                "without white space, control characters, '=' and '<|'"
+            )
+            raise ConversationError(problem, field=field)
+    if channel is not None and "<" in channel:
+        raise ConversationError(
+            f"'<' ends a channel's name, but is in {channel!r}", field="channel"
+        )
+    if role is Role.TOOL and name is not None and _NAMED_LIKE_ROLE.match(name):
+        problem = f"a tool named {name[:100]!r} would be read as a role; rename the tool"
+        raise ConversationError(problem, field="author.name")
+
+
 def _author(header: Header) -> str:
     role, name = header.role, header.name
     if role is Role.TOOL:
-        if name is None:
-            problem = "a message by a tool needs the tool's name"
-            raise ConversationError(problem, field="author.name")
-        return name
+        return name or ""
     return role.value if name is None else f"{role.value}:{name}"
 
 

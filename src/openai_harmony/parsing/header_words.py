@@ -1,0 +1,274 @@
+"""The words of message headers as lenient parsing sees them: what each looks like and can mean.
+
+`WORD_RULES` gives each word a meaning by its look and by where it stands; docs/api.md shows it as a
+table.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from enum import Enum
+from itertools import pairwise
+from typing import NamedTuple
+
+from ..conversation.header import ROLES
+from ..tokens.special_tokens import CONSTRAIN_TEXT, FIRST_SPECIAL
+from ..tokens.tokenizer import Tokenizer
+from .recovery import RecoveryKind
+
+__all__ = [
+    "CHANNELS",
+    "CONTENT_TYPES",
+    "KNOWN_TYPES",
+    "KNOWN_WORDS",
+    "LONGEST_NAME",
+    "PLAIN_NAME",
+    "QUOTES",
+    "WORD_RULES",
+    "Piece",
+    "Place",
+    "Slot",
+    "Word",
+    "name_pattern",
+    "nearest_channel",
+    "resolve_tool",
+    "split_glued_type",
+    "split_header",
+    "split_words",
+    "type_in_garble",
+    "unglue",
+]
+
+CHANNELS = ("analysis", "commentary", "final")
+CONTENT_TYPES = ("json", "code")
+
+
+class Piece(NamedTuple):
+    """A special token of a header (None before the first) and the text that follows it."""
+
+    marker: int | None
+    text: str
+
+
+def split_header(tokens: Sequence[int], tokenizer: Tokenizer) -> list[Piece]:
+    """Cut header tokens at their special tokens."""
+    cuts = [index for index, token in enumerate(tokens) if token >= FIRST_SPECIAL]
+    texts = [
+        tokenizer.decode(tokens[start + 1 : end])
+        for start, end in pairwise([-1, *cuts, len(tokens)])
+    ]
+    pieces = [Piece(tokens[index], text) for index, text in zip(cuts, texts[1:], strict=True)]
+    return [Piece(None, texts[0]), *pieces] if texts[0] else pieces
+
+
+# Names of tools
+
+LONGEST_NAME = 256
+"""Characters; a longer word is no tool's name, and a longer header is not kept in the cache."""
+
+_BUILT_IN = frozenset({"python", "browser.search", "browser.open", "browser.find"})
+_QUALIFIED_NAME = re.compile(r"(?:functions|browser)\.[\w.-]+$")
+_NAMESPACE = re.compile(r"(?:functions?\.)*")
+_GLUED_TYPE = re.compile(r"(?:<\|constrain\|>|commentary|analysis|json|code)+$")
+QUOTES = "\"'`:,"
+
+
+def resolve_tool(name: str, tools: AbstractSet[str]) -> str | None:
+    """Find the tool that a name means: a declared one, else a name that only a tool can have.
+
+    >>> resolve_tool("shell", {"functions.shell"}), resolve_tool("shell", set())
+    ('functions.shell', None)
+    >>> resolve_tool("functions.browser.search", {"browser.search"})
+    'browser.search'
+    """
+    if len(name) > LONGEST_NAME:
+        return None
+    name = " ".join(name.strip(QUOTES).split())
+    bare = _NAMESPACE.sub("", name, count=1)
+    middle = len(bare) // 2
+    first, second = bare[:middle], bare[-middle:]
+    written_twice = first == second and bare[middle:-middle] in ("", ".")
+    for candidate in (name, bare, first) if written_twice else (name, bare):
+        for declared in (candidate, f"functions.{candidate}"):
+            if declared in tools:
+                return declared
+    if name in _BUILT_IN:
+        return name
+    return name if not tools and _QUALIFIED_NAME.match(name) else None
+
+
+def split_glued_type(name: str, tools: AbstractSet[str]) -> tuple[str, str] | None:
+    """Cut a declared tool's name and the content type written right after it apart.
+
+    >>> split_glued_type("functions.shelljson", {"functions.shell"})
+    ('functions.shell', 'json')
+    """
+    match = _GLUED_TYPE.search(name) if len(name) <= LONGEST_NAME else None
+    while match is not None:
+        tool = resolve_tool(name[: match.start()], tools)
+        if tool in tools and tool is not None:
+            suffix = match[0]
+            content_type = next(t for t in (*CONTENT_TYPES, suffix) if suffix.endswith(t))
+            marked = suffix.endswith(f"{CONSTRAIN_TEXT}{content_type}")
+            return tool, f"{CONSTRAIN_TEXT}{content_type}" if marked else content_type
+        match = _GLUED_TYPE.search(name, match.start() + 1)
+    return None
+
+
+# Words
+
+_GLUE = "|".join(("assistant", *CHANNELS, *CONTENT_TYPES))
+_GLUED = re.compile(rf"({_GLUE}|tool:(?=.))(?={_GLUE}|to=|$|(?<=tool:))")
+PLAIN_NAME = re.compile(r"[A-Za-z][\w+./-]*$")
+
+
+@functools.lru_cache(maxsize=64)
+def name_pattern(tools: frozenset[str]) -> str:
+    """Return a pattern for the declared names that hold a space; the longest is tried first."""
+    bare = {_NAMESPACE.sub("", tool, count=1) for tool in tools if len(tool.split()) > 1}
+    names = [r"\s+".join(map(re.escape, name.split())) for name in sorted(bare, key=len)]
+    return rf"(?:functions?\.)*(?:{'|'.join(reversed(names))})" if names else "(?!)"
+
+
+@functools.lru_cache(maxsize=64)
+def _word_pattern(tools: frozenset[str]) -> re.Pattern[str]:
+    quote = f"[{QUOTES}]?"
+    glued = "(?:commentary|analysis|json|code)*"
+    return re.compile(rf"(?:to=)?{quote}{name_pattern(tools)}{quote}{glued}(?=\s|$)|\S+")
+
+
+def split_words(text: str, tools: AbstractSet[str]) -> list[str]:
+    """Split at white space, but not inside of a declared tool's name."""
+    return _word_pattern(frozenset(tools)).findall(text)
+
+
+def unglue(word: str) -> list[str]:
+    """Cut a word such as ``assistantcommentary`` or ``analysisto=python`` into its words."""
+    parts: list[str] = []
+    done = 0
+    while match := _GLUED.match(word, done):
+        parts.append(match[1].rstrip(":"))
+        done = match.end()
+    if done < len(word) or not parts:
+        parts.append(word[done:])
+    return parts
+
+
+def nearest_channel(word: str) -> str | None:
+    """Find the channel that a damaged name means: it holds the name, or begins it."""
+    for channel in CHANNELS:
+        if channel in word or (len(word) >= 5 and channel.startswith(word)):
+            return channel
+    return None
+
+
+KNOWN_TYPES = frozenset((*CONTENT_TYPES, *(CONSTRAIN_TEXT + name for name in CONTENT_TYPES)))
+
+
+def type_in_garble(word: str) -> str | None:
+    """Return the type that a word ends in, where the rest of it is no plain name.
+
+    >>> type_in_garble("彩神争霸高json"), type_in_garble("fjson")
+    ('json', None)
+    """
+    return None if word.isascii() else next(filter(word.endswith, CONTENT_TYPES), None)
+
+
+class Word(Enum):
+    """Looks of a word in a header; where several fit, the first counts."""
+
+    RECIPIENT = "`to=…`"
+    CHANNEL = "a channel"
+    ROLE = "a role"
+    TYPE = "`json`, `code`"
+    TOOL = "a tool"
+    NEARLY_CHANNEL = "nearly a channel"
+    NAME = "another name"
+    OTHER = "anything else"
+
+
+KNOWN_WORDS: Mapping[str, Word] = {
+    **dict.fromkeys(CHANNELS, Word.CHANNEL),
+    **dict.fromkeys(ROLES, Word.ROLE),
+    **dict.fromkeys(CONTENT_TYPES, Word.TYPE),
+}
+
+
+class Place(Enum):
+    """Places of a word in a header."""
+
+    FIRST = "where the role belongs"
+    AFTER_TOOL = "after the role `tool`"
+    CHANNEL = "after `<|channel|>`"
+    CONSTRAIN = "after `<|constrain|>`"
+    LATER = "elsewhere"
+
+
+class Slot(Enum):
+    """Meanings of a word in a header."""
+
+    AUTHOR = "author"
+    ROLE = "role"
+    CHANNEL = "channel"
+    RECIPIENT = "recipient"
+    TYPE = "type"
+    TEXT = "text"
+    NOTHING = "left out"
+
+
+class Rule(NamedTuple):
+    """The meaning of a word, and the repair to note, if this is one."""
+
+    slot: Slot
+    noted_as: RecoveryKind | None = None
+
+
+_NO_CHANNEL = Rule(Slot.NOTHING, RecoveryKind.UNKNOWN_CHANNEL)
+
+WORD_RULES: Mapping[Word, Mapping[Place, Rule]] = {
+    Word.RECIPIENT: {
+        Place.CHANNEL: Rule(Slot.RECIPIENT, RecoveryKind.EMPTY_CHANNEL),
+        Place.LATER: Rule(Slot.RECIPIENT),
+    },
+    Word.CHANNEL: {
+        Place.LATER: Rule(Slot.CHANNEL),
+    },
+    Word.ROLE: {
+        Place.CHANNEL: _NO_CHANNEL,
+        Place.LATER: Rule(Slot.ROLE),
+    },
+    Word.TYPE: {
+        Place.CHANNEL: Rule(Slot.TYPE, RecoveryKind.UNKNOWN_CHANNEL),
+        Place.CONSTRAIN: Rule(Slot.TYPE),
+        Place.LATER: Rule(Slot.TEXT),
+    },
+    Word.TOOL: {
+        Place.FIRST: Rule(Slot.AUTHOR),
+        Place.AFTER_TOOL: Rule(Slot.AUTHOR),
+        Place.CHANNEL: Rule(Slot.RECIPIENT, RecoveryKind.TOOL_AS_CHANNEL),
+        Place.CONSTRAIN: Rule(Slot.RECIPIENT, RecoveryKind.TOOL_AS_TYPE),
+        Place.LATER: Rule(Slot.RECIPIENT),
+    },
+    Word.NEARLY_CHANNEL: {
+        Place.CHANNEL: Rule(Slot.CHANNEL, RecoveryKind.UNKNOWN_CHANNEL),
+    },
+    Word.NAME: {
+        Place.FIRST: Rule(Slot.AUTHOR),
+        Place.AFTER_TOOL: Rule(Slot.AUTHOR),
+        Place.CHANNEL: Rule(Slot.CHANNEL),
+        Place.CONSTRAIN: Rule(Slot.TYPE),
+        Place.LATER: Rule(Slot.TEXT),
+    },
+    Word.OTHER: {
+        Place.FIRST: Rule(Slot.AUTHOR),
+        Place.CHANNEL: _NO_CHANNEL,
+        Place.LATER: Rule(Slot.TEXT),
+    },
+}
+"""The meaning of a word by its look and its place; a place without a row is like `Place.LATER`.
+
+Once there is text, a channel or a tool without a special token before it is text too.
+"""
