@@ -289,7 +289,7 @@ def header_of(message: Message) -> tuple[Role, str | None, str | None, str | Non
     return message.author.role, message.author.name, recipient, message.channel
 
 
-@settings(laws, max_examples=6000)
+@settings(laws, max_examples=1000)
 @given(odd_headers(), st.sampled_from(STYLES))
 def test_a_header_that_renders_is_read_back(message: Message, style: HeaderStyle) -> None:
     config = RenderConversationConfig(auto_drop_analysis=False, header_style=style)

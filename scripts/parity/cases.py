@@ -51,7 +51,17 @@ def text(random: Random, most: int = 6) -> str:
 
 def word(random: Random) -> str:
     return random.choice(
-        ["json", "code", "text", "x", "", "<|constrain|>json", "é", rarely(random, "a b", "x")]
+        [
+            "json",
+            "code",
+            "text",
+            "x",
+            "",
+            " json",
+            "<|constrain|>json",
+            "é",
+            rarely(random, "a b", "x"),
+        ]
     )
 
 

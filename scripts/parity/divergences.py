@@ -82,7 +82,7 @@ def has_unsafe_header(case: Case) -> bool:
     messages = case["conversation"]["messages"] if case["kind"] == "render" else []
     fields = ("name", "channel", "recipient", "content_type")
     values = [message.get(field) or "" for message in messages for field in fields]
-    return any(" " in value or "<|end|>" in value for value in values)
+    return any(" " in value.strip() or "<|end|>" in value for value in values)
 
 
 def without_answer(_case: Case, _answer: Any) -> Any:

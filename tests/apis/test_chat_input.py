@@ -134,6 +134,11 @@ ERRORS: list[tuple[Any, str]] = [
     ),
     ([assistant(reasoning=["hm"])], "messages[0].reasoning: expected text, found ['hm']"),
     (
+        [assistant(tool_calls=[call("system\n.a")])],
+        "messages[0].tool_calls[0].function.name: 'system\\n.a' cannot be called; name tools "
+        "without white space, control characters, '=', '<', '|' and '>'",
+    ),
+    (
         [assistant(function_call={"name": "now", "arguments": "{}"})],
         "messages[0].function_call: functions of the API before tools are not read; "
         "send tool_calls instead",
@@ -185,7 +190,8 @@ ERRORS: list[tuple[Any, str]] = [
     ),
     (
         {"messages": [], "tools": [{"type": "function", "name": "a b"}]},
-        "tools[0].name: 'a b' cannot be called; name tools without white space, '<', '|' and '>'",
+        "tools[0].name: 'a b' cannot be called; name tools without white space, control "
+        "characters, '=', '<', '|' and '>'",
     ),
     (
         {"messages": [], "tools": [{"type": "function", "function": {}}]},

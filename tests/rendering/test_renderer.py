@@ -202,7 +202,6 @@ def test_segments_for_training_end_in_return() -> None:
         (Role.ASSISTANT, None, None, END),
         (Role.ASSISTANT, None, "functions.f", CALL),
         (Role.ASSISTANT, "a", "functions.f", CALL),
-        (Role.ASSISTANT, None, "", CALL),
         (Role.ASSISTANT, None, "all", CALL),
         (Role.USER, None, "functions.f", END),
         (Role.TOOL, "functions.f", "assistant", END),

@@ -72,6 +72,7 @@ class HeaderReading:
         self.given_role = role
         self.tools = tools
         self.words: dict[Slot, list[str]] = {slot: [] for slot in Slot}
+        self.name: str | None = None  # of an author who is no tool
         self.notes: list[Note] = []
         self.is_meant = True  # whether a header that follows the format can be meant as it is
 
@@ -95,7 +96,7 @@ class HeaderReading:
         if text := self.words[Slot.TEXT]:
             self.is_meant &= all(word.startswith("to=") for word in text)
             self._note(RecoveryKind.HEADER_TEXT, " ".join(text))
-        return Header(role, name, channel, recipient, content_type)
+        return Header(role, name or self.name, channel, recipient, content_type)
 
     def _note(self, kind: RecoveryKind, text: str) -> None:
         self.notes.append((kind, text))
@@ -106,6 +107,10 @@ class HeaderReading:
 
     def _read_word(self, word: str, following: str, marker: int | None) -> None:
         place = self._place(marker)
+        if place is Place.FIRST and (named := _read_named_role(word)):
+            role, self.name = named
+            self.words[Slot.ROLE].append(role.value)
+            return
         look = self._look(word, place, following)
         rules = WORD_RULES[look]
         slot, noted_as = rules.get(place) or rules[Place.LATER]
@@ -216,8 +221,6 @@ class HeaderReading:
         role = self._choose_role()
         author = next(iter(self.words[Slot.AUTHOR]), None)
         tool = author and (resolve_tool(author, self.tools) or author)
-        if role is None and author is not None and (named := _read_named_role(author)):
-            return *named, recipient
         if role is Role.TOOL:
             is_call = recipient not in ROLES and resolve_tool(recipient or "", self.tools)
             if not is_call or self.given_role is Role.TOOL:

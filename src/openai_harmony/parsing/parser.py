@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from codecs import utf_8_decode
 from collections.abc import Collection, Iterable, Sequence
 from operator import index
 from typing import Any, Protocol
@@ -18,7 +17,7 @@ from ..tokens.tokenizer import (
     special_positions,
 )
 from .recovery import Recovery
-from .state import ContentDelta, ParserState, StreamState, Transitions
+from .state import ContentDelta, ParserState, StreamState, Transitions, decode_next
 from .strict import STRICT_TRANSITIONS
 
 __all__ = ["ContentDelta", "StreamableParser", "parse_messages"]
@@ -253,9 +252,8 @@ class _EncodedBody:
             self._partial, self._tokens = b"", []
         for token in state.received[self._end :]:
             known = token < VOCABULARY_SIZE
-            data = self._partial + (state.tokenizer.pieces[token] if known else _NO_TEXT)
-            text, used = utf_8_decode(data, "replace", False)
-            self._partial = data[used:]
+            data = state.tokenizer.pieces[token] if known else _NO_TEXT
+            text, self._partial = decode_next(self._partial, data)
             self._tokens += _encoded(state.tokenizer, text)
         self._end = len(state.received)
         return self._tokens.copy()

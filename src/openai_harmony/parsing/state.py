@@ -33,6 +33,7 @@ __all__ = [
     "SuspendedBody",
     "TokenKind",
     "Transitions",
+    "decode_next",
     "spelling",
 ]
 
@@ -261,23 +262,23 @@ class ParserState:
 
     def read_counted(self) -> None:
         """Append the text of the tokens that were only counted, as they are nothing but text."""
-        end = len(self.received)
-        count = end - self._unread
+        count = len(self.received) - self._unread
         if count == 0:
             return
-        self._unread = end
+        self._unread += count
         if count == 1:  # the last token, whose text is the delta
-            more, self.partial = self.delta, self.splits.partial
+            self.partial = self.splits.partial
+            if self.delta is not None:
+                text, self.text = self.text, ""  # as in `_append`
+                text += self.delta
+                self.text = text
         else:
             more, self.partial = self._join(self.received[-count:])
-        if more:
             self._append(more)
 
     def _join(self, run: Sequence[int]) -> tuple[str, bytes]:
         """Return the text that tokens add to the body, and the bytes of a half character."""
-        data = self.partial + self.tokenizer.decode_bytes(run)
-        text, used = utf_8_decode(data, "replace", False)
-        return text, data[used:]
+        return decode_next(self.partial, self.tokenizer.decode_bytes(run))
 
     def _append(self, more: str) -> None:
         # Python appends in place to a string that only one local variable holds, so that a text
@@ -301,10 +302,9 @@ class ParserState:
     def _decode(self, token: int) -> str:
         """Append the characters that are complete with this token, and return them."""
         tokenizer, splits = self.tokenizer, self.splits
-        data = self.partial + tokenizer.pieces[token]
-        text, used = utf_8_decode(data, "replace", False)
-        is_whole = used == len(data) and not self.partial
-        self.partial = data[used:]
+        partial = self.partial
+        text, self.partial = decode_next(partial, tokenizer.pieces[token])
+        is_whole = not partial and not self.partial
         self._append(text)
         if splits is not NO_SPLIT_TOKENS:
             self.expect_text()
@@ -431,6 +431,17 @@ def _kind(token: int) -> TokenKind:
     if 0 <= token < FIRST_SPECIAL:
         return TokenKind.TEXT
     return TokenKind.SPECIAL if token in SPECIAL_TEXTS else TokenKind.UNKNOWN
+
+
+def decode_next(partial: bytes, data: bytes) -> tuple[str, bytes]:
+    """Decode UTF-8 behind the bytes of a character that had not ended.
+
+    Returns the text, with U+FFFD for invalid bytes, and the bytes of a character that has not
+    ended now.
+    """
+    data = partial + data
+    text, used = utf_8_decode(data, "replace", False)
+    return text, data[used:]
 
 
 def spelling(token: int) -> str:
