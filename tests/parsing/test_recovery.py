@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openai_harmony import (
-    ConversationError,
     Author,
+    ConversationError,
     Message,
     Recovery,
     RecoveryKind,
