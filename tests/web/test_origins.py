@@ -145,7 +145,7 @@ def status(
     return 200 if first["type"] == "websocket.accept" else int(first.get("status", 0))
 
 
-DENIAL = {"websocket.http.response": {}}
+DENIAL: dict[str, Any] = {"websocket.http.response": {}}
 
 
 @pytest.mark.parametrize("kind", ["http", "websocket"])
