@@ -35,9 +35,10 @@ BELOW: dict[str, set[str]] = {
     "apis": {*GROUND, *CORE, *JOINED, "engines"},
     "pipeline": {*GROUND, *CORE, "engines", "apis"},
     "tools": {*GROUND, *CORE, "engines"},
+    "web": set(),
     "training": {*GROUND, *CORE, *JOINED, "apis"},
-    "inspector": {*GROUND, *CORE, *JOINED, "apis", "engines", "grammar", "training"},
-    "server": {*GROUND, *CORE, *JOINED, "apis", "engines", "grammar", "inspector", "tools"},
+    "inspector": {*GROUND, *CORE, *JOINED, "apis", "engines", "grammar", "training", "web"},
+    "server": {*GROUND, *CORE, *JOINED, "apis", "engines", "grammar", "inspector", "tools", "web"},
 }
 """The rooms of the house, and those that each of them may import; the command may all."""
 

@@ -108,6 +108,7 @@ def test_it_serves_the_page_until_it_is_ended(
         assert client.get("/inspector/api/settings").json()["live"] is False
         assert client.post("/inspector/api/parse", json={"input": "1 2"}).status_code == 200
         assert client.get("/", headers={"Host": "attacker.example"}).status_code == 400
+        assert client.get("/", headers={"Origin": "http://a.example"}).status_code == 403
         assert client.get("/v1/models").status_code == 404
         assert inspector.end(number) == status
     assert "Traceback" not in inspector.log
@@ -144,6 +145,8 @@ def test_a_model_can_be_talked_with_and_nothing_is_kept(tmp_path: Path) -> None:
         assert client.get("/", headers={"Host": "attacker.example"}).status_code == 400
         refused = client.post("/v1/completions", json=asked, headers={"Host": "attacker.example"})
         assert refused.status_code == 400
+        refused = client.post("/v1/completions", json=asked, headers={"Origin": "http://a.example"})
+        assert refused.status_code == 403
         assert inspector.end(signal.SIGTERM) == 0
     assert "Traceback" not in inspector.log
     assert list(tmp_path.iterdir()) == []

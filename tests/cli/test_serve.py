@@ -20,6 +20,8 @@ from openai_harmony.cli import main
 from openai_harmony.engines import SampledToken, Sampling
 from openai_harmony.server import Settings, create_app
 from openai_harmony.server.app import make_server
+from openai_harmony.server.auth.api_keys import ApiKeys
+from openai_harmony.server.store import Store
 from support.scripted_engine import ScriptedEngine
 from support.served import PATIENCE, sdk, server_process, serving
 
@@ -185,6 +187,12 @@ def test_what_is_written_is_sent_at_once() -> None:
         (("--port", "99999"), "there is no port 99999"),
         (("--date", "2026-13-01"), "is not a date"),
         (("--database", "mysql://somewhere"), "mysql"),
+        (("--allowed-origin", "*"), "'*' is no origin; write the scheme"),
+        (("--allowed-host", "http://a.example"), "'http://a.example' is no host"),
+        (("--api-key", " "), "--api-key has no key"),
+        (("--api-key-file", "/nowhere"), "--api-key-file /nowhere cannot be read: No such file"),
+        (("--api-key-file", "/dev/null"), "--api-key-file /dev/null has no key"),
+        (("--host", "0.0.0.0"), "everyone who reaches 0.0.0.0 may use this server"),
     ],
 )
 def test_wrong_options_are_one_clear_line(
@@ -203,3 +211,70 @@ def test_wrong_options_are_one_clear_line(
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("harmony: error: ")
     assert problem in error
+
+
+# Who may ask
+
+
+def test_a_server_that_others_reach_needs_a_key(tmp_path: Path, cache: Path) -> None:
+    """The key that it names as the remedy is one: the same command starts then."""
+    everywhere = ("demo", "--host", "0.0.0.0", "--port", "0")
+    with server_process(tmp_path, cache, *everywhere) as server:
+        assert server.ended() == 1
+    (problem,) = server.log
+    assert problem.startswith("harmony: error: everyone who reaches 0.0.0.0 may use this server")
+    assert "harmony keys create NAME" in problem
+    with Store(database(tmp_path)) as store:
+        key = ApiKeys(store.keys).create("a test").key
+    with server_process(tmp_path, cache, *everywhere) as server:
+        url = server.url.replace("0.0.0.0", "127.0.0.1")
+        with sdk(url) as nobody, pytest.raises(openai.AuthenticationError):
+            nobody.models.list()
+        with sdk(url, key) as client:
+            assert [model.id for model in client.models.list()] == ["demo"]
+
+
+def test_a_server_can_be_open_to_everyone(tmp_path: Path, cache: Path) -> None:
+    options = ("--host", "0.0.0.0", "--port", "0", "--open-to-everyone")
+    names = ("--allowed-host", "harmony.internal", "--allowed-origin", "https://app.example")
+    with server_process(tmp_path, cache, "demo", *options, *names) as server:
+        url = server.url.replace("0.0.0.0", "127.0.0.1")
+        assert any(line.startswith("warning: everyone who reaches 0.0.0.0") for line in server.log)
+        with httpx2.Client(base_url=url, timeout=PATIENCE) as client:
+            for headers, status in (
+                ({}, 200),
+                ({"Host": "harmony.internal"}, 200),
+                ({"Origin": "https://app.example"}, 200),
+                ({"Host": "attacker.example"}, 400),
+                ({"Origin": "https://attacker.example"}, 403),
+            ):
+                assert client.get("/models", headers=headers).status_code == status
+
+
+def test_keys_come_from_a_file_and_from_the_environment(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "keys.txt"
+    file.write_text("first-key\n\n  second-key  \n")
+    monkeypatch.setenv("HARMONY_API_KEY", "third-key")
+    options = ("demo", "--port", "0", "--api-key-file", str(file))
+    with server_process(tmp_path, cache, *options) as server:
+        for key in ("first-key", "second-key", "third-key"):
+            with sdk(server.url, key) as client:
+                assert client.models.list().data
+        with sdk(server.url) as nobody, pytest.raises(openai.AuthenticationError):
+            nobody.models.list()
+        arguments = Path(f"/proc/{server.process.pid}/cmdline")
+        assert not arguments.exists() or b"first-key" not in arguments.read_bytes()
+
+
+def test_an_empty_variable_is_no_key(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that was meant to have a key does not start without one."""
+    monkeypatch.setenv("HARMONY_API_KEY", "")
+    with server_process(tmp_path, cache, "demo", "--port", "0") as server:
+        assert server.ended() == 1
+    assert server.log == [
+        "harmony: error: HARMONY_API_KEY has no key; write one, or leave it out\n"
+    ]

@@ -112,7 +112,8 @@ def test_the_api_is_not_read_by_get() -> None:
         ("localhost:4711", 200),
         ("attacker.example", 400),
         ("127.0.0.1.attacker.example", 400),
-        ("[::1]:4711", 400),
+        ("[::1]:4711", 200),
+        ("192.168.0.1:4711", 400),
     ],
 )
 def test_only_this_machine_is_answered(host: str, status: int) -> None:

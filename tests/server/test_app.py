@@ -15,6 +15,7 @@ from openai_harmony.engines import ContextLengthError, EngineError, SamplingErro
 from openai_harmony.grammar import GrammarError
 from openai_harmony.server import Settings, create_app
 from openai_harmony.server.auth.api_keys import AuthenticatedCaller
+from support.local_client import LocalClient
 from support.scripted_engine import ScriptedEngine
 
 
@@ -50,7 +51,7 @@ def application(**settings: Any) -> FastAPI:
 
 @pytest.fixture
 def client() -> Iterator[TestClient]:
-    with TestClient(application(max_request_bytes=1000), raise_server_exceptions=False) as client:
+    with LocalClient(application(max_request_bytes=1000), raise_server_exceptions=False) as client:
         yield client
 
 
@@ -116,7 +117,7 @@ def test_large_bodies_are_refused_announced_or_not(client: TestClient) -> None:
 
 
 def test_keys_are_asked_for_and_make_the_owner() -> None:
-    with TestClient(application(api_keys=("one", "two"))) as client:
+    with LocalClient(application(api_keys=("one", "two"))) as client:
 
         def ask(**headers: str) -> Any:
             return client.post("/try", json={"words": []}, headers=headers)

@@ -98,7 +98,10 @@ def test_keys_change_while_the_old_ones_open(tmp_path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [file.name for file in path.parent.iterdir()] == ["harmony.key"]
     text = old.encrypt(ITEM, "key_1")
+    path.chmod(0o644)
     assert ItemCipher.from_file(path).decrypt(text, "key_1") == ITEM
+    if os.name == "posix":
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
     new = base64.b64encode(bytes(32)).decode()
     path.write_text(f"{new}\n{path.read_text()}")

@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 from openai_harmony.server import Settings, create_app
 from openai_harmony.server.auth.api_keys import ApiKeys
 from openai_harmony.server.store import KeyLimits, Store
+from support.local_client import LocalClient
 from support.scripted_engine import ScriptedEngine
 
 ANSWER = "<|channel|>final<|message|>Yes.<|return|>"
@@ -40,7 +41,7 @@ def server(tmp_path: Any) -> Iterator[Server]:
     database = f"sqlite:///{tmp_path / 'limits.db'}"
     engine = ScriptedEngine(*[ANSWER] * 10)
     app = create_app(engine, Settings(database=database, context_length=200))
-    with TestClient(app) as client:
+    with LocalClient(app) as client:
         yield Server(client, database)
 
 

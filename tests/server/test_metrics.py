@@ -9,6 +9,7 @@ from openai.types import Model
 from openai_harmony.engines import Health
 from openai_harmony.server import create_app
 from support.chat_server import CALL, FINAL, HI, NOW, THINK, TellingEngine, chat, chunks
+from support.local_client import LocalClient
 from support.responses_server import serving
 from support.scripted_engine import ENCODING, ScriptedEngine
 
@@ -105,7 +106,7 @@ def test_health_tells_whether_the_engine_answers(path: str) -> None:
 
 def test_a_server_that_shuts_down_is_alive_but_not_ready() -> None:
     app = create_app(ScriptedEngine())
-    with TestClient(app) as client:
+    with LocalClient(app) as client:
         assert client.portal is not None
         client.portal.call(app.state.services.shut_down)
         assert client.get("/health").status_code == 200

@@ -44,6 +44,48 @@ def test_forms_of_a_file(tmp_path: Path, form: str) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def modes(folder: Path) -> dict[str, int]:
+    return {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such rights")
+def test_a_file_that_others_read_is_taken_from_them(tmp_path: Path) -> None:
+    """With the files beside it, also those that a killed server has left."""
+    path = tmp_path / "harmony.db"
+    with Store(path) as store:
+        store.start_serving()
+        assert set(modes(tmp_path)) >= {path.name, f"{path.name}-wal", f"{path.name}-shm"}
+        copies = {name: (tmp_path / name).read_bytes() for name in modes(tmp_path)}
+    for name, content in copies.items():
+        (tmp_path / name).write_bytes(content)
+        (tmp_path / name).chmod(0o644)
+    path.chmod(0o666)
+    with Store(path) as store:
+        store.start_serving()
+        store.conversations.create(Conversation("conv_1", "", 0, {}))
+        assert set(modes(tmp_path).values()) == {0o600}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such rights")
+def test_a_new_folder_is_for_its_owner_alone(tmp_path: Path) -> None:
+    Store(tmp_path / "new" / "harmony.db").close()
+    assert modes(tmp_path) == {"new": 0o700}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such rights")
+def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    path = tmp_path / "harmony.db"
+    Store(path).close()
+    path.chmod(0o644)
+    monkeypatch.setattr(Path, "chmod", refuse)
+    problem = r"cannot be opened: other users can read it, and it belongs to one of them; give"
+    with pytest.raises(StoreError, match=problem):
+        Store(path)
+
+
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
 def test_forms_of_postgres(scheme: str) -> None:
     database = Database(f"{scheme}://me:secret@example/harmony")
@@ -69,9 +111,12 @@ def test_urls_that_are_refused(url: str, problem: str) -> None:
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("Dear reader, " * 100)
+    path.chmod(0o644)
     with pytest.raises(StoreError, match=r"letter\.txt failed: file is not a database"):
         Store(path)
     assert path.read_text().startswith("Dear reader")
+    if os.name == "posix":
+        assert modes(tmp_path)[path.name] == 0o644
 
 
 def test_sqlite_is_durable_and_strict(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from support.page_visitor import Visitor, inspecting
 
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-_ARGUMENTS = (
+CHROMIUM_ARGUMENTS = (
     "--no-sandbox",  # which does not start where tests run as root
     "--disable-gpu",
     "--disable-quic",
@@ -34,7 +34,8 @@ _ARGUMENTS = (
 )
 
 
-def _chromium() -> str:
+def chromium_program() -> str:
+    """Return the path of Chromium; skip, or fail, where there is none."""
     named = os.environ.get("HARMONY_TEST_CHROMIUM")
     found = shutil.which(named) if named else next(filter(None, map(shutil.which, _PROGRAMS)), None)
     if found is not None:
@@ -47,9 +48,9 @@ def _chromium() -> str:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """A browser, without any page; a module's own, so that no event loop outlives the module."""
-    program = _chromium()
+    program = chromium_program()
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=program, args=_ARGUMENTS)
+        browser = driver.chromium.launch(executable_path=program, args=CHROMIUM_ARGUMENTS)
         yield browser
         browser.close()
 

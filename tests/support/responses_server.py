@@ -14,6 +14,7 @@ from starlette.testclient import WebSocketTestSession
 
 from openai_harmony.engines import Engine
 from openai_harmony.server import Settings, create_app
+from support.local_client import LocalClient
 from support.scripted_engine import ScriptedEngine
 
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
@@ -41,7 +42,7 @@ def serving(
     *completions: str, engine: Engine | None = None, **settings: Any
 ) -> Iterator[TestClient]:
     app = create_app(engine or ScriptedEngine(*completions), Settings(**settings))
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with LocalClient(app, raise_server_exceptions=False) as client:
         yield client
 
 

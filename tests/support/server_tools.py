@@ -19,6 +19,7 @@ from openai_harmony.tools.browser import Browser, LocalIndex
 from openai_harmony.tools.tool import Tool
 from openai_harmony.tools.tool_call import call_text
 from openai_harmony.tools.tool_message import Attachment, ToolMessage, tool_message
+from support.local_client import LocalClient
 from support.scripted_engine import ScriptedEngine
 
 SEARCH = {"type": "web_search"}
@@ -121,7 +122,7 @@ def serving_tools(
         index.update()
         all_tools.append(Browser(search=index, pages=[index]))
     app = create_app(engine, Settings(**settings), all_tools)
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with LocalClient(app, raise_server_exceptions=False) as client:
         try:
             yield client
         finally:

@@ -79,11 +79,10 @@ async def _serve_page(arguments: argparse.Namespace, listener: socket.socket, ur
         import uvicorn
 
         from ..inspector import create_inspector
+        from ..web import HttpConfig
     except ModuleNotFoundError as error:
         raise InputError(missing_package("this needs", error, "inspect")) from error
-    config = uvicorn.Config(
-        create_inspector(), lifespan="off", log_level="warning", server_header=False
-    )
+    config = HttpConfig(create_inspector(), lifespan="off")
     _announce(url, opens=arguments.open)
     await uvicorn.Server(config).serve(sockets=[listener])
 
@@ -91,9 +90,6 @@ async def _serve_page(arguments: argparse.Namespace, listener: socket.socket, ur
 async def _serve_model(arguments: argparse.Namespace, listener: socket.socket, url: str) -> None:
     """Serve the same as 'harmony serve', only to this machine, and store nothing on disk."""
     try:
-        from starlette.middleware.trustedhost import TrustedHostMiddleware
-
-        from ..inspector import LOOPBACK_NAMES
         from ..server import Settings, create_app, run_server
     except ModuleNotFoundError as error:
         raise InputError(missing_package("this needs", error, "serve")) from error
@@ -101,7 +97,6 @@ async def _serve_model(arguments: argparse.Namespace, listener: socket.socket, u
     async with engine:
         settings = Settings()
         app = create_app(engine, settings)
-        app.add_middleware(TrustedHostMiddleware, allowed_hosts=LOOPBACK_NAMES, www_redirect=False)
         _announce(url, opens=arguments.open)
         await run_server(app, settings, listener)
 

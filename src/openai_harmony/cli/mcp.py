@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..installation import missing_package
 from .input import InputError
-from .options import Command, add_built_in_tools, open_tools, tool_options_given
+from .options import (
+    Command,
+    add_api_keys,
+    add_built_in_tools,
+    api_keys,
+    open_tools,
+    tool_options_given,
+)
 from .runtime import listen
 
 if TYPE_CHECKING:
@@ -25,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MCP"]
 
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _GRACE = 3  # seconds for running calls, when the server ends
 
 
@@ -40,28 +46,24 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--host", default="127.0.0.1", help="the address to listen at (%(default)s)"
     )
-    parser.add_argument(
-        "--api-key",
-        metavar="KEY",
-        action="append",
-        default=[],
-        help="a key that requests must have; may be repeated",
-    )
+    add_api_keys(parser)
 
 
 def _run(arguments: argparse.Namespace) -> None:
     if not tool_options_given(arguments):
         raise InputError("name a tool to serve: --browser BACKEND, --python, or both")
-    if arguments.port is None and arguments.api_key:
+    if arguments.port is None and (arguments.api_key or arguments.api_key_file):
         raise InputError("--api-key is for HTTP; give a --port, too")
-    if arguments.port is not None and arguments.host not in _LOOPBACK and not arguments.api_key:
+    arguments.api_key = api_keys(arguments)
+    try:
+        from ..tools.mcp import make_server
+        from ..web import is_loopback
+    except ModuleNotFoundError as error:
+        raise InputError(missing_package("the MCP server needs", error, "tools")) from error
+    if arguments.port is not None and not (is_loopback(arguments.host) or arguments.api_key):
         raise InputError(
             f"everyone who reaches {arguments.host} could use the tools; give an --api-key"
         )
-    try:
-        from ..tools.mcp import make_server
-    except ModuleNotFoundError as error:
-        raise InputError(missing_package("the MCP server needs", error, "tools")) from error
     asyncio.run(_serve(arguments, make_server))
 
 
@@ -112,6 +114,7 @@ async def _serve_http(
     import uvicorn
 
     from ..tools.mcp import KeyGate, make_http_app
+    from ..web import HttpConfig
 
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
@@ -119,9 +122,7 @@ async def _serve_http(
     app: Any = make_http_app(server, arguments.host)
     if arguments.api_key:
         app = KeyGate(app, arguments.api_key)
-    config = uvicorn.Config(
-        app, log_level="warning", timeout_graceful_shutdown=_GRACE, server_header=False
-    )
+    config = HttpConfig(app, timeout_graceful_shutdown=_GRACE)
     await uvicorn.Server(config).serve(sockets=[listener])
 
 

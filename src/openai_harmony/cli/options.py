@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Command",
+    "add_api_keys",
     "add_built_in_tools",
     "add_color",
     "add_mcp",
     "add_sampling",
     "add_schema_dialect",
+    "api_keys",
     "open_tools",
     "role_named",
     "role_names",
@@ -104,6 +106,49 @@ def sampling_of(arguments: argparse.Namespace, grammar: str | None = None) -> Sa
     names = [name.replace("-", "_") for name, _, _ in _OPTIONS]
     given = {name: getattr(arguments, name) for name in names}
     return Sampling(grammar=grammar, **{k: v for k, v in given.items() if v is not None})
+
+
+_API_KEY = "HARMONY_API_KEY"
+
+
+def add_api_keys(parser: argparse.ArgumentParser) -> None:
+    """Add the options for the API keys of a server."""
+    parser.add_argument(
+        "--api-key-file",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="keys of which requests must have one, one in a line; the variable "
+        f"{_API_KEY} has one more",
+    )
+    parser.add_argument(
+        "--api-key",
+        metavar="KEY",
+        action="append",
+        default=[],
+        help="such a key, which every user of this machine can read in the list of processes",
+    )
+
+
+def api_keys(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Return the keys that were given, and remove the variable: no tool inherits it."""
+    sources = [("--api-key", arguments.api_key)]
+    for name in arguments.api_key_file:
+        try:
+            text = Path(name).read_text("utf-8")
+        except (OSError, ValueError) as error:
+            problem = getattr(error, "strerror", None) or "it is no text"
+            raise InputError(f"--api-key-file {name} cannot be read: {problem}") from error
+        sources.append((f"--api-key-file {name}", text.split("\n") if text.strip() else [""]))
+    if _API_KEY in os.environ:
+        sources.append((_API_KEY, [os.environ.pop(_API_KEY)]))
+    keys: list[str] = []
+    for source, lines in sources:
+        given = [line.strip() for line in lines if line.strip()]
+        if lines and not given:
+            raise InputError(f"{source} has no key; write one, or leave it out")
+        keys += given
+    return tuple(keys)
 
 
 _KEYS = {"brave": "BRAVE_API_KEY", "exa": "EXA_API_KEY", "you": "YDC_API_KEY"}

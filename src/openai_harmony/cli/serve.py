@@ -14,17 +14,29 @@ from typing import TYPE_CHECKING
 
 from ..installation import missing_package
 from .input import InputError, iso_date
-from .options import Command, add_built_in_tools, add_color, add_mcp, open_tools
+from .options import (
+    Command,
+    add_api_keys,
+    add_built_in_tools,
+    add_color,
+    add_mcp,
+    api_keys,
+    open_tools,
+)
 from .output import Output
 from .runtime import listen
 
 if TYPE_CHECKING:
+    import socket
+
     from ..server import Settings
     from ..server.auth.api_keys import ApiKeys
     from ..server.store import KeyRecord
 
 
 __all__ = ["KEYS", "SERVE", "add_database", "database_url"]
+
+_EVERY_ADDRESS = ("", "0.0.0.0", "::")
 
 
 def _add_serve_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,12 +58,26 @@ def _add_serve_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="the names that requests may use; by default the model's own",
     )
+    add_api_keys(parser)
     parser.add_argument(
-        "--api-key",
-        metavar="KEY",
+        "--open-to-everyone",
+        action="store_true",
+        help="without keys, answer all who reach the address: they may use the model and the "
+        "tools, and read what is stored",
+    )
+    parser.add_argument(
+        "--allowed-host",
+        metavar="NAME",
         action="append",
         default=[],
-        help="a key that requests must have; may be repeated; see also 'harmony keys'",
+        help="a name by which a server without keys may be asked; may be repeated",
+    )
+    parser.add_argument(
+        "--allowed-origin",
+        metavar="ORIGIN",
+        action="append",
+        default=[],
+        help="web pages that may use the server, such as https://app.example; may be repeated",
     )
     add_database(parser)
     parser.add_argument(
@@ -135,14 +161,24 @@ def database_url(arguments: argparse.Namespace) -> str:
 def _run_serve(arguments: argparse.Namespace) -> None:
     try:
         from ..server import Settings
+        from ..web import read_host, read_origin
     except ModuleNotFoundError as error:
         raise InputError(missing_package("the server needs", error, "serve")) from error
     date = arguments.date
+    own_hosts = () if arguments.host in _EVERY_ADDRESS else (arguments.host,)
+    try:
+        hosts = tuple(map(read_host, (*own_hosts, *arguments.allowed_host)))
+        origins = tuple(map(read_origin, arguments.allowed_origin))
+    except ValueError as error:
+        raise InputError(str(error)) from error
     settings = Settings(
         model_names=tuple(arguments.served_model_name),
         database=database_url(arguments),
         key_file=str(_state_folder() / "reasoning.key"),
-        api_keys=tuple(arguments.api_key),
+        api_keys=api_keys(arguments),
+        allowed_hosts=hosts,
+        allowed_origins=origins,
+        open_to_everyone=arguments.open_to_everyone,
         grammar=arguments.grammar,
         inspector=arguments.inspector,
         current_date=None if date == "none" else date,
@@ -164,6 +200,7 @@ async def _serve(arguments: argparse.Namespace, settings: Settings) -> None:
 
     # Open the socket first: a port in use is reported before a model is loaded.
     with listen(arguments.host, arguments.port) as listener:
+        _check_reach(listener, settings)
         async with AsyncExitStack() as opened:
             tools = await open_tools(
                 arguments
@@ -180,11 +217,37 @@ async def _serve(arguments: argparse.Namespace, settings: Settings) -> None:
             await run_server(create_app(engine, settings, tools), settings, listener)
 
 
+def _check_reach(listener: socket.socket, settings: Settings) -> None:
+    """Raise `InputError` for a server that others reach and that asks for no key."""
+    from ..server.store import Store
+    from ..web import is_loopback
+
+    address = listener.getsockname()[0]
+    if is_loopback(address) or settings.api_keys:
+        return
+    with Store(settings.database) as store:
+        if store.keys.exist():
+            return
+    problem = f"everyone who reaches {address} may use this server: it has no API keys"
+    if not settings.open_to_everyone:
+        raise InputError(
+            f"{problem}; make one with 'harmony keys create NAME' (and the same --database), put "
+            "one into --api-key-file, or accept this with --open-to-everyone"
+        )
+    print(f"warning: {problem}", file=sys.stderr, flush=True)
+
+
 def _state_folder() -> Path:
-    """Return the user's state folder; make it if it is missing."""
+    """Return the user's state folder, for the user alone; make it if it is missing."""
     root = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     folder = Path(root) / "openai-harmony"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
+    except OSError as error:
+        raise InputError(
+            f"the folder {folder} cannot be used: {error.strerror}; name another in XDG_STATE_HOME"
+        ) from error
     return folder
 
 
@@ -193,7 +256,8 @@ SERVE = Command(
     summary="serve a model by the Responses and Chat Completions APIs",
     examples="""\
   harmony serve demo
-  harmony serve openai/gpt-oss-20b --host 0.0.0.0 --api-key "$KEY"
+  harmony serve openai/gpt-oss-20b --host 0.0.0.0 --api-key-file keys.txt
+  harmony serve demo --allowed-origin http://localhost:5173
   harmony serve http://localhost:8001 --served-model-name gpt-oss-120b
   harmony serve openai/gpt-oss-20b --browser ./documents --python
 """,

@@ -11,6 +11,6 @@
 Needs the extra ``inspect``.
 """
 
-from .routes import LOOPBACK_NAMES, LiveModel, create_inspector, inspector_routes
+from .routes import LiveModel, create_inspector, inspector_routes
 
-__all__ = ["LOOPBACK_NAMES", "LiveModel", "create_inspector", "inspector_routes"]
+__all__ = ["LiveModel", "create_inspector", "inspector_routes"]

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Match, Route
@@ -21,6 +20,7 @@ from starlette.types import Scope
 from .. import __version__
 from ..apis.request_body import RequestBody, read_body
 from ..errors import HarmonyError
+from ..web import RequestGuard
 from .allowed import allowed
 from .comparison import comparison
 from .export import exported
@@ -29,7 +29,6 @@ from .rendering import rendering
 from .wire import AllowedBody, ExportBody, InspectorError, ParseBody, RenderBody
 
 __all__ = [
-    "LOOPBACK_NAMES",
     "Endpoint",
     "Guard",
     "LiveModel",
@@ -206,11 +205,12 @@ def inspector_routes(
     ]
 
 
-LOOPBACK_NAMES = ("127.0.0.1", "localhost")
-"""Allowed values of the header Host: other sites cannot reach the page by a name of their own."""
-
-
 def create_inspector() -> Starlette:
-    """Make the application; it accepts only requests to this machine's own names."""
-    hosts = Middleware(TrustedHostMiddleware, allowed_hosts=LOOPBACK_NAMES, www_redirect=False)
-    return Starlette(routes=inspector_routes(), middleware=[hosts])
+    """Make the application; it answers this machine, and no pages of other sites."""
+    guard = Middleware(
+        RequestGuard,
+        respond=lambda refusal: json_response(
+            InspectorError(refusal.status, refusal.problem).body(), refusal.status
+        ),
+    )
+    return Starlette(routes=inspector_routes(), middleware=[guard])

@@ -3,6 +3,7 @@
 ::
 
     settings, metrics, services         what all routes share
+    private_files                       files that their owner alone may read
     store/                              responses, conversations, files and keys in a database
     http/                               errors, JSON, ids, event streams, disconnects, sizes
     auth/                               API keys, their callers and limits

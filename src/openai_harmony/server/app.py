@@ -11,18 +11,28 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Scope
 
 from ..engines.engine import Engine
 from ..inspector import LiveModel, inspector_routes
 from ..tools.tool import Tool
-from .auth.api_keys import authenticate
+from ..web import HttpConfig, Refusal, RequestGuard, RequestTimes, cors_options
+from .auth.api_keys import ApiKeys, authenticate
 from .chat.routes import router as chat_router
 from .completions.routes import router as completions_router
 from .containers import router as containers_router
 from .conversations import router as conversations_router
 from .health import router as health_router
-from .http.errors import ERROR_RESPONSES, add_error_handlers, shutting_down
+from .http.errors import (
+    ERROR_RESPONSES,
+    ApiError,
+    add_error_handlers,
+    error_response,
+    shutting_down,
+)
 from .http.requests import RequestSizeLimit, cancel_all
 from .metrics import RequestCounter
 from .models import router as models_router
@@ -65,9 +75,26 @@ def create_app(
             await services.live_responses.end_all(shutting_down())
             await cancel_all(maintenance)
 
-    app = FastAPI(title="Harmony", lifespan=lifespan, responses=ERROR_RESPONSES)
+    app = FastAPI(
+        title="Harmony",
+        lifespan=lifespan,
+        responses=ERROR_RESPONSES,
+        # These pages would run scripts of another site in the origin whose page keeps API keys.
+        docs_url=None,
+        redoc_url=None,
+    )
     app.add_middleware(RequestSizeLimit, limit=settings.max_request_bytes)
     add_error_handlers(app)
+    if settings.allowed_origins:
+        app.add_middleware(CORSMiddleware, **cors_options(settings.allowed_origins))
+    app.add_middleware(
+        RequestGuard,
+        respond=_refused,
+        needs_key=_needs_key,
+        allowed_hosts=settings.allowed_hosts,
+        allowed_origins=settings.allowed_origins,
+        is_open=settings.open_to_everyone,
+    )
     app.add_middleware(RequestCounter)
     for router in (
         chat_router,
@@ -97,6 +124,15 @@ async def _maintain(store: Store) -> None:
             _LOG.exception("the upkeep of the store failed; it is tried again")
 
 
+def _refused(refusal: Refusal) -> Response:
+    return error_response(ApiError(refusal.status, refusal.problem, code=refusal.code))
+
+
+async def _needs_key(scope: Scope) -> bool:
+    keys: ApiKeys = scope["app"].state.services.keys
+    return await asyncio.to_thread(lambda: keys.are_needed)
+
+
 def _live_model(request: Request) -> LiveModel:
     """Describe the model to the inspector's page."""
     services = services_of(request)
@@ -115,12 +151,11 @@ async def run_server(app: FastAPI, settings: Settings, listener: socket.socket) 
 
 def make_server(app: FastAPI, settings: Settings) -> uvicorn.Server:
     """Make the server of an application; it ends in order once its `should_exit` is true."""
-    config = uvicorn.Config(
+    config = HttpConfig(
         app,
+        RequestTimes(settings.head_seconds, settings.body_seconds),
         lifespan="off",  # `serve` runs it, so that its errors reach the caller
-        log_level="warning",
         timeout_graceful_shutdown=round(settings.shutdown_seconds) + _CLOSING_SECONDS,
-        server_header=False,
     )
     return _Server(config, app)
 

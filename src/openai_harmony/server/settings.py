@@ -19,6 +19,9 @@ class Settings:
     - `key_file`: the file with the key that encrypts reasoning; made where there is none. None
       makes a key that is forgotten when the server ends.
     - `api_keys`: keys that are accepted beside those in the store.
+    - `allowed_hosts`: names by which a server without keys may be asked, beside ``localhost``.
+    - `allowed_origins`: web pages that may use the server, as ``https://app.example``.
+    - `open_to_everyone`: whether a server without keys answers at addresses that others reach.
     - `grammar`: whether turns with tools or a response format are sampled under the grammar.
     - `current_date`: what the model reads: ``today`` (UTC), a date as ``YYYY-MM-DD``, or None.
     - `inspector`: whether the inspector's page is at ``/``.
@@ -26,6 +29,8 @@ class Settings:
     - `context_length`: the most tokens of a prompt with its output; None is the engine's limit.
     - `max_running`, `max_waiting`: requests at the engine, and in the queue before it.
     - `max_request_bytes`: the size of a request's body.
+    - `head_seconds`, `body_seconds`: how long a client may take to send a request; a large body
+      has more time.
     - `max_tool_calls`: calls of the server's own tools in one response; a request may allow fewer.
     - `keep_days`: days after which stored responses are deleted; None keeps them.
     - `shutdown_seconds`: how long requests under way may go on when the server is told to end.
@@ -35,6 +40,9 @@ class Settings:
     database: str | None = None
     key_file: str | None = None
     api_keys: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    open_to_everyone: bool = False
     grammar: bool = True
     current_date: str | None = "today"
     inspector: bool = True
@@ -43,6 +51,8 @@ class Settings:
     max_running: int = 16
     max_waiting: int = 64
     max_request_bytes: int = 16 * 1024 * 1024
+    head_seconds: float = 10
+    body_seconds: float = 30
     max_tool_calls: int = 100
     keep_days: float | None = 30
     shutdown_seconds: float = 30

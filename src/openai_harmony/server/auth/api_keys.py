@@ -76,6 +76,7 @@ class ApiKeys:
         self._stored = stored
         self._clock = clock
         self._given: list[KeyRecord] = []
+        self._are_needed = False
         for key in given:
             if not key.strip():
                 raise ValueError("an API key that was given to the server is empty; leave it out")
@@ -112,7 +113,9 @@ class ApiKeys:
     @property
     def are_needed(self) -> bool:
         """True once there was a key, even when all were revoked."""
-        return bool(self._given) or (self._stored is not None and self._stored.exist())
+        if not self._are_needed:  # no key is ever deleted
+            self._are_needed = bool(self._given) or bool(self._stored and self._stored.exist())
+        return self._are_needed
 
     def check(self, key: str | None) -> KeyRecord | None:
         """Return the record of the key of a request; None on a server that has no keys.

@@ -14,6 +14,7 @@ import os
 import secrets
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from ...apis.items import HistoryItem, message_text
 from ...conversation.messages import Message
 from ...errors import HarmonyError
 from ...sampled_messages import SampledMessage
+from ..private_files import make_private
 
 __all__ = ["DecryptionError", "EncryptionKeyError", "ItemCipher", "OwnerCipher"]
 
@@ -75,6 +77,8 @@ class ItemCipher:
         try:
             if not path.exists():
                 _make_key_file(path)
+            with suppress(OSError):  # of a mounted secret, which its operator protects
+                make_private(path)
             lines = path.read_text("ascii").split()
             return cls([base64.b64decode(line, validate=True) for line in lines])
         except OSError as error:

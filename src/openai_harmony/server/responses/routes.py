@@ -80,7 +80,7 @@ async def retrieve(
     request: Request,
     caller: AuthenticatedCaller,
     stream: bool = False,
-    starting_after: int | None = None,
+    starting_after: Annotated[int | None, Query(ge=0, lt=2**63)] = None,
 ) -> Response:
     """Read a response as it is now, or its events, past and future."""
     services = services_of(request)

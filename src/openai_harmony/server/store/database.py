@@ -21,10 +21,12 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import StaticPool
 
 from ...installation import missing_package
+from ..private_files import make_private, open_private
 from .errors import StoreError, StoreVersionError
 
 __all__ = ["Database", "migrate"]
 
+_SQLITE = b"SQLite format 3\0"  # how its files begin
 _MEMORY = "sqlite+pysqlite:///:memory:"
 _WRITES = "harmony_writes"
 _BUSY_SECONDS = 30  # seconds to wait for another process that writes
@@ -100,12 +102,19 @@ class Database:
         return engine
 
     def _make_file(self) -> None:
-        """Make the file where there is none, for its owner alone: it holds conversations."""
+        """Make the file where there is none, for its owner alone: it holds conversations.
+
+        A file that others may read is taken from them, with those that SQLite writes beside it.
+        """
         path = self.path
         assert path is not None
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file = open_private(path)
+            is_ours = os.read(file, len(_SQLITE)) in (b"", _SQLITE)
+            os.close(file)
+            for name in ("", "-journal", "-shm", "-wal") if is_ours else ():
+                make_private(path.with_name(path.name + name))
         except OSError as error:
             raise StoreError(
                 f"the database {path} cannot be opened: {error.strerror}; give another path"

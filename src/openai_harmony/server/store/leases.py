@@ -8,6 +8,7 @@ its own. A file of SQLite belongs to one server at a time, which locks a small f
 from __future__ import annotations
 
 import hashlib
+import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,6 +20,7 @@ from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
+from ..private_files import make_private, open_private
 from .database import Database
 from .errors import StoreInUseError
 
@@ -63,6 +65,9 @@ class _FileLease:
     def acquire(self) -> None:
         if self._path is None or self._lock is not None:
             return
+        # A file that others can open, they can lock.
+        os.close(open_private(self._path))
+        make_private(self._path)
         # SQLite locks files in the same way on every system, and a lock ends with its process.
         lock = sqlite3.connect(self._path, timeout=0, isolation_level=None, check_same_thread=False)
         try:

@@ -1,0 +1,202 @@
+"""Who may ask the server: its rule without keys, CORS, and the pages that it does not have."""
+
+from __future__ import annotations
+
+import socket as sockets
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi.testclient import TestClient
+from starlette.testclient import WebSocketDenialResponse
+
+from openai_harmony.server import Settings, create_app
+from openai_harmony.server.auth.api_keys import ApiKeys
+from openai_harmony.server.store import Store
+from support.local_client import LocalClient
+from support.responses_server import PATH, TEXT, answer, serving
+from support.scripted_engine import ScriptedEngine
+from support.served import PATIENCE
+from support.served import serving as serving_at
+
+APP = "https://app.example"
+FOREIGN: dict[str, dict[str, str]] = {
+    "another origin": {"Origin": "https://attacker.example"},
+    "another port": {"Origin": "http://127.0.0.1:8001"},
+    "no origin that a page has": {"Origin": "null"},
+    "another host": {"Host": "attacker.example"},
+    "both": {"Host": "attacker.example:8000", "Origin": "http://attacker.example:8000"},
+}
+
+
+def paths(client: TestClient) -> list[tuple[str, str]]:
+    """Every operation of the server: method and path."""
+    document = client.get("/openapi.json").json()
+    operations = [
+        (method.upper(), path) for path, item in document["paths"].items() for method in item
+    ]
+    return [*operations, ("GET", "/"), ("GET", "/openapi.json"), ("POST", "/inspector/api/render")]
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_no_operation_answers_a_foreign_page(name: str) -> None:
+    with serving() as client:
+        for method, path in paths(client):
+            refused = client.request(method, path, headers=FOREIGN[name])
+            assert refused.status_code == (400 if "Host" in FOREIGN[name] else 403), path
+            error = refused.json()["error"]
+            assert error["code"] == (
+                "host_not_allowed" if "Host" in FOREIGN[name] else "origin_not_allowed"
+            )
+            assert not [header for header in refused.headers if header.startswith("access-control")]
+        with (
+            pytest.raises(WebSocketDenialResponse) as denied,
+            client.websocket_connect(PATH, headers=FOREIGN[name]),
+        ):
+            pass
+        assert denied.value.status_code in (400, 403)
+        metrics = client.get("/metrics").text
+    assert 'status="40' in metrics
+
+
+def test_the_first_key_opens_the_server_to_those_who_have_one(tmp_path: Path) -> None:
+    """A key that is made while the server runs counts at once."""
+    database = f"sqlite:///{tmp_path / 'keys.db'}"
+    with serving(TEXT, database=database) as client:
+        foreign = {"Host": "harmony.example"}
+        assert client.get("/v1/models", headers=foreign).status_code == 400
+        with Store(database) as store:
+            key = ApiKeys(store.keys).create("a test").key
+        assert client.get("/v1/models", headers=foreign).status_code == 401
+        known = {**foreign, "Authorization": f"Bearer {key}", "Origin": "https://a.example"}
+        assert client.get("/v1/models", headers=known).status_code == 200
+        with client.websocket_connect(PATH, headers=known) as socket:
+            assert answer(socket, input="hi")["status"] == "completed"
+
+
+def test_addresses_that_others_reach() -> None:
+    """As where a program makes the application and binds it to every address."""
+    app = create_app(ScriptedEngine())
+    with LocalClient(app) as client:  # runs the lifespan
+        there = TestClient(app, base_url="http://192.168.0.7:8000")
+        refused = there.get("/v1/models", headers={"Host": "localhost"})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "key_needed")
+        assert client.get("/v1/models").status_code == 200
+    with_key = create_app(ScriptedEngine(), Settings(api_keys=("a key",)))
+    with TestClient(with_key, base_url="http://192.168.0.7:8000") as there:
+        asked = there.get("/v1/models", headers={"Authorization": "Bearer a key"})
+        assert asked.status_code == 200
+
+
+def test_hosts_and_origins_can_be_allowed() -> None:
+    settings = {"allowed_hosts": ("Harmony.internal",), "allowed_origins": (APP,)}
+    with serving(TEXT, **settings) as client:
+        allowed = {"Host": "harmony.internal:8000", "Origin": APP}
+        assert client.get("/v1/models", headers=allowed).status_code == 200
+        with client.websocket_connect(PATH, headers=allowed) as socket:
+            assert answer(socket, input="hi")["status"] == "completed"
+        for headers in FOREIGN.values():
+            assert client.get("/v1/models", headers=headers).status_code in (400, 403)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"allowed_origins": ("*",)}, {"allowed_hosts": ("*.example",)}]
+)
+def test_a_wildcard_is_refused_at_once(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="is no "), serving(**settings):
+        pass
+
+
+# CORS
+
+PREFLIGHT = {
+    "Origin": APP,
+    "Access-Control-Request-Method": "POST",
+    "Access-Control-Request-Headers": "authorization,content-type,x-stainless-os",
+}
+
+
+@pytest.mark.parametrize("keys", [(), ("a key",)])
+def test_a_preflight_needs_no_key_and_an_allowed_origin(keys: tuple[str, ...]) -> None:
+    with serving(allowed_origins=(APP,), api_keys=keys) as client:
+        allowed = client.options("/v1/responses", headers=PREFLIGHT)
+        assert allowed.status_code == 200
+        assert allowed.headers["access-control-allow-origin"] == APP
+        assert allowed.headers["access-control-allow-credentials"] == "true"
+        names = allowed.headers["access-control-allow-headers"].lower().split(",")
+        assert {"authorization", "content-type", "x-stainless-os"} <= {n.strip() for n in names}
+        methods = allowed.headers["access-control-allow-methods"].split(", ")
+        assert {"GET", "POST", "DELETE"} <= set(methods)
+        assert "Origin" in allowed.headers["vary"]
+        other = client.options(
+            "/v1/responses", headers={**PREFLIGHT, "Origin": "https://b.example"}
+        )
+        assert other.status_code >= 400
+        assert "access-control-allow-origin" not in other.headers
+        method = {**PREFLIGHT, "Access-Control-Request-Method": "PUT"}
+        assert client.options("/v1/responses", headers=method).status_code == 400
+
+
+def test_answers_can_be_read_by_allowed_pages_alone() -> None:
+    with serving(TEXT, allowed_origins=(APP,), api_keys=("a key",)) as client:
+        key = {"Authorization": "Bearer a key"}
+        body = {"input": "hi", "stream": True}
+        for headers, status in (({}, 401), (key, 200)):
+            sent = client.post("/v1/responses", json=body, headers={**headers, "Origin": APP})
+            assert sent.status_code == status
+            assert sent.headers["access-control-allow-origin"] == APP
+            assert "Retry-After" in sent.headers["access-control-expose-headers"]
+            assert "Origin" in sent.headers["vary"]
+        other = client.get("/v1/models", headers={**key, "Origin": "https://b.example"})
+        assert "access-control-allow-origin" not in other.headers
+        assert "Origin" in other.headers["vary"]
+
+
+def test_without_allowed_origins_no_page_may_read() -> None:
+    with serving(api_keys=("a key",)) as client:
+        key = {"Authorization": "Bearer a key", "Origin": APP}
+        answer = client.get("/v1/models", headers=key)
+        assert answer.status_code == 200
+        assert not [header for header in answer.headers if header.startswith("access-control")]
+        assert client.options("/v1/responses", headers=PREFLIGHT).status_code == 405
+
+
+# Pages
+
+
+@pytest.mark.parametrize("path", ["/docs", "/redoc", "/docs/oauth2-redirect"])
+def test_no_page_loads_scripts_from_elsewhere(path: str) -> None:
+    with serving() as client:
+        assert client.get(path).status_code == 404
+        assert client.get("/openapi.json").json()["openapi"].startswith("3.")
+
+
+def test_html_is_sent_with_the_policy_of_the_inspector() -> None:
+    """Every page of the origin in which the inspector keeps keys."""
+    with serving() as client:
+        for method, path in paths(client):
+            sent = client.request(method, path)
+            if "html" in sent.headers.get("content-type", ""):
+                assert "default-src 'self'" in sent.headers["content-security-policy"]
+
+
+# Bodies and heads that do not end, at the server itself
+
+
+def test_a_server_gives_a_client_a_time_to_ask() -> None:
+    settings = Settings(head_seconds=0.3, body_seconds=0.3)
+    with serving_at(ScriptedEngine(), settings) as url:
+        host, port = url.removeprefix("http://").removesuffix("/v1").split(":")
+        for request in (
+            b"POST /v1/responses HTTP/1.1\r\n",
+            b"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 100\r\n\r\n{",
+        ):
+            with sockets.create_connection((host, int(port)), timeout=PATIENCE) as client:
+                client.sendall(request)
+                assert client.recv(1000).startswith(b"HTTP/1.1 408 ")
+                while client.recv(1000):
+                    pass
+        with httpx2.Client(base_url=url, timeout=PATIENCE) as honest:
+            assert honest.get("/models").status_code == 200
