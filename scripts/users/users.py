@@ -25,7 +25,7 @@ from typing import TypeAlias
 from peers import PEERS, ROOT, write_vocabulary
 from suites import NO_SUITE, SUITES, Suite
 
-from openai_harmony.engines.demo_model import tokenizer_config, tokenizer_json
+from openai_harmony.engines.tokenizer_files import tokenizer_config, tokenizer_json
 
 BUILD = ROOT / "build" / "users"
 LIBRARIES = {**PEERS, "ours": str(ROOT)}
