@@ -32,7 +32,7 @@ _LOG = logging.getLogger(__name__)
 
 _Weights: TypeAlias = dict[str, torch.Tensor]
 
-_EDITION = 1
+_EDITION = 2
 """Increase it when this module writes other files from the same package data."""
 
 _COPIED = ("README.md", "chat_template.jinja", "config.json", "generation_config.json")

@@ -8,7 +8,50 @@ from ..tokens.encoder import WORD_PATTERN
 from ..tokens.special_tokens import SPECIAL_TEXTS, START_OF_TEXT
 from ..tokens.vocabulary import load_vocabulary
 
-__all__ = ["tokenizer_config", "tokenizer_json"]
+__all__ = ["RESPONSE_TEMPLATE", "tokenizer_config", "tokenizer_json"]
+
+_ENDS = ["<|end|>", "<|call|>", "<|return|>"]
+_OPENING = r"(?:<\|start\|>assistant)?"
+_CHANNEL = r"<\|channel\|>\w+"
+_REST = r"[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>"
+_NAME = r" to=(?:functions\.)?(?P<name>[^\s<]+)"
+
+RESPONSE_TEMPLATE: dict[str, Any] = {
+    "defaults": {"role": "assistant"},
+    "start_anchor": "<|start|>assistant",
+    "fields": {
+        "thinking": {
+            "open_pattern": rf"{_OPENING}<\|channel\|>analysis<\|message\|>",
+            "close": _ENDS,
+            "content_args": {"strip": False},
+            "repeats": True,
+            "join": "\n\n",
+        },
+        "tool_calls": {
+            "open_pattern": _OPENING + rf"(?:{_NAME}{_CHANNEL}|{_CHANNEL}{_NAME}){_REST}",
+            "close": _ENDS,
+            "content": "json",
+            "content_args": {"allow_non_json": True},
+            "transform": {
+                "type": "function",
+                "function": {"name": "{name}", "arguments": "{content}"},
+            },
+            "repeats": True,
+        },
+        "content": {
+            "open_pattern": rf"{_OPENING}<\|channel\|>(?:commentary|final)(?! to=){_REST}",
+            "close": _ENDS,
+            "content_args": {"strip": False},
+            "repeats": True,
+            "join": "\n\n",
+        },
+    },
+}
+"""The `response_template` with which Transformers 5.23 reads answers of gpt-oss.
+
+Reasoning is ``thinking``, as in the chat template of gpt-oss; preambles and the answer are
+``content``. It reads what follows the format; damaged output needs this library's parser.
+"""
 
 
 def tokenizer_json() -> dict[str, Any]:
@@ -59,6 +102,7 @@ def tokenizer_config() -> dict[str, Any]:
         "clean_up_tokenization_spaces": False,
         "model_input_names": ["input_ids", "attention_mask"],
         "model_max_length": 4096,
+        "response_template": RESPONSE_TEMPLATE,
     }
 
 
