@@ -17,8 +17,8 @@ from openai_harmony import (
 )
 from openai_harmony.apis import HistoryItem, ResponsesRequest, TurnRequest, turn_of_response
 from openai_harmony.apis.items import ItemKind, item_kind
-from openai_harmony.apis.tool_choice import choice_after_call, choice_without
-from openai_harmony.grammar import TurnOptions, turn_grammar
+from openai_harmony.apis.tool_choice import choice_without
+from openai_harmony.grammar import ToolChoice, TurnOptions, turn_grammar
 from openai_harmony.sampled_messages import prompt_tokens
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
@@ -90,14 +90,6 @@ def test_nothing_is_declared_that_the_server_does_not_have() -> None:
     assert not made.built_in_tools
 
 
-def one(name: str) -> dict[str, Any]:
-    return {"type": "function", "name": name}
-
-
-def some(mode: str, *names: str) -> dict[str, Any]:
-    return {"type": "allowed_tools", "mode": mode, "tools": [one(name) for name in names]}
-
-
 def allowed(mode: str, *tools: dict[str, Any]) -> dict[str, Any]:
     return {"type": "allowed_tools", "mode": mode, "tools": [*tools]}
 
@@ -105,32 +97,41 @@ def allowed(mode: str, *tools: dict[str, Any]) -> dict[str, Any]:
 ALL = {"browser", "python"}
 # What a request says; what is enforced in its first turn, in those after a call, and when no more
 # calls are allowed; and the tools that may be called.
-CHOICES: list[tuple[Any, Any, Any, Any, set[str]]] = [
-    (None, None, None, some("auto", "functions.now"), ALL),
-    ("auto", None, None, some("auto", "functions.now"), ALL),
-    ("none", "none", "none", "none", set()),
-    ("required", "required", None, some("auto", "functions.now"), ALL),
-    ({"type": "code_interpreter"}, one("python"), None, "none", {"python"}),
-    (SEARCH, some("required", *BROWSER), None, "none", {"browser"}),
-    (NOW, one("functions.now"), None, some("auto", "functions.now"), set()),
+AUTO, NONE, REQUIRED = ToolChoice("auto"), ToolChoice("none"), ToolChoice("required")
+ONLY_NOW = ToolChoice("auto", ("functions.now",))
+CHOICES: list[tuple[Any, ToolChoice, ToolChoice, ToolChoice, set[str]]] = [
+    (None, AUTO, AUTO, ONLY_NOW, ALL),
+    ("auto", AUTO, AUTO, ONLY_NOW, ALL),
+    ("none", NONE, NONE, NONE, set()),
+    ("required", REQUIRED, AUTO, ONLY_NOW, ALL),
+    ({"type": "code_interpreter"}, ToolChoice("required", ("python",)), AUTO, NONE, {"python"}),
+    (SEARCH, ToolChoice("required", tuple(BROWSER)), AUTO, NONE, {"browser"}),
+    (NOW, ToolChoice("required", ("functions.now",)), AUTO, ONLY_NOW, set()),
     (
         allowed("required", NOW, {"type": "web_search_preview"}),
-        some("required", "functions.now", *BROWSER),
-        some("auto", "functions.now", *BROWSER),
-        some("auto", "functions.now"),
+        ToolChoice("required", ("functions.now", *BROWSER)),
+        ToolChoice("auto", ("functions.now", *BROWSER)),
+        ONLY_NOW,
         {"browser"},
     ),
-    (allowed("none", COMPUTE), some("none", "python"), some("auto", "python"), "none", set()),
+    (
+        allowed("none", COMPUTE),
+        ToolChoice("none", ("python",)),
+        ToolChoice("none", ("python",)),
+        NONE,
+        set(),
+    ),
 ]
 
 
-@pytest.mark.parametrize(("asked", "first", "later", "last", "names"), CHOICES)
-def test_choices(asked: Any, first: Any, later: Any, last: Any, names: set[str]) -> None:
-    made = turn(tools=[NOW, SEARCH, COMPUTE], tool_choice=asked)
+@pytest.mark.parametrize(("requested", "first", "later", "last", "names"), CHOICES)
+def test_choices(
+    requested: Any, first: ToolChoice, later: ToolChoice, last: ToolChoice, names: set[str]
+) -> None:
+    made = turn(tools=[NOW, SEARCH, COMPUTE], tool_choice=requested)
     assert made.tool_choice == first
+    assert made.later_tool_choice == later
     assert made.built_in_tools == names
-    if names:
-        assert choice_after_call(asked, first) == later
     left = choice_without(BUILT_IN, first, sorted(made.tools))
     assert left == last
     for choice in (first, left):

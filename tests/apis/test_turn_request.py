@@ -31,7 +31,7 @@ from openai_harmony.apis import (
     turn_of_response,
 )
 from openai_harmony.engines import Sampling
-from openai_harmony.grammar import TurnOptions, turn_grammar
+from openai_harmony.grammar import ToolChoice, TurnOptions, turn_grammar
 from openai_harmony.sampled_messages import SampledMessage, prompt_tokens, with_sampled_tokens
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
@@ -461,31 +461,31 @@ def test_a_tool_is_declared_once() -> None:
     ]
 
 
-def one(name: str) -> dict[str, Any]:
-    return {"type": "function", "name": name}
+def required(*names: str) -> ToolChoice:
+    return ToolChoice("required", names)
 
 
-def some(mode: str, *names: str) -> dict[str, Any]:
-    return {"type": "allowed_tools", "mode": mode, "tools": [one(name) for name in names]}
-
-
-CHOICES: list[tuple[Any, Any]] = [
-    (None, None),
-    ("auto", None),
-    ("none", "none"),
-    ("required", "required"),
-    ({"type": "auto"}, None),
-    ({"type": "required"}, "required"),
-    ({"type": "function", "name": "now"}, one("functions.now")),
-    ({"type": "function", "function": {"name": "now"}}, one("functions.now")),
-    ({"type": "function", "name": "now", "namespace": "files"}, one("files.now")),
-    ({"type": "function", "name": "files.now"}, one("files.now")),
-    ({"type": "custom", "name": "patch"}, one("functions.patch")),
-    ({"type": "custom", "custom": {"name": "patch"}}, one("functions.patch")),
-    ({"type": "namespace", "name": "files"}, some("required", "files.now", "files.patch")),
+CHOICES: list[tuple[Any, ToolChoice]] = [
+    (None, ToolChoice("auto")),
+    ("auto", ToolChoice("auto")),
+    ("none", ToolChoice("none")),
+    ("required", ToolChoice("required")),
+    ({"type": "auto"}, ToolChoice("auto")),
+    ({"type": "required"}, ToolChoice("required")),
+    ({"type": "function", "name": "now"}, required("functions.now")),
+    ({"type": "function", "function": {"name": "now"}}, required("functions.now")),
+    ({"type": "function", "name": "now", "namespace": "files"}, required("files.now")),
+    ({"type": "function", "name": "files.now"}, required("files.now")),
+    ({"type": "custom", "name": "patch"}, required("functions.patch")),
+    ({"type": "custom", "custom": {"name": "patch"}}, required("functions.patch")),
+    ({"type": "namespace", "name": "files"}, required("files.now", "files.patch")),
     (
-        {"type": "allowed_tools", "mode": "auto", "tools": [one("now"), {"type": "web_search"}]},
-        some("auto", "functions.now"),
+        {
+            "type": "allowed_tools",
+            "mode": "auto",
+            "tools": [{"type": "function", "name": "now"}, {"type": "web_search"}],
+        },
+        ToolChoice("auto", ("functions.now",)),
     ),
     (
         {
@@ -495,14 +495,17 @@ CHOICES: list[tuple[Any, Any]] = [
                 "tools": [{"type": "function", "function": {"name": "now"}}],
             },
         },
-        some("required", "functions.now"),
+        required("functions.now"),
     ),
-    ({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "web_search"}]}, "none"),
+    (
+        {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "web_search"}]},
+        ToolChoice("none"),
+    ),
 ]
 
 
 @pytest.mark.parametrize(("choice", "expected"), CHOICES)
-def test_tool_choice(choice: Any, expected: Any) -> None:
+def test_tool_choice(choice: Any, expected: ToolChoice) -> None:
     tools: list[dict[str, Any]] = [NOW, PATCH, FILES, {"type": "web_search"}]
     made = turn(USER, tools=tools, tool_choice=choice)
     assert made.tool_choice == expected

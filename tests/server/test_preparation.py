@@ -8,7 +8,7 @@ import pytest
 
 from openai_harmony import Conversation, DeveloperContent, Message, Role, ToolDescription
 from openai_harmony.apis.turn_request import TurnRequest
-from openai_harmony.grammar import GrammarError, Matcher
+from openai_harmony.grammar import GrammarError, Matcher, ToolChoice
 from openai_harmony.server.generation.preparation import turn_constraint
 
 UNIQUE = {"type": "object", "properties": {"tags": {"type": "array", "uniqueItems": True}}}
@@ -94,4 +94,4 @@ def test_a_strict_answer_that_cannot_be_enforced_is_refused() -> None:
 
 def test_an_error_that_no_schema_is_to_blame_for_is_raised() -> None:
     with pytest.raises(GrammarError, match="not declared"):
-        turn_constraint(request(UNIQUE, tool_choice={"type": "function", "name": "h"}))
+        turn_constraint(request(UNIQUE, tool_choice=ToolChoice("required", ("h",))))

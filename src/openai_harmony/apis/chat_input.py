@@ -86,7 +86,7 @@ def read_chat(
     response_format = read_response_format(chat["response_format"])
     builder = ConversationBuilder(tools)
     for message in messages:
-        _READERS[_role(message)](message, builder)
+        _read_message(message, builder)
     conversation = builder.conversation(
         effort=effort, start_date=conversation_start_date, response_format=response_format
     )
@@ -94,7 +94,7 @@ def read_chat(
 
 
 def is_chat(raw: object) -> bool:
-    """Whether parsed JSON is a Chat Completions request rather than a harmony conversation.
+    """Return whether parsed JSON is a Chat Completions request rather than a harmony conversation.
 
     It is harmony if a message has a channel, a recipient, a content type or an author, or content
     that only harmony has. JSON that could be either counts as chat.
@@ -122,70 +122,50 @@ def tool_from_chat(raw: object, *, field: str = "") -> ToolDescription:
 # The messages
 
 
-def _role(message: JsonField) -> Role:
-    role = message["role"]
-    if role.text() == "function":
-        raise role.error("messages by functions are not read; send the role 'tool' instead")
-    try:
-        return Role(role.value)
-    except ValueError:
-        roles = ", ".join(item.value for item in Role)
-        raise role.unexpected(f"one of {roles}") from None
-
-
 def _refuse_old_functions(field: JsonField, remedy: str) -> None:
     if not field.is_null:
         raise field.error(f"functions of the API before tools are not read; {remedy}")
 
 
-def _read_instructions(message: JsonField, builder: ConversationBuilder) -> None:
-    builder.add_instructions(content_texts(message["content"]))
+_ROLES = {role.value: role for role in Role}
 
 
-def _read_user(message: JsonField, builder: ConversationBuilder) -> None:
-    builder.add_question(content_texts(message["content"]))
+def _read_message(message: JsonField, builder: ConversationBuilder) -> None:
+    role = message["role"]
+    if role.text() == "function":
+        raise role.error("messages by functions are not read; send the role 'tool' instead")
+    match _ROLES.get(role.value):
+        case Role.SYSTEM | Role.DEVELOPER:
+            builder.add_instructions(content_texts(message["content"]))
+        case Role.USER:
+            builder.add_question(content_texts(message["content"]))
+        case Role.ASSISTANT:
+            _read_assistant(message, builder)
+        case Role.TOOL:
+            texts = content_texts(message["content"])
+            remedy = "keep the assistant message with its tool_calls"
+            builder.add_result(message["tool_call_id"], texts, remedy=remedy)
+        case None:
+            raise role.unexpected(f"one of {', '.join(_ROLES)}")
 
 
 def _read_assistant(message: JsonField, builder: ConversationBuilder) -> None:
     _refuse_old_functions(message["function_call"], "send tool_calls instead")
-    texts = (message[name].optional_text() for name in REASONING_FIELDS)
-    reasoning = next(filter(None, texts), None)
+    thoughts = (message[name].optional_text() for name in REASONING_FIELDS)
+    reasoning = next(filter(None, thoughts), None)
     calls = list(message["tool_calls"].optional_items())
     if reasoning:
         builder.add_reasoning([reasoning])
-    answer = _answer(message, needed=not (reasoning or calls))
-    if answer is not None:
-        builder.add_text(answer)
+    content, refusal = message["content"], message["refusal"]
+    may_be_missing = bool(reasoning or calls)
+    if not content.value and not refusal.is_null:
+        builder.add_text([refusal.text()])
+    elif not (content.is_null and may_be_missing):
+        texts = content_texts(content)
+        if any(texts) or not may_be_missing:
+            builder.add_text(texts)
     for call in calls:
         _read_call(call, builder)
-
-
-def _read_result(message: JsonField, builder: ConversationBuilder) -> None:
-    builder.add_result(
-        message["tool_call_id"],
-        content_texts(message["content"]),
-        remedy="keep the assistant message with its tool_calls",
-    )
-
-
-_READERS = {
-    Role.SYSTEM: _read_instructions,
-    Role.DEVELOPER: _read_instructions,
-    Role.USER: _read_user,
-    Role.ASSISTANT: _read_assistant,
-    Role.TOOL: _read_result,
-}
-
-
-def _answer(message: JsonField, *, needed: bool) -> list[str] | None:
-    """Read the assistant's text; it may be missing beside reasoning and calls."""
-    content, refusal = message["content"], message["refusal"]
-    if not content.value and not refusal.is_null:
-        return [refusal.text()]
-    if content.is_null and not needed:
-        return None
-    texts = content_texts(content)
-    return texts if needed or any(texts) else None
 
 
 def _read_call(call: JsonField, builder: ConversationBuilder) -> None:

@@ -20,6 +20,7 @@ _BEGINNING = re.compile(
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _PLAIN = re.compile(r'[^"\\]*')
 _CODE_UNIT = re.compile(r"\\u([0-9a-fA-F]{4})")
+_INCOMPLETE_UNIT = re.compile(r"(\\(u[0-9a-fA-F]{0,3})?)?")
 
 
 def custom_tool_input(body: str) -> str:
@@ -54,7 +55,8 @@ class CustomToolInput:
         pending, self._pending = self._pending, ""
         if self._read == self._read_opening:
             return pending
-        return "" if self._read == self._read_nothing else _unpaired(pending)
+        # A surrogate without its pair is replaced, and an incomplete escape dropped.
+        return "\N{REPLACEMENT CHARACTER}" if _CODE_UNIT.match(pending) else ""
 
     def _read_opening(self) -> str:
         match = _OPENING.match(self._pending)
@@ -78,53 +80,46 @@ class CustomToolInput:
     def _read_string(self) -> str:
         text = self._pending
         texts: list[str] = []
-        at = 0
+        index = 0
         while True:
-            plain = _PLAIN.match(text, at)
-            end = at if plain is None else plain.end()
-            texts.append(text[at:end])
-            at = end
-            if at == len(text):
+            plain = _PLAIN.match(text, index)
+            end = index if plain is None else plain.end()
+            texts.append(text[index:end])
+            index = end
+            if index == len(text):
                 break
-            if text[at] == '"':
+            if text[index] == '"':
                 self._read = self._read_nothing
-                at = len(text)
+                index = len(text)
                 break
-            escape = _read_escape(text, at)
+            escape = _read_escape(text, index)
             if escape is None:
                 break
             texts.append(escape[0])
-            at = escape[1]
-        self._pending = text[at:]
+            index = escape[1]
+        self._pending = text[index:]
         return "".join(texts)
 
 
-def _read_escape(text: str, at: int) -> tuple[str, int] | None:
+def _read_escape(text: str, start: int) -> tuple[str, int] | None:
     """Read an escape; return its text and its end, or None if it is incomplete."""
-    if len(text) < at + 2:
+    if len(text) < start + 2:
         return None
-    if text[at + 1] != "u":
-        return _ESCAPES.get(text[at + 1], text[at + 1]), at + 2
-    if len(text) < at + 6:
+    if text[start + 1] != "u":
+        return _ESCAPES.get(text[start + 1], text[start + 1]), start + 2
+    end = start + 6
+    if len(text) < end:
         return None
-    unit = _CODE_UNIT.match(text, at)
+    unit = _CODE_UNIT.match(text, start)
     if unit is None:
-        return text[at : at + 2], at + 2
+        return text[start : start + 2], start + 2
     code = int(unit[1], 16)
     if not 0xD800 <= code < 0xE000:
-        return chr(code), at + 6
-    low = _CODE_UNIT.match(text, at + 6)
-    if low is None and code < 0xDC00 and _may_be_unit(text[at + 6 :]):
-        return None
-    if low is not None and code < 0xDC00 and 0xDC00 <= int(low[1], 16) < 0xE000:
-        return chr(0x10000 + ((code - 0xD800) << 10) + int(low[1], 16) - 0xDC00), at + 12
-    return "\N{REPLACEMENT CHARACTER}", at + 6
-
-
-def _may_be_unit(text: str) -> bool:
-    return len(text) < 6 and re.fullmatch(r"(\\(u[0-9a-fA-F]{0,4})?)?", text) is not None
-
-
-def _unpaired(pending: str) -> str:
-    """Replace an unpaired surrogate; drop an incomplete escape."""
-    return "\N{REPLACEMENT CHARACTER}" if _CODE_UNIT.match(pending) else ""
+        return chr(code), end
+    if code < 0xDC00:
+        low = _CODE_UNIT.match(text, end)
+        if low is None and _INCOMPLETE_UNIT.fullmatch(text, end):
+            return None
+        if low is not None and 0xDC00 <= int(low[1], 16) < 0xE000:
+            return chr(0x10000 + ((code - 0xD800) << 10) + int(low[1], 16) - 0xDC00), end + 6
+    return "\N{REPLACEMENT CHARACTER}", end

@@ -133,18 +133,12 @@ class ItemReader:
             self._builder.add_reasoning(content_texts(item["summary"]))
 
     def _read_call(self, item: JsonField, tokens: Sequence[int] | None) -> None:
-        self._builder.add_call(
+        is_custom = item["type"].value == "custom_tool_call"
+        add = self._builder.add_custom_call if is_custom else self._builder.add_call
+        add(
             item["call_id"].text(),
             *_read_name(item),
-            item["arguments"].text(),
-            tokens,
-        )
-
-    def _read_custom_call(self, item: JsonField, tokens: Sequence[int] | None) -> None:
-        self._builder.add_custom_call(
-            item["call_id"].text(),
-            *_read_name(item),
-            item["input"].text(),
+            item["input" if is_custom else "arguments"].text(),
             tokens,
         )
 
@@ -177,7 +171,7 @@ _READERS = {
     "reasoning": ItemReader._read_reasoning,
     "function_call": ItemReader._read_call,
     "function_call_output": ItemReader._read_result,
-    "custom_tool_call": ItemReader._read_custom_call,
+    "custom_tool_call": ItemReader._read_call,
     "custom_tool_call_output": ItemReader._read_result,
     "item_reference": ItemReader._read_reference,
     "compaction": ItemReader._read_compaction,

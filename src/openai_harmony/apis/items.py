@@ -58,17 +58,17 @@ class ItemKind(str, Enum):
 
     @property
     def is_message(self) -> bool:
-        """Whether the item is text for the user; its value is then the phase."""
+        """Return whether the item is text for the user; its value is then the phase."""
         return self in (ItemKind.COMMENTARY, ItemKind.FINAL_ANSWER)
 
     @property
     def is_call(self) -> bool:
-        """Whether the item calls a tool."""
+        """Return whether the item calls a tool."""
         return not self.is_message and self is not ItemKind.REASONING
 
     @property
     def is_built_in(self) -> bool:
-        """Whether the item calls a tool of the server."""
+        """Return whether the item calls a tool of the server."""
         return self is ItemKind.MCP_CALL or self in _TRAINED_TOOLS.values()
 
 

@@ -97,7 +97,7 @@ def field_path(location: Sequence[str | int]) -> str:
 
 
 def is_deeper(value: object, limit: int) -> bool:
-    """Whether lists and objects are nested deeper than `limit`."""
+    """Return whether lists and objects are nested deeper than `limit`."""
     level = [value]
     for _ in range(limit + 1):
         level = [
@@ -115,16 +115,12 @@ def is_deeper(value: object, limit: int) -> bool:
 _SEEDS = 2**63
 
 
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
 _StopText: TypeAlias = Annotated[str, Field(min_length=1)]
 
 StopTexts: TypeAlias = Annotated[
     list[_StopText],
     Field(max_length=16),
-    BeforeValidator(_as_list),
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
     WithJsonSchema(
         {
             "anyOf": [

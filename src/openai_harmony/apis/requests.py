@@ -36,14 +36,10 @@ def _check_input(value: Any) -> Any:
         return value
     if not isinstance(value, list):
         raise ValueError("expected text or a list of items")
-    for at, item in enumerate(value):
+    for index, item in enumerate(value):
         if not isinstance(item, dict):
-            raise ValueError(f"expected items that are objects; item {at} is none")
+            raise ValueError(f"expected items that are objects; item {index} is none")
     return value
-
-
-def _id_of(value: Any) -> Any:
-    return value.get("id") if isinstance(value, dict) else value
 
 
 Input: TypeAlias = Annotated["str | list[dict[str, Any]]", BeforeValidator(_check_input)]
@@ -51,7 +47,7 @@ Input: TypeAlias = Annotated["str | list[dict[str, Any]]", BeforeValidator(_chec
 
 ConversationId: TypeAlias = Annotated[
     str,
-    BeforeValidator(_id_of),
+    BeforeValidator(lambda value: value.get("id") if isinstance(value, dict) else value),
     WithJsonSchema(
         {
             "anyOf": [
@@ -183,7 +179,7 @@ class ResponsesRequest(SamplingFields):
 
     @property
     def is_stored(self) -> bool:
-        """Whether the response is stored."""
+        """Return whether the response is stored."""
         return self.store is not False
 
     @property
@@ -193,12 +189,12 @@ class ResponsesRequest(SamplingFields):
 
     @property
     def shows_logprobs(self) -> bool:
-        """Whether texts have log-probabilities."""
+        """Return whether texts have log-probabilities."""
         return "message.output_text.logprobs" in (self.include or ()) or bool(self.top_logprobs)
 
     @property
     def encrypts_reasoning(self) -> bool:
-        """Whether reasoning has `encrypted_content`."""
+        """Return whether reasoning has `encrypted_content`."""
         return "reasoning.encrypted_content" in (self.include or ())
 
     def sampling(self, defaults: Sampling | None = None) -> Sampling:
@@ -258,7 +254,7 @@ class ChatRequest(SamplingFields):
 
     @property
     def includes_usage(self) -> bool:
-        """Whether a stream ends with the usage."""
+        """Return whether a stream ends with the usage."""
         return self.stream_options is not None and bool(self.stream_options.include_usage)
 
     def sampling(self, defaults: Sampling | None = None) -> Sampling:
@@ -275,10 +271,10 @@ def _as_prompts(value: Any) -> Any:
         raise ValueError("expected text, token ids, or a list of one of them")
     if value and all(_is_token(item) for item in value):
         return [value]
-    for at, item in enumerate(value):
+    for index, item in enumerate(value):
         is_tokens = isinstance(item, list) and all(map(_is_token, item))
         if not isinstance(item, str) and not is_tokens:
-            raise ValueError(f"prompt {at} is neither text nor a list of token ids")
+            raise ValueError(f"prompt {index} is neither text nor a list of token ids")
     return value
 
 

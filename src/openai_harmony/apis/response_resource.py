@@ -29,14 +29,14 @@ __all__ = [
 
 
 class InputTokensDetails(BaseModel):
-    """How many input tokens came from the prompt cache, or were written to it."""
+    """The number of input tokens that came from the prompt cache, or were written to it."""
 
     cached_tokens: int = 0
     cache_write_tokens: int = 0
 
 
 class OutputTokensDetails(BaseModel):
-    """How many output tokens are reasoning."""
+    """The number of output tokens that are reasoning."""
 
     reasoning_tokens: int = 0
 
@@ -69,14 +69,14 @@ class ResponseUsage(BaseModel):
 
 
 class ResponseError(BaseModel):
-    """Why a response failed."""
+    """The reason why a response failed."""
 
     code: str
     message: str
 
 
 class IncompleteDetails(BaseModel):
-    """Why a response ended too early."""
+    """The reason why a response ended too early."""
 
     reason: Literal["max_output_tokens", "content_filter", "max_tool_calls"]
 

@@ -1,128 +1,103 @@
-"""The `tool_choice` of both APIs, with every tool by the recipient of its calls."""
+"""The `tool_choice` of both APIs as a `ToolChoice` of the recipients that may be called."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable
 
 from ..conversation.json_field import JsonField
-from ..conversation.tool_choice import named_tools
+from ..conversation.tool_choice import ToolChoice, named_tools
 from .requested_tools import BUILT_IN_TOOLS, RequestedTools
 
-__all__ = ["choice_after_call", "choice_without", "chosen_built_in", "read_tool_choice"]
+__all__ = ["choice_without", "chosen_built_in", "read_later_choice", "read_tool_choice"]
 
 
-def read_tool_choice(choice: JsonField, tools: RequestedTools) -> str | dict[str, Any] | None:
-    """Read a choice for `TurnOptions`; None restricts nothing.
+def read_tool_choice(choice: JsonField, tools: RequestedTools) -> ToolChoice:
+    """Read a choice; null restricts nothing.
 
     Raises `ConversationError` where it asks for a call that cannot be made.
 
     >>> from openai_harmony.apis.requested_tools import read_tools
     >>> tools = read_tools([JsonField({"type": "function", "name": "now"})])
     >>> read_tool_choice(JsonField({"type": "function", "name": "now"}), tools)
-    {'type': 'function', 'name': 'functions.now'}
+    ToolChoice(mode='required', names=('functions.now',))
     """
     mode, named, field = named_tools(choice)
     if named is None:
         if mode == "required" and not tools.recipients:
             raise choice.error("a call is required, and the model has no tool that it could call")
-        return None if mode == "auto" else mode
-    if field is choice:
-        (name, *others) = _recipients(choice, tools)
-        return _one(name) if not others else _some("required", [name, *others])
+        return ToolChoice(mode)
     names = [
         name
         for tool in named
-        if tool["type"].text() not in tools.others  # declared, and left out with its declaration
+        # An allowed tool that the model cannot have was left out with its declaration.
+        if tool is choice or tool["type"].text() not in tools.others
         for name in _recipients(tool, tools)
     ]
     if names:
-        return _some(mode, names)
+        return ToolChoice(mode, tuple(names))
     if mode == "required":
         raise field.error("a call is required, and none of these can be called")
-    return "none"
+    return ToolChoice("none")
 
 
-def chosen_built_in(
-    choice: str | Mapping[str, Any] | None, tools: RequestedTools
-) -> frozenset[str]:
-    """Find the built-in tools that a choice, which was read, lets the model call."""
-    if choice == "none":
+def read_later_choice(choice: JsonField, first: ToolChoice) -> ToolChoice:
+    """Return the choice after a call of a built-in tool, where `first` was read from `choice`.
+
+    A required call has been made then: the tools of a list are still allowed, and otherwise all.
+
+    >>> read_later_choice(JsonField("required"), ToolChoice("required"))
+    ToolChoice(mode='auto', names=None)
+    """
+    if first.mode == "none":
+        return first
+    is_list = named_tools(choice).field is not choice
+    return ToolChoice("auto", first.names if is_list else None)
+
+
+def chosen_built_in(choice: ToolChoice, tools: RequestedTools) -> frozenset[str]:
+    """Find the built-in tools that a choice lets the model call."""
+    if choice.mode == "none":
         return frozenset()
-    if choice is None or isinstance(choice, str):
+    if choice.names is None:
         return frozenset(tools.built_in)
-    if choice.get("mode") == "none":
-        return frozenset()
-    allowed = {tool["name"] for tool in choice.get("tools", (choice,))}
     return frozenset(
-        name for name in tools.built_in if not allowed.isdisjoint(tools.recipients_of(name))
+        name
+        for name in tools.built_in
+        if not set(choice.names).isdisjoint(tools.recipients_of(name))
     )
 
 
-def choice_after_call(
-    asked: str | Mapping[str, Any] | None, choice: str | Mapping[str, Any] | None
-) -> str | Mapping[str, Any] | None:
-    """Return the choice for the turn after a call of a built-in tool: what was required is done.
-
-    `asked` is the choice as the request has it, `choice` as it was read.
-
-    >>> choice_after_call("required", "required")
-    >>> choice_after_call("none", "none")
-    'none'
-    """
-    if choice == "required" or not isinstance(choice, Mapping):
-        return None if choice == "required" else choice
-    is_list = isinstance(asked, Mapping) and asked.get("type") == "allowed_tools"
-    return {**choice, "mode": "auto"} if is_list and "tools" in choice else None
-
-
 def choice_without(
-    built_in: Collection[str],
-    choice: str | Mapping[str, Any] | None,
-    recipients: Iterable[str],
-) -> str | dict[str, Any]:
+    built_in: Collection[str], choice: ToolChoice, recipients: Iterable[str]
+) -> ToolChoice:
     """Return a choice that leaves the built-in tools out, of `recipients` that are declared.
 
-    >>> choice_without({"python"}, None, ["python"])
-    'none'
+    >>> choice_without({"python"}, ToolChoice(), ["python"])
+    ToolChoice(mode='none', names=None)
     """
-    if choice == "none":
-        return "none"
-    if isinstance(choice, Mapping):
-        recipients = [tool["name"] for tool in choice.get("tools", (choice,))]
-    left = [name for name in recipients if name.partition(".")[0] not in built_in]
-    return _some("auto", left) if left else "none"
+    names = recipients if choice.names is None else choice.names
+    left = tuple(name for name in names if name.partition(".")[0] not in built_in)
+    return ToolChoice("auto", left) if left and choice.mode != "none" else ToolChoice("none")
 
 
 def _recipients(tool: JsonField, tools: RequestedTools) -> list[str]:
     """Find the recipients that a choice names: one tool, or all of a namespace."""
     kind = tool["type"].text()
-    built_in = tools.recipients_of(BUILT_IN_TOOLS.get(kind, ""))
-    if built_in:
+    if built_in := tools.recipients_of(BUILT_IN_TOOLS.get(kind, "")):
         return built_in
+    declared = f"declared are: {', '.join(tools.recipients) or 'none'}"
     if kind not in ("function", "custom", "namespace"):
         raise tool["type"].error(
-            f"a tool of the type {kind!r:.80} cannot be called here; {_declared(tools)}"
+            f"a tool of the type {kind!r:.80} cannot be called here; {declared}"
         )
     named = tool if tool[kind].is_null else tool[kind]
     name = named["name"]
     if kind == "namespace":
-        found = [one for one in tools.recipients if one.startswith(f"{name.text()}.")]
+        prefix = f"{name.text()}."
+        recipients = [item for item in tools.recipients if item.startswith(prefix)]
     else:
         recipient = tools.recipient(name.text(), named["namespace"].optional_text())
-        found = [recipient] if recipient in tools.recipients else []
-    if not found:
-        raise name.error(f"{name.value!r:.80} is not declared; {_declared(tools)}")
-    return found
-
-
-def _declared(tools: RequestedTools) -> str:
-    return f"declared are: {', '.join(tools.recipients) or 'none'}"
-
-
-def _one(name: str) -> dict[str, Any]:
-    return {"type": "function", "name": name}
-
-
-def _some(mode: str, names: Iterable[str]) -> dict[str, Any]:
-    return {"type": "allowed_tools", "mode": mode, "tools": [_one(name) for name in names]}
+        recipients = [recipient] if recipient in tools.recipients else []
+    if not recipients:
+        raise name.error(f"{name.value!r:.80} is not declared; {declared}")
+    return recipients

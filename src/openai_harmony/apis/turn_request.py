@@ -9,6 +9,7 @@ from typing import Any
 from ..conversation.content import DeveloperContent, ReasoningEffort
 from ..conversation.json_field import JsonField
 from ..conversation.messages import Conversation, declared_tools
+from ..conversation.tool_choice import ToolChoice
 from ..conversation.tool_namespaces import ToolNamespaceConfig
 from ..engines.engine import Sampling
 from ..rendering.history import without_past_reasoning
@@ -18,7 +19,7 @@ from .input_items import ItemReader, additional_tools
 from .items import Decrypt, HistoryItem
 from .requested_tools import read_tools
 from .requests import ChatRequest, ResponsesRequest
-from .tool_choice import chosen_built_in, read_tool_choice
+from .tool_choice import chosen_built_in, read_later_choice, read_tool_choice
 
 __all__ = ["TurnRequest", "read_response", "turn_of_chat", "turn_of_response"]
 
@@ -29,8 +30,9 @@ class TurnRequest:
 
     - `conversation`: the messages to render, without past reasoning.
     - `sampling`: settings for the engine, without a grammar.
-    - `tool_choice`, `response_format`: JSON in the form of Chat Completions, for `TurnOptions`;
-      None for no restriction.
+    - `tool_choice`: the calls that are allowed. `later_tool_choice`: those after a call of a
+      built-in tool.
+    - `response_format`: JSON in the form of Chat Completions, for `TurnOptions`; None for text.
     - `stop`: texts that end an answer, and are not part of it.
     - `custom_tools`: the recipients whose calls carry plain text for the client, not JSON.
     - `strict_tools`: the recipients whose schema must be enforced; otherwise the request fails.
@@ -39,7 +41,8 @@ class TurnRequest:
 
     conversation: Conversation
     sampling: Sampling = field(default_factory=Sampling)
-    tool_choice: Any = None
+    tool_choice: ToolChoice = field(default_factory=ToolChoice)
+    later_tool_choice: ToolChoice = field(default_factory=ToolChoice)
     response_format: Mapping[str, Any] | None = None
     stop: tuple[str, ...] = ()
     custom_tools: frozenset[str] = frozenset()
@@ -65,7 +68,7 @@ class TurnRequest:
 
     @property
     def is_constrained(self) -> bool:
-        """Whether a grammar can enforce something that the request asks for."""
+        """Return whether a grammar can enforce something that the request asks for."""
         return self.response_format is not None or bool(self.tools)
 
 
@@ -161,11 +164,13 @@ def _turn(
     parsed: ParsedRequest, body: Mapping[str, Any], sampling: Sampling, stop: tuple[str, ...]
 ) -> TurnRequest:
     conversation, tools, response_format = parsed
-    choice = read_tool_choice(JsonField(body)["tool_choice"], tools)
+    requested = JsonField(body)["tool_choice"]
+    choice = read_tool_choice(requested, tools)
     return TurnRequest(
         conversation=Conversation.from_messages(without_past_reasoning(conversation.messages)),
         sampling=sampling,
         tool_choice=choice,
+        later_tool_choice=read_later_choice(requested, choice),
         response_format=None if response_format is None else response_format.to_dict(),
         stop=stop,
         custom_tools=frozenset(tools.custom),

@@ -6,11 +6,18 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from .json_field import JsonField
 
-__all__ = ["NamedTools", "ToolMode", "named_tools"]
+__all__ = ["NamedTools", "ToolChoice", "ToolMode", "named_tools"]
 
 ToolMode: TypeAlias = Literal["none", "auto", "required"]
 
 _MODES: tuple[ToolMode, ...] = ("none", "auto", "required")
+
+
+class ToolChoice(NamedTuple):
+    """The calls that are allowed, and to which recipients (None: to all that are declared)."""
+
+    mode: ToolMode = "auto"
+    names: tuple[str, ...] | None = None
 
 
 class NamedTools(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ..conversation.content import DeveloperContent
 from ..conversation.json_field import JsonField
 from ..conversation.messages import Conversation, Message, declared_tools
-from ..conversation.tool_choice import ToolMode, named_tools
+from ..conversation.tool_choice import ToolChoice, named_tools
 from ..errors import ConversationError
 from .errors import GrammarError
 
@@ -22,28 +22,6 @@ __all__ = [
     "declared_calls",
     "requested_schemas",
 ]
-
-
-class ToolChoice(NamedTuple):
-    """The calls that are allowed, and to which recipients (None: to all that are declared).
-
-    >>> ToolChoice.read({"type": "function", "name": "get_weather"})
-    ToolChoice(mode='required', names=('get_weather',))
-    """
-
-    mode: ToolMode = "auto"
-    names: tuple[str, ...] | None = None
-
-    @classmethod
-    def read(cls, raw: str | Mapping[str, Any] | ToolChoice | None) -> ToolChoice:
-        """Read a choice as the Responses and the Chat Completions API have it; None is ``auto``."""
-        if isinstance(raw, ToolChoice):
-            return raw
-        try:
-            mode, tools, _ = named_tools(JsonField(raw, "tool_choice"))
-            return cls(mode, None if tools is None else tuple(map(_tool_name, tools)))
-        except ConversationError as error:
-            raise GrammarError(str(error)) from error
 
 
 def _tool_name(tool: JsonField) -> str:
@@ -85,6 +63,20 @@ class TurnOptions:
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise GrammarError(f"{name}: expected a positive integer, found {value!r}")
+
+    def read_tool_choice(self) -> ToolChoice:
+        """Read the choice in any of its forms.
+
+        >>> TurnOptions(tool_choice={"type": "function", "name": "now"}).read_tool_choice()
+        ToolChoice(mode='required', names=('now',))
+        """
+        if isinstance(self.tool_choice, ToolChoice):
+            return self.tool_choice
+        try:
+            mode, tools, _ = named_tools(JsonField(self.tool_choice, "tool_choice"))
+            return ToolChoice(mode, None if tools is None else tuple(map(_tool_name, tools)))
+        except ConversationError as error:
+            raise GrammarError(str(error)) from error
 
 
 # Calls

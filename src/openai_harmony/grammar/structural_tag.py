@@ -34,7 +34,6 @@ from ..tokens.special_tokens import (
 from .json_schema import enforceable_schema
 from .options import (
     Call,
-    ToolChoice,
     TurnOptions,
     chosen_calls,
     declared_calls,
@@ -70,7 +69,7 @@ def structural_tag(
     [{'type': 'token', 'token': 200005}, {'type': 'const_string', 'value': 'final'}]
     """
     options = options or TurnOptions()
-    choice = ToolChoice.read(options.tool_choice)
+    choice = options.read_tool_choice()
     calls = chosen_calls(choice, declared_calls(conversation.messages))
     endings = [_call(call, options) for call in calls]
     if choice.mode != "required":

@@ -22,7 +22,6 @@ from ..rendering.cache import BoundedCache, fingerprint
 from .json_schema import JSON_OPTIONS, enforceable_schema
 from .options import (
     Call,
-    ToolChoice,
     TurnOptions,
     chosen_calls,
     declared_calls,
@@ -55,7 +54,7 @@ def turn_grammar(conversation: Conversation, options: TurnOptions | None = None)
     start: answer
     """
     options = options or TurnOptions()
-    choice = ToolChoice.read(options.tool_choice)
+    choice = options.read_tool_choice()
     calls = chosen_calls(choice, declared_calls(conversation.messages))
     endings = [f"call_{at}" for at in range(len(calls))]
     if choice.mode != "required":

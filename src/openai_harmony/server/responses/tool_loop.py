@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from ...apis.items import item_kind
-from ...apis.tool_choice import choice_after_call, choice_without
+from ...apis.tool_choice import choice_without
 from ...conversation.messages import Conversation, Message
 from ...engines.engine import ContextLengthError, FinishReason
 from ..auth.limits import RequestUsage
@@ -121,7 +121,7 @@ class ToolLoop:
     async def _prepare(self, messages: Sequence[Message], usage: Usage) -> PreparedTurn | None:
         """Prepare the next turn; None where there is no room for it."""
         turn = self._turn
-        choice = choice_after_call(self._plan.request.tool_choice, turn.tool_choice)
+        choice = turn.later_tool_choice
         if self._calls_left <= 0:
             choice = choice_without(self._plan.tools.names, choice, sorted(turn.tools))
         limit = turn.sampling.max_tokens
