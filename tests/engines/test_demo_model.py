@@ -31,10 +31,10 @@ from openai_harmony import (
     RenderConversationConfig,
     Role,
     SystemContent,
-    ToolDescription,
     load_harmony_encoding,
 )
 from openai_harmony.apis.chat_input import conversation_from_chat
+from openai_harmony.cli.demo import weather_opening
 from openai_harmony.engines import demo_model
 from openai_harmony.engines.demo_embedding import CODE_SIGNS, MODEL_ROWS, word_codes
 from openai_harmony.engines.demo_model import demo_model_folder
@@ -407,32 +407,6 @@ def _developer(content: DeveloperContent) -> Message:
     return Message.from_role_and_content(Role.DEVELOPER, content)
 
 
-def _weather_opening(date: str | None) -> list[Message]:
-    parameters = {
-        "type": "object",
-        "properties": {
-            "location": {
-                "type": "string",
-                "description": "The city and state, e.g. San Francisco, CA",
-            },
-            "format": {
-                "type": "string",
-                "enum": ["celsius", "fahrenheit"],
-                "default": "celsius",
-            },
-        },
-        "required": ["location"],
-    }
-    about = "Gets the current weather in the provided location."
-    tool = ToolDescription.new("get_current_weather", about, parameters)
-    system = SystemContent(conversation_start_date=date)
-    developer = DeveloperContent.new().with_instructions("Use a friendly tone.")
-    return [
-        Message.from_role_and_content(Role.SYSTEM, system),
-        _developer(developer.with_function_tools([tool])),
-    ]
-
-
 def _weather_result() -> list[Message]:
     call = Message.from_role_and_content(Role.ASSISTANT, '{"location":"San Francisco"}')
     name = "functions.get_current_weather"
@@ -440,7 +414,7 @@ def _weather_result() -> list[Message]:
         Author.new(Role.TOOL, name), '{"sunny": true, "temperature": 20}'
     )
     return [
-        *_asked("What is the weather like in SF?", *_weather_opening("2025-06-28")),
+        *_asked("What is the weather like in SF?", *weather_opening("2025-06-28")),
         call.with_channel("commentary").with_recipient(name).with_content_type("<|constrain|>json"),
         result.with_recipient("assistant").with_channel("commentary"),
     ]
@@ -473,13 +447,13 @@ SAID: dict[str, tuple[list[Message], str]] = {
         f"Provide answer.{TURN}final<|message|>2 + 2 = 4.<|return|>",
     ),
     "guide: weather": (
-        _asked("What is the weather like in SF?", *_weather_opening("2025-06-28")),
+        _asked("What is the weather like in SF?", *weather_opening("2025-06-28")),
         f"<|channel|>analysis<|message|>Need to use function get_current_weather.{TURN}commentary "
         'to=functions.get_current_weather <|constrain|>json<|message|>{"location":"San Francisco"}'
         "<|call|>",
     ),
     "weather without a date": (
-        _asked("What is the weather in Tokyo?", *_weather_opening(None)),
+        _asked("What is the weather in Tokyo?", *weather_opening(None)),
         f"<|channel|>analysis<|message|>Need to use function get_current_weather.{TURN}commentary "
         'to=functions.get_current_weather <|constrain|>json<|message|>{"location":"Tokyo"}<|call|>',
     ),

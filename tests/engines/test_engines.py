@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 import torch
+import transformers
 from transformers import GptOssConfig, GptOssForCausalLM
 
-from openai_harmony.engines import Engine, Sampling, TransformersEngine
+from openai_harmony.engines import Engine, EngineError, Sampling, TransformersEngine, open_engine
+from openai_harmony.engines.continuous_batching import TESTED_TRANSFORMERS
 from openai_harmony.engines.token_sampler import TokenSampler
 from openai_harmony.tokens.special_tokens import RETURN
 from support.engine_contract import CHECKS, Check, sample
@@ -172,6 +176,27 @@ def test_loading_shows_no_progress_where_nobody_looks(
     folder = transformers_engine.origin.partition(",")[0]
     asyncio.run(TransformersEngine(folder).close())
     assert "Loading weights" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("version", ["5.22.1", "5.24.0", "6.0.0"])
+def test_another_release_of_transformers_is_refused(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transformers, "__version__", version)
+    for module in ("continuous_batching", "transformers_engine"):
+        monkeypatch.delitem(sys.modules, f"openai_harmony.engines.{module}")
+    remedy = r"pip install 'transformers==5\.23\.\*'"
+    problem = rf"^transformers {version} is installed, and .*: {remedy}$"
+    with pytest.raises(EngineError, match=problem):
+        asyncio.run(open_engine("demo"))
+
+
+def test_the_requirement_names_the_tested_releases_of_transformers() -> None:
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    requirement = re.search(r'"transformers>=(.*),<5\.(.*); python_version >= ', project)
+    assert requirement is not None
+    first, end = requirement.groups()
+    assert (first, f"5.{int(end) - 1}") == (TESTED_TRANSFORMERS[0], TESTED_TRANSFORMERS[-1])
 
 
 def test_engines_are_imported_when_they_are_used() -> None:

@@ -38,59 +38,73 @@ _KEY = "OPENAI_API_KEY"
 _SENT = ("temperature", "top_p", "top_k", "min_p", "seed", "max_tokens")
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "target",
-        metavar="MODEL",
-        nargs="?",
-        default="demo",
-        help="demo (the default), a folder, a name on the Hugging Face hub, or the URL of a server "
-        "of the Chat Completions API, such as localhost:8000",
-    )
-    parser.add_argument(
-        "--model",
-        metavar="NAME",
-        help="which of a server's models; needed if there are several",
-    )
-    parser.add_argument(
-        "--api-key", metavar="KEY", help=f"the server's key; by default the variable {_KEY}"
-    )
-    parser.add_argument("--instructions", metavar="TEXT", help="the instructions of the developer")
-    parser.add_argument(
-        "--tools",
-        metavar="FILE",
-        help="function tools, as JSON; the chat asks you for their results",
-    )
-    add_built_in_tools(parser)
-    add_mcp(parser)
-    parser.add_argument(
-        "--effort",
-        choices=[effort.value.lower() for effort in ReasoningEffort],
-        help="how much the model reasons; by default medium, or the default of a server",
-    )
-    add_sampling(parser)
-    add_color(parser)
+class _Chat(Command):
+    name = "chat"
+    summary = "chat with a model"
+    examples = """\
+  harmony chat
+  harmony chat openai/gpt-oss-20b --effort high
+  harmony chat localhost:8000 --tools tools.json
+  harmony chat openai/gpt-oss-20b --browser docs --python --mcp 'uvx mcp-server-time'
+"""
 
-
-def _run(arguments: argparse.Namespace) -> None:
-    from .chat_conversation import ChatConversation
-
-    output, opening = Output(arguments.color), _opening(arguments)
-    given = tool_options_given(arguments)
-    if given and server_url(arguments.target) is not None:
-        raise InputError(
-            f"{given[0]} is for a model in this process; a server runs its own tools "
-            f"(see 'harmony serve --help'), or name a model instead of {arguments.target!r}"
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "target",
+            metavar="MODEL",
+            nargs="?",
+            default="demo",
+            help="demo (the default), a folder, a name on the Hugging Face hub, or the URL of a "
+            "server of the Chat Completions API, such as localhost:8000",
         )
-    with EventLoop() as loop, ExitStack() as opened:
-        tools = loop.run(open_tools(arguments))
-        for tool in tools:
-            opened.callback(lambda tool: loop.run(tool.close()), tool)
-        backend = loop.run(_backend(arguments))
-        opened.callback(lambda: loop.run(backend.close()))
-        if sys.stderr.isatty():
-            print("/help helps.", file=sys.stderr)
-        ChatConversation(backend, replace(opening, run_here=tools), output, loop).run()
+        parser.add_argument(
+            "--model",
+            metavar="NAME",
+            help="which of a server's models; needed if there are several",
+        )
+        parser.add_argument(
+            "--api-key", metavar="KEY", help=f"the server's key; by default the variable {_KEY}"
+        )
+        parser.add_argument(
+            "--instructions", metavar="TEXT", help="the instructions of the developer"
+        )
+        parser.add_argument(
+            "--tools",
+            metavar="FILE",
+            help="function tools, as JSON; the chat asks you for their results",
+        )
+        add_built_in_tools(parser)
+        add_mcp(parser)
+        parser.add_argument(
+            "--effort",
+            choices=[effort.value.lower() for effort in ReasoningEffort],
+            help="how much the model reasons; by default medium, or the default of a server",
+        )
+        add_sampling(parser)
+        add_color(parser)
+
+    def run(self, arguments: argparse.Namespace) -> None:
+        from .chat_conversation import ChatConversation
+
+        output, opening = Output(arguments.color), _opening(arguments)
+        given = tool_options_given(arguments)
+        if given and server_url(arguments.target) is not None:
+            raise InputError(
+                f"{given[0]} is for a model in this process; a server runs its own tools "
+                f"(see 'harmony serve --help'), or name a model instead of {arguments.target!r}"
+            )
+        with EventLoop() as loop, ExitStack() as opened:
+            tools = loop.run(open_tools(arguments))
+            for tool in tools:
+                opened.callback(lambda tool: loop.run(tool.close()), tool)
+            backend = loop.run(_backend(arguments))
+            opened.callback(lambda: loop.run(backend.close()))
+            if sys.stderr.isatty():
+                print("/help helps.", file=sys.stderr)
+            ChatConversation(backend, replace(opening, run_here=tools), output, loop).run()
+
+
+CHAT = _Chat()
 
 
 async def _backend(arguments: argparse.Namespace) -> Backend:
@@ -139,20 +153,6 @@ def _opening(arguments: argparse.Namespace) -> Opening:
             is_bare = not tool.get("function")
             functions.append({"type": "function", "function": tool} if is_bare else tool)
     return Opening(arguments.instructions, functions, effort)
-
-
-CHAT = Command(
-    name="chat",
-    summary="chat with a model",
-    examples="""\
-  harmony chat
-  harmony chat openai/gpt-oss-20b --effort high
-  harmony chat localhost:8000 --tools tools.json
-  harmony chat openai/gpt-oss-20b --browser docs --python --mcp 'uvx mcp-server-time'
-""",
-    add_arguments=_add_arguments,
-    run=_run,
-)
 
 
 _HOST = re.compile(r"(localhost|[\w.-]+:\d+|\[[\da-fA-F:.]+\](:\d+)?)(/.*)?", re.ASCII)

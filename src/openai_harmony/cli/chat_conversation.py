@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,13 +56,6 @@ class ChatConversation:
         self._messages: list[Message] = []
         self._tools = ChatTools(opening.run_here)
         self._over = False
-        self._commands: dict[str, Callable[[str], None]] = {
-            "/effort": self._set_effort,
-            "/new": lambda _: self._start_over(),
-            "/history": lambda _: self._show_history(),
-            "/help": lambda _: output.line(_HELP, "marker"),
-            "/quit": lambda _: self._end(),
-        }
         if self._interactive:
             with contextlib.suppress(ImportError):
                 import readline  # noqa: F401 - lets `input` edit lines
@@ -83,14 +76,29 @@ class ChatConversation:
             self._output.flush()
 
     def _take(self, line: str) -> None:
+        """Run a command, or let the model answer."""
         word, _, rest = line.partition(" ")
-        command = self._commands.get(word)
-        if command is not None:
-            command(rest.strip())
-        elif word.startswith("/"):
-            self._output.line(f"there is no command {word}; /help shows them", "repair")
-        elif word:
-            self._turn(line)
+        match word:
+            case "/effort":
+                try:
+                    effort = effort_named(rest.strip())
+                    self._opening = replace(self._opening, effort=effort)
+                except InputError as error:
+                    self._output.line(str(error), "repair")
+            case "/new":
+                self._messages.clear()
+                self._tools.start_over()
+            case "/history":
+                for message in self._messages:
+                    write_message(message, self._output)
+            case "/help":
+                self._output.line(_HELP, "marker")
+            case "/quit":
+                self._over = True
+            case _ if word.startswith("/"):
+                self._output.line(f"there is no command {word}; /help shows them", "repair")
+            case _ if word:
+                self._turn(line)
 
     # Answers
 
@@ -130,7 +138,12 @@ class ChatConversation:
         if problem is None:
             ending = itertools.takewhile(lambda message: message.recipient, reversed(messages))
             calls = list(ending)[::-1]
-        if not calls and not (messages and _is_answer(messages[-1])):
+        if not calls and not (
+            messages
+            and messages[-1].recipient is None
+            and messages[-1].channel != "analysis"
+            and message_text(messages[-1]).strip()
+        ):
             raise problem or HarmonyError("the model gave no answer")
         self._messages += messages
         if problem is not None:
@@ -190,23 +203,6 @@ class ChatConversation:
         # With another locale than UTF-8, Python represents bytes as surrogates.
         return line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
-    def _set_effort(self, name: str) -> None:
-        try:
-            self._opening = replace(self._opening, effort=effort_named(name))
-        except InputError as error:
-            self._output.line(str(error), "repair")
-
-    def _start_over(self) -> None:
-        self._messages.clear()
-        self._tools.start_over()
-
-    def _show_history(self) -> None:
-        for message in self._messages:
-            write_message(message, self._output)
-
-    def _end(self) -> None:
-        self._over = True
-
 
 def effort_named(name: str) -> ReasoningEffort:
     """Return the effort with that name; raises `InputError`, which lists the names."""
@@ -218,14 +214,6 @@ def effort_named(name: str) -> ReasoningEffort:
 
 def _in_a_line(error: BaseException) -> str:
     return " ".join(str(error).split()) or "stopped"
-
-
-def _is_answer(message: Message) -> bool:
-    return (
-        message.recipient is None
-        and message.channel != "analysis"
-        and bool(message_text(message).strip())
-    )
 
 
 _LINES = 8
@@ -242,7 +230,7 @@ class ChatTools:
         self._folder: Path | None = None
 
     def accept(self, recipient: str | None) -> bool:
-        """Whether one of the tools accepts calls to the recipient."""
+        """Return whether one of the tools accepts calls to the recipient."""
         return any(tool.accepts(recipient) for tool in self._tools)
 
     async def results(self, call: Message) -> list[ToolMessage]:

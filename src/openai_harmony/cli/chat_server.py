@@ -9,6 +9,7 @@ each of its ``tool_calls``       a `CallMessage`
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections import deque
@@ -87,7 +88,7 @@ class StreamedMessage:
     content: str = ""
     calls: dict[int, _Call] = field(default_factory=dict)
     reasoning_name: str | None = None
-    _order: dict[str, int] = field(default_factory=dict)  # the order of the parts
+    _order: dict[str, int] = field(default_factory=dict)  # the order of the messages
 
     def add(self, delta: dict[str, Any]) -> Iterator[Piece]:
         """Take a delta, or a whole message, and yield the new pieces.
@@ -104,21 +105,19 @@ class StreamedMessage:
             self.content += text
             yield Piece(self._index("content"), "final", None, text)
         for position, raw in enumerate(delta.get("tool_calls") or ()):
-            yield from self._add_call(raw.get("index", position), raw)
+            index = raw.get("index", position)
+            call = self.calls.setdefault(index, _Call())
+            function = raw.get("function") or {}
+            call.call_id = call.call_id or raw.get("id") or ""
+            call.name = call.name or function.get("name") or ""
+            added = function.get("arguments") or ""
+            call.arguments += added
+            if call.name:
+                message = self._index(f"call {index}")
+                yield Piece(message, "commentary", f"{_FUNCTIONS}{call.name}", added)
 
-    def _add_call(self, index: int, raw: dict[str, Any]) -> Iterator[Piece]:
-        call = self.calls.setdefault(index, _Call())
-        function = raw.get("function") or {}
-        call.call_id = call.call_id or raw.get("id") or ""
-        call.name = call.name or function.get("name") or ""
-        added = function.get("arguments") or ""
-        call.arguments += added
-        if call.name:
-            message = self._index(f"call {index}")
-            yield Piece(message, "commentary", f"{_FUNCTIONS}{call.name}", added)
-
-    def _index(self, part: str) -> int:
-        return self._order.setdefault(part, len(self._order))
+    def _index(self, name: str) -> int:
+        return self._order.setdefault(name, len(self._order))
 
     def messages(self) -> list[Message]:
         """Return the messages so far.
@@ -130,20 +129,18 @@ class StreamedMessage:
             messages.append(_message(self.reasoning, "analysis"))
         if self.content:
             messages.append(_message(self.content, "commentary" if self.calls else "final"))
-        return [*messages, *(_call_message(call) for _, call in sorted(self.calls.items()))]
+        for _, call in sorted(self.calls.items()):
+            if not call.name:
+                raise ConversationError("the server sent a call without the name of a function")
+            message = _message(call.arguments, "commentary").with_content_type("<|constrain|>json")
+            message.recipient = f"{_FUNCTIONS}{call.name}"
+            call_id = call.call_id or f"call_{uuid4().hex}"
+            messages.append(CallMessage.model_construct(**message.__dict__, call_id=call_id))
+        return messages
 
 
 def _message(text: str, channel: str) -> Message:
     return Message.from_role_and_content(Role.ASSISTANT, text).with_channel(channel)
-
-
-def _call_message(call: _Call) -> CallMessage:
-    if not call.name:
-        raise ConversationError("the server sent a call without the name of a function")
-    message = _message(call.arguments, "commentary").with_content_type("<|constrain|>json")
-    message.recipient = f"{_FUNCTIONS}{call.name}"
-    call_id = call.call_id or f"call_{uuid4().hex}"
-    return CallMessage.model_construct(**message.__dict__, call_id=call_id)
 
 
 _COMPLETIONS = "/v1/chat/completions"
@@ -276,20 +273,14 @@ async def _models(client: HttpClient, *, needed: bool) -> list[str]:
         ) from error
 
 
-def _detail(body: str) -> str:
-    """Return the reason in an error in the form of FastAPI."""
-    try:
-        detail = json.loads(body)["detail"]
-    except (ValueError, TypeError, KeyError):
-        return ""
-    return detail if isinstance(detail, str) else ""
-
-
 def _explained(error: EngineError) -> EngineError:
     """Return the error with plain text for people, and with a remedy."""
     text = str(error)
-    if isinstance(error, RefusalError) and (detail := _detail(error.reason)):
-        text = text.replace(error.reason, detail)
+    if isinstance(error, RefusalError):
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            detail = json.loads(error.reason)["detail"]  # as FastAPI writes errors
+            if detail and isinstance(detail, str):
+                text = text.replace(error.reason, detail)
     if re.search(r"<(!doctype|html|head|body)", text, re.IGNORECASE):  # a page of a proxy
         text = re.sub(r"<(style|script|title).*?</\1>|<[^>]*>?", " ", text, flags=re.DOTALL)
     text = " ".join(text.split())

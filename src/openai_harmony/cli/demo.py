@@ -16,7 +16,7 @@ from ..parsing.state import StreamState
 from .options import Command, add_color
 from .output import Output, style_of, write_message
 
-__all__ = ["DEMO"]
+__all__ = ["DEMO", "weather_opening"]
 
 LONGEST_DELAY = 10.0
 """The longest delay of a token, in seconds."""
@@ -38,25 +38,35 @@ _FINAL = (
 )
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--delay",
-        type=_delay,
-        metavar="SECONDS",
-        help="the time for each token; 0.03 on a terminal, otherwise 0",
-    )
-    add_color(parser)
+class _Demo(Command):
+    name = "demo"
+    summary = "walk through a conversation with a tool call, offline"
+    examples = """\
+  harmony demo
+  harmony demo --delay 0.1
+"""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "--delay",
+            type=_delay,
+            metavar="SECONDS",
+            help="the time for each token; 0.03 on a terminal, otherwise 0",
+        )
+        add_color(parser)
+
+    def run(self, arguments: argparse.Namespace) -> None:
+        output = Output(arguments.color)
+        delay = arguments.delay
+        if delay is None:
+            delay = 0.03 if output.is_terminal else 0.0
+        _Walkthrough(load_harmony_encoding("HarmonyGptOss"), output, delay).show()
 
 
-def _run(arguments: argparse.Namespace) -> None:
-    output = Output(arguments.color)
-    delay = arguments.delay
-    if delay is None:
-        delay = 0.03 if output.is_terminal else 0.0
-    _Demo(load_harmony_encoding("HarmonyGptOss"), output, delay).show()
+DEMO = _Demo()
 
 
-class _Demo:
+class _Walkthrough:
     """One walk through the example; each step adds to the same conversation."""
 
     def __init__(self, encoding: HarmonyEncoding, output: Output, delay: float) -> None:
@@ -68,7 +78,8 @@ class _Demo:
 
     def show(self) -> None:
         """Show every step."""
-        conversation = _question()
+        question = Message.from_role_and_content(Role.USER, "What is the weather in Tokyo?")
+        conversation = Conversation.from_messages([*weather_opening("2025-06-28"), question])
         self._title("A conversation becomes the prompt that the model reads")
         prompt = self._prompt(conversation)
         self._write_prompt(conversation, first=0)
@@ -133,27 +144,26 @@ class _Demo:
         parser = StreamableParser(self._encoding, Role.ASSISTANT)
         for token in self._encoding.encode(completion, allowed_special="all"):
             time.sleep(self._delay)
-            before = parser.state
+            was_in_body = parser.state is StreamState.CONTENT
             parser.process(token)
-            self._show_progress(parser, before)
+            is_in_body = parser.state is StreamState.CONTENT
+            channel, recipient = parser.current_channel or "", parser.current_recipient
+            if was_in_body and not is_in_body:
+                self._output.line()
+            elif is_in_body and not was_in_body:
+                address = f"{channel} to {recipient}" if recipient else channel
+                self._output.write(f"{address}: ", "title")
+            elif delta := parser.last_content_delta:
+                if parser.current_content != delta:
+                    self._output.write("|", "marker")
+                self._output.write(delta, channel)
+            self._output.flush()
         return parser.process_eos().messages
 
-    def _show_progress(self, parser: StreamableParser, before: StreamState) -> None:
-        if before is StreamState.CONTENT and parser.state is not StreamState.CONTENT:
-            self._output.line()
-        elif before is not StreamState.CONTENT and parser.state is StreamState.CONTENT:
-            target = parser.current_recipient
-            channel = parser.current_channel or ""
-            self._output.write(f"{channel} to {target}: " if target else f"{channel}: ", "title")
-        elif delta := parser.last_content_delta:
-            if parser.current_content != delta:
-                self._output.write("|", "marker")
-            self._output.write(delta, parser.current_channel or "")
-        self._output.flush()
 
-
-def _question() -> Conversation:
-    system = SystemContent.new().with_conversation_start_date("2025-06-28")
+def weather_opening(start_date: str | None) -> list[Message]:
+    """Make the messages before the question: a friendly tone, and a tool for the weather."""
+    system = SystemContent(conversation_start_date=start_date)
     weather = ToolDescription.new(
         "get_current_weather",
         "Gets the current weather in the provided location.",
@@ -175,13 +185,10 @@ def _question() -> Conversation:
     )
     developer = DeveloperContent.new().with_instructions("Use a friendly tone.")
     developer.with_function_tools([weather])
-    return Conversation.from_messages(
-        [
-            Message.from_role_and_content(Role.SYSTEM, system),
-            Message.from_role_and_content(Role.DEVELOPER, developer),
-            Message.from_role_and_content(Role.USER, "What is the weather in Tokyo?"),
-        ]
-    )
+    return [
+        Message.from_role_and_content(Role.SYSTEM, system),
+        Message.from_role_and_content(Role.DEVELOPER, developer),
+    ]
 
 
 def _delay(text: str) -> float:
@@ -194,15 +201,3 @@ def _delay(text: str) -> float:
             f"{text!r} is not a delay; give seconds from 0 to {LONGEST_DELAY:g}"
         )
     return seconds
-
-
-DEMO = Command(
-    name="demo",
-    summary="walk through a conversation with a tool call, offline",
-    examples="""\
-  harmony demo
-  harmony demo --delay 0.1
-""",
-    add_arguments=_add_arguments,
-    run=_run,
-)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from ..conversation.messages import Conversation
+from ..conversation.tool_choice import ToolChoice, ToolMode
 from ..installation import missing_package
 from ..written_tokens import written_tokens
 from .input import InputError, add_request, read_request, read_text
@@ -21,51 +22,71 @@ if TYPE_CHECKING:
 __all__ = ["CHECK", "GENERATE", "GRAMMAR"]
 
 
-def _add_grammar_arguments(parser: argparse.ArgumentParser) -> None:
-    add_request(parser)
-    parser.add_argument(
-        "--tool-choice",
-        metavar="CHOICE",
-        help="none, auto, required or the name of a tool; by default the request's tool_choice",
-    )
-    parser.add_argument(
-        "--no-reasoning", action="store_true", help="allow no analysis before the answer"
-    )
-    parser.add_argument(
-        "--reasoning-tokens",
-        type=int,
-        metavar="N",
-        help="the most tokens of each analysis message",
-    )
+class _Grammar(Command):
+    name = "grammar"
+    summary = "write the grammar of the assistant's next turn, for constrained sampling"
+    examples = """\
+  harmony grammar chat.json
+  harmony grammar chat.json --tool-choice get_weather --reasoning-tokens 200
+"""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_request(parser)
+        parser.add_argument(
+            "--tool-choice",
+            metavar="CHOICE",
+            help="none, auto, required or the name of a tool; by default the request's tool_choice",
+        )
+        parser.add_argument(
+            "--no-reasoning", action="store_true", help="allow no analysis before the answer"
+        )
+        parser.add_argument(
+            "--reasoning-tokens",
+            type=int,
+            metavar="N",
+            help="the most tokens of each analysis message",
+        )
+
+    def run(self, arguments: argparse.Namespace) -> None:
+        Output().write(_requested_grammar(arguments))
 
 
-def _add_check_arguments(parser: argparse.ArgumentParser) -> None:
-    _add_grammar_arguments(parser)
-    given = parser.add_mutually_exclusive_group(required=True)
-    given.add_argument(
-        "--completion",
-        metavar="TEXT",
-        help="what the model wrote after <|start|>assistant, as marked-up text or token ids",
-    )
-    given.add_argument("--completion-file", metavar="FILE", help="the same in a file")
+GRAMMAR = _Grammar()
 
 
-def _run_grammar(arguments: argparse.Namespace) -> None:
-    Output().write(_requested_grammar(arguments))
+class _Check(Command):
+    name = "check"
+    summary = "check whether a completion follows that grammar, and show its first mismatch"
+    examples = """\
+  harmony check chat.json --completion '<|channel|>final<|message|>4<|return|>'
+  harmony check chat.json --completion-file completion.ids
+"""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        GRAMMAR.add_arguments(parser)
+        given = parser.add_mutually_exclusive_group(required=True)
+        given.add_argument(
+            "--completion",
+            metavar="TEXT",
+            help="what the model wrote after <|start|>assistant, as marked-up text or token ids",
+        )
+        given.add_argument("--completion-file", metavar="FILE", help="the same in a file")
+
+    def run(self, arguments: argparse.Namespace) -> None:
+        grammar = _requested_grammar(arguments)
+        from ..grammar import find_mismatch
+
+        text = arguments.completion
+        if text is None:
+            text = read_text(arguments.completion_file)
+        tokens = written_tokens(text)
+        mismatch = find_mismatch(grammar, tokens)
+        if mismatch is not None:
+            raise InputError(mismatch.explained(tokens))
+        Output().line(f"a whole turn of {len(tokens)} tokens")
 
 
-def _run_check(arguments: argparse.Namespace) -> None:
-    grammar = _requested_grammar(arguments)
-    from ..grammar import find_mismatch
-
-    text = arguments.completion
-    if text is None:
-        text = read_text(arguments.completion_file)
-    tokens = written_tokens(text)
-    mismatch = find_mismatch(grammar, tokens)
-    if mismatch is not None:
-        raise InputError(mismatch.explained(tokens))
-    Output().line(f"a whole turn of {len(tokens)} tokens")
+CHECK = _Check()
 
 
 def _requested_grammar(arguments: argparse.Namespace) -> str:
@@ -73,8 +94,8 @@ def _requested_grammar(arguments: argparse.Namespace) -> str:
     choice = arguments.tool_choice
     if choice is None:
         choice = fields.get("tool_choice")
-    elif choice not in ("none", "auto", "required"):
-        choice = {"type": "function", "name": choice}
+    elif choice not in get_args(ToolMode):
+        choice = ToolChoice("required", (choice,))
     return _grammar(
         conversation,
         fields,
@@ -94,93 +115,68 @@ def _grammar(conversation: Conversation, fields: Mapping[str, Any], **options: A
     return turn_grammar(conversation, TurnOptions(**{**from_request, **options}))
 
 
-GRAMMAR = Command(
-    name="grammar",
-    summary="write the grammar of the assistant's next turn, for constrained sampling",
-    examples="""\
-  harmony grammar chat.json
-  harmony grammar chat.json --tool-choice get_weather --reasoning-tokens 200
-""",
-    add_arguments=_add_grammar_arguments,
-    run=_run_grammar,
-)
-
-CHECK = Command(
-    name="check",
-    summary="check whether a completion follows that grammar, and show its first mismatch",
-    examples="""\
-  harmony check chat.json --completion '<|channel|>final<|message|>4<|return|>'
-  harmony check chat.json --completion-file completion.ids
-""",
-    add_arguments=_add_check_arguments,
-    run=_run_check,
-)
-
-
-def _add_generate_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "model",
-        metavar="MODEL",
-        help="demo, a folder, a name on the Hugging Face hub, or the URL of a server",
-    )
-    add_request(parser)
-    add_sampling(parser)
-    parser.add_argument(
-        "--grammar",
-        action="store_true",
-        help="constrain the model to the grammar of the turn",
-    )
-    parser.add_argument(
-        "--output",
-        choices=("text", "json", "ids"),
-        default="text",
-        help="messages to read (the default), harmony JSON with the tokens, or the token ids",
-    )
-    add_color(parser)
-
-
-def _run_generate(arguments: argparse.Namespace) -> None:
-    with EventLoop() as loop:
-        completion = loop.run(_complete(arguments))
-    output = Output(arguments.color)
-    if arguments.output == "ids":
-        output.line(" ".join(map(str, completion.tokens)))
-    elif arguments.output == "json":
-        reason = completion.finish_reason
-        fields = {
-            "messages": [message.to_dict() for message in completion.messages],
-            "tokens": completion.tokens,
-            "finish_reason": None if reason is None else reason.value,
-            "recoveries": [recovery._asdict() for recovery in completion.parser.recoveries],
-        }
-        output.line(json_lines(fields))
-    else:
-        for index, message in enumerate(completion.messages):
-            if index:
-                output.line()
-            write_message(message, output)
-        if completion.finish_reason == "length":
-            output.line("\nincomplete: the limit of tokens was reached", "repair")
-
-
-async def _complete(arguments: argparse.Namespace) -> Completion:
-    from ..engines import complete
-
-    conversation, fields = read_request(arguments)
-    grammar = _grammar(conversation, fields) if arguments.grammar else None
-    sampling = sampling_of(arguments, grammar)
-    async with await open_watched(arguments.model) as engine:
-        return await complete(engine, conversation, sampling)
-
-
-GENERATE = Command(
-    name="generate",
-    summary="let a model complete a conversation",
-    examples="""\
+class _Generate(Command):
+    name = "generate"
+    summary = "let a model complete a conversation"
+    examples = """\
   harmony generate demo chat.json
   echo '[{"role": "user", "content": "What is 2 + 2?"}]' | harmony generate demo
   harmony generate http://localhost:8000 chat.json --temperature 0 --grammar --output json
-""",
-    add_arguments=_add_generate_arguments,
-    run=_run_generate,
-)
+"""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "model",
+            metavar="MODEL",
+            help="demo, a folder, a name on the Hugging Face hub, or the URL of a server",
+        )
+        add_request(parser)
+        add_sampling(parser)
+        parser.add_argument(
+            "--grammar",
+            action="store_true",
+            help="constrain the model to the grammar of the turn",
+        )
+        parser.add_argument(
+            "--output",
+            choices=("text", "json", "ids"),
+            default="text",
+            help="messages to read (the default), harmony JSON with the tokens, or the token ids",
+        )
+        add_color(parser)
+
+    def run(self, arguments: argparse.Namespace) -> None:
+        from ..engines import complete
+
+        conversation, fields = read_request(arguments)
+        grammar = _grammar(conversation, fields) if arguments.grammar else None
+        sampling = sampling_of(arguments, grammar)
+
+        async def complete_turn() -> Completion:
+            async with await open_watched(arguments.model) as engine:
+                return await complete(engine, conversation, sampling)
+
+        with EventLoop() as loop:
+            completion = loop.run(complete_turn())
+        output = Output(arguments.color)
+        if arguments.output == "ids":
+            output.line(" ".join(map(str, completion.tokens)))
+        elif arguments.output == "json":
+            reason = completion.finish_reason
+            fields = {
+                "messages": [message.to_dict() for message in completion.messages],
+                "tokens": completion.tokens,
+                "finish_reason": None if reason is None else reason.value,
+                "recoveries": [recovery._asdict() for recovery in completion.parser.recoveries],
+            }
+            output.line(json_lines(fields))
+        else:
+            for index, message in enumerate(completion.messages):
+                if index:
+                    output.line()
+                write_message(message, output)
+            if completion.finish_reason == "length":
+                output.line("\nincomplete: the limit of tokens was reached", "repair")
+
+
+GENERATE = _Generate()

@@ -30,30 +30,46 @@ _LONGEST_FRAGMENT = 100_000
 """Characters; on Linux, one argument of a command cannot have many more."""
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "model",
-        metavar="MODEL",
-        nargs="?",
-        help="a model to chat with on the page, as for 'harmony serve'; nothing is stored",
-    )
-    parser.add_argument(
-        "--file", metavar="FILE", help="a conversation or a request to open, as JSON; - for stdin"
-    )
-    parser.add_argument("--port", type=int, default=0, help="the port; a free one by default")
-    parser.add_argument(
-        "--no-open", dest="open", action="store_false", help="print the address, open no browser"
-    )
+class _Inspect(Command):
+    name = "inspect"
+    summary = "look at conversations and tokens on a page in the browser"
+    examples = """\
+  harmony inspect
+  harmony inspect --file chat.json
+  harmony inspect demo
+"""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "model",
+            metavar="MODEL",
+            nargs="?",
+            help="a model to chat with on the page, as for 'harmony serve'; nothing is stored",
+        )
+        parser.add_argument(
+            "--file",
+            metavar="FILE",
+            help="a conversation or a request to open, as JSON; - for stdin",
+        )
+        parser.add_argument("--port", type=int, default=0, help="the port; a free one by default")
+        parser.add_argument(
+            "--no-open",
+            dest="open",
+            action="store_false",
+            help="print the address, open no browser",
+        )
+
+    def run(self, arguments: argparse.Namespace) -> None:
+        fragment = "" if arguments.file is None else page_fragment(read_json(arguments.file)[0])
+        # The server raises the signal again when it has stopped; an engine is still to be closed.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        with listen(_HOST, arguments.port) as listener:
+            url = f"http://{_HOST}:{listener.getsockname()[1]}/{fragment}"
+            serve = _serve_page if arguments.model is None else _serve_model
+            asyncio.run(serve(arguments, listener, url))
 
 
-def _run(arguments: argparse.Namespace) -> None:
-    fragment = "" if arguments.file is None else page_fragment(read_json(arguments.file)[0])
-    # The server raises the signal again when it has stopped; then an engine must still be closed.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with listen(_HOST, arguments.port) as listener:
-        url = f"http://{_HOST}:{listener.getsockname()[1]}/{fragment}"
-        serve = _serve_page if arguments.model is None else _serve_model
-        asyncio.run(serve(arguments, listener, url))
+INSPECT = _Inspect()
 
 
 def page_fragment(source: Any) -> str:
@@ -107,16 +123,3 @@ def _announce(url: str, *, opens: bool) -> None:
     if opens:
         # In a thread: a browser in the terminal returns only when the user quits it.
         threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
-
-
-INSPECT = Command(
-    name="inspect",
-    summary="look at conversations and tokens on a page in the browser",
-    examples="""\
-  harmony inspect
-  harmony inspect --file chat.json
-  harmony inspect demo
-""",
-    add_arguments=_add_arguments,
-    run=_run,
-)

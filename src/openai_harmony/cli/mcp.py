@@ -35,36 +35,46 @@ __all__ = ["MCP"]
 _GRACE = 3  # seconds for running calls, when the server ends
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_built_in_tools(parser)
-    parser.add_argument(
-        "--port",
-        type=int,
-        help="serve streamable HTTP at this port (0 for a free one), at /mcp; by default, serve on "
-        "standard input and output",
-    )
-    parser.add_argument(
-        "--host", default="127.0.0.1", help="the address to listen at (%(default)s)"
-    )
-    add_api_keys(parser)
+class _Mcp(Command):
+    name = "mcp"
+    summary = "serve the tools browser and python over the Model Context Protocol"
+    examples = """\
+  harmony mcp --browser docs --python
+  harmony mcp --browser searxng:http://localhost:8888 --port 8765
+"""
 
-
-def _run(arguments: argparse.Namespace) -> None:
-    if not tool_options_given(arguments):
-        raise InputError("name a tool to serve: --browser BACKEND, --python, or both")
-    if arguments.port is None and (arguments.api_key or arguments.api_key_file):
-        raise InputError("--api-key is for HTTP; give a --port, too")
-    arguments.api_key = api_keys(arguments)
-    try:
-        from ..tools.mcp import make_server
-        from ..web import is_loopback
-    except ModuleNotFoundError as error:
-        raise InputError(missing_package("the MCP server needs", error, "tools")) from error
-    if arguments.port is not None and not (is_loopback(arguments.host) or arguments.api_key):
-        raise InputError(
-            f"everyone who reaches {arguments.host} could use the tools; give an --api-key"
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_built_in_tools(parser)
+        parser.add_argument(
+            "--port",
+            type=int,
+            help="serve streamable HTTP at this port (0 for a free one), at /mcp; by default, "
+            "serve on standard input and output",
         )
-    asyncio.run(_serve(arguments, make_server))
+        parser.add_argument(
+            "--host", default="127.0.0.1", help="the address to listen at (%(default)s)"
+        )
+        add_api_keys(parser)
+
+    def run(self, arguments: argparse.Namespace) -> None:
+        if not tool_options_given(arguments):
+            raise InputError("name a tool to serve: --browser BACKEND, --python, or both")
+        if arguments.port is None and (arguments.api_key or arguments.api_key_file):
+            raise InputError("--api-key is for HTTP; give a --port, too")
+        arguments.api_key = api_keys(arguments)
+        try:
+            from ..tools.mcp import make_server
+            from ..web import is_loopback
+        except ModuleNotFoundError as error:
+            raise InputError(missing_package("the MCP server needs", error, "tools")) from error
+        if arguments.port is not None and not (is_loopback(arguments.host) or arguments.api_key):
+            raise InputError(
+                f"everyone who reaches {arguments.host} could use the tools; give an --api-key"
+            )
+        asyncio.run(_serve(arguments, make_server))
+
+
+MCP = _Mcp()
 
 
 async def _serve(arguments: argparse.Namespace, make_server: Any) -> None:
@@ -129,15 +139,3 @@ async def _serve_http(
 async def _close(tools: Sequence[Tool[Any]]) -> None:
     for tool in tools:
         await tool.close()
-
-
-MCP = Command(
-    name="mcp",
-    summary="serve the tools browser and python over the Model Context Protocol",
-    examples="""\
-  harmony mcp --browser docs --python
-  harmony mcp --browser searxng:http://localhost:8888 --port 8765
-""",
-    add_arguments=_add_arguments,
-    run=_run,
-)

@@ -7,11 +7,11 @@ import asyncio
 import logging
 import os
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from ..config import SchemaDialect
 from ..conversation.messages import Role
@@ -41,15 +41,20 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class Command:
-    """A command: its name, its help, its arguments, and the function that runs it."""
+class Command(ABC):
+    """A command: its name, its help, its arguments, and what it does."""
 
-    name: str
-    summary: str
-    examples: str
-    add_arguments: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], None]
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    examples: ClassVar[str]
+
+    @abstractmethod
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments to the command's parser."""
+
+    @abstractmethod
+    def run(self, arguments: argparse.Namespace) -> None:
+        """Run the command; raises `InputError` or `HarmonyError`."""
 
 
 def add_color(parser: argparse.ArgumentParser) -> None:

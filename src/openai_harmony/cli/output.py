@@ -41,18 +41,15 @@ class Output:
 
     def __init__(self, color: str = "auto") -> None:
         self._terminal = sys.stdout.isatty()
-        self._coloured = color == "always" or (color == "auto" and self._wants_colour())
+        # https://no-color.org: any non-empty value turns colours off.
+        has_colours = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        by_default = self._terminal and has_colours
+        self._coloured = color == "always" or (color == "auto" and by_default)
 
     @property
     def is_terminal(self) -> bool:
-        """Whether a person is reading."""
+        """Return whether a person is reading."""
         return self._terminal
-
-    def _wants_colour(self) -> bool:
-        """Follow https://no-color.org: any non-empty value turns colours off."""
-        return (
-            self._terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        )
 
     def write(self, text: str, style: Style = "") -> None:
         """Write text as it is."""
@@ -108,13 +105,13 @@ def json_lines(fields: Mapping[str, Any]) -> str:
       ]
     }
     """
-    return "{\n" + ",\n".join(f"  {_json(k)}: {_value(v)}" for k, v in fields.items()) + "\n}"
-
-
-def _value(value: object) -> str:
-    if isinstance(value, Sequence) and value and all(isinstance(item, dict) for item in value):
-        return "[\n" + ",\n".join(f"    {_json(item)}" for item in value) + "\n  ]"
-    return _json(value)
+    lines = []
+    for name, value in fields.items():
+        text = _json(value)
+        if isinstance(value, Sequence) and value and all(isinstance(item, dict) for item in value):
+            text = "[\n" + ",\n".join(f"    {_json(item)}" for item in value) + "\n  ]"
+        lines.append(f"  {_json(name)}: {text}")
+    return "{\n" + ",\n".join(lines) + "\n}"
 
 
 def _json(value: object) -> str:

@@ -16,73 +16,78 @@ from .output import Output, json_lines, write_message
 
 __all__ = ["DECODE", "ENCODE", "PARSE"]
 
-_PARSE_EXAMPLES = """\
+
+class _Parse(Command):
+    name = "parse"
+    summary = "turn a completion, or a whole prompt, into messages"
+    examples = """\
   echo '<|channel|>final<|message|>2 + 2 = 4.<|return|>' | harmony parse
   harmony parse completion.ids --lenient --tools functions.get_current_weather
   harmony render chat.json --output ids | harmony parse --output json
 """
 
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_file(parser, "token ids (between spaces or commas, or a JSON list) or marked-up text")
+        parser.add_argument(
+            "--from",
+            dest="format",
+            choices=("ids", "text"),
+            help="the form of the input; by default it is ids if it has nothing but numbers",
+        )
+        parser.add_argument(
+            "--role",
+            choices=role_names(),
+            default="assistant",
+            help="the role of the first message, if its header is in the prompt",
+        )
+        parser.add_argument(
+            "--lenient",
+            action="store_true",
+            help="repair broken markup, and list the repairs",
+        )
+        parser.add_argument(
+            "--tools",
+            action="append",
+            default=[],
+            metavar="NAME[,NAME...]",
+            help="the recipients that the conversation declares; may be repeated",
+        )
+        parser.add_argument(
+            "--output",
+            choices=("text", "json"),
+            default="text",
+            help="messages to read (the default), or canonical harmony JSON",
+        )
+        add_color(parser)
 
-def _add_parse_arguments(parser: argparse.ArgumentParser) -> None:
-    add_file(parser, "token ids (between spaces or commas, or a JSON list) or marked-up text")
-    parser.add_argument(
-        "--from",
-        dest="format",
-        choices=("ids", "text"),
-        help="the form of the input; by default it is ids if it has nothing but numbers",
-    )
-    parser.add_argument(
-        "--role",
-        choices=role_names(),
-        default="assistant",
-        help="the role of the first message, if its header is in the prompt",
-    )
-    parser.add_argument(
-        "--lenient",
-        action="store_true",
-        help="repair broken markup, and list the repairs",
-    )
-    parser.add_argument(
-        "--tools",
-        action="append",
-        default=[],
-        metavar="NAME[,NAME...]",
-        help="the recipients that the conversation declares; may be repeated",
-    )
-    parser.add_argument(
-        "--output",
-        choices=("text", "json"),
-        default="text",
-        help="messages to read (the default), or canonical harmony JSON",
-    )
-    add_color(parser)
+    def run(self, arguments: argparse.Namespace) -> None:
+        encoding = load_harmony_encoding("HarmonyGptOss")
+        parser = StreamableParser(
+            encoding,
+            role_named(arguments.role),
+            strict=not arguments.lenient,
+            tools=[name for names in arguments.tools for name in names.split(",") if name],
+        )
+        tokens = _tokens(read_text(arguments.file), arguments.format, encoding)
+        try:
+            parser.process_many(tokens if arguments.lenient else token_ids(tokens))
+            parser.process_eos()
+        except TokenError as error:
+            raise InputError(f"{error}; --lenient repairs it") from error
+        output = Output(arguments.color)
+        if arguments.output == "json":
+            fields: dict[str, Any] = {
+                "messages": [message.to_dict() for message in parser.messages],
+                "incomplete": parser.incomplete,
+            }
+            if arguments.lenient:
+                fields["recoveries"] = [recovery._asdict() for recovery in parser.recoveries]
+            output.line(json_lines(fields))
+        else:
+            _write(parser, output, lenient=arguments.lenient)
 
 
-def _run_parse(arguments: argparse.Namespace) -> None:
-    encoding = load_harmony_encoding("HarmonyGptOss")
-    parser = StreamableParser(
-        encoding,
-        role_named(arguments.role),
-        strict=not arguments.lenient,
-        tools=[name for names in arguments.tools for name in names.split(",") if name],
-    )
-    tokens = _tokens(read_text(arguments.file), arguments.format, encoding)
-    try:
-        parser.process_many(tokens if arguments.lenient else token_ids(tokens))
-        parser.process_eos()
-    except TokenError as error:
-        raise InputError(f"{error}; --lenient repairs it") from error
-    output = Output(arguments.color)
-    if arguments.output == "json":
-        fields: dict[str, Any] = {
-            "messages": [message.to_dict() for message in parser.messages],
-            "incomplete": parser.incomplete,
-        }
-        if arguments.lenient:
-            fields["recoveries"] = [recovery._asdict() for recovery in parser.recoveries]
-        output.line(json_lines(fields))
-    else:
-        _write(parser, output, lenient=arguments.lenient)
+PARSE = _Parse()
 
 
 def _tokens(text: str, form: str | None, encoding: HarmonyEncoding) -> list[int]:
@@ -115,61 +120,49 @@ def _write(parser: StreamableParser, output: Output, *, lenient: bool) -> None:
         output.line(f"  token {position}: {kind.value}{shown}", "repair")
 
 
-PARSE = Command(
-    name="parse",
-    summary="turn a completion, or a whole prompt, into messages",
-    examples=_PARSE_EXAMPLES,
-    add_arguments=_add_parse_arguments,
-    run=_run_parse,
-)
-
-
-def _add_encode_arguments(parser: argparse.ArgumentParser) -> None:
-    add_file(parser, "text; the line break at its end is ignored")
-    parser.add_argument(
-        "--special",
-        action="store_true",
-        help="read special tokens such as <|end|>; by default they are plain text",
-    )
-
-
-def _run_encode(arguments: argparse.Namespace) -> None:
-    encoding = load_harmony_encoding("HarmonyGptOss")
-    text = read_text(arguments.file)
-    if arguments.special:
-        tokens = encoding.encode(text, allowed_special="all")
-    else:
-        tokens = encoding.encode(text, disallowed_special=())
-    Output().line(" ".join(map(str, tokens)))
-
-
-def _add_decode_arguments(parser: argparse.ArgumentParser) -> None:
-    add_file(parser, "token ids, between spaces or commas, or a JSON list of them")
-
-
-def _run_decode(arguments: argparse.Namespace) -> None:
-    tokens = token_ids_in(read_text(arguments.file))
-    Output().line(load_harmony_encoding("HarmonyGptOss").decode(tokens))
-
-
-ENCODE = Command(
-    name="encode",
-    summary="turn text into token ids",
-    examples="""\
+class _Encode(Command):
+    name = "encode"
+    summary = "turn text into token ids"
+    examples = """\
   echo 'What is 2 + 2?' | harmony encode
   harmony render chat.json | harmony encode --special
-""",
-    add_arguments=_add_encode_arguments,
-    run=_run_encode,
-)
+"""
 
-DECODE = Command(
-    name="decode",
-    summary="turn token ids into text",
-    examples="""\
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_file(parser, "text; the line break at its end is ignored")
+        parser.add_argument(
+            "--special",
+            action="store_true",
+            help="read special tokens such as <|end|>; by default they are plain text",
+        )
+
+    def run(self, arguments: argparse.Namespace) -> None:
+        encoding = load_harmony_encoding("HarmonyGptOss")
+        text = read_text(arguments.file)
+        if arguments.special:
+            tokens = encoding.encode(text, allowed_special="all")
+        else:
+            tokens = encoding.encode(text, disallowed_special=())
+        Output().line(" ".join(map(str, tokens)))
+
+
+ENCODE = _Encode()
+
+
+class _Decode(Command):
+    name = "decode"
+    summary = "turn token ids into text"
+    examples = """\
   echo '200006, 1428, 200008' | harmony decode
   harmony render chat.json --output ids | harmony decode
-""",
-    add_arguments=_add_decode_arguments,
-    run=_run_decode,
-)
+"""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_file(parser, "token ids, between spaces or commas, or a JSON list of them")
+
+    def run(self, arguments: argparse.Namespace) -> None:
+        tokens = token_ids_in(read_text(arguments.file))
+        Output().line(load_harmony_encoding("HarmonyGptOss").decode(tokens))
+
+
+DECODE = _Decode()

@@ -8,9 +8,8 @@ from typing import get_args
 
 from ..apis.chat_input import tool_from_chat
 from ..config import HeaderStyle, RenderConversationConfig, SchemaDialect
-from ..conversation.messages import Conversation
 from ..encoding import load_harmony_encoding
-from ..rendering.segments import Segment, SegmentKind
+from ..rendering.segments import SegmentKind
 from ..rendering.system_prompt import tool_declaration
 from ..typescript.json_text import JsonValue
 from ..typescript.reference_dialect import reference_schema_to_typescript
@@ -21,99 +20,104 @@ from .output import Output, json_lines, style_of
 
 __all__ = ["RENDER", "SCHEMA"]
 
-_RENDER_EXAMPLES = """\
+
+class _Render(Command):
+    name = "render"
+    summary = "turn a conversation into the prompt that the model reads"
+    examples = """\
   harmony render chat.json
   harmony render chat.json --date 2025-06-28 --output ids
   harmony render --training --header-style guide < conversation.json
 """
 
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_request(parser)
+        ending = parser.add_mutually_exclusive_group()
+        ending.add_argument(
+            "--role",
+            choices=role_names(),
+            default="assistant",
+            help="the role of the next message; none ends the prompt after the last message",
+        )
+        ending.add_argument(
+            "--training",
+            action="store_true",
+            help="render a training example; its last answer ends in <|return|>",
+        )
+        parser.add_argument(
+            "--keep-analysis",
+            action="store_true",
+            help="keep the reasoning before the first final answer",
+        )
+        parser.add_argument(
+            "--header-style",
+            choices=get_args(HeaderStyle),
+            default="reference",
+            help="how a header with a recipient is spelled",
+        )
+        add_schema_dialect(parser, "--schema-dialect")
+        parser.add_argument(
+            "--output",
+            choices=("text", "ids", "json"),
+            default="text",
+            help="the marked-up text (the default), the token ids, or both with their segments",
+        )
+        add_color(parser)
 
-def _add_render_arguments(parser: argparse.ArgumentParser) -> None:
-    add_request(parser)
-    ending = parser.add_mutually_exclusive_group()
-    ending.add_argument(
-        "--role",
-        choices=role_names(),
-        default="assistant",
-        help="the role of the next message; none ends the prompt after the last message",
-    )
-    ending.add_argument(
-        "--training",
-        action="store_true",
-        help="render a training example; its last answer ends in <|return|>",
-    )
-    parser.add_argument(
-        "--keep-analysis",
-        action="store_true",
-        help="keep the reasoning before the first final answer",
-    )
-    parser.add_argument(
-        "--header-style",
-        choices=get_args(HeaderStyle),
-        default="reference",
-        help="how a header with a recipient is spelled",
-    )
-    add_schema_dialect(parser, "--schema-dialect")
-    parser.add_argument(
-        "--output",
-        choices=("text", "ids", "json"),
-        default="text",
-        help="the marked-up text (the default), the token ids, or both with their segments",
-    )
-    add_color(parser)
-
-
-def _run_render(arguments: argparse.Namespace) -> None:
-    conversation, _ = read_request(arguments)
-    segments = _segments(conversation, arguments)
-    tokens = [token for segment in segments for token in segment.tokens]
-    output = Output(arguments.color)
-    if arguments.output == "ids":
-        output.line(" ".join(map(str, tokens)))
-    elif arguments.output == "json":
-        fields = {
-            "text": "".join(segment.text for segment in segments),
-            "tokens": tokens,
-            "segments": [segment._asdict() for segment in segments],
-        }
-        output.line(json_lines(fields))
-    else:
-        for segment in segments:
-            is_body = segment.kind is SegmentKind.BODY
-            style = style_of(conversation.messages[segment.message]) if is_body else "marker"
-            output.write(segment.text, style)
-        output.line()
-
-
-def _segments(conversation: Conversation, arguments: argparse.Namespace) -> list[Segment]:
-    encoding = load_harmony_encoding("HarmonyGptOss")
-    config = RenderConversationConfig(
-        auto_drop_analysis=not arguments.keep_analysis,
-        schema_dialect=arguments.schema_dialect,
-        header_style=arguments.header_style,
-    )
-    if arguments.training:
-        return encoding.segments_for_training(conversation, config)
-    return encoding.segments_for_completion(conversation, role_named(arguments.role), config)
+    def run(self, arguments: argparse.Namespace) -> None:
+        conversation, _ = read_request(arguments)
+        encoding = load_harmony_encoding("HarmonyGptOss")
+        config = RenderConversationConfig(
+            auto_drop_analysis=not arguments.keep_analysis,
+            schema_dialect=arguments.schema_dialect,
+            header_style=arguments.header_style,
+        )
+        if arguments.training:
+            segments = encoding.segments_for_training(conversation, config)
+        else:
+            role = role_named(arguments.role)
+            segments = encoding.segments_for_completion(conversation, role, config)
+        tokens = [token for segment in segments for token in segment.tokens]
+        output = Output(arguments.color)
+        if arguments.output == "ids":
+            output.line(" ".join(map(str, tokens)))
+        elif arguments.output == "json":
+            fields = {
+                "text": "".join(segment.text for segment in segments),
+                "tokens": tokens,
+                "segments": [segment._asdict() for segment in segments],
+            }
+            output.line(json_lines(fields))
+        else:
+            for segment in segments:
+                is_body = segment.kind is SegmentKind.BODY
+                style = style_of(conversation.messages[segment.message]) if is_body else "marker"
+                output.write(segment.text, style)
+            output.line()
 
 
-RENDER = Command(
-    name="render",
-    summary="turn a conversation into the prompt that the model reads",
-    examples=_RENDER_EXAMPLES,
-    add_arguments=_add_render_arguments,
-    run=_run_render,
-)
+RENDER = _Render()
 
 
-def _add_schema_arguments(parser: argparse.ArgumentParser) -> None:
-    add_file(parser, "a function tool, a list of them, or a JSON Schema, as JSON")
-    add_schema_dialect(parser, "--dialect")
+class _Schema(Command):
+    name = "schema"
+    summary = "show a tool or a JSON Schema as the TypeScript that the model reads"
+    examples = """\
+  harmony schema tools.json
+  harmony schema tool.json --dialect reference
+  echo '{"type": "array", "items": {"type": "string"}}' | harmony schema
+"""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_file(parser, "a function tool, a list of them, or a JSON Schema, as JSON")
+        add_schema_dialect(parser, "--dialect")
+
+    def run(self, arguments: argparse.Namespace) -> None:
+        raw, _ = read_json(arguments.file)
+        Output().line("\n\n".join(_types(raw, arguments.schema_dialect)))
 
 
-def _run_schema(arguments: argparse.Namespace) -> None:
-    raw, _ = read_json(arguments.file)
-    Output().line("\n\n".join(_types(raw, arguments.schema_dialect)))
+SCHEMA = _Schema()
 
 
 def _types(raw: JsonValue, dialect: SchemaDialect) -> Iterator[str]:
@@ -133,16 +137,3 @@ def _types(raw: JsonValue, dialect: SchemaDialect) -> Iterator[str]:
         yield reference_schema_to_typescript(raw)
     else:
         yield schema_to_typescript(raw)
-
-
-SCHEMA = Command(
-    name="schema",
-    summary="show a tool or a JSON Schema as the TypeScript that the model reads",
-    examples="""\
-  harmony schema tools.json
-  harmony schema tool.json --dialect reference
-  echo '{"type": "array", "items": {"type": "string"}}' | harmony schema
-""",
-    add_arguments=_add_schema_arguments,
-    run=_run_schema,
-)

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import socket
 
     from ..server import Settings
-    from ..server.auth.api_keys import ApiKeys
     from ..server.store import KeyRecord
 
 
@@ -39,108 +38,157 @@ __all__ = ["KEYS", "SERVE", "add_database", "database_url"]
 _EVERY_ADDRESS = ("", "0.0.0.0", "::")
 
 
-def _add_serve_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "model",
-        metavar="MODEL",
-        help="demo, a folder, a name on the Hugging Face hub, or the URL of an engine's server",
-    )
-    parser.add_argument(
-        "--host", default="127.0.0.1", help="the address to listen at (%(default)s)"
-    )
-    parser.add_argument(
-        "--port", type=int, default=8000, help="the port (%(default)s); 0 for any that is free"
-    )
-    parser.add_argument(
-        "--served-model-name",
-        metavar="NAME",
-        nargs="+",
-        default=[],
-        help="the names that requests may use; by default the model's own",
-    )
-    add_api_keys(parser)
-    parser.add_argument(
-        "--open-to-everyone",
-        action="store_true",
-        help="without keys, answer all who reach the address: they may use the model and the "
-        "tools, and read what is stored",
-    )
-    parser.add_argument(
-        "--allowed-host",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="a name by which a server without keys may be asked; may be repeated",
-    )
-    parser.add_argument(
-        "--allowed-origin",
-        metavar="ORIGIN",
-        action="append",
-        default=[],
-        help="web pages that may use the server, such as https://app.example; may be repeated",
-    )
-    add_database(parser)
-    parser.add_argument(
-        "--no-grammar",
-        dest="grammar",
-        action="store_false",
-        help="do not constrain tool calls and JSON answers; they may be invalid",
-    )
-    parser.add_argument(
-        "--no-inspector",
-        dest="inspector",
-        action="store_false",
-        help="leave out the inspector, the page at /",
-    )
-    parser.add_argument(
-        "--date",
-        type=lambda text: text if text in ("today", "none") else iso_date(text),
-        metavar="YYYY-MM-DD",
-        default="today",
-        help="the current date for the model, or none; today (UTC) by default",
-    )
-    parser.add_argument(
-        "--event-names",
-        choices=("openai", "open-responses"),
-        default="openai",
-        help="the names of reasoning events (%(default)s)",
-    )
-    parser.add_argument(
-        "--context-length",
-        type=int,
-        metavar="N",
-        help="the most tokens of prompt and answer together; by default the engine's limit",
-    )
-    parser.add_argument(
-        "--max-running",
-        type=int,
-        metavar="N",
-        default=16,
-        help="the most requests that run at the same time (%(default)s)",
-    )
-    parser.add_argument(
-        "--max-waiting",
-        type=int,
-        metavar="N",
-        default=64,
-        help="the most requests that wait to run; others are refused (%(default)s)",
-    )
-    add_built_in_tools(parser)
-    add_mcp(parser)
-    parser.add_argument(
-        "--max-tool-calls",
-        type=int,
-        metavar="N",
-        default=100,
-        help="the most calls of these tools in one response (%(default)s)",
-    )
-    parser.add_argument(
-        "--keep-days",
-        type=float,
-        metavar="DAYS",
-        default=30,
-        help="how long responses are stored (%(default)s); 0 for ever",
-    )
+class _Serve(Command):
+    name = "serve"
+    summary = "serve a model by the Responses and Chat Completions APIs"
+    examples = """\
+  harmony serve demo
+  harmony serve openai/gpt-oss-20b --host 0.0.0.0 --api-key-file keys.txt
+  harmony serve demo --allowed-origin http://localhost:5173
+  harmony serve http://localhost:8001 --served-model-name gpt-oss-120b
+  harmony serve openai/gpt-oss-20b --browser ./documents --python
+"""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "model",
+            metavar="MODEL",
+            help="demo, a folder, a name on the Hugging Face hub, or the URL of an engine's server",
+        )
+        parser.add_argument(
+            "--host", default="127.0.0.1", help="the address to listen at (%(default)s)"
+        )
+        parser.add_argument(
+            "--port", type=int, default=8000, help="the port (%(default)s); 0 for any that is free"
+        )
+        parser.add_argument(
+            "--served-model-name",
+            metavar="NAME",
+            nargs="+",
+            default=[],
+            help="the names that requests may use; by default the model's own",
+        )
+        add_api_keys(parser)
+        parser.add_argument(
+            "--open-to-everyone",
+            action="store_true",
+            help="without keys, answer all who reach the address: they may use the model and the "
+            "tools, and read what is stored",
+        )
+        parser.add_argument(
+            "--allowed-host",
+            metavar="NAME",
+            action="append",
+            default=[],
+            help="a name by which a server without keys may be asked; may be repeated",
+        )
+        parser.add_argument(
+            "--allowed-origin",
+            metavar="ORIGIN",
+            action="append",
+            default=[],
+            help="web pages that may use the server, such as https://app.example; may be repeated",
+        )
+        add_database(parser)
+        parser.add_argument(
+            "--no-grammar",
+            dest="grammar",
+            action="store_false",
+            help="do not constrain tool calls and JSON answers; they may be invalid",
+        )
+        parser.add_argument(
+            "--no-inspector",
+            dest="inspector",
+            action="store_false",
+            help="leave out the inspector, the page at /",
+        )
+        parser.add_argument(
+            "--date",
+            type=lambda text: text if text in ("today", "none") else iso_date(text),
+            metavar="YYYY-MM-DD",
+            default="today",
+            help="the current date for the model, or none; today (UTC) by default",
+        )
+        parser.add_argument(
+            "--event-names",
+            choices=("openai", "open-responses"),
+            default="openai",
+            help="the names of reasoning events (%(default)s)",
+        )
+        parser.add_argument(
+            "--context-length",
+            type=int,
+            metavar="N",
+            help="the most tokens of prompt and answer together; by default the engine's limit",
+        )
+        parser.add_argument(
+            "--max-running",
+            type=int,
+            metavar="N",
+            default=16,
+            help="the most requests that run at the same time (%(default)s)",
+        )
+        parser.add_argument(
+            "--max-waiting",
+            type=int,
+            metavar="N",
+            default=64,
+            help="the most requests that wait to run; others are refused (%(default)s)",
+        )
+        add_built_in_tools(parser)
+        add_mcp(parser)
+        parser.add_argument(
+            "--max-tool-calls",
+            type=int,
+            metavar="N",
+            default=100,
+            help="the most calls of these tools in one response (%(default)s)",
+        )
+        parser.add_argument(
+            "--keep-days",
+            type=float,
+            metavar="DAYS",
+            default=30,
+            help="how long responses are stored (%(default)s); 0 for ever",
+        )
+
+    def run(self, arguments: argparse.Namespace) -> None:
+        try:
+            from ..server import Settings
+            from ..web import read_host, read_origin
+        except ModuleNotFoundError as error:
+            raise InputError(missing_package("the server needs", error, "serve")) from error
+        date = arguments.date
+        own_hosts = () if arguments.host in _EVERY_ADDRESS else (arguments.host,)
+        try:
+            hosts = tuple(map(read_host, (*own_hosts, *arguments.allowed_host)))
+            origins = tuple(map(read_origin, arguments.allowed_origin))
+        except ValueError as error:
+            raise InputError(str(error)) from error
+        settings = Settings(
+            model_names=tuple(arguments.served_model_name),
+            database=database_url(arguments),
+            key_file=str(_state_folder() / "reasoning.key"),
+            api_keys=api_keys(arguments),
+            allowed_hosts=hosts,
+            allowed_origins=origins,
+            open_to_everyone=arguments.open_to_everyone,
+            grammar=arguments.grammar,
+            inspector=arguments.inspector,
+            current_date=None if date == "none" else date,
+            event_names=arguments.event_names,
+            context_length=arguments.context_length,
+            max_running=arguments.max_running,
+            max_waiting=arguments.max_waiting,
+            max_tool_calls=arguments.max_tool_calls,
+            keep_days=arguments.keep_days or None,
+        )
+        # The server raises the signal again when it has stopped; the engine is still to be closed.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        asyncio.run(_serve(arguments, settings))
+
+
+SERVE = _Serve()
 
 
 def add_database(parser: argparse.ArgumentParser) -> None:
@@ -156,42 +204,6 @@ def add_database(parser: argparse.ArgumentParser) -> None:
 def database_url(arguments: argparse.Namespace) -> str:
     """Return the given URL, or that of the file in the user's state folder."""
     return arguments.database or f"sqlite:///{_state_folder() / 'responses.db'}"
-
-
-def _run_serve(arguments: argparse.Namespace) -> None:
-    try:
-        from ..server import Settings
-        from ..web import read_host, read_origin
-    except ModuleNotFoundError as error:
-        raise InputError(missing_package("the server needs", error, "serve")) from error
-    date = arguments.date
-    own_hosts = () if arguments.host in _EVERY_ADDRESS else (arguments.host,)
-    try:
-        hosts = tuple(map(read_host, (*own_hosts, *arguments.allowed_host)))
-        origins = tuple(map(read_origin, arguments.allowed_origin))
-    except ValueError as error:
-        raise InputError(str(error)) from error
-    settings = Settings(
-        model_names=tuple(arguments.served_model_name),
-        database=database_url(arguments),
-        key_file=str(_state_folder() / "reasoning.key"),
-        api_keys=api_keys(arguments),
-        allowed_hosts=hosts,
-        allowed_origins=origins,
-        open_to_everyone=arguments.open_to_everyone,
-        grammar=arguments.grammar,
-        inspector=arguments.inspector,
-        current_date=None if date == "none" else date,
-        event_names=arguments.event_names,
-        context_length=arguments.context_length,
-        max_running=arguments.max_running,
-        max_waiting=arguments.max_waiting,
-        max_tool_calls=arguments.max_tool_calls,
-        keep_days=arguments.keep_days or None,
-    )
-    # The server raises the signal again when it has stopped; then the engine must still be closed.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    asyncio.run(_serve(arguments, settings))
 
 
 async def _serve(arguments: argparse.Namespace, settings: Settings) -> None:
@@ -251,69 +263,60 @@ def _state_folder() -> Path:
     return folder
 
 
-SERVE = Command(
-    name="serve",
-    summary="serve a model by the Responses and Chat Completions APIs",
-    examples="""\
-  harmony serve demo
-  harmony serve openai/gpt-oss-20b --host 0.0.0.0 --api-key-file keys.txt
-  harmony serve demo --allowed-origin http://localhost:5173
-  harmony serve http://localhost:8001 --served-model-name gpt-oss-120b
-  harmony serve openai/gpt-oss-20b --browser ./documents --python
-""",
-    add_arguments=_add_serve_arguments,
-    run=_run_serve,
-)
+class _Keys(Command):
+    name = "keys"
+    summary = "make, list and revoke the API keys of a server"
+    examples = """\
+  harmony keys create laptop
+  harmony keys create ci --requests-per-minute 60
+  harmony keys list
+  harmony keys revoke key_0123456789abcdef01234567
+"""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        actions = parser.add_subparsers(metavar="ACTION", dest="action", required=True)
+        create = actions.add_parser("create", help="make a key and print it once")
+        create.add_argument("name", metavar="NAME", help="the purpose of the key")
+        for option, meaning in (
+            ("--requests-per-minute", "requests per minute"),
+            ("--concurrent-requests", "requests at the same time"),
+            ("--tokens-per-minute", "tokens of prompts and answers per minute"),
+        ):
+            create.add_argument(option, type=int, metavar="N", help=f"the most {meaning}")
+        listing = actions.add_parser("list", help="list the keys, without their secrets")
+        revoke = actions.add_parser("revoke", help="refuse requests with a key from now on")
+        revoke.add_argument("id", metavar="ID", help="the id of the key, from the list")
+        for action in (create, listing, revoke):
+            add_database(action)
+            add_color(action)
+
+    def run(self, arguments: argparse.Namespace) -> None:
+        try:
+            from ..server.auth.api_keys import ApiKeys
+            from ..server.store import KeyLimits, Store
+        except ModuleNotFoundError as error:
+            raise InputError(missing_package("keys need", error, "serve")) from error
+        output = Output(arguments.color)
+        with Store(database_url(arguments)) as store:
+            keys = ApiKeys(store.keys)
+            if arguments.action == "create":
+                limits = KeyLimits(
+                    requests_per_minute=arguments.requests_per_minute,
+                    concurrent_requests=arguments.concurrent_requests,
+                    tokens_per_minute=arguments.tokens_per_minute,
+                )
+                try:
+                    output.line(keys.create(arguments.name, limits).key)
+                except ValueError as error:
+                    raise InputError(str(error)) from error
+            elif arguments.action == "list":
+                for record in keys.all():
+                    output.line(_described(record))
+            else:
+                output.line(_described(keys.revoke(arguments.id)))
 
 
-def _add_keys_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(metavar="ACTION", dest="action", required=True)
-    create = actions.add_parser("create", help="make a key and print it once")
-    create.add_argument("name", metavar="NAME", help="the purpose of the key")
-    for option, meaning in (
-        ("--requests-per-minute", "requests per minute"),
-        ("--concurrent-requests", "requests at the same time"),
-        ("--tokens-per-minute", "tokens of prompts and answers per minute"),
-    ):
-        create.add_argument(option, type=int, metavar="N", help=f"the most {meaning}")
-    listing = actions.add_parser("list", help="list the keys, without their secrets")
-    revoke = actions.add_parser("revoke", help="refuse requests with a key from now on")
-    revoke.add_argument("id", metavar="ID", help="the id of the key, from the list")
-    for action in (create, listing, revoke):
-        add_database(action)
-        add_color(action)
-
-
-def _run_keys(arguments: argparse.Namespace) -> None:
-    try:
-        from ..server.auth.api_keys import ApiKeys
-        from ..server.store import Store
-    except ModuleNotFoundError as error:
-        raise InputError(missing_package("keys need", error, "serve")) from error
-    output = Output(arguments.color)
-    with Store(database_url(arguments)) as store:
-        keys = ApiKeys(store.keys)
-        if arguments.action == "create":
-            output.line(_create(arguments, keys))
-        elif arguments.action == "list":
-            for record in keys.all():
-                output.line(_described(record))
-        else:
-            output.line(_described(keys.revoke(arguments.id)))
-
-
-def _create(arguments: argparse.Namespace, keys: ApiKeys) -> str:
-    from ..server.store import KeyLimits
-
-    limits = KeyLimits(
-        requests_per_minute=arguments.requests_per_minute,
-        concurrent_requests=arguments.concurrent_requests,
-        tokens_per_minute=arguments.tokens_per_minute,
-    )
-    try:
-        return keys.create(arguments.name, limits).key
-    except ValueError as error:
-        raise InputError(str(error)) from error
+KEYS = _Keys()
 
 
 def _described(record: KeyRecord) -> str:
@@ -326,17 +329,3 @@ def _described(record: KeyRecord) -> str:
 
 def _day(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, timezone.utc).date().isoformat()
-
-
-KEYS = Command(
-    name="keys",
-    summary="make, list and revoke the API keys of a server",
-    examples="""\
-  harmony keys create laptop
-  harmony keys create ci --requests-per-minute 60
-  harmony keys list
-  harmony keys revoke key_0123456789abcdef01234567
-""",
-    add_arguments=_add_keys_arguments,
-    run=_run_keys,
-)

@@ -4,7 +4,8 @@
 
     engine                        the interface, its settings and its errors
     token_sampler                 logits to a token, for engines in this process
-    transformers_engine           a model in this process (extra ``transformers``)
+    continuous_batching → transformers_engine
+                                  a model in this process (extra ``transformers``)
     demo_embedding → demo_model   the model that comes with the package
     http_client → server_engine → vllm_engine, llama_cpp_engine
                                   engines behind a server (extra ``http``)
@@ -83,7 +84,7 @@ async def open_engine(model: str, **options: Any) -> Engine:
         try:
             from .llama_cpp_engine import LlamaCppEngine
             from .vllm_engine import VllmEngine
-        except ImportError as error:
+        except ModuleNotFoundError as error:
             raise EngineError(
                 missing_package("an engine behind a URL needs", error, "http")
             ) from error
@@ -92,10 +93,12 @@ async def open_engine(model: str, **options: Any) -> Engine:
         return await VllmEngine.connect(model, **options)
     try:
         from .transformers_engine import TransformersEngine
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise EngineError(
             missing_package(f"running {model!r} in this process needs", error, "transformers")
         ) from error
+    except ImportError as error:  # another release of Transformers than those that were tested
+        raise EngineError(str(error)) from error
     folder: str | Path = model
     if model == "demo":
         from .demo_model import demo_model_folder

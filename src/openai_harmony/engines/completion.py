@@ -38,7 +38,7 @@ class Completion:
 
     @property
     def finish_reason(self) -> FinishReason | None:
-        """Why the completion ended; None while it runs."""
+        """The reason why the completion ended; None while it runs."""
         return self.sampled[-1].finish_reason if self.sampled else None
 
 

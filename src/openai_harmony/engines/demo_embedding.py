@@ -52,7 +52,11 @@ def word_codes() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.intp]]:
     pieces = list(load_vocabulary())
     kinds = np.full(MODEL_ROWS, _SPECIAL, dtype=np.intp)
     kinds[:FIRST_SPECIAL] = [_kind(piece) for piece in pieces]
-    coded = _coded(pieces)
+    # Numbers have a code, and common words that are tokens both with and without a space.
+    tokens = {piece: token for token, piece in enumerate(pieces)}
+    spaced = [p for p in pieces[:_COMMON] if _WORD.fullmatch(p) and p[1:] in tokens]
+    numbers = filter(_NUMBER.fullmatch, pieces)
+    coded = sorted(tokens[p] for p in (*spaced, *(word[1:] for word in spaced), *numbers))
     words = [pieces[token].strip().lower() for token in coded]
     signs = _signs({word for word in words if not word.isdigit()}, CODE_SIGNS, _NEAREST)
     digits = _digits()
@@ -99,29 +103,12 @@ def _hash(word: bytes, size: int) -> _Signs:
     return np.unpackbits(np.frombuffer(digest, dtype=np.uint8)).astype(np.float32) * 2 - 1
 
 
-def _coded(pieces: list[bytes]) -> list[int]:
-    """Return numbers, and common words that are tokens both with and without a space."""
-    tokens = {piece: token for token, piece in enumerate(pieces)}
-    words = [p for p in pieces[:_COMMON] if _WORD.fullmatch(p) and p[1:] in tokens]
-    numbers = filter(_NUMBER.fullmatch, pieces)
-    return sorted(tokens[p] for p in (*words, *(word[1:] for word in words), *numbers))
-
-
 def _kind(piece: bytes) -> int:
-    spaced = piece[:1] == b" "
+    is_spaced = piece[:1] == b" "
     try:
-        return _letters(piece[spaced:].decode()) + (6 if spaced else 0)
+        text = piece[is_spaced:].decode()
     except UnicodeDecodeError:
         return _PART_OF_CHARACTER
-
-
-def _letters(text: str) -> int:
-    if text.islower():
-        return 0
-    if text.istitle():
-        return 1
-    if text.isupper():
-        return 2
-    if text.isdecimal():
-        return 3
-    return 4 if text.isalpha() else 5
+    tests = (str.islower, str.istitle, str.isupper, str.isdecimal, str.isalpha)
+    by_letters = next((kind for kind, test in enumerate(tests) if test(text)), 5)
+    return by_letters + (6 if is_spaced else 0)

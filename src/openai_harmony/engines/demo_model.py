@@ -18,7 +18,6 @@ import sys
 import tempfile
 from importlib import resources
 from pathlib import Path
-from typing import TypeAlias
 
 import torch
 from safetensors.torch import load, save_file
@@ -29,8 +28,6 @@ from .tokenizer_files import tokenizer_config, tokenizer_json
 __all__ = ["demo_model_folder"]
 
 _LOG = logging.getLogger(__name__)
-
-_Weights: TypeAlias = dict[str, torch.Tensor]
 
 _EDITION = 2
 """Increase it when this module writes other files from the same package data."""
@@ -46,7 +43,11 @@ def demo_model_folder(cache: Path | None = None) -> Path:
     `cache` is the parent folder: by default the user's cache, or ``XDG_CACHE_HOME``. Several
     processes may call it at once.
     """
-    root = (cache or _user_cache()) / "openai-harmony"
+    if cache is None:
+        windows = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else None
+        below_home = "Library/Caches" if sys.platform == "darwin" else ".cache"
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or windows or Path.home() / below_home)
+    root = cache / "openai-harmony"
     folder = root / f"demo-model-{_edition()}"
     if folder.is_dir():
         return folder
@@ -78,32 +79,20 @@ def _edition() -> str:
     return digest.hexdigest()[:12]
 
 
-def _user_cache() -> Path:
-    if given := os.environ.get("XDG_CACHE_HOME"):
-        return Path(given)
-    if sys.platform == "win32" and (local := os.environ.get("LOCALAPPDATA")):
-        return Path(local)
-    return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
-
-
 def _write(folder: Path) -> None:
     for name in _COPIED:
         (folder / name).write_bytes(_packaged(name))
-    weights = _all_weights(load(_packaged(_WEIGHTS)))
+    packaged = load(_packaged(_WEIGHTS))
+    codes, kinds = word_codes()
+    projection = packaged["projection"].float() / CODE_SIGNS**0.5
+    by_kind = packaged["kinds"].float()[torch.from_numpy(kinds)]
+    rows = torch.addmm(by_kind, torch.from_numpy(codes), projection).to(torch.bfloat16)
+    rows[packaged["used_tokens"].long()] = packaged["used_rows"]
+    weights = {"model.embed_tokens.weight": rows}  # as Transformers names them
+    weights |= {f"model.{k}": v for k, v in packaged.items() if k not in _EMBEDDING_PARTS}
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     for name, content in (
         ("tokenizer.json", tokenizer_json()),
         ("tokenizer_config.json", tokenizer_config()),
     ):
         (folder / name).write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
-
-
-def _all_weights(packaged: _Weights) -> _Weights:
-    """The weights as Transformers names them, with a row for every token."""
-    codes, kinds = word_codes()
-    projection = packaged["projection"].float() / CODE_SIGNS**0.5
-    by_kind = packaged["kinds"].float()[torch.from_numpy(kinds)]
-    rows = torch.addmm(by_kind, torch.from_numpy(codes), projection).to(torch.bfloat16)
-    rows[packaged["used_tokens"].long()] = packaged["used_rows"]
-    layers = {f"model.{k}": v for k, v in packaged.items() if k not in _EMBEDDING_PARTS}
-    return {"model.embed_tokens.weight": rows, **layers}

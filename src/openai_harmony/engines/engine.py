@@ -123,7 +123,7 @@ class Sampling:
 
 
 class FinishReason(str, Enum):
-    """Why a completion ended."""
+    """The reason why a completion ended."""
 
     STOP = "stop"
     """At a stop token, which is part of the completion."""
@@ -147,7 +147,7 @@ class SampledToken(NamedTuple):
 
 
 class Health(NamedTuple):
-    """Whether an engine can take requests, and how many are running."""
+    """The state of an engine: whether it can take requests, and how many are running."""
 
     ready: bool
     running: int = 0
@@ -171,7 +171,7 @@ class Engine(ABC):
     """The most tokens of prompt and completion together."""
 
     origin: str = ""
-    """Where the model comes from and runs, for people: ``vLLM at http://localhost:8000``."""
+    """The origin of the model for people to read: ``vLLM at http://localhost:8000``."""
 
     def generate(
         self, prompt: Sequence[int], sampling: Sampling | None = None

@@ -140,20 +140,26 @@ async def _read(url: str, response: httpx2.Response) -> AsyncGenerator[Any, None
         for data in reader.feed(piece):
             if data == b"[DONE]":
                 return
-            yield _event(url, data)
+            event = _parse(url, data)
+            if isinstance(event, dict) and event.get("error"):  # in the middle of a stream
+                details = event["error"]
+                code = details.get("code") if isinstance(details, dict) else None
+                status = code if isinstance(code, int) else 500
+                raise RefusalError(url, status, data.decode(errors="replace"))
+            yield event
 
 
 def _broken(url: str, error: Exception, *, answered: bool) -> EngineError:
-    what = str(error) or type(error).__name__
+    cause = str(error) or type(error).__name__
     if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout)):
-        return _UnansweredError(f"cannot connect to {url}: {what}", retryable=True)
+        return _UnansweredError(f"cannot connect to {url}: {cause}", retryable=True)
     if not isinstance(error, httpx2.TransportError) or isinstance(
         error, httpx2.UnsupportedProtocol
     ):
-        return EngineError(f"cannot talk to {url}: {what}")
+        return EngineError(f"cannot talk to {url}: {cause}")
     if answered:
-        return EngineError(f"{url} broke off its answer: {what}", retryable=True)
-    return _UnansweredError(f"{url} broke off the connection: {what}", retryable=True)
+        return EngineError(f"{url} broke off its answer: {cause}", retryable=True)
+    return _UnansweredError(f"{url} broke off the connection: {cause}", retryable=True)
 
 
 def _parse(url: str, answer: bytes) -> Any:
@@ -162,18 +168,6 @@ def _parse(url: str, answer: bytes) -> Any:
     except ValueError as error:
         excerpt = answer[:_EXCERPT].decode(errors="replace")
         raise EngineError(f"{url} answered with what is not JSON: {excerpt!r}") from error
-
-
-def _event(url: str, data: bytes) -> Any:
-    """Parse an event; servers report an error in the middle of a stream as an event."""
-    event = _parse(url, data)
-    if isinstance(event, dict) and event.get("error"):
-        details = event["error"]
-        code = details.get("code") if isinstance(details, dict) else None
-        raise RefusalError(
-            url, code if isinstance(code, int) else 500, data.decode(errors="replace")
-        )
-    return event
 
 
 class EventReader:

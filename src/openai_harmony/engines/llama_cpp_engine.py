@@ -33,7 +33,8 @@ class LlamaCppEngine(ServerEngine):
         engine = await LlamaCppEngine.connect("http://localhost:8080")
     """
 
-    _grammar_remedy = "build it with -DLLAMA_LLGUIDANCE=ON"
+    path = "/completion"
+    grammar_remedy = "build it with -DLLAMA_LLGUIDANCE=ON"
 
     def __init__(
         self,
@@ -85,10 +86,10 @@ class LlamaCppEngine(ServerEngine):
         finally:
             await client.close()
 
-    def _path(self) -> str:
-        return "/completion"
-
-    def _request(self, prompt: list[int], sampling: Sampling, max_tokens: int) -> dict[str, Any]:
+    def request_body(
+        self, prompt: list[int], sampling: Sampling, max_tokens: int
+    ) -> dict[str, Any]:
+        """Write the settings as the server reads them."""
         if not sampling.stop_tokens >= {RETURN, CALL}:
             raise SamplingError("llama.cpp always stops at <|return|> and <|call|>; keep them")
         body: dict[str, Any] = {
@@ -123,7 +124,8 @@ class LlamaCppEngine(ServerEngine):
             body["grammar"] = _LARK + sampling.grammar
         return body
 
-    def _reader(self, sampling: Sampling, max_tokens: int) -> AnswerReader:
+    def answer_reader(self, sampling: Sampling, max_tokens: int) -> AnswerReader:
+        """Return a reader of events with ``tokens``."""
         return _Reader(sampling, max_tokens)
 
 
@@ -138,43 +140,41 @@ class _Reader(AnswerReader):
 
     def read(self, event: Any) -> Iterator[SampledToken]:
         tokens, details = event["tokens"], event.get("completion_probabilities") or ()
-        whole = event["stop"]
+        is_last = event["stop"]
         # Not `tokens_cached`, which counts the whole cache after the completion.
         self.cached_tokens = (event.get("timings") or {}).get("cache_n")
-        if tokens and not whole:
+        if tokens and not is_last:
             tokens = self._with_lost(event["content"], tokens, event.get("tokens_predicted"))
         unused = list(details)
         for token in tokens:
             detail = unused.pop(0) if unused and unused[0]["id"] == token else None
-            sampled = self._sampled(token, detail)
+            self._received += 1
+            reason = None
+            if token in self._stops:
+                reason = FinishReason.STOP
+            elif self._received == self._max_tokens:
+                reason = FinishReason.LENGTH
+            sampled = SampledToken(token, finish_reason=reason)
+            if self._count is not None and detail is not None:
+                tops = ((top["id"], top["logprob"]) for top in detail["top_logprobs"])
+                best = best_tokens(tops, self._count)
+                sampled = sampled._replace(logprob=detail["logprob"], top_logprobs=best)
             yield sampled
-            if sampled.finish_reason is not None:
+            if reason is not None:
                 return
-        if whole:
+        if is_last:
             raise EngineError(
                 f"llama.cpp ended the completion ({event.get('stop_type')}) after tokens that it "
                 f"did not send; it sampled {event.get('tokens_predicted')}, and sent "
                 f"{self._received}; connect with stream=False"
             )
 
-    def _sampled(self, token: int, detail: Any) -> SampledToken:
-        self._received += 1
-        reason = None
-        if token in self._stops:
-            reason = FinishReason.STOP
-        elif self._received == self._max_tokens:
-            reason = FinishReason.LENGTH
-        if self._count is None or detail is None:
-            return SampledToken(token, finish_reason=reason)
-        tops = ((top["id"], top["logprob"]) for top in detail["top_logprobs"])
-        return SampledToken(token, detail["logprob"], best_tokens(tops, self._count), reason)
-
     def _with_lost(self, text: str, tokens: list[int], predicted: int | None) -> list[int]:
         """Return the tokens, preceded by those that the server did not send."""
         missing = (predicted or 0) - self._received - len(tokens)
         # Drafted tokens are counted before they are sent. Some special tokens have text.
-        whole = text.encode() in (text_of(tokens[0]), SPECIAL_TEXTS.get(tokens[0], "").encode())
-        if missing <= 0 or whole:
+        own_texts = text_of(tokens[0]), SPECIAL_TEXTS.get(tokens[0], "").encode()
+        if missing <= 0 or text.encode() in own_texts:
             return tokens
         lost = find_lost_tokens(text, tokens[0], missing)
         if lost is None:
@@ -221,7 +221,7 @@ def _ways(spelled: bytes, start: int, count: int) -> Iterator[list[int]]:
 
 
 def _is_cut(spelled: bytes) -> bool:
-    """Whether the text ends within a character: only then does the server withhold a token."""
+    """Return whether a text ends within a character: only then the server withholds a token."""
     try:
         spelled.decode()
     except UnicodeDecodeError:

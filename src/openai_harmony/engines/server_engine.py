@@ -28,10 +28,10 @@ class AnswerReader(ABC):
     """Reads the events of one completion."""
 
     cached_tokens: int | None = None
-    """How many prompt tokens came from the server's cache, once an event reports it."""
+    """The number of prompt tokens from the server's cache, once an event reports it."""
 
     usage_comes_last = False
-    """Whether the server reports `cached_tokens` after the last token."""
+    """True where the server reports `cached_tokens` after the last token."""
 
     @abstractmethod
     def read(self, event: Any) -> Iterator[SampledToken]:
@@ -41,7 +41,10 @@ class AnswerReader(ABC):
 class ServerEngine(Engine):
     """Sends a request for each completion, and reads the events of the answer."""
 
-    _grammar_remedy: str
+    path: str
+    """The path for requests."""
+
+    grammar_remedy: str
     """The remedy if the server does not apply a grammar."""
 
     def __init__(self, client: HttpClient, model: str, context_length: int) -> None:
@@ -51,15 +54,13 @@ class ServerEngine(Engine):
         self._running = 0
 
     @abstractmethod
-    def _request(self, prompt: list[int], sampling: Sampling, max_tokens: int) -> dict[str, Any]:
+    def request_body(
+        self, prompt: list[int], sampling: Sampling, max_tokens: int
+    ) -> dict[str, Any]:
         """Return the body of the request; raises `SamplingError` for unsupported settings."""
 
     @abstractmethod
-    def _path(self) -> str:
-        """Return the path for requests."""
-
-    @abstractmethod
-    def _reader(self, sampling: Sampling, max_tokens: int) -> AnswerReader:
+    def answer_reader(self, sampling: Sampling, max_tokens: int) -> AnswerReader:
         """Return a reader for the events of one completion."""
 
     async def _generate(
@@ -67,23 +68,30 @@ class ServerEngine(Engine):
     ) -> AsyncGenerator[SampledToken, None]:
         # The models have no embedding for the last token of the encoding.
         SamplingError.check_tokens(prompt, VOCABULARY_SIZE - 1)
-        body = self._request(prompt, sampling, max_tokens)
+        body = self.request_body(prompt, sampling, max_tokens)
+        reader = self.answer_reader(sampling, max_tokens)
         matcher = None
         if sampling.grammar is not None:
             matcher = await asyncio.to_thread(Matcher, sampling.grammar)
         self._running += 1
         try:
-            async with aclosing(self._answer(body, self._reader(sampling, max_tokens))) as tokens:
+            async with aclosing(self._answer(body, reader)) as tokens:
                 async for sampled in tokens:
                     # A server may be configured to ignore the grammar.
                     if matcher is not None and not matcher.accept(sampled.token):
                         raise EngineError(
                             f"{self._client.url} sampled the token {sampled.token} against the "
-                            f"grammar; {self._grammar_remedy}"
+                            f"grammar; {self.grammar_remedy}"
                         )
                     yield sampled
-        except RefusalError as error:
-            raise _explained(error) from error
+        except RefusalError as refusal:
+            details = refusal.details
+            if details.get("type") == "exceed_context_size_error":
+                lengths = details["n_prompt_tokens"], details["n_ctx"]
+                raise ContextLengthError(*lengths) from refusal
+            if refusal.status in (400, 422):
+                raise SamplingError(str(refusal)) from refusal
+            raise
         finally:
             self._running -= 1
 
@@ -93,7 +101,7 @@ class ServerEngine(Engine):
         """Yield the tokens of an answer; the last one waits for the usage if that follows it."""
         last = None
         try:
-            async with aclosing(self._client.ask("POST", self._path(), body)) as events:
+            async with aclosing(self._client.ask("POST", self.path, body)) as events:
                 async for event in events:
                     for sampled in self._read(reader, event):
                         if sampled.finish_reason is None:
@@ -142,13 +150,3 @@ def best_tokens(
     if count is None:
         return None
     return tuple(sorted(logprobs, key=lambda item: -item[1])[:count])
-
-
-def _explained(refusal: RefusalError) -> EngineError:
-    """Return the error class for a refusal."""
-    details = refusal.details
-    if details.get("type") == "exceed_context_size_error":
-        return ContextLengthError(details["n_prompt_tokens"], details["n_ctx"])
-    if refusal.status in (400, 422):
-        return SamplingError(str(refusal))
-    return refusal

@@ -36,7 +36,14 @@ class TokenSampler:
     def choose(self, logits: torch.Tensor) -> SampledToken:
         """Sample a token from the model's logits, which have the shape (vocabulary,)."""
         logits = logits.float()
-        scores = self._masked(self._penalised(logits))
+        scores = self._penalised(logits)
+        if self._matcher is not None:
+            mask = np.frombuffer(self._matcher.bitmask(), np.uint8)
+            bits = np.unpackbits(mask, bitorder="little")
+            allowed = torch.zeros_like(scores, dtype=torch.bool)
+            shared = min(len(bits), len(scores))
+            allowed[:shared] = torch.from_numpy(bits[:shared].astype(bool)).to(scores.device)
+            scores = scores.masked_fill(~allowed, -torch.inf)
         token = self._sampled(scores)
         self._counts[token] = self._counts.get(token, 0) + 1
         if self._sampling.repetition_penalty != 1:
@@ -46,7 +53,13 @@ class TokenSampler:
         self._left -= 1
         stops = token in self._sampling.stop_tokens
         reason = FinishReason.STOP if stops else None if self._left else FinishReason.LENGTH
-        return SampledToken(token, *self._logprobs(logits, token), reason)
+        count = self._sampling.logprobs
+        if count is None:
+            return SampledToken(token, finish_reason=reason)
+        logprobs = logits.log_softmax(-1)
+        best = logprobs.topk(min(count, len(logprobs))) if count else None
+        top = () if best is None else zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        return SampledToken(token, float(logprobs[token]), tuple(top), reason)
 
     def _penalised(self, logits: torch.Tensor) -> torch.Tensor:
         sampling = self._sampling
@@ -60,15 +73,6 @@ class TokenSampler:
             counts = torch.tensor(list(self._counts.values()), device=logits.device)
             scores[ids] -= sampling.frequency_penalty * counts + sampling.presence_penalty
         return scores
-
-    def _masked(self, scores: torch.Tensor) -> torch.Tensor:
-        if self._matcher is None:
-            return scores
-        bits = np.unpackbits(np.frombuffer(self._matcher.bitmask(), np.uint8), bitorder="little")
-        allowed = torch.zeros_like(scores, dtype=torch.bool)
-        shared = min(len(bits), len(scores))
-        allowed[:shared] = torch.from_numpy(bits[:shared].astype(bool)).to(scores.device)
-        return scores.masked_fill(~allowed, -torch.inf)
 
     def _sampled(self, scores: torch.Tensor) -> int:
         sampling = self._sampling
@@ -87,14 +91,3 @@ class TokenSampler:
             if sampling.top_p == 0:
                 return int(ids[0])
         return int(torch.multinomial(probabilities, 1, generator=self._generator))
-
-    def _logprobs(
-        self, logits: torch.Tensor, token: int
-    ) -> tuple[float | None, tuple[tuple[int, float], ...] | None]:
-        count = self._sampling.logprobs
-        if count is None:
-            return None, None
-        logprobs = logits.log_softmax(-1)
-        best = logprobs.topk(min(count, len(logprobs))) if count else None
-        top = () if best is None else zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        return float(logprobs[token]), tuple(top)

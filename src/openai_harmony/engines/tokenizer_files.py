@@ -57,7 +57,10 @@ Reasoning is ``thinking``, as in the chat template of gpt-oss; preambles and the
 def tokenizer_json() -> dict[str, Any]:
     """Return the contents of `tokenizer.json`."""
     pieces = list(load_vocabulary())
-    letters = _byte_letters()
+    # The character of a byte is itself if it is visible, otherwise one from 256 on.
+    visible = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = iter(range(0x100, 0x200))
+    letters = [chr(byte if byte in visible else next(others)) for byte in range(0x100)]
     texts = ["".join(map(letters.__getitem__, piece)) for piece in pieces]
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     by_bytes = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
@@ -106,13 +109,6 @@ def tokenizer_config() -> dict[str, Any]:
     }
 
 
-def _byte_letters() -> list[str]:
-    """The character for each byte: itself if it is visible, otherwise one from 256 on."""
-    visible = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    others = iter(range(0x100, 0x200))
-    return [chr(byte if byte in visible else next(others)) for byte in range(0x100)]
-
-
 def _merges(pieces: list[bytes]) -> list[tuple[int, int]]:
     """Return the two tokens that each longer token is merged from, in the order of tokens.
 
@@ -147,7 +143,7 @@ class _Parts:
         self.tokens[pair] = token
 
     def stay_apart(self, left: int, right: int) -> bool:
-        """Whether merging leaves the two tokens side by side: no earlier merge crosses the cut.
+        """Return whether merging leaves two tokens side by side: no earlier merge crosses the cut.
 
         The method undoes their merges, the last one first. At each step, the tokens at the cut must
         not form a token that merges before the undone merge.

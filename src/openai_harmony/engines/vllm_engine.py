@@ -28,7 +28,7 @@ class VllmEngine(ServerEngine):
         engine = await VllmEngine.connect("http://localhost:8000")
     """
 
-    _grammar_remedy = (
+    grammar_remedy = (
         "start vLLM with --enable-scale-out, or with --structured-outputs-config "
         '\'{"backend": "guidance", "enable_in_reasoning": true}\''
     )
@@ -38,6 +38,7 @@ class VllmEngine(ServerEngine):
     ) -> None:
         super().__init__(client, model, context_length)
         self.origin = f"vLLM at {client.url}"
+        self.path = _COMPLETIONS if completions else _GENERATE
         self._completions = completions
 
     @classmethod
@@ -64,10 +65,10 @@ class VllmEngine(ServerEngine):
             raise
         return cls(client, name, context_length, completions=endpoint == "completions")
 
-    def _path(self) -> str:
-        return _COMPLETIONS if self._completions else _GENERATE
-
-    def _request(self, prompt: list[int], sampling: Sampling, max_tokens: int) -> dict[str, Any]:
+    def request_body(
+        self, prompt: list[int], sampling: Sampling, max_tokens: int
+    ) -> dict[str, Any]:
+        """Write the settings as the server reads them."""
         settings = _settings(sampling, max_tokens)
         if self._completions:
             return {
@@ -92,7 +93,8 @@ class VllmEngine(ServerEngine):
             body["reasoning_ended"] = True
         return body
 
-    def _reader(self, sampling: Sampling, max_tokens: int) -> AnswerReader:
+    def answer_reader(self, sampling: Sampling, max_tokens: int) -> AnswerReader:
+        """Return a reader of events with ``choices``."""
         return _Reader(sampling.logprobs, completions=self._completions)
 
 
@@ -106,7 +108,7 @@ class _Reader(AnswerReader):
 
     def __init__(self, logprobs: int | None, *, completions: bool) -> None:
         self._count = logprobs
-        self._details = self._of_completions if completions else self._of_generate
+        self._completions = completions
 
     def read(self, event: Any) -> Iterator[SampledToken]:
         details = (event.get("usage") or {}).get("prompt_tokens_details") or {}
@@ -117,36 +119,25 @@ class _Reader(AnswerReader):
                 raise EngineError(f"vLLM ended the completion: {reason}", retryable=True)
             sampled = [SampledToken(token) for token in choice.get("token_ids") or ()]
             if self._count is not None:
-                sampled = self._details(sampled, choice["logprobs"])
+                logprobs = self._logprobs(choice["logprobs"])
+                sampled = [
+                    token._replace(logprob=logprob, top_logprobs=best_tokens(tops, self._count))
+                    for token, (logprob, tops) in zip(sampled, logprobs, strict=True)
+                ]
             if reason is not None and sampled:
                 sampled[-1] = sampled[-1]._replace(finish_reason=FinishReason(reason))
             yield from sampled
 
-    def _of_generate(self, sampled: list[SampledToken], logprobs: Any) -> list[SampledToken]:
-        return [
-            token._replace(
-                logprob=content["logprob"],
-                top_logprobs=best_tokens(
-                    ((top["token_id"], top["logprob"]) for top in content["top_logprobs"]),
-                    self._count,
-                ),
-            )
-            for token, content in zip(sampled, logprobs["content"], strict=True)
-        ]
-
-    def _of_completions(self, sampled: list[SampledToken], logprobs: Any) -> list[SampledToken]:
-        return [
-            token._replace(
-                logprob=logprob,
-                top_logprobs=best_tokens(
-                    ((int(name.removeprefix(_TOKEN)), value) for name, value in tops.items()),
-                    self._count,
-                ),
-            )
-            for token, logprob, tops in zip(
-                sampled, logprobs["token_logprobs"], logprobs["top_logprobs"], strict=True
-            )
-        ]
+    def _logprobs(self, logprobs: Any) -> Iterator[tuple[float, list[tuple[int, float]]]]:
+        """Yield the log-probability of each token, and those of the likeliest tokens."""
+        if self._completions:
+            pairs = zip(logprobs["token_logprobs"], logprobs["top_logprobs"], strict=True)
+            for logprob, tops in pairs:
+                yield logprob, [(int(k.removeprefix(_TOKEN)), v) for k, v in tops.items()]
+        else:
+            for content in logprobs["content"]:
+                tops = content["top_logprobs"]
+                yield content["logprob"], [(top["token_id"], top["logprob"]) for top in tops]
 
 
 def _settings(sampling: Sampling, max_tokens: int) -> dict[str, Any]:
@@ -178,13 +169,13 @@ def _settings(sampling: Sampling, max_tokens: int) -> dict[str, Any]:
     return settings
 
 
-def _choose_model(url: str, answer: Any, wanted: str | None) -> tuple[str, int]:
+def _choose_model(url: str, answer: Any, requested: str | None) -> tuple[str, int]:
     """Find the model and its context length in the list of models."""
     try:
         models = {model["id"]: model.get("max_model_len") for model in answer["data"]}
     except (KeyError, TypeError, AttributeError) as error:
         raise EngineError(f"{url} has no list of models as vLLM has; is it vLLM?") from error
-    name = wanted if wanted is not None else next(iter(models), None)
+    name = requested if requested is not None else next(iter(models), None)
     if name not in models:
         raise EngineError(f"{url} serves {', '.join(models) or 'nothing'}, not {name!r}")
     # An adapter has the context length of its base model, which comes first.
@@ -195,7 +186,7 @@ def _choose_model(url: str, answer: Any, wanted: str | None) -> tuple[str, int]:
 
 
 async def _generates(client: HttpClient) -> bool:
-    """Whether the server has the endpoint for token ids; an empty request finds out."""
+    """Return whether the server has the endpoint for token ids; an empty request finds out."""
     try:
         async for _ in client.ask("POST", _GENERATE, {}):
             return True
