@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-import transformers
 from transformers import GptOssConfig, GptOssForCausalLM
 
 from openai_harmony.engines import Engine, EngineError, Sampling, TransformersEngine, open_engine
@@ -182,7 +181,7 @@ def test_loading_shows_no_progress_where_nobody_looks(
 def test_another_release_of_transformers_is_refused(
     version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transformers, "__version__", version)
+    monkeypatch.setattr("transformers.__version__", version)
     for module in ("continuous_batching", "transformers_engine"):
         monkeypatch.delitem(sys.modules, f"openai_harmony.engines.{module}")
     remedy = r"pip install 'transformers==5\.23\.\*'"

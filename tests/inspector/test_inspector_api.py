@@ -57,22 +57,24 @@ def check(found: dict[str, Any]) -> dict[str, Any]:
     counts = [0] * (len(messages) + 1)
     for span in spans:
         assert span["start"] < span["end"]
-        assert span["sampled"] or not span["learned"]
+        assert span["sampled"] or not span["trainable"]
         counts[span["message"]] += span["end"] - span["start"]
     assert [message["tokens"] for message in messages] == counts[:-1]
     for message in messages:
         assert bool(message["dropped"]) == (message["tokens"] == 0)
-    assert all(ids[int(at)] != label for at, label in found["labels"].items())
+    assert all(ids[int(index)] != label for index, label in found["labels"].items())
     return found
 
 
 def check_tokens(tokens: dict[str, Any]) -> None:
     ids, texts, data = tokens["ids"], tokens["texts"], tokens["bytes"]
     assert len(ids) == len(texts)
-    assert {int(at) for at in data} == {at for at, text in enumerate(texts) if text is None}
+    assert {int(index) for index in data} == {
+        index for index, text in enumerate(texts) if text is None
+    }
     pieces = [
-        bytes.fromhex(data[str(at)]) if text is None else text.encode()
-        for at, text in enumerate(texts)
+        bytes.fromhex(data[str(index)]) if text is None else text.encode()
+        for index, text in enumerate(texts)
     ]
     known = [token for token in ids if 0 <= token < 201089]
     assert b"".join(pieces) == ENCODING.tokenizer.decode_bytes(known)
@@ -84,9 +86,9 @@ def labels_of(found: dict[str, Any]) -> list[int]:
     labels: list[int] = []
     for span in found["spans"]:
         own = ids[span["start"] : span["end"]]
-        labels += own if span["learned"] else [IGNORED] * len(own)
-    for at, label in found["labels"].items():
-        labels[int(at)] = label
+        labels += own if span["trainable"] else [IGNORED] * len(own)
+    for index, label in found["labels"].items():
+        labels[int(index)] = label
     return labels
 
 
@@ -177,13 +179,13 @@ def test_built_in_tools_of_responses_are_declared() -> None:
     assert "## python" in text
 
 
-def test_examples_say_what_is_learned() -> None:
+def test_examples_say_what_is_trainable() -> None:
     first = check(call("render", source=CHAT, ending="training"))
     assert first["examples"] == 1
     assert first["text"].endswith("Noon.<|return|>")
     assert first["messages"][-1]["dropped"].startswith("comes after")
-    learned = ENCODING.decode([label for label in labels_of(first) if label != IGNORED])
-    assert learned == (
+    trainable = ENCODING.decode([label for label in labels_of(first) if label != IGNORED])
+    assert trainable == (
         "<|channel|>analysis<|message|>I ask.<|end|><|start|>assistant<|channel|>commentary"
         ' to=functions.now <|constrain|>json<|message|>{"zone": "UTC"}<|call|>'
         "<|channel|>analysis<|message|>Easy.<|end|>"
@@ -194,10 +196,10 @@ def test_examples_say_what_is_learned() -> None:
 def test_labels_that_are_other_tokens_are_told() -> None:
     source = conversation("ufuf").to_dict()
     found = check(call("render", source=source, ending="training"))
-    ends = [span["end"] - 1 for span in found["spans"] if span["learned"]]
-    (at,) = found["labels"]
-    assert int(at) in ends
-    assert found["tokens"]["texts"][int(at)] == "<|end|>"
+    ends = [span["end"] - 1 for span in found["spans"] if span["trainable"]]
+    (index,) = found["labels"]
+    assert int(index) in ends
+    assert found["tokens"]["texts"][int(index)] == "<|end|>"
     assert ENCODING.decode(found["labels"].values()) == "<|return|>"
 
 
@@ -207,17 +209,17 @@ def test_examples_leave_out_what_their_prompt_leaves_out() -> None:
     second = check(call("render", source=source, ending="training", example=1))
     assert first["examples"] == second["examples"] == 2
     reasons = [message["dropped"] for message in second["messages"]]
-    assert reasons[1].endswith("example 1 teaches it")
+    assert reasons[1].endswith("example 1 trains on it")
     assert not any(reasons[2:])
-    assert "example 2 teaches it" in first["messages"][4]["dropped"]
+    assert "example 2 trains on it" in first["messages"][4]["dropped"]
 
 
-def test_nothing_to_learn_is_told() -> None:
+def test_a_conversation_without_trainable_messages() -> None:
     found = check(call("render", source={"input": "hi"}, ending="training"))
     assert found["examples"] == 0
     assert found["tokens"]["ids"] == []
     assert {one["dropped"] for one in found["messages"]} == {
-        "no message of this conversation is learned"
+        "no message of this conversation is trainable"
     }
 
 
@@ -248,7 +250,7 @@ def test_examples_are_those_of_the_library(
     said = conversation(letters)
     options = TrainingOptions(keep_past_reasoning=reasoning == "keep", header_style=style)
     expected = training_examples(said, options)
-    for at, example in enumerate(expected):
+    for index, example in enumerate(expected):
         found = call(
             "render",
             source=said.to_dict(),
@@ -256,7 +258,7 @@ def test_examples_are_those_of_the_library(
             ending="training",
             reasoning=reasoning,
             header_style=style,
-            example=at,
+            example=index,
         )
         check(found)
         assert found["examples"] == len(expected)
@@ -402,7 +404,9 @@ def test_a_completion_is_read_token_by_token() -> None:
     tokens = found["tokens"]
     check_tokens(tokens)
     assert tokens["ids"] == ENCODING.encode(THOUGHT + ANSWER, allowed_special="all")
-    states = [(one["at"], one["state"], one["channel"]) for one in reading["changes"]]
+    states = [
+        (change["index"], change["state"], change["channel"]) for change in reading["changes"]
+    ]
     end = tokens["texts"].index("<|end|>")
     assert states == [
         (-1, "Header", None),
@@ -440,7 +444,7 @@ def test_a_whole_prompt_has_its_own_roles() -> None:
     prompt = "<|start|>user<|message|>hi<|end|>"
     found = call("parse", input=prompt, role=None)["strict"]
     assert found["changes"][0] == {
-        "at": -1, "state": "ExpectStart", "role": None,
+        "index": -1, "state": "ExpectStart", "role": None,
         "channel": None, "recipient": None, "content_type": None,
     }  # fmt: skip
     assert found["messages"][0]["role"] == "user"
@@ -528,20 +532,20 @@ def _check_course(
 ) -> None:
     """Follow the tokens once more, and compare with what is told of each."""
     parser = StreamableParser(ENCODING, role, strict=strict, tools=tools)
-    changes = {one["at"]: one for one in reading["changes"]}
+    changes = {change["index"]: change for change in reading["changes"]}
     assert list(changes) == sorted(changes)
     now = changes[-1]
     texts: dict[int, str] = {}
-    for at, token in enumerate(tokens[: len(reading["deltas"])]):
+    for index, token in enumerate(tokens[: len(reading["deltas"])]):
         before = len(parser.messages)
         parser.process(token)
-        now = changes.get(at, now)
+        now = changes.get(index, now)
         assert (now["state"], now["channel"]) == (parser.state.value, parser.current_channel)
         assert now["recipient"] == parser.current_recipient
-        assert reading["message_ends"][before : len(parser.messages)] == [at] * (
+        assert reading["message_ends"][before : len(parser.messages)] == [index] * (
             len(parser.messages) - before
         )
-        texts[at] = parser.last_content_delta or ""
+        texts[index] = parser.last_content_delta or ""
     if reading["error"] is None:
         try:
             parser.process_eos()
@@ -605,7 +609,7 @@ def test_completions_stand_beside_the_grammar(
     places = len(tokens) + (not finished) if position is None else position + 1
     if position == 5:  # behind the end of the turn, nothing may stand
         places = position
-    assert [step["at"] for step in found["steps"]] == list(range(places))
+    assert [step["index"] for step in found["steps"]] == list(range(places))
     for step in found["steps"]:
         _check_step(step)
 
@@ -622,9 +626,9 @@ def test_steps_are_counted_from_a_place() -> None:
     completion = "<|channel|>final<|message|>" + "word " * 300
     body = {"source": CHAT, "completion": completion}
     length = len(call("parse", input=completion)["tokens"]["ids"])
-    assert [step["at"] for step in call("allowed", **body)["steps"]] == list(range(200))
+    assert [step["index"] for step in call("allowed", **body)["steps"]] == list(range(200))
     late = call("allowed", **body, **{"from": length - 3})["steps"]
-    assert [step["at"] for step in late] == list(range(length - 3, length + 1))
+    assert [step["index"] for step in late] == list(range(length - 3, length + 1))
     assert call("allowed", **body, **{"from": 10**6})["steps"] == []
     text = late[0]
     assert text["first"]["texts"][0] == "<|return|>"
@@ -725,9 +729,9 @@ REFUSED: dict[str, tuple[str, Any, int, str | None, str]] = {
     ),
     "a place": ("allowed", {"source": CHAT, "from": -1}, 422, "from", "greater"),
     "no format": ("export", {"source": CHAT}, 422, "format", "required"),
-    "nothing to learn": (
+    "nothing trainable": (
         "export", {"source": {"input": "hi"}, "ending": "training", "format": "python"}, 422,
-        "ending", "no message of this conversation is learned",
+        "ending", "no message of this conversation is trainable",
     ),
 }  # fmt: skip
 

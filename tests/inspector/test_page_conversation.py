@@ -266,14 +266,14 @@ def test_dropped_reasoning_is_shown_with_its_reason(visitor: Visitor, inspector_
     assert "<|channel|>analysis<|message|>I think.<|end|>" in said
 
 
-def test_the_training_mask_shows_what_is_learned(visitor: Visitor, inspector_url: str) -> None:
+def test_the_training_mask_shows_what_is_trainable(visitor: Visitor, inspector_url: str) -> None:
     page = opened(visitor, inspector_url, TWO_TURNS, options={"ending": "training"})
-    expect(summary(page)).to_contain_text("learned")
+    expect(summary(page)).to_contain_text("trainable")
     page.get_by_role("checkbox", name="Training mask").check()
-    expect(page.get_by_text("learned (ending: training)")).to_be_visible()
-    expect_token_ids(view(page).locator(".learned"), sampled("I think.", "1."))
+    expect(page.get_by_text("trainable (ending: training)")).to_be_visible()
+    expect_token_ids(view(page).locator(".trainable"), sampled("I think.", "1."))
     page.get_by_label("Example").select_option("1")
-    expect_token_ids(view(page).locator(".learned"), sampled("I think more.", "2."))
+    expect_token_ids(view(page).locator(".trainable"), sampled("I think more.", "2."))
 
 
 def test_the_next_turn_is_opened_for_completion_alone(visitor: Visitor, inspector_url: str) -> None:

@@ -29,7 +29,7 @@ def indices(tokens: Locator) -> list[int]:
 
 def words(count: int) -> str:
     """A text of as many tokens, in lines."""
-    return "".join("so\n" if at % 40 == 39 else " so" for at in range(count // 2 * 2))
+    return "".join("so\n" if index % 40 == 39 else " so" for index in range(count // 2 * 2))
 
 
 @pytest.mark.parametrize("count", SIZES)

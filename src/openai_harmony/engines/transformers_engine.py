@@ -59,8 +59,11 @@ class TransformersEngine(Engine):
     async def _generate(
         self, prompt: list[int], sampling: Sampling, max_tokens: int
     ) -> AsyncGenerator[SampledToken, None]:
+        SamplingError.check_tokens(prompt, self._vocabulary)
         # Compiling a grammar would block the event loop for too long.
-        sampler = await asyncio.to_thread(self._sampler, prompt, sampling, max_tokens)
+        sampler = await asyncio.to_thread(
+            TokenSampler, prompt, sampling, max_tokens, self._model.device
+        )
         loop = asyncio.get_running_loop()
         waiting: asyncio.Queue[SampledToken | EngineError] = asyncio.Queue()
 
@@ -88,11 +91,6 @@ class TransformersEngine(Engine):
                 request.finished = True
                 self._batching.cancel(name)
             self._requests.pop(name, None)
-
-    def _sampler(self, prompt: list[int], sampling: Sampling, max_tokens: int) -> TokenSampler:
-        """Make the sampler of a completion, and compile its grammar."""
-        SamplingError.check_tokens(prompt, self._vocabulary)
-        return TokenSampler(prompt, sampling, max_tokens, self._model.device)
 
     async def health(self) -> Health:
         """Return whether the thread that runs the model is alive."""

@@ -69,7 +69,31 @@ class VllmEngine(ServerEngine):
         self, prompt: list[int], sampling: Sampling, max_tokens: int
     ) -> dict[str, Any]:
         """Write the settings as the server reads them."""
-        settings = _settings(sampling, max_tokens)
+        if sampling.temperature > 2 or 0 < sampling.temperature < 0.01:
+            raise SamplingError(
+                f"temperature must be 0 or from 0.01 to 2 for vLLM, not {sampling.temperature}"
+            )
+        if sampling.top_p == 0:
+            raise SamplingError("top_p must be above 0 for vLLM")
+        settings: dict[str, Any] = {
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
+            "min_p": sampling.min_p,
+            "max_tokens": max_tokens,
+            "stop_token_ids": sorted(sampling.stop_tokens),
+            # Otherwise the stop tokens in the model's files end the completion as well.
+            "ignore_eos": True,
+            "frequency_penalty": sampling.frequency_penalty,
+            "presence_penalty": sampling.presence_penalty,
+            "repetition_penalty": sampling.repetition_penalty,
+        }
+        if sampling.seed is not None:
+            settings["seed"] = sampling.seed % 2**63
+        if sampling.logprobs is not None:
+            settings["logprobs"] = sampling.logprobs
+        if sampling.grammar is not None:
+            settings["structured_outputs"] = {"grammar": sampling.grammar}
         if self._completions:
             return {
                 "model": self.model,
@@ -138,35 +162,6 @@ class _Reader(AnswerReader):
             for content in logprobs["content"]:
                 tops = content["top_logprobs"]
                 yield content["logprob"], [(top["token_id"], top["logprob"]) for top in tops]
-
-
-def _settings(sampling: Sampling, max_tokens: int) -> dict[str, Any]:
-    if sampling.temperature > 2 or 0 < sampling.temperature < 0.01:
-        raise SamplingError(
-            f"temperature must be 0 or from 0.01 to 2 for vLLM, not {sampling.temperature}"
-        )
-    if sampling.top_p == 0:
-        raise SamplingError("top_p must be above 0 for vLLM")
-    settings: dict[str, Any] = {
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "top_k": sampling.top_k,
-        "min_p": sampling.min_p,
-        "max_tokens": max_tokens,
-        "stop_token_ids": sorted(sampling.stop_tokens),
-        # Otherwise the stop tokens in the model's files end the completion as well.
-        "ignore_eos": True,
-        "frequency_penalty": sampling.frequency_penalty,
-        "presence_penalty": sampling.presence_penalty,
-        "repetition_penalty": sampling.repetition_penalty,
-    }
-    if sampling.seed is not None:
-        settings["seed"] = sampling.seed % 2**63
-    if sampling.logprobs is not None:
-        settings["logprobs"] = sampling.logprobs
-    if sampling.grammar is not None:
-        settings["structured_outputs"] = {"grammar": sampling.grammar}
-    return settings
 
 
 def _choose_model(url: str, answer: Any, requested: str | None) -> tuple[str, int]:

@@ -20,9 +20,9 @@ _SHOWN = 20
 
 
 class AllowedStep(TypedDict):
-    """The number of tokens allowed at the index `at`, and the first ones; special tokens first."""
+    """The number of tokens allowed at an index, and the first ones; special tokens first."""
 
-    at: int
+    index: int
     count: int
     first: TokenList
 
@@ -93,7 +93,7 @@ def _step(index: int, matcher: Matcher) -> AllowedStep:
     special = mask >> FIRST_SPECIAL
     first = [FIRST_SPECIAL + bit for bit in islice(_set_bits(special), _SHOWN)]
     first += islice(_set_bits(ordinary), _SHOWN - len(first))
-    return {"at": index, "count": mask.bit_count(), "first": token_list(first)}
+    return {"index": index, "count": mask.bit_count(), "first": token_list(first)}
 
 
 def _set_bits(mask: int) -> Iterator[int]:

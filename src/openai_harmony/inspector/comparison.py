@@ -1,4 +1,4 @@
-"""x"""
+"""A conversation in every header style and schema dialect, and where the renderings differ."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
@@ -95,7 +95,7 @@ def python_program(conversation: Conversation, body: RenderBody) -> str:
     if body.ending == "training":
         if not rendered_conversation(conversation, body).examples:
             raise InspectorError(
-                422, "no message of this conversation is learned; export a prompt", param="ending"
+                422, "no message of this conversation is trainable; export a prompt", param="ending"
             )
         program.add_example(body)
     else:
@@ -112,8 +112,17 @@ class PythonProgram:
 
     def text(self) -> str:
         """Return the imports and the statements."""
-        imports = "\n".join(_imports(self._names))
-        return "\n".join([imports, "", *self._lines, "print(encoding.decode(tokens))", ""])
+        lines = ["import json\n"] if "json" in self._names else []
+        modules: dict[str, list[str]] = {}
+        for name in sorted(self._names - {"json"}):
+            modules.setdefault(_MODULES.get(name, "openai_harmony"), []).append(name)
+        for module, names in sorted(modules.items()):
+            line = f"from {module} import {', '.join(names)}"
+            if len(line) > _WIDTH:
+                listed = "".join(f"    {name},\n" for name in names)
+                line = f"from {module} import (\n{listed})"
+            lines.append(line)
+        return "\n".join([*lines, "", *self._lines, "print(encoding.decode(tokens))", ""])
 
     def assign(self, name: str, expression: str) -> None:
         """Add an assignment."""
@@ -247,17 +256,3 @@ def quoted(text: str) -> str:
     """
     source = repr(text)
     return f'"{source[1:-1]}"' if source[0] == "'" and '"' not in text + source else source
-
-
-def _imports(names: Collection[str]) -> Iterator[str]:
-    if "json" in names:
-        yield "import json\n"
-    modules: dict[str, list[str]] = {}
-    for name in sorted(set(names) - {"json"}):
-        modules.setdefault(_MODULES.get(name, "openai_harmony"), []).append(name)
-    for module, imported in sorted(modules.items()):
-        line = f"from {module} import {', '.join(imported)}"
-        if len(line) > _WIDTH:
-            lines = "".join(f"    {name},\n" for name in imported)
-            line = f"from {module} import (\n{lines})"
-        yield line

@@ -19,9 +19,9 @@ __all__ = ["Parsing", "Reading", "parsing"]
 
 
 class StateChange(TypedDict):
-    """The parser's state after the token `at`, until the next change."""
+    """The parser's state after the token at `index`, until the next change."""
 
-    at: int
+    index: int
     state: str
     role: str | None
     channel: str | None
@@ -155,7 +155,7 @@ class _Recorder:
         role = parser.current_role
         self.changes.append(
             {
-                "at": index,
+                "index": index,
                 "state": parser.state.value,
                 "role": None if role is None else role.value,
                 "channel": parser.current_channel,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from typing_extensions import TypedDict  # of Python 3.12, which pydantic needs
 
@@ -15,7 +15,7 @@ from ..rendering.segments import SegmentKind
 from ..sampled_messages import OPENING, prompt_segments, sampled_stop
 from ..tokens.special_tokens import END
 from ..training import IGNORED, TrainingOptions
-from ..training.examples import MessageTokens, planned_example
+from ..training.examples import MessageTokens, TokenSpan, planned_example
 from ..training.sequence_plan import kept_in_prompt, plan_sequences
 from .source import conversation_json, read_source
 from .wire import Form, InspectorError, RenderBody, TokenList, token_list
@@ -37,8 +37,8 @@ _REFERENCE = (
     "on the channel analysis before the first final answer: the reference leaves it out once the "
     "assistant's last message is final"
 )
-_AFTER = "comes after the last message that this example teaches"
-_NOTHING = "no message of this conversation is learned"
+_AFTER = "comes after the last message that this example trains on"
+_NOTHING = "no message of this conversation is trainable"
 
 
 class RenderedConversation(NamedTuple):
@@ -124,13 +124,13 @@ def _example(
         problem = f"there is no example {body.example}; the conversation makes {len(plans)}"
         raise InspectorError(422, f"{problem}, counted from 0", param="example")
     if not plans:
-        unlearned = dict.fromkeys(kept, _NOTHING)
-        return RenderedConversation([], [], [], {**dropped, **unlearned})
+        dropped |= dict.fromkeys(kept, _NOTHING)
+        return RenderedConversation([], [], [], dropped)
     plan = plans[body.example]
     example = planned_example(chosen, plan, options)
     parts = [part._replace(message=kept[part.message]) for part in example.messages]
     planned = {entry.message for entry in plan}
-    teaching = {  # the numbers of examples, by the index of the message that they teach
+    examples = {  # the numbers of examples, by the index of a message that they train on
         entry.message: number
         for number, other in enumerate(plans, 1)  # the page also counts examples from 1
         for entry in other
@@ -139,7 +139,7 @@ def _example(
     for index, original in enumerate(kept):
         if index not in planned:
             reason = _AFTER if index > plan[-1].message else _BY_TURN
-            also = f"; example {teaching[index]} teaches it" if index in teaching else ""
+            also = f"; example {examples[index]} trains on it" if index in examples else ""
             dropped[original] = reason + also
     return RenderedConversation(example.input_ids, example.labels, parts, dropped, len(plans))
 
@@ -163,9 +163,9 @@ class RenderingSpan(TypedDict):
     start: int
     end: int
     message: int
-    kind: Literal["header", "body", "stop"]
+    kind: SegmentKind
     sampled: bool
-    learned: bool
+    trainable: bool
 
 
 class Rendering(TypedDict):
@@ -191,6 +191,9 @@ def rendering(body: RenderBody) -> Rendering:
     rendered = rendered_conversation(source.conversation, body)
     lengths = {part.message: part.end - part.start for part in rendered.parts}
     pairs = zip(rendered.tokens, rendered.labels if rendered.examples else (), strict=False)
+    spans = [span for part in rendered.parts for span in part.spans()]
+    end, length = spans[-1].end if spans else 0, len(rendered.tokens)
+    spans.append(TokenSpan(end, length, len(messages), SegmentKind.HEADER, False))
     return {
         "form": source.form,
         "conversation": conversation_json(source.conversation),
@@ -207,7 +210,18 @@ def rendering(body: RenderBody) -> Rendering:
             }
             for index, message in enumerate(messages)
         ],
-        "spans": list(_spans(rendered, len(messages))),
+        "spans": [
+            {
+                "start": span.start,
+                "end": span.end,
+                "message": span.message,
+                "kind": span.kind,
+                "sampled": span.sampled,
+                "trainable": rendered.labels[span.start] != IGNORED,
+            }
+            for span in spans
+            if span.start < span.end
+        ],
         "tokens": token_list(rendered.tokens),
         "labels": {
             str(index): label
@@ -217,27 +231,3 @@ def rendering(body: RenderBody) -> Rendering:
         "text": load_harmony_encoding("HarmonyGptOss").decode(rendered.tokens),
         "examples": rendered.examples,
     }
-
-
-def _spans(rendered: RenderedConversation, messages: int) -> Iterator[RenderingSpan]:
-    """Yield the spans that are not empty; a message is trained on from its first sampled token."""
-    end = 0
-    runs: list[tuple[int, int, int, Literal["header", "body", "stop"], bool]] = []
-    for message, start, first, body, end, is_sampled in rendered.parts:
-        runs += [
-            (start, first, message, "header", False),
-            (first, body, message, "header", is_sampled),
-            (body, end - 1, message, "body", is_sampled),
-            (end - 1, end, message, "stop", is_sampled),
-        ]
-    runs.append((end, len(rendered.tokens), messages, "header", False))
-    for start, end, message, kind, is_sampled in runs:
-        if start < end:
-            yield {
-                "start": start,
-                "end": end,
-                "message": message,
-                "kind": kind,
-                "sampled": is_sampled,
-                "learned": rendered.labels[start] != IGNORED,
-            }

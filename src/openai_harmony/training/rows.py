@@ -138,32 +138,30 @@ def harmony_conversation(row: JsonField) -> tuple[Conversation, dict[int, float]
     """
     items = parsed_json(row["messages"])
     try:
-        messages = _MESSAGES.validate_python([_message_fields(item) for item in items.value])
+        fields = []
+        for raw in items.value:
+            content = raw["content"]
+            if isinstance(content, str):
+                content = [TextContent(text=content)]
+            else:
+                for part in content:
+                    part["type"]  # a part without a type could be taken for another content
+            fields.append({**raw, "author": raw, "content": content})  # others are ignored
+        messages = _MESSAGES.validate_python(fields)
     except (LookupError, TypeError, AttributeError, ValidationError):
         messages = []
         for item in items.items():
             try:
                 messages.append(Message.from_dict(dict(item.object())))
             except ConversationError as error:
-                place = f"{item.path}.{error.field}" if error.field else item.path
-                raise ConversationError(error.problem, field=place) from error
+                path = f"{item.path}.{error.field}" if error.field else item.path
+                raise ConversationError(error.problem, field=path) from error
     weights = {
         index: read_weight(JsonField(raw["weight"], f"{items.path}[{index}].weight"))
         for index, raw in enumerate(items.value)
         if raw.get("weight") is not None
     }
     return Conversation.from_messages(messages), weights
-
-
-def _message_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Arrange a message as `Message` has it; raises any of several errors where it cannot."""
-    content = raw["content"]
-    if isinstance(content, str):
-        content = [TextContent(text=content)]
-    else:
-        for part in content:
-            part["type"]  # a part without a type could be taken for another content
-    return {**raw, "author": raw, "content": content}  # unknown fields are ignored
 
 
 # Chat Completions

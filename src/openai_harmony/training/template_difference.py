@@ -140,14 +140,21 @@ def _render(
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
     )
-    environment.filters["tojson"] = _tojson
+    environment.filters["tojson"] = lambda value, indent=None, **options: json.dumps(
+        value, ensure_ascii=False, indent=indent, **options
+    )
     names = {
         "strftime_now": calendar_date.fromisoformat(date).strftime,
         "raise_exception": raise_exception,
     }
+    source = template if isinstance(template, str) else template.chat_template
+    if isinstance(source, Mapping):
+        source = source.get("default")
+    if not isinstance(source, str):
+        raise ValueError("the tokenizer has no chat template; give the template's text")
     # Transformers has a tag of its own around what the assistant says, for masks.
     source = _GENERATION.sub(
-        lambda tag: f"{{%{tag[1]} {'endif' if tag[2] else 'if true'} {tag[3]}%}}", _source(template)
+        lambda tag: f"{{%{tag[1]} {'endif' if tag[2] else 'if true'} {tag[3]}%}}", source
     )
     present = {name: value for name, value in fields.items() if value is not None}
     try:
@@ -156,16 +163,3 @@ def _render(
         ), None
     except (_TemplateException, TemplateError, TypeError) as error:
         return "", f"{error}"
-
-
-def _source(template: str | HasTemplate) -> str:
-    source = template if isinstance(template, str) else template.chat_template
-    if isinstance(source, Mapping):
-        source = source.get("default")
-    if not isinstance(source, str):
-        raise ValueError("the tokenizer has no chat template; give the template's text")
-    return source
-
-
-def _tojson(value: Any, indent: int | None = None, **options: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent, **options)

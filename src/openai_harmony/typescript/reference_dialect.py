@@ -71,7 +71,20 @@ def _property_text(label: str, schema: JsonValue, indent: str) -> str:
         return f"{indent}{label} any,\n"
     variants = schema.get("oneOf")
     if isinstance(variants, list):
-        return _union_property_text(label, schema, variants, indent)
+        # One description only is printed for the property and its first variant.
+        description = text_of(schema, "description")
+        comments = _title_lines(schema) + _example_lines(schema)
+        if not variants or description != text_of(variants[0], "description"):
+            comments += _description_lines(schema)
+        if "default" in schema:
+            comments.append(f"// default: {_default_text(schema)}")
+        lines = f"{indent}{label}\n"
+        for index, variant in enumerate(variants):
+            own = text_of(variant, "description")
+            is_printed = description is not None and (index == 0 or own == description)
+            note = None if is_printed else own
+            lines += f"{indent} | {_variant_text(variant, note, _default_text(variant), indent)}\n"
+        return "".join(f"{indent}{line}\n" for line in comments) + f"{lines}{indent},\n"
     # With any "oneOf", even one that is not a list, the reference prints no description or default.
     described = "oneOf" not in schema
     comments = _title_lines(schema)
@@ -81,23 +94,6 @@ def _property_text(label: str, schema: JsonValue, indent: str) -> str:
     default = _default_text(schema) if described else None
     comment = "" if default is None else f" // default: {default}"
     return f"{text}{indent}{label} {_nullable_text(schema, indent + '    ')},{comment}\n"
-
-
-def _union_property_text(label: str, schema: Schema, variants: list[JsonValue], indent: str) -> str:
-    """Print one description only for the property and its first variant."""
-    description = text_of(schema, "description")
-    comments = _title_lines(schema) + _example_lines(schema)
-    if not variants or description != text_of(variants[0], "description"):
-        comments += _description_lines(schema)
-    if "default" in schema:
-        comments.append(f"// default: {_default_text(schema)}")
-    text = "".join(f"{indent}{line}\n" for line in comments)
-    lines = ""
-    for position, variant in enumerate(variants):
-        own = text_of(variant, "description")
-        note = None if description is not None and (position == 0 or own == description) else own
-        lines += f"{indent} | {_variant_text(variant, note, _default_text(variant), indent)}\n"
-    return f"{text}{indent}{label}\n{lines}{indent},\n"
 
 
 def _variant_text(schema: JsonValue, note: str | None, default: str | None, indent: str) -> str:

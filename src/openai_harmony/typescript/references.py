@@ -96,7 +96,13 @@ class _Inliner:
         target = _pointed_at(self._root, reference)
         beside = {key: value for key, value in referring.items() if key in _SHAPES}
         notes = {key: value for key, value in referring.items() if key in _NOTES}
-        if not isinstance(target, (dict, bool)) or not self._may_expand(target):
+        may_expand = (
+            id(target) not in self._enclosing
+            and len(self._enclosing) < REFERENCE_NESTING_LIMIT
+            and self._copied_schemas < REFERENCE_COPY_LIMIT
+            and self._copied_characters < REFERENCE_TEXT_LIMIT
+        )
+        if not isinstance(target, (dict, bool)) or not may_expand:
             return {**beside, **notes, "$ref": _reference_name(reference, self._root)}
         length = self._lengths.get(id(target))
         if length is None:
@@ -110,14 +116,6 @@ class _Inliner:
         if not beside.keys() - {"type"}:
             return {**beside, **definition, **notes}
         return {"allOf": [definition, beside], **notes}
-
-    def _may_expand(self, target: JsonValue) -> bool:
-        return (
-            id(target) not in self._enclosing
-            and len(self._enclosing) < REFERENCE_NESTING_LIMIT
-            and self._copied_schemas < REFERENCE_COPY_LIMIT
-            and self._copied_characters < REFERENCE_TEXT_LIMIT
-        )
 
 
 def _unwrapped(schema: Schema) -> Schema:

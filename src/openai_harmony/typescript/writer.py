@@ -312,24 +312,17 @@ def _object_type(schema: Schema, indent: str) -> _Type:
 def _property_text(label: str, schema: JsonValue, indent: str) -> str:
     if not isinstance(schema, dict):
         return f"{indent}{label} {_type_of(schema, indent).text},\n"
-    variants = _listed_variants(schema)
-    if variants:
-        return _listed_property_text(label, schema, variants, indent)
-    comments = title_lines(schema) + description_lines(schema) + example_lines(schema)
     default = default_text(schema)
-    note = "" if default is None else f" // default: {default}"
-    written = _type_of(schema, f"{indent}    ").text
-    return f"{indented(comments, indent)}{indent}{label} {written},{note}\n"
-
-
-def _listed_property_text(
-    label: str, schema: Schema, variants: list[JsonValue], indent: str
-) -> str:
+    variants = _listed_variants(schema)
+    if not variants:
+        comments = title_lines(schema) + description_lines(schema) + example_lines(schema)
+        note = "" if default is None else f" // default: {default}"
+        written = _type_of(schema, f"{indent}    ").text
+        return f"{indented(comments, indent)}{indent}{label} {written},{note}\n"
     comments = title_lines(schema) + example_lines(schema)
     first_repeats_it = text_of(schema, "description") == text_of(variants[0], "description")
     if not (_is_one_of(schema) and first_repeats_it):
         comments += description_lines(schema)
-    default = default_text(schema)
     if default is not None:
         comments.append(f"// default: {default}")
     lines = _variant_lines(schema, variants, indent, in_property=True)
@@ -372,18 +365,16 @@ def _variant_lines(
         note = text_of(variant, "description")
         if described is not None and (note == described or (position == 0 and hides_first)):
             note = None
-        yield written.text + _variant_comment(variant, note, f"{indent}   ", in_property)
+        comments = [] if note is None else comment_lines(note)
+        if in_property or not isinstance(variant, dict):
+            default = default_text(variant)
+        else:
+            default = default_text({**variant, "enum": None})
+        if default is not None:
+            before = comments.pop() if comments else "//"
+            comments.append(f"{before} default: {default}")
+        yield (
+            " ".join([written.text, f"\n{indent}   ".join(comments)]) if comments else written.text
+        )
     if parent.get("nullable") is True and not has_null:
         yield "null"
-
-
-def _variant_comment(schema: JsonValue, note: str | None, indent: str, in_property: bool) -> str:
-    if not isinstance(schema, dict):
-        return ""
-    lines = [] if note is None else comment_lines(note)
-    default = default_text(schema) if in_property else default_text({**schema, "enum": None})
-    if default is not None:
-        before = lines.pop() if lines else "//"
-        lines.append(f"{before} default: {default}")
-    line_break = f"\n{indent}"
-    return f" {line_break.join(lines)}" if lines else ""

@@ -54,7 +54,7 @@ export class AllowedSteps {
   async #fetch(from) {
     try {
       const answer = await call("allowed", { ...this.#request, from }, this.#signal);
-      for (const step of answer.steps) this.#known.set(step.at, step);
+      for (const step of answer.steps) this.#known.set(step.index, step);
       return answer;
     } catch (error) {
       this.#pages.delete(from); // to be asked for again

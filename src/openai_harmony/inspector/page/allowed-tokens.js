@@ -41,7 +41,7 @@ export class AllowedTokens {
   show({ count, first }, chosen) {
     this.#count.textContent = inWords(count, first.ids.length);
     this.#list.hidden = false;
-    const items = first.ids.map((id, at) => this.#item(id, wordsOf(first, at), id === chosen));
+    const items = first.ids.map((id, position) => this.#item(id, wordsOf(first, position), id === chosen));
     fill(this.#list, ...items);
   }
 
@@ -79,9 +79,9 @@ function inWords(count, listed) {
 
 /**
  * @param {Tokens} tokens
- * @param {number} at
+ * @param {number} position
  */
-function wordsOf({ texts, bytes }, at) {
-  const text = texts[at];
-  return text === null ? `bytes ${bytes[at]}` : visible(text).replaceAll(" ", "␣");
+function wordsOf({ texts, bytes }, position) {
+  const text = texts[position];
+  return text === null ? `bytes ${bytes[position]}` : visible(text).replaceAll(" ", "␣");
 }

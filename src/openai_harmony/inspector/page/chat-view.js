@@ -47,9 +47,9 @@ export class ChatView {
     fill(
       this.#messages,
       left > 0 && element("p", { class: "hint" }, `${left} earlier messages`),
-      ...messages.slice(left).map((message, at) => {
+      ...messages.slice(left).map((message, position) => {
         if (isSettings(message)) return settingsCard(message);
-        const why = rendered[left + at]?.dropped ?? null;
+        const why = rendered[left + position]?.dropped ?? null;
         const card = messageCard(message, why === null ? "" : "left out of the prompt");
         card.classList.toggle("dropped", why !== null);
         card.title = why ?? "";

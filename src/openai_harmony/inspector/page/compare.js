@@ -66,8 +66,8 @@ export class CompareTab {
 function tableOf(title, { columns, totals, rows }) {
   const id = `compare-${title.toLowerCase().replaceAll(" ", "-")}`;
   if (rows.length === 0) return same(id, title, totals[0] ?? 0);
-  const heads = columns.map((column, at) => {
-    const total = totals[at] ?? 0;
+  const heads = columns.map((column, position) => {
+    const total = totals[position] ?? 0;
     const small = element("small", {}, `${total.toLocaleString("en")} tokens${sign(total - (totals[0] ?? 0))}`);
     return element("th", { scope: "col" }, column, " ", small);
   });
@@ -76,7 +76,7 @@ function tableOf(title, { columns, totals, rows }) {
       "tr",
       {},
       element("th", { scope: "row" }, message),
-      ...cells.map((parts, at) => element("td", { "data-column": columns[at] }, ...partsOf(parts))),
+      ...cells.map((parts, position) => element("td", { "data-column": columns[position] }, ...partsOf(parts))),
     ),
   );
   const table = element(

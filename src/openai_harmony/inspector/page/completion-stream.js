@@ -105,22 +105,22 @@ function requestBody(prompt, { maxTokens, temperature, seed, grammar }) {
 function* readChunk({ error, choices = [] }) {
   if (error !== undefined) throw new ApiError(error.message, 0, error.param);
   for (const { token_ids: ids = [], logprobs, finish_reason: finish } of choices) {
-    yield { tokens: ids.map((id, at) => readToken(id, logprobs, at)), finish };
+    yield { tokens: ids.map((id, position) => readToken(id, logprobs, position)), finish };
   }
 }
 
 /**
  * @param {number} id
  * @param {Logprobs | null} logprobs
- * @param {number} at
+ * @param {number} position
  * @returns {SampledToken}
  */
-function readToken(id, logprobs, at) {
-  const top = Object.entries(logprobs?.top_logprobs[at] ?? {});
+function readToken(id, logprobs, position) {
+  const top = Object.entries(logprobs?.top_logprobs[position] ?? {});
   return {
     id,
-    ...readName(logprobs?.tokens[at] ?? ""),
-    logprob: logprobs?.token_logprobs[at] ?? 0,
+    ...readName(logprobs?.tokens[position] ?? ""),
+    logprob: logprobs?.token_logprobs[position] ?? 0,
     likeliest: top
       .map(([text, logprob]) => ({ text, logprob }))
       .sort((one, other) => other.logprob - one.logprob),

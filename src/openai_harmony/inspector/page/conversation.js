@@ -138,7 +138,7 @@ export class ConversationTab {
 }
 
 /**
- * Counts: tokens, messages, what was left out, what the model samples and learns.
+ * Counts: tokens, messages, what was left out, what the model samples, and what is trained on.
  *
  * @param {Rendering} rendering
  * @returns {(HTMLElement | string)[]}
@@ -146,17 +146,17 @@ export class ConversationTab {
 function summaryOf({ tokens, messages, spans }) {
   const dropped = messages.filter((message) => message.dropped !== null).length;
   const sampled = lengthOf(spans.filter((span) => span.sampled));
-  const learned = lengthOf(spans.filter((span) => span.learned));
+  const trainable = lengthOf(spans.filter((span) => span.trainable));
   /** @type {[number, string, string][]} */
   const counts = [
     [tokens.ids.length, "token", "tokens"],
     [messages.length - dropped, "message", "messages"],
     [dropped, "left out", "left out"],
     [sampled, "sampled", "sampled"],
-    [learned, "learned", "learned"],
+    [trainable, "trainable", "trainable"],
   ];
   return counts
-    .filter(([count], at) => count > 0 || at < 2)
+    .filter(([count], position) => count > 0 || position < 2)
     .flatMap(([count, one, many]) => {
       const number = element("strong", {}, count.toLocaleString("en"));
       return [element("span", {}, number, ` ${count === 1 ? one : many}`), " "];
@@ -174,6 +174,6 @@ function fillLegend(host) {
     host,
     element("span", {}, element("i", { class: "key" }), " given"),
     element("span", {}, element("i", { class: "key key-sampled" }), " sampled by the model"),
-    element("span", {}, element("i", { class: "key key-learned" }), " learned (ending: training)"),
+    element("span", {}, element("i", { class: "key key-trainable" }), " trainable (ending: training)"),
   );
 }

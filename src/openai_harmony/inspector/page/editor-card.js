@@ -185,11 +185,11 @@ function tools(index, isLast, actions, more) {
 function contents(message, index, edit) {
   const { content } = message;
   const items = Array.isArray(content) ? content : [content];
-  return items.map((item, at) =>
+  return items.map((item, position) =>
     contentFields(item, {
-      name: items.length === 1 ? `message ${index}` : `message ${index}, part ${at}`,
-      param: Array.isArray(content) ? `messages[${index}].content[${at}]` : `messages[${index}].content`,
-      edit: (change) => edit((old) => withItem(old, at, change)),
+      name: items.length === 1 ? `message ${index}` : `message ${index}, part ${position}`,
+      param: Array.isArray(content) ? `messages[${index}].content[${position}]` : `messages[${index}].content`,
+      edit: (change) => edit((old) => withItem(old, position, change)),
     }),
   );
 }
@@ -244,13 +244,13 @@ function withField(message, name, value) {
 
 /**
  * @param {HarmonyMessage} message
- * @param {number} at
+ * @param {number} position
  * @param {(item: any) => any} change
  * @returns {HarmonyMessage}
  */
-function withItem(message, at, change) {
+function withItem(message, position, change) {
   const { content } = message;
   if (!Array.isArray(content)) return { ...message, content: change(content) };
-  const items = content.map((item, place) => (place === at ? change(item) : item));
+  const items = content.map((item, place) => (place === position ? change(item) : item));
   return { ...message, content: /** @type {(ContentItem | string)[]} */ (items) };
 }

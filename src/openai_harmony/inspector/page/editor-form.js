@@ -138,19 +138,19 @@ export class EditorForm {
    * @param {(message: HarmonyMessage) => HarmonyMessage} change
    */
   #edit(index, change) {
-    this.#set(this.#messages.map((other, at) => (at === index ? change(other) : other)));
+    this.#set(this.#messages.map((other, position) => (position === index ? change(other) : other)));
     this.#listRecipients();
   }
 
   /** @param {Role} role */
   #add(role) {
     const messages = [...this.#messages];
-    const at = placeFor(role, messages);
-    messages.splice(at, 0, NEW[role]());
-    this.#count = Math.max(this.#count, at + 1);
+    const position = placeFor(role, messages);
+    messages.splice(position, 0, NEW[role]());
+    this.#count = Math.max(this.#count, position + 1);
     this.#set(messages);
     this.#draw();
-    const card = this.#cardAt(at);
+    const card = this.#cardAt(position);
     const field = card?.querySelector("textarea, .content-fields input, .content-fields select");
     if (field instanceof HTMLElement) field.focus();
   }
@@ -176,7 +176,7 @@ export class EditorForm {
 
   /** @param {number} index */
   #remove(index) {
-    this.#set(this.#messages.filter((_, at) => at !== index));
+    this.#set(this.#messages.filter((_, position) => position !== index));
     this.#draw();
     const next = this.#cardAt(Math.min(index, this.#messages.length - 1));
     const focus = next?.querySelector(".card-tools button:last-child") ?? this.#host.querySelector(".adds button");

@@ -164,5 +164,5 @@ function isBlank({ messages, ...others }) {
 
 /** @param {string[]} names */
 function codes(names) {
-  return names.flatMap((name, at) => [at === 0 ? "" : ", ", element("code", {}, name)]);
+  return names.flatMap((name, position) => [position === 0 ? "" : ", ", element("code", {}, name)]);
 }

@@ -293,9 +293,9 @@ export class GrammarTab {
   #freePlace(place, forward) {
     const count = this.#allowed?.tokens.ids.length ?? 0;
     const step = forward ? 1 : -1;
-    let at = place + step;
-    while (at > 0 && at < count && this.#steps?.known(at)?.count === 1) at += step;
-    return at;
+    let position = place + step;
+    while (position > 0 && position < count && this.#steps?.known(position)?.count === 1) position += step;
+    return position;
   }
 
   /**

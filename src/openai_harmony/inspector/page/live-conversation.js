@@ -112,8 +112,8 @@ function systemItem({ content }) {
  */
 export function sampledMessages({ tokens, strict, lenient }) {
   if (strict.error !== null || strict.incomplete) return lenient.messages;
-  return strict.messages.map((message, at) => {
-    const start = at === 0 ? 0 : strict.message_ends[at - 1] + 1;
-    return { ...message, sampled_tokens: tokens.ids.slice(start, strict.message_ends[at] + 1) };
+  return strict.messages.map((message, position) => {
+    const start = position === 0 ? 0 : strict.message_ends[position - 1] + 1;
+    return { ...message, sampled_tokens: tokens.ids.slice(start, strict.message_ends[position] + 1) };
   });
 }

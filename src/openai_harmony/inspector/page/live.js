@@ -301,8 +301,8 @@ export class LiveTab {
       add();
       await this.#read();
       // Who has just asked answers the call next.
-      const at = document.activeElement;
-      if (at === this.#line || at === document.body) this.#chat.focus();
+      const focused = document.activeElement;
+      if (focused === this.#line || focused === document.body) this.#chat.focus();
     }
     const repairs = parsing.lenient.recoveries.length;
     const words = [

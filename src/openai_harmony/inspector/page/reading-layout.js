@@ -28,10 +28,10 @@ export function layoutOf(reading, count) {
  * @returns {Span[]}
  */
 function spansOf({ changes }, count) {
-  return changes.flatMap((change, at) => {
+  return changes.flatMap((change, position) => {
     // What the parser knew is what the tokens were read in, and the last of them changed that.
-    const start = at === 0 ? 0 : change.at + 1;
-    const end = at + 1 < changes.length ? changes[at + 1].at + 1 : count;
+    const start = position === 0 ? 0 : change.index + 1;
+    const end = position + 1 < changes.length ? changes[position + 1].index + 1 : count;
     const className = change.state === "Content" ? "body" : "header";
     return start < end ? [{ start, end, className }] : [];
   });

@@ -173,7 +173,7 @@ export class ReadingPanel {
 
 /** @type {StateChange} */
 const START = {
-  at: -1,
+  index: -1,
   state: "Header",
   role: null,
   channel: null,

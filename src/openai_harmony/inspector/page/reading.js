@@ -24,11 +24,11 @@ export class ReadingIndex {
    */
   constructor(reading, count) {
     this.#reading = reading;
-    this.#changes = reading.changes.map((change) => change.at + 1);
+    this.#changes = reading.changes.map((change) => change.index + 1);
     this.#text = reading.deltas.join("");
     this.#textEnds = new Uint32Array(reading.deltas.length + 1);
-    for (const [at, delta] of reading.deltas.entries()) {
-      this.#textEnds[at + 1] = this.#textEnds[at] + (delta?.length ?? 0);
+    for (const [position, delta] of reading.deltas.entries()) {
+      this.#textEnds[position + 1] = this.#textEnds[position] + (delta?.length ?? 0);
     }
     /** The last place: after all tokens, or before the one that the strict parser refused. */
     this.end = Math.min(reading.error?.position ?? count, count);

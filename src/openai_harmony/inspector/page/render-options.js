@@ -99,7 +99,7 @@ export class RenderOptions {
   #exampleField() {
     const last = Math.max(this.#examples, 1);
     /** @type {[string, string][]} */
-    const choices = Array.from({ length: last }, (_, at) => [String(at), `${at + 1} of ${last}`]);
+    const choices = Array.from({ length: last }, (_, position) => [String(position), `${position + 1} of ${last}`]);
     const value = String(Math.min(this.#options.example ?? 0, last - 1));
     const choose = (/** @type {string} */ chosen) => this.#set({ example: Number(chosen) });
     return labelled("Example", select(choices, value, choose, { name: "example", "data-param": "example" }));

@@ -29,7 +29,7 @@ export class RenderingView {
     this.#view.show(rendering.tokens, rendering.spans.map(toSpan), rowsOf(rendering));
     this.#view.showIds = ids;
     for (const [index, label] of Object.entries(rendering.labels)) {
-      const note = `learned as ${SPECIAL_NAMES.get(label) ?? label}`;
+      const note = `label ${SPECIAL_NAMES.get(label) ?? label}`;
       this.#view.decorate(Number(index), "relabelled", note);
     }
   }
@@ -64,8 +64,8 @@ export function colourOf({ role, channel }) {
  * @param {RenderedSpan} span
  * @returns {Span}
  */
-function toSpan({ start, end, kind, sampled, learned }) {
-  const className = [kind, sampled && "sampled", learned && "learned"].filter(Boolean).join(" ");
+function toSpan({ start, end, kind, sampled, trainable }) {
+  const className = [kind, sampled && "sampled", trainable && "trainable"].filter(Boolean).join(" ");
   return { start, end, className };
 }
 
@@ -78,13 +78,13 @@ function toSpan({ start, end, kind, sampled, learned }) {
 function rowsOf({ messages, spans, conversation }) {
   /** @type {Row[]} */
   const rows = [];
-  let at = 0;
+  let position = 0;
   let end = 0;
   const takeSpans = (/** @type {number} */ message) => {
     const start = end;
-    for (let span = spans[at]; span !== undefined && span.message <= message; span = spans[at]) {
+    for (let span = spans[position]; span !== undefined && span.message <= message; span = spans[position]) {
       end = span.end;
-      at += 1;
+      position += 1;
     }
     return { start, end };
   };

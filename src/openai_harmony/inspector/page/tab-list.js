@@ -72,11 +72,11 @@ export class TabList {
 
   /** @param {KeyboardEvent} event */
   #pressed(event) {
-    const at = this.#tabs.findIndex(({ name }) => name === this.#chosen);
+    const position = this.#tabs.findIndex(({ name }) => name === this.#chosen);
     const count = this.#tabs.length;
     const to = new Map([
-      ["ArrowRight", (at + 1) % count],
-      ["ArrowLeft", (at + count - 1) % count],
+      ["ArrowRight", (position + 1) % count],
+      ["ArrowLeft", (position + count - 1) % count],
       ["Home", 0],
       ["End", count - 1],
     ]).get(event.key);

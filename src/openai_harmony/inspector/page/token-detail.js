@@ -26,13 +26,13 @@ export function detailsOf(rendering, index) {
   ];
   if (span === undefined) return details;
   const label = labels[index];
-  const learned = label === undefined ? "yes" : `yes, as ${SPECIAL_NAMES.get(label) ?? label}`;
+  const trainable = label === undefined ? "yes" : `yes, as ${SPECIAL_NAMES.get(label) ?? label}`;
   return [
     ...details,
     ["message", nameOfMessage(span.message, messages[span.message])],
     ["part", span.kind],
     ["sampled", span.sampled ? "yes" : "no"],
-    ["learned", span.learned ? learned : "no"],
+    ["trainable", span.trainable ? trainable : "no"],
   ];
 }
 

@@ -55,13 +55,13 @@ function inNextLine(index, step, { size, elementOf }) {
   let best = index;
   let bestDistance = Infinity;
   let line = NaN;
-  for (let at = index + step; at >= 0 && at < size; at += step) {
-    const place = placeOf(elementOf(at));
+  for (let position = index + step; position >= 0 && position < size; position += step) {
+    const place = placeOf(elementOf(position));
     if (Math.abs(place.top - from.top) < from.height / 2) continue;
     if (Number.isNaN(line)) line = place.top;
     if (Math.abs(place.top - line) > from.height / 2) break;
     const distance = Math.abs(place.left - from.left);
-    if (distance < bestDistance) [best, bestDistance] = [at, distance];
+    if (distance < bestDistance) [best, bestDistance] = [position, distance];
   }
   return best;
 }

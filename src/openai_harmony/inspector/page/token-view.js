@@ -370,10 +370,10 @@ export class TokenView {
    */
   #segments(start, end) {
     const made = document.createDocumentFragment();
-    let at = this.#spanAt(start);
+    let position = this.#spanAt(start);
     for (let index = start; index < end; ) {
-      while (at + 1 < this.#spans.length && this.#spanOf(at).end <= index) at += 1;
-      const span = this.#spans[at];
+      while (position + 1 < this.#spans.length && this.#spanOf(position).end <= index) position += 1;
+      const span = this.#spans[position];
       const last = span === undefined ? end : Math.max(index + 1, Math.min(span.end, end));
       const className = `segment ${span?.className ?? ""}`.trimEnd();
       const segment = element("span", { class: className, title: span?.title });
@@ -446,13 +446,13 @@ export class TokenView {
    * @param {number} index
    */
   #spanAt(index) {
-    return lastBefore(this.#spans.length, (at) => this.#spanOf(at).start <= index);
+    return lastBefore(this.#spans.length, (position) => this.#spanOf(position).start <= index);
   }
 
   /** @param {number} index */
   #blockWith(index) {
-    return this.#blocks[lastBefore(this.#blocks.length, (at) => {
-      return /** @type {Block} */ (this.#blocks[at]).start <= index;
+    return this.#blocks[lastBefore(this.#blocks.length, (position) => {
+      return /** @type {Block} */ (this.#blocks[position]).start <= index;
     })];
   }
 
@@ -542,8 +542,8 @@ export class TokenView {
     }
     const to = keyTarget(event, index, {
       size: this.size,
-      rowWith: (at) => this.#rowWith(at),
-      elementOf: (at) => this.#bring(at),
+      rowWith: (position) => this.#rowWith(position),
+      elementOf: (position) => this.#bring(position),
     });
     if (to === null) return;
     event.preventDefault();

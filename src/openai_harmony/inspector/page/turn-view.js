@@ -65,7 +65,7 @@ export class TurnView {
     const legend = element(
       "span",
       { class: "shade-legend" },
-      ...["100 %", "10 %", "1 %"].map((words, at) => swatch(words, at / 2)),
+      ...["100 %", "10 %", "1 %"].map((words, position) => swatch(words, position / 2)),
       " or less likely",
     );
     const shading = labelled("Shade by probability", this.#shading);
@@ -126,8 +126,8 @@ export class TurnView {
     this.#draw(tokens, layoutOf(lenient, tokens.ids.length));
     fill(
       this.#cards,
-      ...lenient.messages.map((message, at) =>
-        at === cut ? openCard(message, messageText(message)) : messageCard(message),
+      ...lenient.messages.map((message, position) =>
+        position === cut ? openCard(message, messageText(message)) : messageCard(message),
       ),
     );
   }
@@ -202,12 +202,12 @@ export class TurnView {
  */
 function goesOn(before, now) {
   return (
-    before.rows.every((row, at) => row.label === now.rows[at].label) &&
+    before.rows.every((row, position) => row.label === now.rows[position].label) &&
     before.spans.every(
-      ({ start, end, className }, at) =>
-        start === now.spans[at]?.start &&
-        className === now.spans[at].className &&
-        (end === now.spans[at].end || at === before.spans.length - 1),
+      ({ start, end, className }, position) =>
+        start === now.spans[position]?.start &&
+        className === now.spans[position].className &&
+        (end === now.spans[position].end || position === before.spans.length - 1),
     )
   );
 }
@@ -218,11 +218,11 @@ function goesOn(before, now) {
  * @returns {Tokens}
  */
 function tail({ ids, texts, bytes }, from) {
-  const later = Object.entries(bytes).filter(([at]) => Number(at) >= from);
+  const later = Object.entries(bytes).filter(([position]) => Number(position) >= from);
   return {
     ids: ids.slice(from),
     texts: texts.slice(from),
-    bytes: Object.fromEntries(later.map(([at, hex]) => [String(Number(at) - from), hex])),
+    bytes: Object.fromEntries(later.map(([position, hex]) => [String(Number(position) - from), hex])),
   };
 }
 

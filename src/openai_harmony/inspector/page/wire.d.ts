@@ -114,7 +114,7 @@ export interface RenderedSpan {
   message: number;
   kind: "header" | "body" | "stop";
   sampled: boolean;
-  learned: boolean;
+  trainable: boolean;
 }
 
 export interface Rendering {
@@ -123,7 +123,7 @@ export interface Rendering {
   messages: RenderedMessage[];
   spans: RenderedSpan[];
   tokens: Tokens;
-  /** Where another token than the input is learned, its id by the index. */
+  /** The labels that differ from the input, by their index. */
   labels: { [index: string]: number };
   text: string;
   examples: number;
@@ -145,9 +145,9 @@ export interface Comparison {
   schema_dialects: ComparedTable;
 }
 
-/** The parser's state after the token `at` (-1: before any), until the next change. */
+/** The parser's state after the token `index` (-1: before any), until the next change. */
 export interface StateChange {
-  at: number;
+  index: number;
   state: string;
   role: string | null;
   channel: string | null;
@@ -195,7 +195,7 @@ export interface AllowedRequest extends Source {
 }
 
 export interface AllowedStep {
-  at: number;
+  index: number;
   count: number;
   first: Tokens;
 }

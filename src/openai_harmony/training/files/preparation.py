@@ -29,6 +29,23 @@ from .sources import CHUNK_BYTES, Chunk, SourceError, UnpackedFiles, find_chunks
 
 __all__ = ["Preparation", "Runner", "ShardJob", "prepare"]
 
+_CARD = """\
+---
+configs:
+  - config_name: default
+    data_files: data/*.parquet
+---
+
+# Training data in the harmony format
+
+Made by `harmony prepare`, gpt-oss-harmony {version}.
+
+```text
+{report}
+```
+{picture}"""
+"""The description of a data set, as hubs and `datasets` read it."""
+
 
 @dataclass(frozen=True)
 class ShardJob:
@@ -118,8 +135,10 @@ def local_runner(workers: int | None = None) -> Runner:
             yield from (job.run() for job in jobs)
             return
         context = multiprocessing.get_context("spawn")
+        # Ctrl-C is for the process that waits; shards under way are finished.
+        ignore_interrupts = signal.SIGINT, signal.SIG_IGN
         with ProcessPoolExecutor(
-            min(count, len(jobs)), context, initializer=_ignore_interrupts
+            min(count, len(jobs)), context, signal.signal, ignore_interrupts
         ) as pool:
             futures = [pool.submit(job.run) for job in jobs]
             try:
@@ -129,11 +148,6 @@ def local_runner(workers: int | None = None) -> Runner:
                 pool.shutdown(cancel_futures=True)
 
     return run
-
-
-def _ignore_interrupts() -> None:
-    """Leave Ctrl-C to the process that waits; shards under way are finished."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _data(out: Path) -> Path:
@@ -179,25 +193,7 @@ def _finish(out: Path, chunks: Sequence[Chunk], shards: Sequence[Shard]) -> Prep
             lines[chunk.path] += shard.lines
     (out / "report.json").write_text(json.dumps(report.as_json(), indent=2) + "\n")
     plotted = write_plot(report, out / "report.svg")
-    (out / "README.md").write_text(_card(report, plotted), encoding="utf-8")
-    return Preparation(out, report)
-
-
-def _card(report: TokenReport, plotted: bool) -> str:
-    """Describe the data set as hubs and `datasets` read it."""
     picture = "\n![Tokens by channel, and examples by length](report.svg)\n" if plotted else ""
-    return f"""\
----
-configs:
-  - config_name: default
-    data_files: data/*.parquet
----
-
-# Training data in the harmony format
-
-Made by `harmony prepare`, gpt-oss-harmony {__version__}.
-
-```text
-{report.text()}
-```
-{picture}"""
+    card = _CARD.format(version=__version__, report=report.text(), picture=picture)
+    (out / "README.md").write_text(card, encoding="utf-8")
+    return Preparation(out, report)

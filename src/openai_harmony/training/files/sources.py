@@ -94,7 +94,30 @@ def find_files(source: Path) -> list[SourceFile]:
 
     Raises `SourceError` where there are none.
     """
-    return [SourceFile(number, *found) for number, found in enumerate(_files(source))]
+    if not source.is_dir():
+        kind = _kind(source)
+        if kind is None:
+            raise SourceError(
+                "not a file of rows; give JSON lines as .jsonl (or .jsonl.gz, .jsonl.zst), "
+                ".parquet, or the folder of a data set"
+            )
+        if not source.exists():
+            raise SourceError("no such file")
+        return [SourceFile(0, source, kind)]
+    if (source / "dataset_dict.json").exists():
+        raise SourceError(
+            "a data set of several splits; name the folder of one of them, such as train"
+        )
+    files: list[SourceFile] = []
+    for path in sorted(source.rglob("*")):
+        is_hidden = any(part.startswith(".") for part in path.relative_to(source).parts)
+        is_cache = path.name.startswith("cache-")  # beside a saved data set
+        kind = _kind(path)
+        if kind is not None and not (is_hidden or is_cache):
+            files.append(SourceFile(len(files), path, kind))
+    if not files:
+        raise SourceError("no .jsonl (or .jsonl.gz, .jsonl.zst), .parquet or .arrow file in it")
+    return files
 
 
 def find_chunks(
@@ -140,34 +163,6 @@ _SUFFIXES: dict[str, FileKind] = {
 def _kind(path: Path) -> FileKind | None:
     last = path.suffixes[-2:] if path.suffix in _PACKED_SUFFIXES else path.suffixes[-1:]
     return _SUFFIXES.get("".join(last))
-
-
-def _files(source: Path) -> list[tuple[Path, FileKind]]:
-    if source.is_dir():
-        if (source / "dataset_dict.json").exists():
-            raise SourceError(
-                "a data set of several splits; name the folder of one of them, such as train"
-            )
-        inside = (path for path in sorted(source.rglob("*")) if not _is_hidden(path, source))
-        files = [(path, kind) for path in inside if (kind := _kind(path))]
-        if not files:
-            raise SourceError("no .jsonl (or .jsonl.gz, .jsonl.zst), .parquet or .arrow file in it")
-        return files
-    kind = _kind(source)
-    if kind is None:
-        raise SourceError(
-            "not a file of rows; give JSON lines as .jsonl (or .jsonl.gz, .jsonl.zst), .parquet, "
-            "or the folder of a data set"
-        )
-    if not source.exists():
-        raise SourceError("no such file")
-    return [(source, kind)]
-
-
-def _is_hidden(path: Path, source: Path) -> bool:
-    """Return whether a file is part of a cache, such as those beside a saved data set."""
-    inner = path.relative_to(source)
-    return any(part.startswith(".") for part in inner.parts) or path.name.startswith("cache-")
 
 
 # Files that are written, and unpacked
@@ -249,22 +244,17 @@ def _jsonl_rows(chunk: Chunk) -> Iterator[SourceRow]:
         number = 0
         while file.tell() < chunk.end:
             line = file.readline()
-            if line.startswith(b"\xef\xbb\xbf"):
-                line = line[3:]
-            yield _parsed_line(number, line)
+            line = line.removeprefix(b"\xef\xbb\xbf")
+            try:
+                row = SourceRow(number, json.loads(line) if line.strip() else None)
+            except UnicodeDecodeError as error:
+                problem = f"not UTF-8 (at byte {error.start})"
+                row = SourceRow(number, repr(line[:1000]), problem)
+            except (ValueError, RecursionError) as error:
+                text = line.decode("utf-8", "replace").rstrip("\r\n")
+                row = SourceRow(number, text, f"not valid JSON: {error!s:.200}")
+            yield row
             number += 1
-
-
-def _parsed_line(number: int, line: bytes) -> SourceRow:
-    if not line.strip():
-        return SourceRow(number, None)
-    try:
-        return SourceRow(number, json.loads(line))
-    except UnicodeDecodeError as error:
-        return SourceRow(number, repr(line[:1000]), f"not UTF-8 (at byte {error.start})")
-    except (ValueError, RecursionError) as error:
-        text = line.decode("utf-8", "replace").rstrip("\r\n")
-        return SourceRow(number, text, f"not valid JSON: {error!s:.200}")
 
 
 # Tables
