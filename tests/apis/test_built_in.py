@@ -180,6 +180,6 @@ def test_a_call_within_reasoning_is_dropped_with_it() -> None:
 
 
 def test_a_call_of_another_server_is_left_out() -> None:
-    (known,) = exchange("analysis")
-    made = turn([known._replace(messages=())])
+    (item,) = exchange("analysis")
+    made = turn([item._replace(messages=())])
     assert len(made.conversation.messages) == 2

@@ -73,7 +73,7 @@ class Ids:
 
 def items_of(*messages: Message) -> list[dict[str, Any]]:
     made = items_of_messages(messages, Ids(), custom_tools=CUSTOM, namespaces={"files"})
-    return [dict(known.item) for known in made]
+    return [dict(stored.item) for stored in made]
 
 
 # Kinds
@@ -96,8 +96,8 @@ KINDS = [
 
 @pytest.mark.parametrize(("channel", "recipient", "kind"), KINDS)
 def test_kinds(channel: str | None, recipient: str | None, kind: ItemKind) -> None:
-    found = item_kind(channel, recipient, custom_tools=CUSTOM, built_in_tools={"python"})
-    assert found is kind
+    actual = item_kind(channel, recipient, custom_tools=CUSTOM, built_in_tools={"python"})
+    assert actual is kind
     assert kind.is_call == (recipient not in (None, "all", "user"))
     assert kind.is_message == (kind in (ItemKind.COMMENTARY, ItemKind.FINAL_ANSWER))
     assert kind.is_built_in == (recipient == "python")
@@ -227,8 +227,8 @@ def test_items_have_the_tokens_of_their_messages() -> None:
     text = "<|channel|>final<|message|>4<|return|>"
     tokens = ENCODING.encode(text, allowed_special="all")
     messages = ENCODING.parse_messages_from_completion_tokens(tokens, Role.ASSISTANT)
-    known = with_sampled_tokens(ENCODING, messages, tokens, [len(tokens)])
-    assert [item.tokens for item in items_of_messages(known, Ids())] == [tuple(tokens)]
+    sampled = with_sampled_tokens(ENCODING, messages, tokens, [len(tokens)])
+    assert [item.tokens for item in items_of_messages(sampled, Ids())] == [tuple(tokens)]
     assert [item.tokens for item in items_of_messages(messages, Ids())] == [None]
 
 
@@ -276,8 +276,8 @@ OWN_ITEMS = st.lists(
 
 def with_ids(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [
-        {**item, "id": f"i{at}", **({"call_id": f"c{at}"} if "name" in item else {})}
-        for at, item in enumerate(items)
+        {**item, "id": f"i{index}", **({"call_id": f"c{index}"} if "name" in item else {})}
+        for index, item in enumerate(items)
     ]
 
 
@@ -302,7 +302,7 @@ def test_items_become_messages_and_the_same_items(made: list[dict[str, Any]]) ->
     again = items_of_messages(
         messages_of(items), lambda _: next(ids), custom_tools=CUSTOM, namespaces={"files"}
     )
-    assert [known.item for known in again] == items
+    assert [stored.item for stored in again] == items
 
 
 MESSAGES = st.lists(
@@ -376,7 +376,7 @@ def test_content_and_reasoning(
 ) -> None:
     message = chat_message_of(messages, Ids())
     assert (message["content"], message["reasoning"]) == (content, reasoning)
-    assert ("tool_calls" in message) == any(one.recipient for one in messages)
+    assert ("tool_calls" in message) == any(source.recipient for source in messages)
 
 
 # The text for custom tools
@@ -485,9 +485,9 @@ def test_input_items_are_whole(sent: dict[str, Any], kept: dict[str, Any]) -> No
 
 
 def test_input_items_have_what_references_name() -> None:
-    known = {"msg_1": HistoryItem({"role": "user", "content": "hi"}, (1,))}
+    stored = {"msg_1": HistoryItem({"role": "user", "content": "hi"}, (1,))}
     request = ResponsesRequest(input=[{"type": "item_reference", "id": "msg_1"}])
-    assert input_items_of(request, Ids(), known) == [known["msg_1"]]
+    assert input_items_of(request, Ids(), stored) == [stored["msg_1"]]
 
 
 @settings(deadline=None)
@@ -507,7 +507,7 @@ def test_agents_may_send_back_what_they_read(made: list[dict[str, Any]]) -> None
     dumped = [OUTPUT_ITEM.validate_python(item).model_dump() for item in items]
     assert messages_of(dumped) == messages_of(items)
     kept = input_items_of(ResponsesRequest(input=dumped), Ids())
-    assert messages_of([dict(known.item) for known in kept]) == messages_of(items)
+    assert messages_of([dict(stored.item) for stored in kept]) == messages_of(items)
 
 
 def test_sampled_messages_come_back_as_such() -> None:

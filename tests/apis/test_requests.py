@@ -61,7 +61,7 @@ RESPONSES_ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"metadata": {"a" * 65: ""}},
      f"metadata.{'a' * 65}"),
     ({"metadata": {"a": "b" * 513}}, "metadata.a"),
-    ({"metadata": {str(at): "" for at in range(17)}},
+    ({"metadata": {str(index): "" for index in range(17)}},
      "metadata"),
     ({"top_logprobs": 21}, "top_logprobs"),
     ({"reasoning": {"effort": "extreme"}}, "reasoning.effort"),

@@ -570,18 +570,18 @@ def test_references_are_looked_up_with_their_tokens() -> None:
     tokens = tuple(
         ENCODING.encode("<|channel|>final<|message|>yes<|return|>", allowed_special="all")
     )
-    known = {"msg_1": HistoryItem(assistant(), tokens)}
+    references = {"msg_1": HistoryItem(assistant(), tokens)}
     request = ResponsesRequest(input=[{"type": "item_reference", "id": "msg_1"}])
-    made = turn_of_response(request, references=known)
+    made = turn_of_response(request, references=references)
     message = made.conversation.messages[-1]
     assert isinstance(message, SampledMessage)
     assert message.sampled_tokens == tokens
 
 
 def test_a_reference_to_a_reference_is_refused() -> None:
-    known = {"a": HistoryItem({"type": "item_reference", "id": "a"})}
+    references = {"a": HistoryItem({"type": "item_reference", "id": "a"})}
     with pytest.raises(ConversationError, match=r"^input\[0\].id: the item of that id is"):
-        turn_of_response(ResponsesRequest(input=[{"id": "a"}]), references=known)
+        turn_of_response(ResponsesRequest(input=[{"id": "a"}]), references=references)
 
 
 def test_sealed_items_are_opened() -> None:
@@ -613,7 +613,7 @@ def test_what_was_sampled_is_repeated() -> None:
     ]
     pieces = [ENCODING.encode(text, allowed_special="all") for text in spelled]
     tokens = [token for piece in pieces for token in piece]
-    ends = [sum(map(len, pieces[: at + 1])) for at in range(len(pieces))]
+    ends = [sum(map(len, pieces[: index + 1])) for index in range(len(pieces))]
     messages = ENCODING.parse_messages_from_completion_tokens(tokens, Role.ASSISTANT)
     sampled = with_sampled_tokens(ENCODING, messages, tokens, ends)
     first = turn(USER, tools=[NOW])
@@ -671,7 +671,7 @@ STEPS = st.one_of(
 
 def as_items(steps: Sequence[Step]) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
-    for at, step in enumerate(steps):
+    for index, step in enumerate(steps):
         if step.thought:
             items.append(thought(step.thought))
         if step.text is not None:
@@ -680,11 +680,11 @@ def as_items(steps: Sequence[Step]) -> list[dict[str, Any]]:
                 parts.append({"type": "input_image", "image_url": "data:,", "detail": "auto"})
             content = step.text if step.role == "assistant" else parts
             items.append({"type": "message", "role": step.role, "content": content})
-        items += [_call_item(called, f"call_{at}_{n}") for n, called in enumerate(step.calls)]
+        items += [_call_item(called, f"call_{index}_{n}") for n, called in enumerate(step.calls)]
         items += [
             {
                 "type": "custom_tool_call_output" if called.is_custom else "function_call_output",
-                "call_id": f"call_{at}_{n}",
+                "call_id": f"call_{index}_{n}",
                 "output": called.result,
             }
             for n, called in enumerate(step.calls)
@@ -701,18 +701,18 @@ def _call_item(called: Called, call_id: str) -> dict[str, Any]:
 
 def as_chat(steps: Sequence[Step]) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
-    for at, step in enumerate(steps):
+    for index, step in enumerate(steps):
         content: Any = step.text
         if step.image:
             content = [{"type": "text", "text": step.text}, {"type": "image_url", "image_url": {}}]
         message = {"role": step.role, "content": content}
         if step.role == "assistant":
             message["reasoning_content"] = step.thought
-            calls = [_tool_call(called, f"call_{at}_{n}") for n, called in enumerate(step.calls)]
+            calls = [_tool_call(called, f"call_{index}_{n}") for n, called in enumerate(step.calls)]
             message["tool_calls"] = calls
         messages.append(message)
         messages += [
-            {"role": "tool", "tool_call_id": f"call_{at}_{n}", "content": called.result}
+            {"role": "tool", "tool_call_id": f"call_{index}_{n}", "content": called.result}
             for n, called in enumerate(step.calls)
         ]
     return messages
@@ -740,8 +740,8 @@ def test_both_apis_give_the_same_tokens(steps: list[Step]) -> None:
 def test_it_does_not_matter_where_the_history_ends(steps: list[Step], cut: int) -> None:
     items = as_items(steps)
     history = [HistoryItem(item) for item in items[:cut]]
-    whole = turn_of_response(ResponsesRequest(input=items))
-    assert turn_of_response(ResponsesRequest(input=items[cut:]), history) == whole
+    together = turn_of_response(ResponsesRequest(input=items))
+    assert turn_of_response(ResponsesRequest(input=items[cut:]), history) == together
 
 
 @settings(max_examples=50, deadline=None)

@@ -56,9 +56,9 @@ class Inspector:
         self.url = self.fragment = ""
         for line in self.process.stderr:
             self.log += line
-            found = _ADDRESS.fullmatch(line)
-            if found is not None:
-                self.url, self.fragment = found.groups()
+            match = _ADDRESS.fullmatch(line)
+            if match is not None:
+                self.url, self.fragment = match.groups()
                 return
         raise AssertionError(self.log)
 
@@ -133,8 +133,9 @@ def test_a_model_can_be_talked_with_and_nothing_is_kept(tmp_path: Path) -> None:
         serving(ScriptedEngine(ANSWER)) as engine,
         inspecting(tmp_path, engine.removesuffix("/v1")) as (inspector, client),
     ):
-        known = client.get("/inspector/api/settings").json()
-        assert (known["live"], known["needs_key"], known["model"]) == (True, False, "script")
+        settings = client.get("/inspector/api/settings").json()
+        values = [settings[name] for name in ("live", "needs_key", "model")]
+        assert values == [True, False, "script"]
         source = {"messages": [{"role": "user", "content": "2 + 2?"}]}
         prompt = client.post("/inspector/api/render", json={"source": source}).json()
         asked = {"prompt": prompt["tokens"]["ids"], "return_token_ids": True, "max_tokens": 50}
@@ -159,7 +160,7 @@ def test_a_list_of_messages_is_a_conversation() -> None:
 
 
 def test_what_is_too_long_for_an_address_is_refused() -> None:
-    noise = "".join(chr(0x4E00 + at * 7919 % 20000) for at in range(60_000))
+    noise = "".join(chr(0x4E00 + index * 7919 % 20000) for index in range(60_000))
     with pytest.raises(InputError, match="too long for an address"):
         page_fragment({"input": noise})
 

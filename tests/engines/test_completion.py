@@ -44,24 +44,24 @@ def steps(engine: ScriptedEngine, sampling: Sampling | None = None) -> list[Comp
 
 def test_a_completion_is_tokens_and_messages() -> None:
     engine = ScriptedEngine(ANSWER)
-    found = asyncio.run(complete(engine, HI))
+    completion = asyncio.run(complete(engine, HI))
     assert engine.prompts == ["<|start|>user<|message|>hi<|end|><|start|>assistant"]
-    assert ENCODING.decode(found.prompt) == engine.prompts[0]
-    assert ENCODING.decode(found.tokens) == ANSWER
-    assert [(m.channel, m.content[0].to_dict()["text"]) for m in found.messages] == [
+    assert ENCODING.decode(completion.prompt) == engine.prompts[0]
+    assert ENCODING.decode(completion.tokens) == ANSWER
+    assert [(m.channel, m.content[0].to_dict()["text"]) for m in completion.messages] == [
         ("analysis", "Hm."),
         ("final", "Hello 🏰 there."),
     ]
-    assert found.finish_reason is FinishReason.STOP
-    assert not found.parser.recoveries
+    assert completion.finish_reason is FinishReason.STOP
+    assert not completion.parser.recoveries
     assert engine.freed == 1
 
 
 def test_steps_tell_the_text_of_each_message() -> None:
     texts: dict[int, str] = {}
     for step in steps(ScriptedEngine(ANSWER)):
-        for at, text in step.deltas:
-            texts[at] = texts.get(at, "") + text
+        for index, text in step.deltas:
+            texts[index] = texts.get(index, "") + text
     assert texts == {0: "Hm.", 1: "Hello 🏰 there."}
 
 
@@ -76,16 +76,16 @@ def test_what_breaks_the_format_is_recovered() -> None:
         ]
     )
     engine = ScriptedEngine("<|channel|>commentary to=now json<|message|>{}<|call|>")
-    found = asyncio.run(complete(engine, chat))
-    assert [message.recipient for message in found.messages] == ["functions.now"]
-    assert [one.kind for one in found.parser.recoveries] == [RecoveryKind.TOOL_NAME]
+    completion = asyncio.run(complete(engine, chat))
+    assert [message.recipient for message in completion.messages] == ["functions.now"]
+    assert [recovery.kind for recovery in completion.parser.recoveries] == [RecoveryKind.TOOL_NAME]
 
 
 def test_a_completion_may_be_cut() -> None:
-    found = asyncio.run(complete(ScriptedEngine(ANSWER), HI, Sampling(max_tokens=12)))
-    assert (len(found.tokens), found.finish_reason) == (12, FinishReason.LENGTH)
-    assert found.parser.incomplete
-    assert found.messages[-1].channel == "final"
+    completion = asyncio.run(complete(ScriptedEngine(ANSWER), HI, Sampling(max_tokens=12)))
+    assert (len(completion.tokens), completion.finish_reason) == (12, FinishReason.LENGTH)
+    assert completion.parser.incomplete
+    assert completion.messages[-1].channel == "final"
 
 
 def test_leaving_early_frees_the_engine() -> None:

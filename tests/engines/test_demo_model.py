@@ -193,7 +193,8 @@ def test_tokenizer_knows_every_token(tokenizer: Any) -> None:
     for token in [*range(300), *rng.sample(range(199_998), 3_000)]:
         text = ENCODING.decode_utf8([token]) if _is_text(token) else ""
         assert tokenizer(text)["input_ids"] == ENCODING.encode(text)
-    assert all(tokenizer.convert_tokens_to_ids(text) == at for at, text in SPECIAL_TEXTS.items())
+    for token, text in SPECIAL_TEXTS.items():
+        assert tokenizer.convert_tokens_to_ids(text) == token
 
 
 def _is_text(token: int) -> bool:
@@ -536,9 +537,9 @@ def test_conversations_render_and_parse(part: str) -> None:
 
     for example in itertools.chain.from_iterable(itertools.islice(groups(3, part, 5), 60)):
         rendered = render(example)
-        whole = Conversation.from_messages([*example.opening.messages, *example.turns])
+        chat = Conversation.from_messages([*example.opening.messages, *example.turns])
         prompt = ENCODING.render_conversation_for_completion(
-            whole, Role.ASSISTANT, RenderConversationConfig(header_style="guide")
+            chat, Role.ASSISTANT, RenderConversationConfig(header_style="guide")
         )
         assert rendered.opening + rendered.turns == prompt
         parsed = ENCODING.parse_messages_from_completion_tokens(rendered.completion, Role.ASSISTANT)

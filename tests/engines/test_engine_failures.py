@@ -246,7 +246,7 @@ def test_the_last_token_tells_how_much_of_the_prompt_was_cached(
             server.cached = cached
             *rest, last = await sample(engine, Sampling(seed=1, max_tokens=4))
             assert last.cached_tokens == cached
-            assert {one.cached_tokens for one in rest} == {None}
+            assert {sampled.cached_tokens for sampled in rest} == {None}
 
     asyncio.run(run())
 
@@ -255,8 +255,8 @@ def test_llama_cpp_tells_it_without_streaming_as_well() -> None:
     async def run() -> None:
         async with serving("llama.cpp", stream=False) as (server, engine):
             server.cached = 5
-            found = await sample(engine, Sampling(seed=1, max_tokens=4))
-            assert [one.cached_tokens for one in found] == [None, None, None, 5]
+            result = await sample(engine, Sampling(seed=1, max_tokens=4))
+            assert [sampled.cached_tokens for sampled in result] == [None, None, None, 5]
 
     asyncio.run(run())
 
@@ -266,8 +266,8 @@ def test_a_server_that_vanishes_after_the_last_token_has_done_its_work(kind: str
     async def run() -> None:
         async with serving(kind, **FAST) as (server, engine):
             server.faults.vanish_at_the_end = True
-            found = await sample(engine, Sampling(seed=1, max_tokens=4))
-            assert [one.finish_reason for one in found] == [None, None, None, "length"]
+            result = await sample(engine, Sampling(seed=1, max_tokens=4))
+            assert [sampled.finish_reason for sampled in result] == [None, None, None, "length"]
 
     asyncio.run(run())
 
@@ -391,9 +391,9 @@ def test_event_streams(size: int) -> None:
         + b'error: {"code":1}\n\ndata: [DONE]\n\ndata: not ended'
     )
     reader = EventReader()
-    pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
-    found = [data for piece in pieces for data in reader.feed(piece)]
-    assert found == [
+    pieces = [stream[start : start + size] for start in range(0, len(stream), size)]
+    result = [data for piece in pieces for data in reader.feed(piece)]
+    assert result == [
         b'{"a":\n1}',
         '"\u2028\x85"'.encode(),
         b'{"error":{"code":1}}',

@@ -111,8 +111,8 @@ def test_transformers_says_what_it_runs(transformers_engine: Engine) -> None:
 def test_transformers_caches_nothing_for_a_model_with_sliding_windows(
     loop: asyncio.AbstractEventLoop, transformers_engine: Engine
 ) -> None:
-    found = loop.run_until_complete(sample(transformers_engine, Sampling(max_tokens=2)))
-    assert [one.cached_tokens for one in found] == [None, 0]
+    result = loop.run_until_complete(sample(transformers_engine, Sampling(max_tokens=2)))
+    assert [sampled.cached_tokens for sampled in result] == [None, 0]
 
 
 class HeldSampler(TokenSampler):

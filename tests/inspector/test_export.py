@@ -108,7 +108,7 @@ def test_programs_print_what_the_page_shows(source: dict[str, Any]) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    expected = "".join(f"{one['text']}\n{one['tokens']['ids']}\n" for one in rendered)
+    expected = "".join(f"{page['text']}\n{page['tokens']['ids']}\n" for page in rendered)
     assert done.stdout == expected.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -233,12 +233,12 @@ def test_vectors_say_what_was_rendered(source: dict[str, Any], options: dict[str
     exported = call("export", source=source, **options, format="vector")
     assert exported["name"] == "vector.json"
     vector = json.loads(exported["text"])
-    found = call("render", source=source, **options)
-    assert vector["tokens"] == found["tokens"]["ids"]
-    assert vector["text"] == found["text"]
-    assert vector["conversation"] == found["conversation"]
+    answer = call("render", source=source, **options)
+    assert vector["tokens"] == answer["tokens"]["ids"]
+    assert vector["text"] == answer["text"]
+    assert vector["conversation"] == answer["conversation"]
     again = call("render", source=vector["conversation"], form="harmony", **vector["options"])
-    assert again["tokens"] == found["tokens"]
+    assert again["tokens"] == answer["tokens"]
     assert len(exported["text"].splitlines()) >= 6
 
 
@@ -246,8 +246,8 @@ def test_vectors_say_what_was_rendered(source: dict[str, Any], options: dict[str
 def test_json_is_the_conversation(source: dict[str, Any]) -> None:
     exported = call("export", source=source, format="json")
     assert exported["name"] == "conversation.json"
-    found = call("render", source=source)["conversation"]
-    assert json.loads(exported["text"]) == found
+    answer = call("render", source=source)["conversation"]
+    assert json.loads(exported["text"]) == answer
     if "🏳️‍🌈" not in exported["text"]:
         return
     assert "日本語" in exported["text"]

@@ -43,17 +43,17 @@ reasonings = st.sampled_from(get_args(Reasoning))
 styles: st.SearchStrategy[HeaderStyle] = st.sampled_from(get_args(HeaderStyle))
 
 
-def check(found: dict[str, Any]) -> dict[str, Any]:
+def check(result: dict[str, Any]) -> dict[str, Any]:
     """Check what holds for every rendering; return it."""
-    tokens, spans, messages = found["tokens"], found["spans"], found["messages"]
+    tokens, spans, messages = result["tokens"], result["spans"], result["messages"]
     ids = tokens["ids"]
     check_tokens(tokens)
-    assert found["text"] == ENCODING.decode(ids)
+    assert result["text"] == ENCODING.decode(ids)
     borders = [0, *(span["end"] for span in spans)]
     assert [span["start"] for span in spans] == borders[:-1]
     assert borders[-1] == len(ids)
     assert [message["index"] for message in messages] == list(range(len(messages)))
-    assert len(found["conversation"]["messages"]) == len(messages)
+    assert len(result["conversation"]["messages"]) == len(messages)
     counts = [0] * (len(messages) + 1)
     for span in spans:
         assert span["start"] < span["end"]
@@ -62,8 +62,8 @@ def check(found: dict[str, Any]) -> dict[str, Any]:
     assert [message["tokens"] for message in messages] == counts[:-1]
     for message in messages:
         assert bool(message["dropped"]) == (message["tokens"] == 0)
-    assert all(ids[int(index)] != label for index, label in found["labels"].items())
-    return found
+    assert all(ids[int(index)] != label for index, label in result["labels"].items())
+    return result
 
 
 def check_tokens(tokens: dict[str, Any]) -> None:
@@ -76,18 +76,18 @@ def check_tokens(tokens: dict[str, Any]) -> None:
         bytes.fromhex(data[str(index)]) if text is None else text.encode()
         for index, text in enumerate(texts)
     ]
-    known = [token for token in ids if 0 <= token < 201089]
-    assert b"".join(pieces) == ENCODING.tokenizer.decode_bytes(known)
+    valid = [token for token in ids if 0 <= token < 201089]
+    assert b"".join(pieces) == ENCODING.tokenizer.decode_bytes(valid)
 
 
-def labels_of(found: dict[str, Any]) -> list[int]:
+def labels_of(result: dict[str, Any]) -> list[int]:
     """The labels that the spans and the exceptions say."""
-    ids: list[int] = found["tokens"]["ids"]
+    ids: list[int] = result["tokens"]["ids"]
     labels: list[int] = []
-    for span in found["spans"]:
+    for span in result["spans"]:
         own = ids[span["start"] : span["end"]]
         labels += own if span["trainable"] else [IGNORED] * len(own)
-    for index, label in found["labels"].items():
+    for index, label in result["labels"].items():
         labels[int(index)] = label
     return labels
 
@@ -108,9 +108,9 @@ FORMS: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("source", "form"), FORMS.values(), ids=FORMS)
 def test_forms_are_told_apart(source: dict[str, Any], form: str) -> None:
-    found = check(call("render", source=source))
-    assert found["form"] == form
-    assert check(call("render", source=source, form=form)) == found
+    result = check(call("render", source=source))
+    assert result["form"] == form
+    assert check(call("render", source=source, form=form)) == result
 
 
 def test_a_list_is_a_list_of_messages() -> None:
@@ -126,17 +126,17 @@ def test_requests_are_rendered_as_the_server_renders_them() -> None:
     expected = prompt_tokens(ENCODING, chat.conversation, GUIDE)
     assert prompt_tokens(ENCODING, response.conversation, GUIDE) == expected
     for source in (CHAT, RESPONSE):
-        found = check(call("render", source=source, date=date))
-        assert found["tokens"]["ids"] == expected
-        assert "Current date: 2025-06-28" in found["text"]
-        assert "type now = (_: {" in found["text"]
+        result = check(call("render", source=source, date=date))
+        assert result["tokens"]["ids"] == expected
+        assert "Current date: 2025-06-28" in result["text"]
+        assert "type now = (_: {" in result["text"]
 
 
 def test_messages_spans_and_why_reasoning_is_left_out() -> None:
-    found = check(call("render", source=CHAT))
+    result = check(call("render", source=CHAT))
     assert [
-        (one["role"], one["channel"], one["recipient"], bool(one["dropped"]))
-        for one in found["messages"]
+        (entry["role"], entry["channel"], entry["recipient"], bool(entry["dropped"]))
+        for entry in result["messages"]
     ] == [
         ("system", None, None, False),
         ("developer", None, None, False),
@@ -148,18 +148,18 @@ def test_messages_spans_and_why_reasoning_is_left_out() -> None:
         ("assistant", "final", None, False),
         ("user", None, None, False),
     ]
-    assert "earlier turn" in found["messages"][3]["dropped"]
-    last = found["spans"][-1]
+    assert "earlier turn" in result["messages"][3]["dropped"]
+    last = result["spans"][-1]
     assert (last["message"], last["kind"], last["sampled"]) == (9, "header", False)
-    calls = [span for span in found["spans"] if span["message"] == 4]
+    calls = [span for span in result["spans"] if span["message"] == 4]
     assert [(span["kind"], span["sampled"]) for span in calls] == [
         ("header", False),  # <|start|>assistant, which the prompt had
         ("header", True),
         ("body", True),
         ("stop", True),
     ]
-    assert found["labels"] == {}
-    assert found["examples"] == 0
+    assert result["labels"] == {}
+    assert result["examples"] == 0
 
 
 def test_what_is_kept_is_a_choice() -> None:
@@ -167,7 +167,7 @@ def test_what_is_kept_is_a_choice() -> None:
     assert not any(message["dropped"] for message in kept["messages"])
     source = {**CHAT, "messages": CHAT["messages"][:-1]}
     of_reference = check(call("render", source=source, reasoning="reference"))
-    dropped = [one["dropped"] for one in of_reference["messages"] if one["dropped"]]
+    dropped = [entry["dropped"] for entry in of_reference["messages"] if entry["dropped"]]
     assert len(dropped) == 2
     assert all("first final" in reason for reason in dropped)
 
@@ -195,12 +195,12 @@ def test_examples_say_what_is_trainable() -> None:
 
 def test_labels_that_are_other_tokens_are_told() -> None:
     source = conversation("ufuf").to_dict()
-    found = check(call("render", source=source, ending="training"))
-    ends = [span["end"] - 1 for span in found["spans"] if span["trainable"]]
-    (index,) = found["labels"]
+    result = check(call("render", source=source, ending="training"))
+    ends = [span["end"] - 1 for span in result["spans"] if span["trainable"]]
+    (index,) = result["labels"]
     assert int(index) in ends
-    assert found["tokens"]["texts"][int(index)] == "<|end|>"
-    assert ENCODING.decode(found["labels"].values()) == "<|return|>"
+    assert result["tokens"]["texts"][int(index)] == "<|end|>"
+    assert ENCODING.decode(result["labels"].values()) == "<|return|>"
 
 
 def test_examples_leave_out_what_their_prompt_leaves_out() -> None:
@@ -215,10 +215,10 @@ def test_examples_leave_out_what_their_prompt_leaves_out() -> None:
 
 
 def test_a_conversation_without_trainable_messages() -> None:
-    found = check(call("render", source={"input": "hi"}, ending="training"))
-    assert found["examples"] == 0
-    assert found["tokens"]["ids"] == []
-    assert {one["dropped"] for one in found["messages"]} == {
+    result = check(call("render", source={"input": "hi"}, ending="training"))
+    assert result["examples"] == 0
+    assert result["tokens"]["ids"] == []
+    assert {entry["dropped"] for entry in result["messages"]} == {
         "no message of this conversation is trainable"
     }
 
@@ -229,17 +229,17 @@ def test_prompts_are_those_of_the_library(
     letters: str, reasoning: Reasoning, style: HeaderStyle
 ) -> None:
     said = conversation(letters)
-    found = call(
+    result = call(
         "render", source=said.to_dict(), form="harmony", reasoning=reasoning, header_style=style
     )
-    check(found)
+    check(result)
     config = RenderConversationConfig(
         auto_drop_analysis=reasoning == "reference", header_style=style
     )
     expected = ENCODING.render_conversation_for_completion(said, Role.ASSISTANT, config)
     if reasoning == "by-turn":
         expected = inference_prompt(said.messages, TrainingOptions(header_style=style))
-    assert found["tokens"]["ids"] == expected
+    assert result["tokens"]["ids"] == expected
 
 
 @laws
@@ -251,7 +251,7 @@ def test_examples_are_those_of_the_library(
     options = TrainingOptions(keep_past_reasoning=reasoning == "keep", header_style=style)
     expected = training_examples(said, options)
     for index, example in enumerate(expected):
-        found = call(
+        result = call(
             "render",
             source=said.to_dict(),
             form="harmony",
@@ -260,14 +260,14 @@ def test_examples_are_those_of_the_library(
             header_style=style,
             example=index,
         )
-        check(found)
-        assert found["examples"] == len(expected)
-        assert found["tokens"]["ids"] == example.input_ids
-        assert labels_of(found) == example.labels
+        check(result)
+        assert result["examples"] == len(expected)
+        assert result["tokens"]["ids"] == example.input_ids
+        assert labels_of(result) == example.labels
         spans = [span for span in example.spans if span.start < span.end]
         assert [
-            (one["start"], one["end"], one["message"], one["kind"], one["sampled"])
-            for one in found["spans"]
+            (entry["start"], entry["end"], entry["message"], entry["kind"], entry["sampled"])
+            for entry in result["spans"]
         ] == [(*span[:3], span.kind.value, span.sampled) for span in spans]
 
 
@@ -276,16 +276,16 @@ def test_examples_are_those_of_the_library(
 def test_any_conversation_is_read_and_rendered(messages: list[Message]) -> None:
     said = Conversation.from_messages(messages)
     again = Conversation.from_json(said.to_json())
-    status, found = send("render", {"source": said.to_dict(), "form": "harmony"})
+    status, result = send("render", {"source": said.to_dict(), "form": "harmony"})
     if status == 200:
-        check(found)
-        assert found["tokens"]["ids"] == inference_prompt(again.messages)
-        assert found["conversation"] == again.to_dict()
+        check(result)
+        assert result["tokens"]["ids"] == inference_prompt(again.messages)
+        assert result["conversation"] == again.to_dict()
     else:
         assert status == 422
         with pytest.raises(ValueError, match=r".") as caught:
             inference_prompt(again.messages)
-        assert found["error"]["message"] in str(caught.value)
+        assert result["error"]["message"] in str(caught.value)
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=ascii)
@@ -300,11 +300,11 @@ def test_hostile_texts_stay_texts(text: str, ending: str) -> None:
         ],
         "tools": [tool],
     }
-    found = check(call("render", source=chat, ending=ending))
-    bodies = [span for span in found["spans"] if span["kind"] == "body"]
+    result = check(call("render", source=chat, ending=ending))
+    bodies = [span for span in result["spans"] if span["kind"] == "body"]
     for span in bodies:
-        assert max(found["tokens"]["ids"][span["start"] : span["end"]]) < FIRST_SPECIAL
-    said = found["conversation"]["messages"]
+        assert max(result["tokens"]["ids"][span["start"] : span["end"]]) < FIRST_SPECIAL
+    said = result["conversation"]["messages"]
     assert said[2]["content"][0]["text"] == text
     for name in ("compare", "allowed"):
         call(name, source=chat)
@@ -317,12 +317,12 @@ def test_sampled_messages_keep_their_tokens() -> None:
     raw = {**said.to_dict(), "sampled_tokens": tokens}
     source = {"messages": [{"role": "user", "content": "?"}, raw]}
     for style in get_args(HeaderStyle):
-        found = check(call("render", source=source, header_style=style))
-        assert found["tokens"]["ids"][-8:] == [*tokens[:-1], 200007, 200006, 173781]
-        assert found["conversation"]["messages"][1] == raw
+        result = check(call("render", source=source, header_style=style))
+        assert result["tokens"]["ids"][-8:] == [*tokens[:-1], 200007, 200006, 173781]
+        assert result["conversation"]["messages"][1] == raw
     example = check(call("render", source=source, ending="training"))
     assert example["tokens"]["ids"][-6:] == tokens
-    assert call("render", source=found["conversation"])["tokens"] == found["tokens"] or style
+    assert call("render", source=result["conversation"])["tokens"] == result["tokens"] or style
 
 
 # Comparing
@@ -353,11 +353,11 @@ def test_schema_dialects_are_compared_line_by_line() -> None:
     assert table["columns"] == ["typescript", "reference"]
     (row,) = table["rows"]
     assert row["message"] == 1
-    (whole,), parts = row["cells"]
-    assert "zone" in whole["text"]
+    (full,), parts = row["cells"]
+    assert "zone" in full["text"]
     changed = [part["text"] for part in parts if part["differs"]]
     assert changed
-    assert sum(map(len, changed)) < len(whole["text"]) // 2
+    assert sum(map(len, changed)) < len(full["text"]) // 2
 
 
 @laws
@@ -371,23 +371,23 @@ def test_comparisons_say_what_was_rendered(letters: str, reasoning: Reasoning, e
     }
     table = call("compare", **body)["header_styles"]
     rendered = [call("render", **body, header_style=style) for style in table["columns"]]
-    assert table["totals"] == [len(one["tokens"]["ids"]) for one in rendered]
-    texts = [_texts(one) for one in rendered]
+    assert table["totals"] == [len(entry["tokens"]["ids"]) for entry in rendered]
+    texts = [_texts(entry) for entry in rendered]
     rows = {row["message"]: row["cells"] for row in table["rows"]}
     for message in texts[0]:
-        own = [one[message] for one in texts]
+        own = [entry[message] for entry in texts]
         assert (message in rows) == (len(set(own)) > 1)
         for text, parts in zip(own, rows.get(message, ()), strict=message in rows):
             assert "".join(part["text"] for part in parts) == text
             assert any(part["differs"] for part in parts) == (text != own[0])
 
 
-def _texts(found: dict[str, Any]) -> dict[int, str]:
+def _texts(result: dict[str, Any]) -> dict[int, str]:
     texts: dict[int, str] = {}
-    for span in found["spans"]:
-        own = ENCODING.decode(found["tokens"]["ids"][span["start"] : span["end"]])
+    for span in result["spans"]:
+        own = ENCODING.decode(result["tokens"]["ids"][span["start"] : span["end"]])
         texts[span["message"]] = texts.get(span["message"], "") + own
-    texts.pop(len(found["messages"]), None)
+    texts.pop(len(result["messages"]), None)
     return texts
 
 
@@ -398,10 +398,10 @@ ANSWER = "<|channel|>final<|message|>4<|return|>"
 
 
 def test_a_completion_is_read_token_by_token() -> None:
-    found = call("parse", input=THOUGHT + ANSWER, role="assistant", tools=[])
-    assert found["strict"] == found["lenient"]
-    reading = found["strict"]
-    tokens = found["tokens"]
+    result = call("parse", input=THOUGHT + ANSWER, role="assistant", tools=[])
+    assert result["strict"] == result["lenient"]
+    reading = result["strict"]
+    tokens = result["tokens"]
     check_tokens(tokens)
     assert tokens["ids"] == ENCODING.encode(THOUGHT + ANSWER, allowed_special="all")
     states = [
@@ -435,19 +435,19 @@ INPUTS: dict[str, tuple[str, list[int]]] = {
 
 @pytest.mark.parametrize(("written", "ids"), INPUTS.values(), ids=INPUTS)
 def test_ids_are_told_from_text(written: str, ids: list[int]) -> None:
-    found = call("parse", input=written)
-    assert found["tokens"]["ids"] == ids
-    check_tokens(found["tokens"])
+    result = call("parse", input=written)
+    assert result["tokens"]["ids"] == ids
+    check_tokens(result["tokens"])
 
 
 def test_a_whole_prompt_has_its_own_roles() -> None:
     prompt = "<|start|>user<|message|>hi<|end|>"
-    found = call("parse", input=prompt, role=None)["strict"]
-    assert found["changes"][0] == {
+    result = call("parse", input=prompt, role=None)["strict"]
+    assert result["changes"][0] == {
         "index": -1, "state": "ExpectStart", "role": None,
         "channel": None, "recipient": None, "content_type": None,
     }  # fmt: skip
-    assert found["messages"][0]["role"] == "user"
+    assert result["messages"][0]["role"] == "user"
 
 
 # What is broken: where strict fails and why, and what lenient makes of it.
@@ -471,37 +471,37 @@ BROKEN: dict[str, tuple[str, int, str, list[str], list[str]]] = {
 def test_strict_and_lenient_stand_side_by_side(
     written: str, position: int, problem: str, kinds: list[str], texts: list[str]
 ) -> None:
-    found = call("parse", input=written)
-    strict, lenient = found["strict"], found["lenient"]
+    result = call("parse", input=written)
+    strict, lenient = result["strict"], result["lenient"]
     assert strict["error"]["position"] == position
     assert problem in strict["error"]["message"]
     assert len(strict["deltas"]) == position
     assert lenient["error"] is None
-    assert [one["kind"] for one in lenient["recoveries"]][: len(kinds)] == kinds
-    assert [one["content"][0]["text"] for one in lenient["messages"]] == texts
+    assert [entry["kind"] for entry in lenient["recoveries"]][: len(kinds)] == kinds
+    assert [entry["content"][0]["text"] for entry in lenient["messages"]] == texts
 
 
 def test_tools_tell_recipients() -> None:
     completion = "<|channel|>commentary to=now<|message|>{}<|call|>"
-    found = call("parse", input=completion, tools=["functions.now"])["lenient"]
-    assert found["messages"][0]["recipient"] == "functions.now"
-    assert found["changes"][1]["recipient"] == "functions.now"
+    result = call("parse", input=completion, tools=["functions.now"])["lenient"]
+    assert result["messages"][0]["recipient"] == "functions.now"
+    assert result["changes"][1]["recipient"] == "functions.now"
 
 
 @laws
 @given(
-    streams | wild_streams.map(lambda ids: [abs(one) for one in ids]),
+    streams | wild_streams.map(lambda ids: [abs(entry) for entry in ids]),
     st.sampled_from(["assistant", None]),
     st.sampled_from([(), ("functions.f",)]),
 )
 def test_readings_are_the_parsers(
     tokens: list[int], role: str | None, tools: tuple[str, ...]
 ) -> None:
-    found = call("parse", input=json.dumps(tokens), role=role, tools=list(tools))
-    assert found["tokens"]["ids"] == tokens
-    check_tokens(found["tokens"])
+    result = call("parse", input=json.dumps(tokens), role=role, tools=list(tools))
+    assert result["tokens"]["ids"] == tokens
+    check_tokens(result["tokens"])
     for name in ("strict", "lenient"):
-        reading = found[name]
+        reading = result[name]
         strict = name == "strict"
         parser = StreamableParser(ENCODING, role, strict=strict, tools=tools)
         expected: Outcome | None = None
@@ -516,7 +516,7 @@ def test_readings_are_the_parsers(
                 assert reading["error"]["position"] == expected.error[1]
             assert reading["incomplete"] == expected.incomplete
         assert reading["messages"] == [message.to_dict() for message in parser.messages]
-        assert [tuple(one.values()) for one in reading["recoveries"]] == [
+        assert [tuple(entry.values()) for entry in reading["recoveries"]] == [
             (kind.value, position, text) for kind, position, text in parser.recoveries
         ]
         _check_course(reading, tokens, role, tools, strict=strict)
@@ -594,23 +594,23 @@ def test_completions_stand_beside_the_grammar(
     position: int | None,
     finished: bool,
 ) -> None:
-    found = call("allowed", source={**CHAT, **source}, completion=completion, **fields)
-    tokens = found["tokens"]["ids"]
-    assert found["finished"] == finished
-    assert found["from"] == 0
-    mismatch = find_mismatch(found["grammar"], tokens)
+    result = call("allowed", source={**CHAT, **source}, completion=completion, **fields)
+    tokens = result["tokens"]["ids"]
+    assert result["finished"] == finished
+    assert result["from"] == 0
+    mismatch = find_mismatch(result["grammar"], tokens)
     if position is None:
-        assert found["mismatch"] is None
+        assert result["mismatch"] is None
         assert (mismatch is None) == finished
     else:
         assert mismatch is not None
-        assert found["mismatch"]["position"] == mismatch.position == position
-        assert f"token {position}" in found["mismatch"]["explanation"]
+        assert result["mismatch"]["position"] == mismatch.position == position
+        assert f"token {position}" in result["mismatch"]["explanation"]
     places = len(tokens) + (not finished) if position is None else position + 1
     if position == 5:  # behind the end of the turn, nothing may stand
         places = position
-    assert [step["index"] for step in found["steps"]] == list(range(places))
-    for step in found["steps"]:
+    assert [step["index"] for step in result["steps"]] == list(range(places))
+    for step in result["steps"]:
         _check_step(step)
 
 
@@ -643,10 +643,10 @@ def test_a_response_has_its_own_choice_and_format() -> None:
         "tools": RESPONSE["tools"],
         "tool_choice": "none",
     }
-    found = call("allowed", source=source, completion='<|channel|>final<|message|>{"a"')
-    assert "call_0" not in found["grammar"]
-    assert found["mismatch"] is None
-    assert found["steps"][-1]["first"]["texts"][0].strip().startswith(":")
+    result = call("allowed", source=source, completion='<|channel|>final<|message|>{"a"')
+    assert "call_0" not in result["grammar"]
+    assert result["mismatch"] is None
+    assert result["steps"][-1]["first"]["texts"][0].strip().startswith(":")
 
 
 # Errors
@@ -742,8 +742,8 @@ REFUSED: dict[str, tuple[str, Any, int, str | None, str]] = {
 def test_errors_name_the_field_and_the_remedy(
     name: str, body: Any, status: int, param: str | None, problem: str
 ) -> None:
-    found, answer = send(name, body)
-    assert found == status, answer
+    result, answer = send(name, body)
+    assert result == status, answer
     assert answer["error"]["param"] == param, answer
     assert problem in answer["error"]["message"], answer
 
@@ -781,7 +781,7 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         items = value.items()
     elif isinstance(value, list):
         items = enumerate(value)
-    return [path, *(place for key, one in items for place in _places(one, (*path, key)))]
+    return [path, *(place for key, entry in items for place in _places(entry, (*path, key)))]
 
 
 def _replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:

@@ -99,13 +99,13 @@ def test_light_and_dark_are_those_of_the_system_until_one_is_chosen(
 
 def focused(page: Page) -> str:
     """The role or tag, and the name or text, of what has the focus."""
-    found: str = page.evaluate(
+    violations: str = page.evaluate(
         """() => {
             const { activeElement: e } = document;
             return `${e.getAttribute("role") ?? e.tagName} ${e.textContent.slice(0, 40)}`;
         }"""
     )
-    return found
+    return violations
 
 
 def tab_to(page: Page, wanted: str) -> None:

@@ -61,11 +61,11 @@ def test_each_place_tells_what_is_allowed(visitor: Visitor, inspector_url: str) 
     page.get_by_role("slider").focus()
     page.keyboard.press("Home")
     for token in tokens:
-        known = set(matcher.allowed_tokens())
-        expect(allowed(page)).to_contain_text(words(len(known)))
+        expected = set(matcher.allowed_tokens())
+        expect(allowed(page)).to_contain_text(words(len(expected)))
         shown = ids_allowed(page)
-        assert set(shown) <= known
-        assert len(shown) == min(20, len(known))
+        assert set(shown) <= expected
+        assert len(shown) == min(20, len(expected))
         assert matcher.accept(token)
         page.keyboard.press("ArrowRight")
     expect(allowed(page)).to_contain_text("the turn is over")

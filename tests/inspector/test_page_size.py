@@ -21,10 +21,10 @@ def view(page: Page, name: str) -> Locator:
 
 
 def indices(tokens: Locator) -> list[int]:
-    found: list[int] = tokens.locator(".token").evaluate_all(
+    shown: list[int] = tokens.locator(".token").evaluate_all(
         "all => all.map(token => Number(token.dataset.index))"
     )
-    return found
+    return shown
 
 
 def words(count: int) -> str:

@@ -134,8 +134,8 @@ def test_the_server_has_it_and_its_model() -> None:
             "needs_key": False,
             "model": "script",
         }
-        found = server.post(RENDER, json={"source": CHAT}).json()
-        assert found == client.post(RENDER, json={"source": CHAT}).json()
+        response = server.post(RENDER, json={"source": CHAT}).json()
+        assert response == client.post(RENDER, json={"source": CHAT}).json()
         refused = server.post(RENDER, json={"source": 1})
         assert (refused.status_code, refused.json()["error"]["param"]) == (422, "source")
         counted = server.get("/metrics").text
@@ -152,8 +152,8 @@ def test_the_server_wants_its_keys_for_the_api_and_not_for_the_page() -> None:
             refused = server.post(RENDER, json=body, headers=headers)
             assert refused.status_code == 401
             assert "API key" in refused.json()["error"]["message"]
-        known = {"Authorization": "Bearer a secret"}
-        assert server.post(RENDER, json=body, headers=known).status_code == 200
+        headers = {"Authorization": "Bearer a secret"}
+        assert server.post(RENDER, json=body, headers=headers).status_code == 200
 
 
 def test_the_server_may_go_without_it() -> None:

@@ -45,8 +45,8 @@ def digests(out: Path) -> dict[str, str]:
 
 def examples_and_report(out: Path) -> dict[str, str]:
     """All files of an output in which no name of the source stands."""
-    found = digests(out)
-    return {name: found[name] for name in found if name.startswith(("data", "report", "README"))}
+    result = digests(out)
+    return {name: result[name] for name in result if name.startswith(("data", "report", "README"))}
 
 
 def table(out: Path) -> Any:
@@ -61,11 +61,11 @@ def test_rows_become_examples_in_their_order(tmp_path: Path) -> None:
     source = write_jsonl(tmp_path / "rows.jsonl")
     made = prepare(source, tmp_path / "out", workers=1, chunk_bytes=4000)
     expected = [e for letters in CONVERSATIONS for e in training_examples(conversation(letters))]
-    found = table(tmp_path / "out").to_pylist()
+    result = table(tmp_path / "out").to_pylist()
     assert len(list((tmp_path / "out" / "data").iterdir())) > 5
-    assert [row["input_ids"] for row in found] == [list(e.input_ids) for e in expected]
-    assert [row["labels"] for row in found] == [list(e.labels) for e in expected]
-    assert [row["assistant_masks"] for row in found] == [e.assistant_masks() for e in expected]
+    assert [row["input_ids"] for row in result] == [list(e.input_ids) for e in expected]
+    assert [row["labels"] for row in result] == [list(e.labels) for e in expected]
+    assert [row["assistant_masks"] for row in result] == [e.assistant_masks() for e in expected]
     report = made.report
     assert (report.rows, report.rejected, report.examples) == (40, 0, len(expected))
     assert report.tokens.total() == sum(map(len, expected))
@@ -76,7 +76,7 @@ def test_rows_become_examples_in_their_order(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("chunk_bytes", [1, 7, 500, 10**6])
 def test_chunks_hold_each_row_once(tmp_path: Path, chunk_bytes: int) -> None:
-    rows = [{"n": at, "text": "é" * (at % 5)} for at in range(30)]
+    rows = [{"n": index, "text": "é" * (index % 5)} for index in range(30)]
     source = write_jsonl(tmp_path / "rows.jsonl", rows)
     chunks = find_chunks(find_files(source), chunk_bytes)
     assert [row.raw for chunk in chunks for row in read_chunk(chunk)] == rows
@@ -109,12 +109,12 @@ def test_bad_rows_are_kept_aside_with_the_reason(tmp_path: Path) -> None:
         rows += [text, "", ROWS[0]]
     source = write_jsonl(tmp_path / "rows.jsonl", rows)
     made = prepare(source, tmp_path / "out", workers=1, chunk_bytes=50)
-    found = rejected(tmp_path / "out")
-    assert [entry["line"] for entry in found] == [1 + 3 * at for at in range(len(BAD))]
-    for entry, (_, reason) in zip(found, BAD, strict=True):
+    result = rejected(tmp_path / "out")
+    assert [entry["line"] for entry in result] == [1 + 3 * index for index in range(len(BAD))]
+    for entry, (_, reason) in zip(result, BAD, strict=True):
         assert reason in entry["reason"]
         assert entry["file"] == str(source)
-    assert found[3]["row"] == {"text": "hi"}
+    assert result[3]["row"] == {"text": "hi"}
     assert (made.report.rows, made.report.rejected) == (2 * len(BAD), len(BAD))
     assert made.report.examples == len(BAD)
 
@@ -136,8 +136,8 @@ def test_any_number_of_workers_makes_the_same_bytes(tmp_path: Path) -> None:
 
 def test_it_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
     source = write_jsonl(tmp_path / "rows.jsonl")
-    whole, out = tmp_path / "whole", tmp_path / "out"
-    prepare(source, whole, workers=1, chunk_bytes=4000)
+    complete, out = tmp_path / "whole", tmp_path / "out"
+    prepare(source, complete, workers=1, chunk_bytes=4000)
     seen: list[int] = []
 
     def stop(done: int, _: int) -> None:
@@ -151,7 +151,7 @@ def test_it_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
     assert len(before) == 3
     prepare(source, out, workers=1, chunk_bytes=4000)
     assert {path: path.stat().st_mtime_ns for path in before} == before
-    assert digests(out) == digests(whole)
+    assert digests(out) == digests(complete)
 
 
 def test_other_rows_or_options_do_not_mix(tmp_path: Path) -> None:
@@ -173,12 +173,12 @@ def test_packing(tmp_path: Path) -> None:
     source = write_jsonl(tmp_path / "rows.jsonl")
     made = prepare(source, tmp_path / "out", settings, workers=1)
     examples = [e for letters in CONVERSATIONS for e in training_examples(conversation(letters))]
-    found = table(tmp_path / "out").to_pylist()
-    assert made.report.sequences == len(found) < len(examples) == made.report.examples
+    result = table(tmp_path / "out").to_pylist()
+    assert made.report.sequences == len(result) < len(examples) == made.report.examples
     pieces: list[tuple[list[int], list[int]]] = []
-    for row in found:
+    for row in result:
         assert len(row["input_ids"]) == sum(row["seq_lengths"]) <= 400
-        positions = [at for length in row["seq_lengths"] for at in range(length)]
+        positions = [index for length in row["seq_lengths"] for index in range(length)]
         assert row["position_ids"] == positions
         weights = [0.0 if label == IGNORED else 1.0 for label in row["labels"]]
         assert row["loss_weights"] == weights
@@ -255,10 +255,10 @@ def test_every_kind_of_file_gives_the_same(tmp_path: Path) -> None:
         part = CHAT[3 * number : 3 * number + 3]
         pq.write_table(pa.Table.from_pylist(part), tmp_path / "folder" / f"{number}.parquet")
     rows = []
-    for at, source in enumerate(sources):
-        prepare(source, tmp_path / f"out{at}", workers=1)
-        assert rejected(tmp_path / f"out{at}") == []
-        rows.append(table(tmp_path / f"out{at}").to_pylist())
+    for index, source in enumerate(sources):
+        prepare(source, tmp_path / f"out{index}", workers=1)
+        assert rejected(tmp_path / f"out{index}") == []
+        rows.append(table(tmp_path / f"out{index}").to_pylist())
     assert rows[0] == rows[1] == rows[2] == rows[3]
     assert '{"city": "Rom"}' in ENCODING.decode(rows[0][0]["input_ids"])
 
@@ -279,8 +279,8 @@ def test_compressed_lines_give_the_same(tmp_path: Path, suffix: str) -> None:
     prepare(plain, tmp_path / "plain", workers=1, chunk_bytes=4000)
     seen: list[tuple[int, int]] = []
 
-    def stop(done: int, whole: int) -> None:
-        seen.append((done, whole))
+    def stop(done: int, total: int) -> None:
+        seen.append((done, total))
         if len(seen) == 3:
             raise KeyboardInterrupt
 
@@ -292,8 +292,8 @@ def test_compressed_lines_give_the_same(tmp_path: Path, suffix: str) -> None:
     (copy,) = copies.glob("*.jsonl")
     before = {path: path.stat().st_mtime_ns for path in (copy, *(out / "data").iterdir())}
 
-    def look(done: int, whole: int) -> None:
-        seen.append((done, whole))
+    def look(done: int, total: int) -> None:
+        seen.append((done, total))
         assert {path: path.stat().st_mtime_ns for path in before} == before
 
     made = prepare(source, out, workers=1, chunk_bytes=4000, watch=look)
@@ -313,8 +313,8 @@ def test_compressed_lines_give_the_same(tmp_path: Path, suffix: str) -> None:
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])
 def test_a_compressed_file_that_is_broken_says_so(tmp_path: Path, suffix: str) -> None:
     source = packed(write_jsonl(tmp_path / "rows.jsonl"), suffix, json.dumps(ROWS[0]).encode())
-    whole = source.read_bytes()
-    for number, text in enumerate((whole[:-9], b"{}")):
+    complete = source.read_bytes()
+    for number, text in enumerate((complete[:-9], b"{}")):
         source.write_bytes(text)
         with pytest.raises(SourceError, match=rf"rows.jsonl{suffix} cannot be unpacked"):
             prepare(source, tmp_path / f"{number}", workers=1)
@@ -344,9 +344,9 @@ def test_datasets_reads_what_was_made(tmp_path: Path) -> None:
     source = write_jsonl(tmp_path / "rows.jsonl", [*ROWS, "{"])
     out = tmp_path / "out"
     prepare(source, out, workers=1, chunk_bytes=4000)
-    found = datasets.load_dataset(str(out), cache_dir=str(tmp_path / "cache"))["train"]
-    assert found.column_names == ["input_ids", "labels", "assistant_masks"]
-    assert found[:]["input_ids"] == table(out)["input_ids"].to_pylist()
+    result = datasets.load_dataset(str(out), cache_dir=str(tmp_path / "cache"))["train"]
+    assert result.column_names == ["input_ids", "labels", "assistant_masks"]
+    assert result[:]["input_ids"] == table(out)["input_ids"].to_pylist()
 
 
 def test_the_report_is_text_and_a_picture(tmp_path: Path) -> None:
@@ -392,12 +392,12 @@ def check_rows_that_are_in_ray(folder: Path, pack: bool) -> None:
     prepare(write_jsonl(folder / "rows.jsonl", rows), folder / "out", settings, workers=1)
     (local,) = (folder / "out" / "data").iterdir()
     made = ray_examples(ray.data.from_items(rows, override_num_blocks=1), settings)
-    whole = pa.concat_tables(ray.get(made.to_arrow_refs()))
-    is_example = pc.is_null(whole["rejected"])
-    examples = whole.filter(is_example).drop_columns("rejected").replace_schema_metadata()
+    complete = pa.concat_tables(ray.get(made.to_arrow_refs()))
+    is_example = pc.is_null(complete["rejected"])
+    examples = complete.filter(is_example).drop_columns("rejected").replace_schema_metadata()
     pq.write_table(examples.combine_chunks(), folder / "ray.parquet", compression="zstd")
     assert (folder / "ray.parquet").read_bytes() == local.read_bytes()
-    (entry,) = map(json.loads, whole.filter(pc.invert(is_example))["rejected"].to_pylist())
+    (entry,) = map(json.loads, complete.filter(pc.invert(is_example))["rejected"].to_pylist())
     assert entry == {"reason": "nothing to train on", "row": {"messages": bad["messages"]}}
 
 

@@ -35,8 +35,8 @@ def test_what_is_too_long_is_refused() -> None:
 @given(st.lists(st.integers(1, 50), max_size=40), st.integers(50, 80))
 def test_everything_is_packed_once_and_fits(lengths: list[int], capacity: int) -> None:
     groups = packed_groups(lengths, capacity)
-    assert sorted(at for group in groups for at in group) == list(range(len(lengths)))
-    sums = [sum(lengths[at] for at in group) for group in groups]
+    assert sorted(index for group in groups for index in group) == list(range(len(lengths)))
+    sums = [sum(lengths[index] for index in group) for group in groups]
     assert all(total <= capacity for total in sums)
     # Any two groups together are too long, or they would be one.
     assert not any(first + second <= capacity for first, second in pairwise(sorted(sums)[:2]))

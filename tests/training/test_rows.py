@@ -20,10 +20,10 @@ ENCODING = load_harmony_encoding("HarmonyGptOss")
 
 def read(row: Any) -> tuple[str, list[str]]:
     """Read a row; write its messages without the system's, as a prompt has them."""
-    found = read_row(row)
-    messages = [m for m in found.conversation.messages if m.author.role is not Role.SYSTEM]
+    result = read_row(row)
+    messages = [m for m in result.conversation.messages if m.author.role is not Role.SYSTEM]
     texts = (ENCODING.decode(ENCODING.render(message)) for message in messages)
-    return found.form, [
+    return result.form, [
         text.replace("<|message|>", ">").replace("<|start|>", "/") for text in texts
     ]
 
@@ -216,8 +216,8 @@ def test_weights_go_to_all_that_a_message_becomes() -> None:
         {"role": "tool", "content": "{}"},
         {**ANSWERED, "weight": 0.5},
     )
-    found = read_row(row)
-    channels = [message.channel for message in found.conversation.messages]
+    result = read_row(row)
+    channels = [message.channel for message in result.conversation.messages]
     assert channels == [
         None,
         None,
@@ -228,7 +228,7 @@ def test_weights_go_to_all_that_a_message_becomes() -> None:
         "commentary",
         "final",
     ]
-    assert found.weights == {3: 0, 4: 0, 5: 0, 7: 0.5}
+    assert result.weights == {3: 0, 4: 0, 5: 0, 7: 0.5}
 
 
 def test_weights_of_harmony_messages() -> None:
@@ -250,8 +250,8 @@ ODD: list[Any] = [
 @pytest.mark.parametrize("odd", ODD)
 def test_harmony_messages_are_those_that_from_dict_reads(odd: dict[str, Any]) -> None:
     row = {"messages": [{**ASKED, "channel": None}, odd]}
-    found = read_row(row, form="harmony").conversation.messages
-    assert found == [Message.from_dict(message) for message in row["messages"]]
+    result = read_row(row, form="harmony").conversation.messages
+    assert result == [Message.from_dict(message) for message in row["messages"]]
 
 
 # Laws
@@ -291,8 +291,8 @@ messages = st.lists(st.dictionaries(st.sampled_from(NAMES), anything, max_size=5
 )
 def test_any_json_is_read_or_refused(row: Any) -> None:
     with contextlib.suppress(ConversationError):  # anything else is a bug
-        found = read_row(row)
-        training_examples(found.conversation, weights=found.weights)
+        result = read_row(row)
+        training_examples(result.conversation, weights=result.weights)
 
 
 @settings(deadline=None, max_examples=200)
@@ -305,5 +305,5 @@ def test_harmony_is_read_as_from_dict_reads_it(raw: list[dict[str, Any]]) -> Non
         with pytest.raises(ConversationError, match=re.escape(error.problem)):
             read_row({"messages": unweighted}, form="harmony")
     else:
-        found = read_row({"messages": unweighted}, form="harmony")
-        assert found.conversation.messages == expected
+        result = read_row({"messages": unweighted}, form="harmony")
+        assert result.conversation.messages == expected

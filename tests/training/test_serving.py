@@ -54,14 +54,14 @@ CHATS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", CHATS)
-def test_the_prompts_of_the_server_are_learned_from(name: str) -> None:
+def test_the_prompts_of_the_server_are_trained_on(name: str) -> None:
     chat = CHATS[name]
     examples = training_examples(read_row(chat, start_date=DATE).conversation)
-    spoken = [at for at, one in enumerate(chat["messages"]) if one["role"] == "assistant"]
-    for at in spoken:
-        request = ChatRequest(**{**chat, "messages": chat["messages"][:at]})
+    spoken = [index for index, entry in enumerate(chat["messages"]) if entry["role"] == "assistant"]
+    for index in spoken:
+        request = ChatRequest(**{**chat, "messages": chat["messages"][:index]})
         turn = turn_of_chat(request, date=DATE)
         prompt, _ = preparation.prepare_turn(turn, constrain=False)
-        following = [one for one in examples if one.input_ids[: len(prompt)] == prompt]
-        # What the model is to say next is learned right after it, in one of the examples.
-        assert any(one.labels[len(prompt)] != IGNORED for one in following), at
+        following = [entry for entry in examples if entry.input_ids[: len(prompt)] == prompt]
+        # What the model is to say next is trained on right after it, in one of the examples.
+        assert any(entry.labels[len(prompt)] != IGNORED for entry in following), index

@@ -23,10 +23,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "training.md"
 
 
 def hub_template() -> str:
-    found = find_spec("trl")
-    if found is None or not found.submodule_search_locations:
+    spec = find_spec("trl")
+    if spec is None or not spec.submodule_search_locations:
         pytest.skip("trl, which brings the template, is not installed")
-    folder = Path(found.submodule_search_locations[0])
+    folder = Path(spec.submodule_search_locations[0])
     return (folder / "chat_templates" / "gptoss.jinja").read_text(encoding="utf-8")
 
 
@@ -179,12 +179,12 @@ def test_differences(name: str) -> None:
         assert header in template
         template = template.replace(header, '"<|start|>assistant<|channel|>commentary to="')
         template = template.replace('"<|channel|>commentary " }}', '" <|constrain|>" }}')
-    found = find_template_difference(case.chat, template, date=DATE, training=case.training)
-    assert found is not None
-    assert found.harmony.startswith(case.harmony)
-    assert found.template.startswith(case.template)
-    assert (found.problem is None) == (case.problem is None)
-    assert (case.problem or "") in (found.problem or "")
+    difference = find_template_difference(case.chat, template, date=DATE, training=case.training)
+    assert difference is not None
+    assert difference.harmony.startswith(case.harmony)
+    assert difference.template.startswith(case.template)
+    assert (difference.problem is None) == (case.problem is None)
+    assert (case.problem or "") in (difference.problem or "")
 
 
 def test_the_table_has_every_difference() -> None:
@@ -196,7 +196,7 @@ AGREED: dict[str, tuple[Any, bool]] = {
     "a question": ([USER], False),
     "a dialogue": ([USER, ANSWER, USER], False),
     "past reasoning": ([USER, {**ANSWER, "thinking": "hm"}, USER], False),
-    "a dialogue to learn from": ([USER, ANSWER, USER, {**ANSWER, "thinking": "hm"}], True),
+    "several turns to train on": ([USER, ANSWER, USER, {**ANSWER, "thinking": "hm"}], True),
     "effort": ({"messages": [USER], "reasoning_effort": "low"}, False),
     "a tool": (with_tools(taking(type="string", description="x")), False),
     "a tool without parameters": (with_tools(tool()), False),
@@ -210,9 +210,9 @@ def test_agreement(name: str) -> None:
 
 
 def test_a_difference_says_where_it_stands() -> None:
-    found = find_template_difference([SYSTEM, USER], hub_template(), date=DATE)
-    assert found is not None
-    assert (found.message, found.kind.value if found.kind else None) == (1, "body")
+    difference = find_template_difference([SYSTEM, USER], hub_template(), date=DATE)
+    assert difference is not None
+    assert (difference.message, difference.kind.value if difference.kind else None) == (1, "body")
     end = find_template_difference([USER], hub_template() + "!", date=DATE)
     assert end is not None
     assert (end.message, end.kind, end.harmony, end.template) == (None, None, "", "!")
@@ -225,8 +225,8 @@ def test_our_own_template_agrees_on_calls() -> None:
     chats: list[Any] = [[SYSTEM, USER], with_tools(taking(type="string", enum=["x"], default="x"))]
     chats.append([USER, calling(content="I look.", reasoning="hm"), RESULT])
     for chat in chats:
-        found = find_template_difference(chat, template, date=DATE, variables=variables)
-        assert found is None
+        difference = find_template_difference(chat, template, date=DATE, variables=variables)
+        assert difference is None
 
 
 class Tokenizer:
@@ -237,28 +237,28 @@ class Tokenizer:
 def test_templates_of_tokenizers() -> None:
     text = "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}"
     for chat_template in (text, {"default": text, "tool_use": "x"}):
-        found = find_template_difference([USER], Tokenizer(chat_template), date=DATE)
-        assert found is not None
-        assert (found.position, found.template) == (0, "hi")
+        difference = find_template_difference([USER], Tokenizer(chat_template), date=DATE)
+        assert difference is not None
+        assert (difference.position, difference.template) == (0, "hi")
     with pytest.raises(ValueError, match="has no chat template"):
         find_template_difference([USER], Tokenizer(None), date=DATE)
 
 
 def test_a_broken_template_says_why() -> None:
-    found = find_template_difference([USER], "{% if %}", date=DATE)
-    assert found is not None
-    assert "Expected an expression" in (found.problem or "")
+    difference = find_template_difference([USER], "{% if %}", date=DATE)
+    assert difference is not None
+    assert "Expected an expression" in (difference.problem or "")
 
 
-def test_nothing_to_learn() -> None:
+def test_nothing_trainable() -> None:
     with pytest.raises(ConversationError, match="nothing to train on"):
         find_template_difference([USER], "", date=DATE, training=True)
 
 
 def test_options_are_those_of_the_rendering() -> None:
     options = TrainingOptions(header_style="reference")
-    found = find_template_difference(
+    difference = find_template_difference(
         [USER, calling(), RESULT], hub_template(), date=DATE, options=options
     )
-    assert found is not None
-    assert found.harmony.startswith(" <|constrain|>json")
+    assert difference is not None
+    assert difference.harmony.startswith(" <|constrain|>json")

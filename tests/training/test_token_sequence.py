@@ -42,11 +42,11 @@ TURNS = [
 
 @pytest.mark.parametrize(("sampled", "closing", "channel"), TURNS)
 def test_sampled_tokens_are_fed_back(sampled: str, closing: str, channel: str | None) -> None:
-    known = conversation("stu")
-    prompt = TokenSequence.of_prompt(known)
-    assert prompt.input_ids == inference_prompt(known.messages)
+    chat = conversation("stu")
+    prompt = TokenSequence.of_prompt(chat)
+    assert prompt.input_ids == inference_prompt(chat.messages)
     ids = tokens(sampled)
-    logprobs = [-float(at + 1) for at in range(len(ids))]
+    logprobs = [-float(index + 1) for index in range(len(ids))]
     turn = prompt.add_sampled(ids, logprobs)
     following = turn.extend([result()])
     rest = "<|start|>functions.f to=assistant<|channel|>commentary<|message|>{}<|end|>"
@@ -62,15 +62,15 @@ def test_sampled_tokens_are_fed_back(sampled: str, closing: str, channel: str | 
     assert following.earlier == ()
 
 
-def test_an_answer_is_closed_as_prompts_have_it_and_learned_as_it_was() -> None:
+def test_an_answer_is_closed_as_prompts_have_it_and_trained_on_as_it_was() -> None:
     prompt = TokenSequence.of_prompt(conversation("su"))
     turn = prompt.add_sampled(tokens(ANSWER))
     following = turn.extend(conversation("u").messages)
     assert turn.input_ids[-1] == 200002
-    at = len(turn.input_ids) - 1
-    assert (following.input_ids[at], following.labels[at]) == (200007, 200002)
-    assert math.isnan(following.logprobs[at])
-    assert following.input_ids[:at] == turn.input_ids[:at]
+    index = len(turn.input_ids) - 1
+    assert (following.input_ids[index], following.labels[index]) == (200007, 200002)
+    assert math.isnan(following.logprobs[index])
+    assert following.input_ids[:index] == turn.input_ids[:index]
 
 
 def test_past_reasoning_begins_a_sequence_of_the_same_tokens() -> None:

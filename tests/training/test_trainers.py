@@ -59,13 +59,13 @@ def collated(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"input_ids": ids, "labels": padded("labels", IGNORED), "attention_mask": mask}
 
 
-def loss_of_learned(model: Any, batch: dict[str, Any]) -> float:
-    """The mean loss of the labels that are learned, taken from the logits at their places."""
+def masked_loss(model: Any, batch: dict[str, Any]) -> float:
+    """The mean loss of the trainable labels, taken from the logits at their places."""
     with torch.no_grad():
         logits = model(**{name: batch[name] for name in batch if name != "labels"}).logits
-    learned = batch["labels"][:, 1:] != IGNORED
-    logs = torch.log_softmax(logits[:, :-1][learned], dim=-1)
-    labels = batch["labels"][:, 1:][learned]
+    trainable = batch["labels"][:, 1:] != IGNORED
+    logs = torch.log_softmax(logits[:, :-1][trainable], dim=-1)
+    labels = batch["labels"][:, 1:][trainable]
     return -float(logs[torch.arange(len(labels)), labels].mean())
 
 
@@ -77,7 +77,7 @@ def test_torch_reads_batches_of_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_the_trainer_of_transformers_learns_it(
+def test_the_trainer_of_transformers_trains_on_it(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     rows = prepared(tmp_path)
@@ -85,7 +85,7 @@ def test_the_trainer_of_transformers_learns_it(
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
     batch = collated(list(rows))
     assert len(rows) == 4
-    expected = loss_of_learned(model, batch)
+    expected = masked_loss(model, batch)
     arguments = transformers.TrainingArguments(
         output_dir=str(tmp_path / "trained"),
         per_device_train_batch_size=4,
@@ -104,7 +104,7 @@ def test_the_trainer_of_transformers_learns_it(
     )
     trainer.train()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    # What the trainer takes the loss of is what is learned, and nothing else.
+    # What the trainer takes the loss of is what is trainable, and nothing else.
     assert losses[0] == pytest.approx(expected, rel=1e-3)
     assert losses[-1] < 0.9 * losses[0]
 
@@ -117,7 +117,7 @@ def labels_of_masks(row: dict[str, Any]) -> list[int]:
 @pytest.mark.parametrize("columns", ["labels", "masks"])
 @pytest.mark.filterwarnings("ignore")  # TRL uses what Transformers deprecated
 @pytest.mark.usefixtures("one_thread")
-def test_the_trainer_of_trl_learns_it(
+def test_the_trainer_of_trl_trains_on_it(
     columns: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     trl = pytest.importorskip("trl", reason="trl is not installed")
@@ -125,14 +125,12 @@ def test_the_trainer_of_trl_learns_it(
     load = transformers.AutoModelForCausalLM.from_pretrained
     model = load(folder, router_aux_loss_coef=0.0)  # TRL would add that loss
     rows = prepared(tmp_path)
-    known = list(rows)
+    examples = list(rows)
     if columns == "masks":
-        known = [{**row, "labels": labels_of_masks(row)} for row in known]
+        examples = [{**row, "labels": labels_of_masks(row)} for row in examples]
         rows = rows.remove_columns("labels")
-    expected = loss_of_learned(model, collated(known))
-    without_mask = loss_of_learned(
-        model, collated([{**r, "labels": r["input_ids"]} for r in known])
-    )
+    expected = masked_loss(model, collated(examples))
+    without_mask = masked_loss(model, collated([{**r, "labels": r["input_ids"]} for r in examples]))
     assert abs(without_mask - expected) > 0.1
     arguments = trl.SFTConfig(
         output_dir=str(tmp_path / "trained"),
@@ -169,17 +167,17 @@ def test_the_collator_of_trl_takes_packed_rows(tmp_path: Path) -> None:
     batch = collator(chosen)
     assert batch["input_ids"].tolist() == [[i for row in rows for i in row["input_ids"]]]
     assert batch["labels"].tolist() == [[label for row in rows for label in row["labels"]]]
-    assert batch["position_ids"].tolist() == [[at for row in rows for at in row["position_ids"]]]
+    assert batch["position_ids"].tolist() == [[i for row in rows for i in row["position_ids"]]]
 
 
-def test_packed_examples_are_learned_as_by_themselves(
+def test_packed_examples_are_trained_on_as_by_themselves(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     masking = pytest.importorskip("transformers.masking_utils")
     model = transformers.AutoModelForCausalLM.from_pretrained(
         demo_model_folder(tmp_path_factory.getbasetemp().parent)
     )
-    expected = loss_of_learned(model, collated(list(prepared(tmp_path))))
+    expected = masked_loss(model, collated(list(prepared(tmp_path))))
     (tmp_path / "packed").mkdir()
     settings = PrepareSettings(TrainingOptions(context_length=400), pack=True)
     (row,) = prepared(tmp_path / "packed", settings)
@@ -192,5 +190,5 @@ def test_packed_examples_are_learned_as_by_themselves(
         "sliding_attention": masking.create_sliding_window_causal_mask(**given),
     }
     batch = {"input_ids": torch.tensor([row["input_ids"]]), "labels": torch.tensor([row["labels"]])}
-    found = loss_of_learned(model, {**batch, "position_ids": places, "attention_mask": apart})
-    assert found == pytest.approx(expected, rel=1e-4)
+    loss = masked_loss(model, {**batch, "position_ids": places, "attention_mask": apart})
+    assert loss == pytest.approx(expected, rel=1e-4)

@@ -1,4 +1,4 @@
-"""Sequences to learn from: their tokens, what is learned of them, and where they come from."""
+"""Training examples: their tokens, their loss masks, and where they come from."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ ENCODING = load_harmony_encoding("HarmonyGptOss")
 
 
 def marked(example: TrainingExample) -> str:
-    """Write an example with what is learned in brackets; {a|b} is an `a` that is learned as `b`."""
-    text, learned = "", False
+    """Write an example with trainable tokens in brackets; {a|b} is an `a` with the label `b`."""
+    text, is_trainable = "", False
     for token, label in zip(example.input_ids, example.labels, strict=True):
-        if (label != IGNORED) != learned:
-            text += "]" if learned else "["
-            learned = not learned
+        if (label != IGNORED) != is_trainable:
+            text += "]" if is_trainable else "["
+            is_trainable = not is_trainable
         piece = ENCODING.decode([token])
         text += piece if label in (IGNORED, token) else f"{{{piece}|{ENCODING.decode([label])}}}"
     text = text.replace("<|start|>", "/").replace("<|message|>", ">").replace("<|channel|>", "@")
-    return text + "]" * learned
+    return text + "]" * is_trainable
 
 
 QUESTION = "/user>What is 2 + 2?<|end|>"
@@ -67,7 +67,7 @@ VECTORS: list[tuple[str, dict[str, Any], list[str]]] = [
         ],
     ),
     ("uccr", {}, [f"{QUESTION}/assistant[{CALL}]/assistant[{CALL}]"]),
-    # Nothing to leave out: one sequence, in which the stop is learned but not shown.
+    # Nothing to leave out: one sequence, in which the stop is the label but not the input.
     (
         "ufuf",
         {},
@@ -76,7 +76,7 @@ VECTORS: list[tuple[str, dict[str, Any], list[str]]] = [
             f"{QUESTION}/assistant[{ANSWER}<|return|>]"
         ],
     ),
-    # The second prompt leaves reasoning out: two sequences, and nothing is learned twice.
+    # The second prompt leaves reasoning out: two sequences, and nothing is trained on twice.
     (
         "uafuaf",
         {},
@@ -120,8 +120,8 @@ VECTORS: list[tuple[str, dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("letters", "options", "expected"), VECTORS)
 def test_examples(letters: str, options: dict[str, Any], expected: list[str]) -> None:
-    found = training_examples(conversation(letters), TrainingOptions(**options))
-    assert list(map(marked, found)) == expected
+    made = training_examples(conversation(letters), TrainingOptions(**options))
+    assert list(map(marked, made)) == expected
 
 
 def test_functions_declared_late_begin_a_sequence() -> None:
@@ -146,8 +146,8 @@ def test_masks_leave_out_what_they_cannot_say() -> None:
     (example,) = training_examples(conversation("ufuf"))
     masks = example.assistant_masks()
     assert sum(masks) == example.trainable_tokens - 1
-    at = next(at for at, label in enumerate(example.labels) if label == 200002)
-    assert (example.input_ids[at], masks[at]) == (200007, 0)
+    index = next(index for index, label in enumerate(example.labels) if label == 200002)
+    assert (example.input_ids[index], masks[index]) == (200007, 0)
 
 
 def test_provenance() -> None:
@@ -159,11 +159,11 @@ def test_provenance() -> None:
     )
     assert len(kinds) == len(messages) == len(sampled) == len(example)
     rows = {
-        (messages[at], kinds[at].value, sampled[at]): ENCODING.decode(
+        (messages[index], kinds[index].value, sampled[index]): ENCODING.decode(
             example.input_ids[span.start : span.end]
         )
         for span in example.spans
-        for at in range(span.start, span.end)
+        for index in range(span.start, span.end)
     }
     assert rows == {
         (0, "header", False): "<|start|>user<|message|>",
@@ -183,20 +183,20 @@ def test_sampled_messages_keep_their_tokens() -> None:
     tokens = ENCODING.encode("<|channel|>final<|message|>", allowed_special="all")
     tokens += [ENCODING.encode(letter)[0] for letter in "2 + 2 = 4."] + [200002]
     assert tokens != [*ENCODING.render(spoken("2 + 2 = 4."))[2:-1], 200002]  # cut otherwise
-    known = conversation("uu")
-    known.messages.insert(1, SampledMessage.of(spoken("2 + 2 = 4."), tokens))
-    known.messages.append(SampledMessage.of(spoken("2 + 2 = 4."), tokens))
-    (example,) = training_examples(known)
+    chat = conversation("uu")
+    chat.messages.insert(1, SampledMessage.of(spoken("2 + 2 = 4."), tokens))
+    chat.messages.append(SampledMessage.of(spoken("2 + 2 = 4."), tokens))
+    (example,) = training_examples(chat)
     assert [label for label in example.labels if label != IGNORED] == tokens * 2
     assert example.input_ids[-len(tokens) :] == tokens
-    assert find_prompt_difference(known, example) is None
+    assert find_prompt_difference(chat, example) is None
 
 
 def test_difference_from_inference_is_found() -> None:
-    known = conversation("suaf")
-    (example,) = training_examples(known)
+    chat = conversation("suaf")
+    (example,) = training_examples(chat)
     example.input_ids[3] += 1
-    difference = find_prompt_difference(known, example)
+    difference = find_prompt_difference(chat, example)
     assert difference is not None
     assert (difference.message, difference.position) == (2, 3)
 
@@ -206,61 +206,61 @@ def test_difference_from_inference_is_found() -> None:
 
 @settings(deadline=None)
 @given(any_letters | likely_letters)
-def test_what_is_learned_follows_the_prompt_of_inference(letters: str) -> None:
-    known = conversation(letters)
+def test_what_is_trainable_follows_the_prompt_of_inference(letters: str) -> None:
+    chat = conversation(letters)
     for options in (TrainingOptions(), TrainingOptions(keep_past_reasoning=True)):
-        for example in training_examples(known, options):
-            assert find_prompt_difference(known, example, options) is None
+        for example in training_examples(chat, options):
+            assert find_prompt_difference(chat, example, options) is None
 
 
 @settings(deadline=None)
 @given(any_letters | likely_letters)
-def test_each_message_is_learned_once_and_wholly(letters: str) -> None:
-    known = conversation(letters)
-    learned: list[str] = []
-    for example in training_examples(known):
+def test_each_message_is_trained_on_once_and_wholly(letters: str) -> None:
+    chat = conversation(letters)
+    trained: list[str] = []
+    for example in training_examples(chat):
         for span in example.spans:
             labels = example.labels[span.start : span.end]
             assert len({label == IGNORED for label in labels}) <= 1
             if span.kind is SegmentKind.STOP and labels[0] != IGNORED:
-                learned.append(str(span.message))
+                trained.append(str(span.message))
             if labels and labels[0] != IGNORED:
                 assert span.sampled
-    own = [str(at) for at, m in enumerate(known.messages) if m.author.role is Role.ASSISTANT]
-    assert sorted(learned) == sorted(own)
+    own = [str(index) for index, m in enumerate(chat.messages) if m.author.role is Role.ASSISTANT]
+    assert sorted(trained) == sorted(own)
 
 
 @settings(deadline=None)
 @given(likely_letters)
 def test_one_turn_is_what_the_reference_renders(letters: str) -> None:
-    known = conversation(letters)
+    chat = conversation(letters)
     options = TrainingOptions(keep_past_reasoning=True)
     config = RenderConversationConfig(auto_drop_analysis=False, header_style="guide")
-    whole = ENCODING.render_conversation_for_training(known, config)
-    for example in training_examples(known, options)[-1:]:
-        if max(span.message for span in example.spans) == len(known.messages) - 1:
-            assert example.input_ids == whole
+    rendered = ENCODING.render_conversation_for_training(chat, config)
+    for example in training_examples(chat, options)[-1:]:
+        if max(span.message for span in example.spans) == len(chat.messages) - 1:
+            assert example.input_ids == rendered
         else:
-            assert whole[: len(example) - 1] == example.input_ids[:-1]
+            assert rendered[: len(example) - 1] == example.input_ids[:-1]
 
 
 @settings(deadline=None)
 @given(likely_letters, st.integers(20, 120))
 def test_windows_fit_and_lose_nothing_silently(letters: str, limit: int) -> None:
-    known = conversation(letters)
+    chat = conversation(letters)
     options = TrainingOptions(context_length=limit)
-    examples, too_long = read_examples(known, options)
-    learned = list(too_long)
+    examples, too_long = read_examples(chat, options)
+    trained = list(too_long)
     for example in examples:
         assert len(example) <= limit
-        assert find_prompt_difference(known, example, options) is None
-        learned += (
+        assert find_prompt_difference(chat, example, options) is None
+        trained += (
             span.message
             for span in example.spans
             if span.kind is SegmentKind.STOP and example.labels[span.start] != IGNORED
         )
-    own = [at for at, m in enumerate(known.messages) if m.author.role is Role.ASSISTANT]
-    assert sorted(learned) == own
+    own = [index for index, m in enumerate(chat.messages) if m.author.role is Role.ASSISTANT]
+    assert sorted(trained) == own
 
 
 # Messages: 0 system, 1 and 3 questions, 2 and 8 answers, 4 and 6 calls, 5 and 7 results.
@@ -279,11 +279,11 @@ WINDOWS = [
 def test_windows_leave_out_old_turns_then_old_steps(
     limit: int, held: list[str], lost: list[int]
 ) -> None:
-    known = conversation("sufucrcrf")
-    known.messages[4], known.messages[6] = call("1" * 40), call("2" * 40)
-    examples, too_long = read_examples(known, TrainingOptions(context_length=limit))
-    found = ["".join(map(str, sorted({s.message for s in one.spans}))) for one in examples]
-    assert (found, too_long) == (held, lost)
+    chat = conversation("sufucrcrf")
+    chat.messages[4], chat.messages[6] = call("1" * 40), call("2" * 40)
+    examples, too_long = read_examples(chat, TrainingOptions(context_length=limit))
+    made = ["".join(map(str, sorted({s.message for s in example.spans}))) for example in examples]
+    assert (made, too_long) == (held, lost)
 
 
 def test_no_message_no_example() -> None:

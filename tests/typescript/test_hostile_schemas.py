@@ -121,9 +121,9 @@ def _wrong_types() -> dict[str, Any]:
     keywords += " default examples additionalProperties patternProperties prefixItems nullable"
     keywords += " additionalItems $defs definitions"
     schemas = {
-        f"{keyword}{at}": {"type": "object", keyword: value, "x": {keyword: value}}
+        f"{keyword}{index}": {"type": "object", keyword: value, "x": {keyword: value}}
         for keyword in keywords.split()
-        for at, value in enumerate(values)
+        for index, value in enumerate(values)
     }
     return {"properties": schemas, "anyOf": list(schemas.values())}
 
