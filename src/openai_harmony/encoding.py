@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal
 
 from .config import RenderConversationConfig, RenderOptions
-from .conversation.messages import Conversation, Message, Role
+from .conversation.messages import Conversation, Message, Role, is_answer
 from .errors import VocabularyError
 from .parsing.parser import parse_messages
 from .rendering.segments import Segment
@@ -92,7 +92,7 @@ class HarmonyEncoding:
     ) -> list[int]:
         """Render the messages so that a last ``final`` message ends in ``<|return|>``."""
         tokens = self.render_conversation(conversation, config)
-        if _ends_in_return(conversation.messages):
+        if conversation.messages and is_answer(conversation.messages[-1]):
             tokens[-1] = RETURN
         return tokens
 
@@ -125,7 +125,7 @@ class HarmonyEncoding:
     ) -> list[Segment]:
         """Render a training example as segments."""
         segments = self._segments(conversation, config)
-        if _ends_in_return(conversation.messages):
+        if conversation.messages and is_answer(conversation.messages[-1]):
             segments[-1] = segments[-1]._replace(text=SPECIAL_TEXTS[RETURN], tokens=[RETURN])
         return segments
 
@@ -217,14 +217,6 @@ class HarmonyEncoding:
     def stop_tokens_for_assistant_actions(self) -> list[int]:
         """Return the tokens at which sampling stops: ``<|return|>`` and ``<|call|>``."""
         return [RETURN, CALL]
-
-
-def _ends_in_return(messages: Sequence[Message]) -> bool:
-    """Return whether a training example of `messages` ends in ``<|return|>``: after an answer."""
-    if not messages:
-        return False
-    last = messages[-1]
-    return last.author.role is Role.ASSISTANT and last.channel == "final"
 
 
 def load_harmony_encoding(name: str | HarmonyEncodingName) -> HarmonyEncoding:

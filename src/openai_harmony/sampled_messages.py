@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from .config import RenderConversationConfig
-from .conversation.messages import Conversation, Message, Role
+from .conversation.messages import Conversation, Message, Role, is_answer
 from .encoding import HarmonyEncoding
 from .errors import TokenError
 from .rendering.segments import Segment, SegmentKind
@@ -40,9 +40,7 @@ def sampled_stop(message: Message, stop: int) -> int:
     """Return the token that the model samples where a prompt ends a message with `stop`."""
     if isinstance(message, SampledMessage):
         stop = message.sampled_tokens[-1]
-    if stop == END and message.channel == "final" and message.author.role is Role.ASSISTANT:
-        return RETURN
-    return stop
+    return RETURN if stop == END and is_answer(message) else stop
 
 
 class SampledMessage(Message):

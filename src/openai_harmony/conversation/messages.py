@@ -22,7 +22,7 @@ from .content import Content, DeveloperContent, SystemContent, TextContent
 from .json_field import shown
 from .tool_namespaces import ToolDescription
 
-__all__ = ["Author", "Conversation", "Message", "Role", "declared_tools"]
+__all__ = ["Author", "Conversation", "Message", "Role", "declared_tools", "is_answer"]
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -218,6 +218,11 @@ class Conversation(BaseModel):
                 for index, item in enumerate(messages)
             ]
         )
+
+
+def is_answer(message: Message) -> bool:
+    """Return whether a message is an answer: the model ends it, and its turn, by ``<|return|>``."""
+    return message.channel == "final" and message.author.role is Role.ASSISTANT
 
 
 def declared_tools(messages: Iterable[Message]) -> dict[str, ToolDescription | None]:

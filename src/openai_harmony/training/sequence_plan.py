@@ -19,7 +19,7 @@ from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
 from ..conversation.content import DeveloperContent
-from ..conversation.messages import Message, Role
+from ..conversation.messages import Message, Role, is_answer
 from ..rendering.history import without_past_reasoning
 from .options import TrainingOptions
 
@@ -61,7 +61,7 @@ def plan_sequences(
                 if is_changed or len(kept) < len(entries):
                     plans.append(entries)
                     entries = [Entry(earlier, False) for earlier in kept]
-            has_spoken, is_changed, is_answered = True, False, message.channel == "final"
+            has_spoken, is_changed, is_answered = True, False, is_answer(message)
         elif not is_declared and declares_functions(message):
             # The system message mentions functions: the next prompt begins with another one.
             is_declared, is_changed = True, has_spoken
