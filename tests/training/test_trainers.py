@@ -59,6 +59,21 @@ def collated(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"input_ids": ids, "labels": padded("labels", IGNORED), "attention_mask": mask}
 
 
+SETTINGS: dict[str, Any] = {
+    "per_device_train_batch_size": 4,
+    "max_steps": 3,
+    "optim": "sgd",
+    "learning_rate": 0.1,
+    "logging_steps": 1,
+    "report_to": [],
+    "save_strategy": "no",
+    "use_cpu": True,
+    "disable_tqdm": True,
+    "dataloader_pin_memory": False,
+}
+"""The settings of both trainers."""
+
+
 def masked_loss(model: Any, batch: dict[str, Any]) -> float:
     """The mean loss of the trainable labels, taken from the logits at their places."""
     with torch.no_grad():
@@ -86,19 +101,7 @@ def test_the_trainer_of_transformers_trains_on_it(
     batch = collated(list(rows))
     assert len(rows) == 4
     expected = masked_loss(model, batch)
-    arguments = transformers.TrainingArguments(
-        output_dir=str(tmp_path / "trained"),
-        per_device_train_batch_size=4,
-        max_steps=3,
-        optim="sgd",
-        learning_rate=0.1,
-        logging_steps=1,
-        report_to=[],
-        save_strategy="no",
-        use_cpu=True,
-        disable_tqdm=True,
-        dataloader_pin_memory=False,
-    )
+    arguments = transformers.TrainingArguments(output_dir=str(tmp_path / "trained"), **SETTINGS)
     trainer = transformers.Trainer(
         model=model, args=arguments, train_dataset=rows, data_collator=collated
     )
@@ -133,19 +136,7 @@ def test_the_trainer_of_trl_trains_on_it(
     without_mask = masked_loss(model, collated([{**r, "labels": r["input_ids"]} for r in examples]))
     assert abs(without_mask - expected) > 0.1
     arguments = trl.SFTConfig(
-        output_dir=str(tmp_path / "trained"),
-        per_device_train_batch_size=4,
-        max_steps=3,
-        optim="sgd",
-        learning_rate=0.1,
-        logging_steps=1,
-        report_to=[],
-        save_strategy="no",
-        use_cpu=True,
-        bf16=False,
-        disable_tqdm=True,
-        dataloader_pin_memory=False,
-        max_length=None,
+        output_dir=str(tmp_path / "trained"), bf16=False, max_length=None, **SETTINGS
     )
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     trainer = trl.SFTTrainer(

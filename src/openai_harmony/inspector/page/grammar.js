@@ -9,9 +9,9 @@ import { call, wasAborted } from "./api.js";
 import { counted } from "./counted.js";
 import { declaredTools } from "./declared-tools.js";
 import { button, element, fill, labelled } from "./element.js";
-import { LatestCall } from "./latest-call.js";
 import { layoutOf } from "./reading-layout.js";
 import { SteppedView } from "./stepped-view.js";
+import { TabReader } from "./tab-reader.js";
 import { TokenInput } from "./token-input.js";
 
 /** @import { State } from "./state.js" */
@@ -36,9 +36,6 @@ const VOCABULARY = 201_089;
 
 export class GrammarTab {
   #state;
-  #host;
-  #calls = new LatestCall(250);
-  #isStale = true;
   /** @type {AllowedSteps | null} */
   #steps = null;
   /** @type {Allowed | null} */
@@ -48,7 +45,7 @@ export class GrammarTab {
   #input;
   #choice;
   #reasoning;
-  #problem;
+  #reader;
   #verdict;
   #results;
   #stepped;
@@ -63,7 +60,7 @@ export class GrammarTab {
    */
   constructor(host, state) {
     this.#state = state;
-    this.#host = host;
+    this.#reader = new TabReader(host, (signal) => this.#read(signal));
     const form = element("section", { class: "pane given", "aria-label": "Completion to follow" });
     this.#input = new TokenInput(
       form,
@@ -71,18 +68,17 @@ export class GrammarTab {
         label: "Completion",
         placeholder: PLACEHOLDER,
         onInput: (text) => this.#state.set({ completion: text }),
-        onError: (message) => this.#tell(message),
+        onError: (message) => this.#reader.tell(message),
       },
       button("Clear", () => this.#state.set({ completion: "" })),
     );
-    this.#choice = element("select", { onchange: () => this.#changed() });
+    this.#choice = element("select", { onchange: () => this.#reader.change() });
     this.#offer([]);
     this.#reasoning = element("input", {
       type: "checkbox",
       checked: true,
-      onchange: () => this.#changed(),
+      onchange: () => this.#reader.change(),
     });
-    this.#problem = element("p", { class: "problem", role: "alert", hidden: true });
     this.#verdict = element("p", { class: "summary verdict", role: "status" });
     form.append(
       element(
@@ -91,7 +87,7 @@ export class GrammarTab {
         labelled("Tool choice", this.#choice, "Tools are those of the conversation."),
         labelled("Reasoning allowed", this.#reasoning),
       ),
-      this.#problem,
+      this.#reader.problem,
       this.#verdict,
     );
 
@@ -117,36 +113,13 @@ export class GrammarTab {
     host.append(element("div", { class: "panes" }, form, this.#results));
     state.subscribe((_, changed) => {
       const matters = ["source", "form", "options", "completion"];
-      if (matters.some((name) => changed.has(/** @type {any} */ (name)))) this.#changed();
+      if (matters.some((name) => changed.has(/** @type {any} */ (name)))) this.#reader.change();
     });
   }
 
-  /** The tab has come into view: follow what has changed meanwhile. */
+  /** The tab has come into view: read what has changed meanwhile. */
   show() {
-    if (this.#isStale) this.#calls.now((signal) => this.#update(signal));
-  }
-
-  #changed() {
-    this.#isStale = true;
-    if (this.#host.checkVisibility()) this.#calls.wish((signal) => this.#update(signal));
-  }
-
-  /** @param {AbortSignal} signal */
-  async #update(signal) {
-    this.#tell("");
-    this.#host.setAttribute("aria-busy", "true");
-    try {
-      await this.#read(signal);
-    } catch (error) {
-      if (!signal.aborted) this.#tell(error);
-    }
-    if (!signal.aborted) this.#host.removeAttribute("aria-busy");
-  }
-
-  /** @param {unknown} problem an error, or words; "" for none */
-  #tell(problem) {
-    this.#problem.hidden = problem === "";
-    this.#problem.textContent = problem instanceof Error ? problem.message : String(problem);
+    this.#reader.show();
   }
 
   /**
@@ -200,7 +173,7 @@ export class GrammarTab {
             (await call("parse", { input, role: "assistant", tools }, signal)).lenient,
             ids.length,
           );
-    this.#isStale = false;
+    this.#reader.finish();
     this.#steps = steps;
     this.#take(allowed, layout);
   }
@@ -240,7 +213,7 @@ export class GrammarTab {
       try {
         await steps.fetch(place);
       } catch (error) {
-        if (!wasAborted(error)) this.#tell(error);
+        if (!wasAborted(error)) this.#reader.tell(error);
         return;
       }
       if (steps !== this.#steps) return;

@@ -7,11 +7,11 @@ import { call } from "./api.js";
 import { counted } from "./counted.js";
 import { declaredTools } from "./declared-tools.js";
 import { button, element, fill, labelled, select } from "./element.js";
-import { LatestCall } from "./latest-call.js";
 import { layoutOf } from "./reading-layout.js";
 import { ReadingPanel } from "./reading-panel.js";
 import { RECOVERY_WORDS } from "./recovery-words.js";
 import { SteppedView } from "./stepped-view.js";
+import { TabReader } from "./tab-reader.js";
 import { TokenInput } from "./token-input.js";
 
 /** @import { State } from "./state.js" */
@@ -43,13 +43,10 @@ const LISTED = 200;
 
 export class StepperTab {
   #state;
-  #host;
   #role = "assistant";
-  #calls = new LatestCall(250);
-  #isStale = true;
   #input;
   #tools;
-  #problem;
+  #reader;
   #status;
   #stepped;
   #strict;
@@ -63,7 +60,7 @@ export class StepperTab {
    */
   constructor(host, state) {
     this.#state = state;
-    this.#host = host;
+    this.#reader = new TabReader(host, (signal) => this.#parse(signal));
     const form = element("section", { class: "pane given", "aria-label": "Tokens to read" });
     this.#input = new TokenInput(
       form,
@@ -71,7 +68,7 @@ export class StepperTab {
         label: "Tokens or text",
         placeholder: PLACEHOLDER,
         onInput: (text) => this.#state.set({ input: text }),
-        onError: (message) => this.#tell(message),
+        onError: (message) => this.#reader.tell(message),
       },
       button("Prompt of the conversation", () => this.#takePrompt()),
       button("A broken example", () => this.#takeExample()),
@@ -81,9 +78,8 @@ export class StepperTab {
       placeholder: "functions.get_weather, python",
       spellcheck: "false",
       autocapitalize: "off",
-      oninput: () => this.#changed(),
+      oninput: () => this.#reader.change(),
     });
-    this.#problem = element("p", { class: "problem", role: "alert", hidden: true });
     this.#status = element("p", { class: "summary", role: "status" });
     form.append(
       element(
@@ -93,13 +89,13 @@ export class StepperTab {
           "Role",
           select(ROLES, this.#role, (value) => {
             this.#role = value;
-            this.#changed();
+            this.#reader.change();
           }),
           "Who speaks where the input does not say, as the prompt did.",
         ),
         labelled("Tools", this.#tools, "Declared ones, which a damaged header may mean."),
       ),
-      this.#problem,
+      this.#reader.problem,
       this.#status,
     );
 
@@ -122,36 +118,13 @@ export class StepperTab {
     form.append(this.#recoveries);
     host.append(element("div", { class: "panes" }, form, this.#results));
     state.subscribe((_, changed) => {
-      if (changed.has("input")) this.#changed();
+      if (changed.has("input")) this.#reader.change();
     });
   }
 
   /** The tab has come into view: read what has changed meanwhile. */
   show() {
-    if (this.#isStale) this.#calls.now((signal) => this.#update(signal));
-  }
-
-  #changed() {
-    this.#isStale = true;
-    if (this.#host.checkVisibility()) this.#calls.wish((signal) => this.#update(signal));
-  }
-
-  /** @param {AbortSignal} signal */
-  async #update(signal) {
-    this.#tell("");
-    this.#host.setAttribute("aria-busy", "true");
-    try {
-      await this.#parse(signal);
-    } catch (error) {
-      if (!signal.aborted) this.#tell(error);
-    }
-    if (!signal.aborted) this.#host.removeAttribute("aria-busy");
-  }
-
-  /** @param {unknown} problem an error, or words; "" for none */
-  #tell(problem) {
-    this.#problem.hidden = problem === "";
-    this.#problem.textContent = problem instanceof Error ? problem.message : String(problem);
+    this.#reader.show();
   }
 
   #takeExample() {
@@ -166,7 +139,7 @@ export class StepperTab {
       this.#tools.value = declaredTools(conversation).join(", ");
       this.#state.set({ input: tokens.ids.join(" ") });
     } catch (error) {
-      this.#tell(error);
+      this.#reader.tell(error);
     }
   }
 
@@ -175,7 +148,7 @@ export class StepperTab {
     const { input } = this.#state.get();
     this.#input.text = input;
     if (input.trim() === "") {
-      this.#isStale = false;
+      this.#reader.finish();
       this.#results.hidden = true;
       this.#status.textContent = "";
       return;
@@ -183,7 +156,7 @@ export class StepperTab {
     const role = this.#role === "" ? null : /** @type {Role} */ (this.#role);
     const tools = this.#tools.value.split(/[\s,]+/).filter(Boolean);
     this.#take(await call("parse", { input, role, tools }, signal));
-    this.#isStale = false;
+    this.#reader.finish();
   }
 
   /** @param {Parsing} parsing */
