@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from transformers.utils.chat_parsing.response_parser import ResponseParser, parse_response
 
 from openai_harmony import Conversation, Message, RenderConversationConfig, Role
+from openai_harmony.config import HeaderStyle
 from openai_harmony.engines.tokenizer_files import RESPONSE_TEMPLATE
-from support.strategies import ENCODING, STYLES, HeaderStyle, laws
+from support.strategies import ENCODING, STYLES, laws
 
 NEXT = "<|end|><|start|>assistant"
 PROMPT = "<|start|>user<|message|>2 + 2?<|end|><|start|>assistant"

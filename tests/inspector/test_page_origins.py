@@ -41,8 +41,12 @@ SOCKET = """([url, request]) => new Promise(resolve => {
     };
 })"""
 
-SIMPLE = {"method": "POST", "headers": {"Content-Type": "text/plain"}, "body": json.dumps(REQUEST)}
-JSON = {**SIMPLE, "headers": {"Content-Type": "application/json"}}
+SIMPLE: dict[str, Any] = {
+    "method": "POST",
+    "headers": {"Content-Type": "text/plain"},
+    "body": json.dumps(REQUEST),
+}
+JSON: dict[str, Any] = {**SIMPLE, "headers": {"Content-Type": "application/json"}}
 KEYED = {**JSON, "headers": {**JSON["headers"], "Authorization": "Bearer none", "X-Stainless": "1"}}
 ATTEMPTS: dict[str, tuple[str, dict[str, Any]]] = {
     "a simple request": ("/v1/responses", SIMPLE),

@@ -90,7 +90,7 @@ def test_addresses_that_others_reach() -> None:
 
 
 def test_hosts_and_origins_can_be_allowed() -> None:
-    settings = {"allowed_hosts": ("Harmony.internal",), "allowed_origins": (APP,)}
+    settings: dict[str, Any] = {"allowed_hosts": ("Harmony.internal",), "allowed_origins": (APP,)}
     with serving(TEXT, **settings) as client:
         allowed = {"Host": "harmony.internal:8000", "Origin": APP}
         assert client.get("/v1/models", headers=allowed).status_code == 200

@@ -173,6 +173,16 @@ def response_of(
     reasoning = request.reasoning or ReasoningSettings()
     model_effort = read_effort(JsonField(reasoning.effort), effort)
     text = request.text or TextSettings()
+    text_format = text.format or {"type": "text"}
+    if text_format.get("type") == "json_schema":
+        fields = text_format.get("json_schema") or text_format
+        text_format = {
+            "type": "json_schema",
+            "name": fields.get("name"),
+            "description": fields.get("description"),
+            "schema": fields.get("schema") or {},
+            "strict": fields.get("strict") is True,
+        }
     return Response(
         id=id,
         created_at=created_at,
@@ -194,10 +204,7 @@ def response_of(
         safety_identifier=request.safety_identifier,
         store=request.is_stored,
         temperature=settings.temperature,
-        text=TextEcho(
-            format=_echoed_format(text.format or {"type": "text"}),
-            verbosity=text.verbosity or "medium",
-        ),
+        text=TextEcho(format=text_format, verbosity=text.verbosity or "medium"),
         tool_choice=echoed_tool_choice(request.tool_choice),
         tools=echoed_tools(request.tools),
         top_logprobs=request.top_logprobs or 0,
@@ -208,19 +215,6 @@ def response_of(
         user=request.user,
         metadata=request.metadata or {},
     )
-
-
-def _echoed_format(requested: dict[str, Any]) -> dict[str, Any]:
-    if requested.get("type") != "json_schema":
-        return requested
-    fields = requested.get("json_schema") or requested
-    return {
-        "type": "json_schema",
-        "name": fields.get("name"),
-        "description": fields.get("description"),
-        "schema": fields.get("schema") or {},
-        "strict": fields.get("strict") is True,
-    }
 
 
 _NESTED = ("function", "custom")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..encoding import HarmonyEncoding, load_harmony_encoding
+from ..encoding import load_harmony_encoding
 from ..errors import TokenError
 from ..parsing.parser import StreamableParser
 from ..tokens.tokenizer import token_ids
@@ -68,7 +68,15 @@ class _Parse(Command):
             strict=not arguments.lenient,
             tools=[name for names in arguments.tools for name in names.split(",") if name],
         )
-        tokens = _tokens(read_text(arguments.file), arguments.format, encoding)
+        text = read_text(arguments.file)
+        if not text.strip():
+            raise InputError("there is no input; expected token ids or marked-up text")
+        if arguments.format is None:
+            tokens = written_tokens(text)
+        elif arguments.format == "ids":
+            tokens = token_ids_in(text)
+        else:
+            tokens = encoding.encode(text, allowed_special="all")
         try:
             parser.process_many(tokens if arguments.lenient else token_ids(tokens))
             parser.process_eos()
@@ -88,16 +96,6 @@ class _Parse(Command):
 
 
 PARSE = _Parse()
-
-
-def _tokens(text: str, form: str | None, encoding: HarmonyEncoding) -> list[int]:
-    if not text.strip():
-        raise InputError("there is no input; expected token ids or marked-up text")
-    if form is None:
-        return written_tokens(text)
-    if form == "ids":
-        return token_ids_in(text)
-    return encoding.encode(text, allowed_special="all")
 
 
 def _write(parser: StreamableParser, output: Output, *, lenient: bool) -> None:

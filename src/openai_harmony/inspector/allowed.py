@@ -68,15 +68,20 @@ def allowed(body: AllowedBody) -> Allowed:
     steps: list[AllowedStep] = []
     if accepted == body.start:
         while len(steps) < _MOST_STEPS and not matcher.is_finished:
-            steps.append(_step(accepted, matcher))
+            mask = int.from_bytes(matcher.bitmask(), "little")
+            ordinary, special = mask & ((1 << FIRST_SPECIAL) - 1), mask >> FIRST_SPECIAL
+            first = [FIRST_SPECIAL + bit for bit in islice(_set_bits(special), _SHOWN)]
+            first += islice(_set_bits(ordinary), _SHOWN - len(first))
+            count = mask.bit_count()
+            steps.append({"index": accepted, "count": count, "first": token_list(first)})
             if accepted == len(tokens) or not matcher.accept(tokens[accepted]):
                 break
             accepted += 1
     accepted += matcher.accept_all(tokens[accepted:])
     mismatch: MismatchJson | None = None
     if accepted < len(tokens):
-        first = Mismatch(accepted, tokens[accepted], matcher.allowed_tokens())
-        mismatch = {"position": accepted, "explanation": first.explained(tokens)}
+        problem = Mismatch(accepted, tokens[accepted], matcher.allowed_tokens())
+        mismatch = {"position": accepted, "explanation": problem.explained(tokens)}
     return {
         "grammar": grammar,
         "tokens": token_list(tokens),
@@ -85,15 +90,6 @@ def allowed(body: AllowedBody) -> Allowed:
         "mismatch": mismatch,
         "finished": matcher.is_finished and accepted == len(tokens),
     }
-
-
-def _step(index: int, matcher: Matcher) -> AllowedStep:
-    mask = int.from_bytes(matcher.bitmask(), "little")
-    ordinary = mask & ((1 << FIRST_SPECIAL) - 1)
-    special = mask >> FIRST_SPECIAL
-    first = [FIRST_SPECIAL + bit for bit in islice(_set_bits(special), _SHOWN)]
-    first += islice(_set_bits(ordinary), _SHOWN - len(first))
-    return {"index": index, "count": mask.bit_count(), "first": token_list(first)}
 
 
 def _set_bits(mask: int) -> Iterator[int]:

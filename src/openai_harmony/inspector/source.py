@@ -50,7 +50,19 @@ def read_source(body: SourceBody) -> InspectedSource:
     'responses'
     """
     source = body.source
-    form = _form_of(source) if body.form == "auto" else body.form
+    form: Form
+    if body.form != "auto":
+        form = body.form
+    elif isinstance(source, list) or "messages" in source:
+        form = "chat" if is_chat(source) else "harmony"
+    elif "input" in source:
+        form = "responses"
+    else:
+        raise ConversationError(
+            "expected messages, as in harmony and in Chat Completions, or an input, "
+            "as in Responses",
+            field="source",
+        )
     if form == "harmony":
         return _harmony(source, body.date)
     if form == "chat":
@@ -71,18 +83,6 @@ def conversation_json(conversation: Conversation) -> dict[str, Any]:
         if isinstance(message, SampledMessage):
             written[_SAMPLED_TOKENS] = list(message.sampled_tokens)
     return {"messages": messages}
-
-
-def _form_of(source: Mapping[str, Any] | list[Any]) -> Form:
-    if isinstance(source, Mapping) and "messages" not in source:
-        if "input" not in source:
-            raise ConversationError(
-                "expected messages, as in harmony and in Chat Completions, or an input, "
-                "as in Responses",
-                field="source",
-            )
-        return "responses"
-    return "chat" if is_chat(source) else "harmony"
 
 
 def _request(form: Form, read: ParsedRequest, fields: Mapping[str, Any]) -> InspectedSource:

@@ -82,7 +82,12 @@ def token_list(tokens: Sequence[int]) -> TokenList:
     spelled = {
         token: pieces[token] if 0 <= token < VOCABULARY_SIZE else b"" for token in set(tokens)
     }
-    texts = {token: _text(piece) for token, piece in spelled.items()}
+    texts: dict[int, str | None] = {}
+    for token, piece in spelled.items():
+        try:
+            texts[token] = piece.decode() or None
+        except UnicodeDecodeError:
+            texts[token] = None
     return {
         "ids": list(tokens),
         "texts": [texts[token] for token in tokens],
@@ -92,13 +97,6 @@ def token_list(tokens: Sequence[int]) -> TokenList:
             if texts[token] is None
         },
     }
-
-
-def _text(piece: bytes) -> str | None:
-    try:
-        return piece.decode() or None
-    except UnicodeDecodeError:
-        return None
 
 
 Form: TypeAlias = Literal["harmony", "chat", "responses"]

@@ -270,7 +270,16 @@ def _chat_weights(
     """Return the weights of harmony messages: each has that of the chat message it comes from."""
     if not any(message.get("weight") is not None for message in messages):
         return {}
-    counts = [_harmony_messages(message) for message in messages]
+    counts = []  # of harmony messages, for each chat message
+    for message in messages:
+        role = message.get("role")
+        if role == Role.ASSISTANT.value:
+            reasons = any(message.get(name) for name in REASONING_FIELDS)
+            calls = len(message.get("tool_calls") or ())
+            speaks = bool(message.get("content") or message.get("refusal"))
+            counts.append(reasons + calls + (speaks or not (reasons or calls)))
+        else:
+            counts.append(int(role in (Role.USER.value, Role.TOOL.value)))
     start = len(conversation.messages) - sum(counts)
     weights: dict[int, float] = {}
     for index, (message, count) in enumerate(zip(messages, counts, strict=True)):
@@ -279,17 +288,6 @@ def _chat_weights(
             weights.update(dict.fromkeys(range(start, start + count), read_weight(weight)))
         start += count
     return weights
-
-
-def _harmony_messages(message: Mapping[str, Any]) -> int:
-    """Count the harmony messages that a chat message becomes."""
-    role = message.get("role")
-    if role != Role.ASSISTANT.value:
-        return int(role in (Role.USER.value, Role.TOOL.value))
-    reasons = any(message.get(name) for name in REASONING_FIELDS)
-    calls = len(message.get("tool_calls") or ())
-    speaks = bool(message.get("content") or message.get("refusal"))
-    return reasons + calls + (speaks or not (reasons or calls))
 
 
 # ShareGPT
