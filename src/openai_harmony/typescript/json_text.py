@@ -166,8 +166,8 @@ def _read_number(number: int | float) -> float:
         raise SchemaError(f"{number} is not a JSON number")
     text = repr(number)
     mantissa, _, exponent = text.lstrip("-").partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    digits, power = int(whole + fraction), int(exponent or "0") - len(fraction)
+    integer, _, fraction = mantissa.partition(".")
+    digits, power = int(integer + fraction), int(exponent or "0") - len(fraction)
     while digits > _LARGEST_UNSIGNED:
         digits //= 10
         power += 1
