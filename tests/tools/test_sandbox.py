@@ -7,6 +7,7 @@ import errno
 import json
 import operator
 import os
+import select
 import struct
 import sys
 from pathlib import Path
@@ -33,7 +34,7 @@ from openai_harmony.tools.python.sandbox.launch import (
     PythonEnvironment,
     find_python,
 )
-from openai_harmony.tools.python.sandbox.limits import ControlGroup, delegated_group
+from openai_harmony.tools.python.sandbox.limits import ControlGroup, delegated_group, process_tree
 from openai_harmony.tools.python.sandbox.sandbox import FrameError, pack_frame, read_frame
 from openai_harmony.tools.python.sandbox.system_calls import system_call_filter
 from support.notebooks import needs_bubblewrap
@@ -65,6 +66,9 @@ MISBEHAVIOUR = {
     "deep": "answer(b'[' * 1_000_000); ask()",
     "no text": "answer(b'\\xff'); ask()",
     "an odd id": "answer(b'{\"id\": []}'); ask()",
+    "an answer to no request": "answer(b'{\"id\": 77}'); ask()",
+    "an answer to a notice": "answer(b'{\"id\": 0}'); ask()",
+    "the same answer again": "answer(b'{\"id\": 1}'); ask()",
     "half a frame": "os.write(1, b'1')",
     "silence": "",
 }
@@ -97,7 +101,6 @@ def test_an_agent_that_does_not_answer_is_ended() -> None:
 def test_answers_are_given_to_those_who_asked() -> None:
     program = (
         "first, second = ask(), ask()\n"
-        "answer(b'{\"id\": 77}')\n"
         "for got, data in (second, first):\n"
         "    answer(json.dumps({'id': got['id'], 'op': got['op']}).encode(), data * 2)\n"
         "ask()"
@@ -181,6 +184,27 @@ def test_without_a_sandbox_code_runs_all_the_same() -> None:
     asyncio.run(go())
 
 
+def test_everything_ends_with_standard_input() -> None:
+    """This is what ends a container, whose engine does not end with the server."""
+
+    async def go() -> None:
+        sandbox = await SandboxMaker(LIMITS, isolation=Isolation.NONE).make()
+        ends = [os.pidfd_open(process) for process in process_tree(sandbox._process.pid)]
+        assert len(ends) == 2  # the agent and the kernel
+        running = asyncio.create_task(sandbox.run(code="while True: pass", characters=9))
+        await asyncio.sleep(0)
+        assert sandbox._process.stdin is not None
+        sandbox._process.stdin.close()
+        for end in ends:
+            assert (await asyncio.to_thread(select.select, [end], [], [], 10))[0]
+            os.close(end)
+        with pytest.raises(SandboxGone):
+            await running
+        await sandbox.close()
+
+    asyncio.run(go())
+
+
 def test_the_command_line_of_a_container() -> None:
     container = Container("notebook:1", program="podman", options=("--runtime=runsc",))
     launch = container_launch(container, Limits(memory=1 << 30, disk=1 << 28, temporary=1 << 26))
@@ -194,7 +218,6 @@ def test_the_command_line_of_a_container() -> None:
         "run",
         "--rm",
         "--interactive",
-        "--init",
         *("--pull", "never"),
         *("--name", name),
         *("--network", "none"),
@@ -270,6 +293,9 @@ CALLS = [
     ("x86_64", X86_64, 427, (), REFUSED),  # io_uring_register
     ("x86_64", X86_64, 319, (), REFUSED),  # memfd_create
     ("x86_64", X86_64, 435, (), 0x50000 | errno.ENOSYS),  # clone3
+    ("x86_64", X86_64, 222, (), 0x50000 | errno.ENOSYS),  # timer_create
+    ("x86_64", X86_64, 72, (0, 10, 18), REFUSED),  # fcntl, F_SETSIG
+    ("x86_64", X86_64, 72, (0, 2, 1), ALLOWED),  # fcntl, F_SETFD
     ("x86_64", X86_64, 56, (0x01200011,), ALLOWED),  # clone, as fork calls it
     ("x86_64", X86_64, 56, (0x3D0F00,), ALLOWED),  # as threads are made
     ("x86_64", X86_64, 56, (0x10000011,), REFUSED),
@@ -284,6 +310,8 @@ CALLS = [
     ("aarch64", AARCH64, 63, (), ALLOWED),  # read
     ("aarch64", X86_64, 63, (), KILLED),
     ("aarch64", AARCH64, 117, (), REFUSED),
+    ("aarch64", AARCH64, 107, (), 0x50000 | errno.ENOSYS),
+    ("aarch64", AARCH64, 25, (0, 10, 18), REFUSED),
     ("aarch64", AARCH64, 220, (0x01200011,), ALLOWED),
     ("aarch64", AARCH64, 220, (0x10000011,), REFUSED),
     ("aarch64", AARCH64, 198, (2, 1, 0), ALLOWED),

@@ -1,9 +1,15 @@
 """Isolation by bubblewrap: the agent runs in namespaces of its own.
 
 The sandbox has no network, a file system of read-only parts and of folders in memory, no
-capabilities, a system call filter, and sees no other process. If the server runs as root,
-bubblewrap makes the namespaces with root's rights, and the agent changes to a user that nothing
-else has. Otherwise everything happens in a new user namespace.
+capabilities, a system call filter, and sees no other process.
+
+- If the server runs as root, bubblewrap makes the namespaces with root's rights, and the agent
+  changes to a user that nothing else has. Process 1 of the sandbox is of bubblewrap and of root.
+- Otherwise everything happens in a new user namespace, and all processes have one user. The agent
+  is process 1, because it protects itself, and bubblewrap's own process 1 does not.
+
+The code cannot reach process 1 in either way. Everything ends with it, it ends with the bubblewrap
+outside, and that ends with the server.
 """
 
 from __future__ import annotations
@@ -18,6 +24,7 @@ from collections.abc import Iterable
 from .launch import (
     BOOTSTRAP,
     DATA_FOLDER,
+    WRITABLE_FOLDERS,
     Launch,
     PythonEnvironment,
     SandboxError,
@@ -76,13 +83,14 @@ def bubblewrap_launch(
         kept = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP")  # which _CHANGE_USER gives up
         rights = ["--cap-drop", "ALL", *(part for name in kept for part in ("--cap-add", name))]
     else:
-        rights = ["--unshare-user", "--disable-userns", "--uid", str(user), "--gid", str(user)]
+        ids = ("--uid", str(user), "--gid", str(user))
+        rights = ["--as-pid-1", "--unshare-user", "--disable-userns", *ids]
     open_files: list[int] = []
     command = [
         program,
         *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup"),
         *rights,
-        *("--hostname", "notebook", "--die-with-parent", "--new-session", "--clearenv"),
+        *("--die-with-parent", "--new-session", "--hostname", "notebook", "--clearenv"),
         *(part for item in variables.items() for part in ("--setenv", *item)),
         *_system_folders(),
         *_etc_files(user, open_files),
@@ -100,8 +108,14 @@ def bubblewrap_launch(
         command += [*start, _CHANGE_USER, str(user), "-I", "-c", BOOTSTRAP]
     else:
         command += [*start, BOOTSTRAP]
-    # The environment of bwrap itself is empty: its child can read it in /proc/1/environ.
-    return Launch(tuple(command), {}, DATA_FOLDER, tuple(open_files), has_own_user=True)
+    return Launch(
+        tuple(command),
+        {},
+        DATA_FOLDER,
+        tuple(open_files),
+        writable=WRITABLE_FOLDERS,
+        is_bubblewrap=True,
+    )
 
 
 def _system_folders() -> list[str]:

@@ -15,6 +15,7 @@ from .limits import Limits
 __all__ = [
     "BOOTSTRAP",
     "DATA_FOLDER",
+    "WRITABLE_FOLDERS",
     "Launch",
     "PythonEnvironment",
     "SandboxError",
@@ -26,6 +27,9 @@ __all__ = [
 
 DATA_FOLDER = "/mnt/data"
 """The folder of the notebook, as the model knows it."""
+
+WRITABLE_FOLDERS = (DATA_FOLDER, "/tmp", "/dev/shm")
+"""The folders of a sandbox that code can write to; each is a file system in memory."""
 
 _PROBE_SECONDS = 60
 _PROBE = """
@@ -99,8 +103,11 @@ class Launch:
     """The command that ends the sandbox where killing its process is not enough."""
     own_folder: tempfile.TemporaryDirectory[str] | None = None
     """The notebook's folder, if it is in the file system of the server."""
-    has_own_user: bool = False
-    """True if its user is used by nothing else, so that the user's processes can be limited."""
+    writable: tuple[str, ...] = ()
+    """The only folders that the code may write to; empty if there is no sandbox."""
+    is_bubblewrap: bool = False
+    """True if the child of the process is process 1 of a sandbox whose user nothing else has: then
+    the server can limit the number of its processes and files."""
 
     def close(self) -> None:
         """Close the descriptors."""
@@ -124,6 +131,5 @@ def sandbox_environment(limits: Limits, path: str) -> dict[str, str]:
         "MKL_NUM_THREADS": threads,
         "NUMEXPR_MAX_THREADS": threads,
         "MPLCONFIGDIR": "/tmp/matplotlib",
-        "IPYTHONDIR": "/tmp/ipython",
         "JUPYTER_RUNTIME_DIR": "/tmp/jupyter",
     }
