@@ -64,6 +64,8 @@ class PythonSession(BaseModel):
     """The files in ``/mnt/data``, by their paths below it."""
     files_left_out: list[str] = Field(default_factory=list)
     """Files too large to store here; they end with the notebook."""
+    files_left_out_unnamed: int = Field(default=0, ge=0)
+    """The number of further such files, for whose names there is no room either."""
 
     _new_files: set[str] = PrivateAttr(default_factory=set)
     _lock: asyncio.Lock = PrivateAttr(default_factory=asyncio.Lock)
@@ -106,6 +108,7 @@ class PythonSession(BaseModel):
         """Begin a new notebook; none of the files exist in it yet."""
         self.notebook = notebook
         self.files_left_out.clear()
+        self.files_left_out_unnamed = 0
         self._new_files.update(self.files)
 
     def take_new_files(self) -> dict[str, bytes]:
@@ -114,13 +117,19 @@ class PythonSession(BaseModel):
         self._new_files.clear()
         return new
 
-    def store_file(self, path: str, data: bytes | None) -> None:
-        """Store the content of a file of the notebook; None if it is too large."""
+    def store_file(self, path: str, data: bytes | None, most: int) -> None:
+        """Store a file of the notebook, or only its path if there is no room, or no `data`.
+
+        `most` is the most bytes that all files have together with their paths.
+        """
         self.forget_file(path)
-        if data is None:
+        room = most - self.stored_bytes() - len(path.encode())
+        if data is not None and len(data) <= room:
+            self.files[path] = data
+        elif room >= 0:
             self.files_left_out.append(path)
         else:
-            self.files[path] = data
+            self.files_left_out_unnamed += 1
 
     def forget_file(self, path: str) -> None:
         """Remove a file that the notebook no longer has."""
@@ -130,5 +139,6 @@ class PythonSession(BaseModel):
             self.files_left_out.remove(path)
 
     def stored_bytes(self) -> int:
-        """Return the total size of the stored files."""
-        return sum(map(len, self.files.values()))
+        """Return the total size of the stored files and of all paths."""
+        paths = (*self.files, *self.files_left_out)
+        return sum(map(len, self.files.values())) + sum(len(path.encode()) for path in paths)

@@ -14,6 +14,7 @@ import signal
 import struct
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib import resources
 from typing import Any
 
@@ -202,10 +203,10 @@ class Sandbox:
     async def _watch(self) -> None:
         loop = asyncio.get_running_loop()
         limits = self._limits
+        measure = partial(used_memory, self._process.pid, limits.memory)
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
-            measuring = (used_memory, self._process.pid, limits.memory)
-            if await loop.run_in_executor(_MEASURING, *measuring) > limits.memory:
+            if await loop.run_in_executor(_MEASURING, measure) > limits.memory:
                 self.kill(f"its processes took more than {limits.memory >> 20} MiB of memory")
             if self._count_files() > limits.files:
                 self.kill(f"its code made more than {limits.files:,} files")
