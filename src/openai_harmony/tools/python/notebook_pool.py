@@ -67,7 +67,7 @@ class NotebookPool:
                         return await self._run(notebook, session, code, stop, [])
             notes = []
             if session.cells:
-                lost = listed(session.files_left_out, session.files_left_out_unnamed)
+                lost = listed(session.files_left_out)
                 lost = f", but for those that were too large: {lost}" if lost else ""
                 notes.append(_ENDED.format(lost))
             notebook = await self._new()

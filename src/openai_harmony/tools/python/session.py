@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, PlainSerializer, PlainValidator, PrivateA
 __all__ = ["PythonSession", "is_plain_path"]
 
 _LONGEST_PATH = 1024  # bytes
+_MOST_LEFT_OUT = 100  # paths
 
 
 def is_plain_path(path: str) -> bool:
@@ -63,9 +64,7 @@ class PythonSession(BaseModel):
     files: dict[str, _FileBytes] = Field(default_factory=dict)
     """The files in ``/mnt/data``, by their paths below it."""
     files_left_out: list[str] = Field(default_factory=list)
-    """Files too large to store here; they end with the notebook."""
-    files_left_out_unnamed: int = Field(default=0, ge=0)
-    """The number of further such files, for whose names there is no room either."""
+    """Files too large to store here, a hundred at most; they end with the notebook."""
 
     _new_files: set[str] = PrivateAttr(default_factory=set)
     _lock: asyncio.Lock = PrivateAttr(default_factory=asyncio.Lock)
@@ -108,7 +107,6 @@ class PythonSession(BaseModel):
         """Begin a new notebook; none of the files exist in it yet."""
         self.notebook = notebook
         self.files_left_out.clear()
-        self.files_left_out_unnamed = 0
         self._new_files.update(self.files)
 
     def take_new_files(self) -> dict[str, bytes]:
@@ -120,16 +118,14 @@ class PythonSession(BaseModel):
     def store_file(self, path: str, data: bytes | None, most: int) -> None:
         """Store a file of the notebook, or only its path if there is no room, or no `data`.
 
-        `most` is the most bytes that all files have together with their paths.
+        `most` is the most bytes that all stored files have together with their paths.
         """
         self.forget_file(path)
         room = most - self.stored_bytes() - len(path.encode())
         if data is not None and len(data) <= room:
             self.files[path] = data
-        elif room >= 0:
+        elif len(self.files_left_out) < _MOST_LEFT_OUT:
             self.files_left_out.append(path)
-        else:
-            self.files_left_out_unnamed += 1
 
     def forget_file(self, path: str) -> None:
         """Remove a file that the notebook no longer has."""
@@ -139,6 +135,5 @@ class PythonSession(BaseModel):
             self.files_left_out.remove(path)
 
     def stored_bytes(self) -> int:
-        """Return the total size of the stored files and of all paths."""
-        paths = (*self.files, *self.files_left_out)
-        return sum(map(len, self.files.values())) + sum(len(path.encode()) for path in paths)
+        """Return the total size of the stored files and their paths."""
+        return sum(len(path.encode()) + len(data) for path, data in self.files.items())

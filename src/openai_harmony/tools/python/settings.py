@@ -53,7 +53,7 @@ class PythonSettings:
     idle_seconds: float = 1200.0
     """Time without calls after which a notebook ends."""
     state_bytes: int = 4 * _MIB
-    """Most bytes of files stored in a session; stored files outlive the notebook."""
+    """Most bytes of files and their paths in a session; these files outlive the notebook."""
 
     def __post_init__(self) -> None:
         Isolation(self.isolation)
