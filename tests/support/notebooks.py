@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import sys
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +17,7 @@ from openai_harmony.tools.python.notebook import NotebookOutput
 from openai_harmony.tools.python.python_tool import PythonTool
 from openai_harmony.tools.python.sandbox import Limits
 from openai_harmony.tools.python.sandbox.bubblewrap import find_bubblewrap
+from openai_harmony.tools.python.sandbox.launch import Launch
 from openai_harmony.tools.python.session import PythonSession
 from openai_harmony.tools.python.settings import PythonSettings
 
@@ -74,6 +76,20 @@ class Conversation:
         self.wait(self.tool.close())
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
+
+
+def false_agent(program: str) -> Launch:
+    """Start a program in the agent's place; `answer` writes a frame, `ask` reads one."""
+    start = (
+        "import json, os, struct, sys\n"
+        "def answer(text, data=b''):\n"
+        "    os.write(1, struct.pack('>II', len(text), len(data)) + text + data)\n"
+        "def ask():\n"
+        "    sizes = struct.unpack('>II', sys.stdin.buffer.read(8))\n"
+        "    return json.loads(sys.stdin.buffer.read(sizes[0])), sys.stdin.buffer.read(sizes[1])\n"
+        "sys.stdin.buffer.read(int(sys.stdin.buffer.readline()))\n"
+    )
+    return Launch((sys.executable, "-c", start + program), {}, "/")
 
 
 @contextmanager

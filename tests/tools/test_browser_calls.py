@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from openai_harmony import Message, Role, SystemContent, TextContent, load_harmony_encoding
 from openai_harmony.tools.browser import Browser, BrowserSession, Link, Page, SearchResult
+from openai_harmony.tools.browser.backends import search_page
 from openai_harmony.tools.tool import ToolError
 from openai_harmony.tools.tool_message import ToolMessage
 
@@ -303,6 +304,31 @@ def test_a_session_forgets_the_oldest_pages_when_it_is_full() -> None:
     with pytest.raises(ToolError, match=r"no longer kept; open it again by its URL, https://a"):
         session.page(0)
     assert BrowserSession.from_json(session.to_json()) == session
+
+
+BULKY: dict[str, dict[str, object]] = {
+    "text": {"text": "x" * 1_000_000},
+    "addresses": {"links": tuple(Link(url="x" * 4000) for _ in range(250))},
+    "titles and passages": {"links": tuple(Link(url="", title="x" * 500, passage="x" * 500)
+                                           for _ in range(1000))},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("parts", BULKY.values(), ids=BULKY)
+def test_a_session_has_four_million_characters_of_any_kind(parts: dict[str, Any]) -> None:
+    session = BrowserSession()
+    for at in range(9):
+        session.show(Page.model_validate({"url": str(at), "title": "", "text": "", **parts}))
+    assert sum(page.size for page in session.pages) <= 4_000_000
+    assert len(session.to_json()) < 5_000_000
+
+
+def test_a_page_of_results_is_short_whatever_a_service_returns() -> None:
+    results = [SearchResult("u" * 3_900, "t" * 10**6, "s" * 10**6, "p" * 10**6) for _ in range(20)]
+    page = search_page("q" * 10**6, [*results, SearchResult("u" * 4_001, "", "")])
+    assert len(page.links) == 20
+    assert len(page.text) + len(page.title) < 20 * 6_000
+    assert page.size < 20 * 12_000
 
 
 @pytest.mark.parametrize(

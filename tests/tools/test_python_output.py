@@ -9,7 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openai_harmony import ToolNamespaceConfig
-from openai_harmony.tools.python.output import clean_text, joined_output
+from openai_harmony.tools.python.output import (
+    clean_text,
+    joined_output,
+    listed,
+    output_with_notes,
+)
 from openai_harmony.tools.python.session import PythonSession, is_plain_path
 from openai_harmony.tools.python.settings import PythonSettings
 from openai_harmony.tools.tool_call import read_code
@@ -63,14 +68,17 @@ def test_cleaning_takes_no_quadratic_time(text: str) -> None:
     clean_text(text * 200_000)
 
 
+LETTERS = "abcdefghijklmnopqrstuvwxyz" * 3
 JOINED = [
     # first, cut, last, characters, text
     ("abc", 0, "", 4, "abc"),
     ("abcd", 0, "", 4, "abcd"),
     ("abc", 0, "def", 6, "abcdef"),
-    ("abcdef", 0, "", 4, "ab\n[2 characters are left out here]\nef"),
-    ("abc", 1000, "def", 4, "ab\n[1,002 characters are left out here]\nef"),
-    ("\x1b[31mab", 5, "\x1b[0mcd", 4, "ab\n[5 characters are left out here]\ncd"),
+    (LETTERS, 0, "", 40, "ab\n[74 characters are left out here]\nyz"),
+    (LETTERS, 0, "", 39, "ab\n[74 characters are left out here]\nyz"),
+    ("abc", 1000, "def", 44, "abc\n[1,000 characters are left out here]\ndef"),
+    ("abc", 1000, "def", 42, "ab\n[1,002 characters are left out here]\nef"),
+    ("\x1b[31mab", 5, "\x1b[0mcd", 40, "ab\n[5 characters are left out here]\ncd"),
     ("\x1b[31mab", 0, "\x1b[0mcd", 4, "abcd"),
     ("\x1b[3", 0, "1mab", 4, "ab"),
 ]
@@ -82,9 +90,44 @@ def test_ends_are_joined(first: str, cut: int, last: str, characters: int, text:
 
 
 @settings(deadline=None)
-@given(st.text(), st.integers(0, 100), st.text(), st.integers(100, 200))
+@given(st.text(max_size=400), st.integers(0, 1 << 62), st.text(), st.integers(100, 200))
 def test_joined_output_is_never_long(first: str, cut: int, last: str, characters: int) -> None:
-    assert len(joined_output(first, cut, last, characters)) <= characters + 60
+    assert len(joined_output(first, cut, last, characters)) <= characters
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.text(max_size=200), max_size=5),
+    st.tuples(st.text(max_size=400), st.integers(0, 1 << 62), st.text(max_size=400)),
+    st.lists(st.text(max_size=200), max_size=5),
+    st.integers(100, 500),
+)
+def test_output_with_notes_is_never_long(
+    before: list[str], output: tuple[str, int, str], after: list[str], characters: int
+) -> None:
+    assert 0 < len(output_with_notes(before, output, after, characters)) <= characters
+
+
+def test_notes_stay_where_they_fit() -> None:
+    text = output_with_notes(["[before]"], ("x" * 10_000, 0, ""), ["[after]", ""], 200)
+    assert text.startswith("[before]\nxxx")
+    assert text.endswith("xxx\n[after]")
+    assert text.count("characters are left out here") == 1
+    assert len(text) <= 200
+
+
+NAMES: list[tuple[list[str], int, str]] = [
+    ([], 0, ""),
+    (["a"], 0, "a"),
+    (["a", "b"], 1200, "a, b and 1,200 more"),
+    ([str(number) for number in range(12)], 1, "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 3 more"),
+    (["a" * 60 + "b" * 60], 0, "a" * 50 + "…" + "b" * 50),
+]
+
+
+@pytest.mark.parametrize(("names", "more", "text"), NAMES)
+def test_names_are_listed(names: list[str], more: int, text: str) -> None:
+    assert listed(names, more) == text
 
 
 CODES = {

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import io
 import json
 import operator
 import os
+import select
 import struct
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -28,31 +31,18 @@ from openai_harmony.tools.python.sandbox.agent import Folder, Output
 from openai_harmony.tools.python.sandbox.bubblewrap import bubblewrap_launch, find_bubblewrap
 from openai_harmony.tools.python.sandbox.isolation import container_launch
 from openai_harmony.tools.python.sandbox.launch import (
+    _PROBE,
     BOOTSTRAP,
     Launch,
     PythonEnvironment,
     find_python,
 )
-from openai_harmony.tools.python.sandbox.limits import ControlGroup, delegated_group
+from openai_harmony.tools.python.sandbox.limits import ControlGroup, delegated_group, process_tree
 from openai_harmony.tools.python.sandbox.sandbox import FrameError, pack_frame, read_frame
 from openai_harmony.tools.python.sandbox.system_calls import system_call_filter
-from support.notebooks import needs_bubblewrap
+from support.notebooks import conversation, false_agent, needs_bubblewrap
 
 LIMITS = Limits()
-
-
-def fake(program: str) -> Launch:
-    """Start a program in the agent's place; `answer` writes a frame, `ask` reads one."""
-    start = (
-        "import json, os, struct, sys\n"
-        "def answer(text, data=b''):\n"
-        "    os.write(1, struct.pack('>II', len(text), len(data)) + text + data)\n"
-        "def ask():\n"
-        "    sizes = struct.unpack('>II', sys.stdin.buffer.read(8))\n"
-        "    return json.loads(sys.stdin.buffer.read(sizes[0])), sys.stdin.buffer.read(sizes[1])\n"
-        "sys.stdin.buffer.read(int(sys.stdin.buffer.readline()))\n"
-    )
-    return Launch((sys.executable, "-c", start + program), {}, "/")
 
 
 GREET = "ask(); answer(b'{\"id\": 1}')\n"
@@ -65,6 +55,9 @@ MISBEHAVIOUR = {
     "deep": "answer(b'[' * 1_000_000); ask()",
     "no text": "answer(b'\\xff'); ask()",
     "an odd id": "answer(b'{\"id\": []}'); ask()",
+    "an answer to no request": "answer(b'{\"id\": 77}'); ask()",
+    "an answer to a notice": "answer(b'{\"id\": 0}'); ask()",
+    "the same answer again": "answer(b'{\"id\": 1}'); ask()",
     "half a frame": "os.write(1, b'1')",
     "silence": "",
 }
@@ -73,7 +66,7 @@ MISBEHAVIOUR = {
 @pytest.mark.parametrize("program", MISBEHAVIOUR.values(), ids=MISBEHAVIOUR)
 def test_an_agent_that_misbehaves_is_ended(program: str) -> None:
     async def go() -> None:
-        sandbox = await Sandbox.start(fake(GREET + program), LIMITS)
+        sandbox = await Sandbox.start(false_agent(GREET + program), LIMITS)
         with pytest.raises(SandboxGone):
             await sandbox.request("list")
         assert sandbox.has_ended
@@ -86,7 +79,7 @@ def test_an_agent_that_misbehaves_is_ended(program: str) -> None:
 
 def test_an_agent_that_does_not_answer_is_ended() -> None:
     async def go() -> None:
-        sandbox = await Sandbox.start(fake(GREET + "while True: ask()"), LIMITS)
+        sandbox = await Sandbox.start(false_agent(GREET + "while True: ask()"), LIMITS)
         with pytest.raises(SandboxGone, match="it did not answer"):
             await sandbox.request("list", seconds=0.01)
         await sandbox.close()
@@ -97,14 +90,13 @@ def test_an_agent_that_does_not_answer_is_ended() -> None:
 def test_answers_are_given_to_those_who_asked() -> None:
     program = (
         "first, second = ask(), ask()\n"
-        "answer(b'{\"id\": 77}')\n"
         "for got, data in (second, first):\n"
         "    answer(json.dumps({'id': got['id'], 'op': got['op']}).encode(), data * 2)\n"
         "ask()"
     )
 
     async def go() -> None:
-        sandbox = await Sandbox.start(fake(GREET + program), LIMITS)
+        sandbox = await Sandbox.start(false_agent(GREET + program), LIMITS)
         one, two = await asyncio.gather(
             sandbox.request("one", data=b"1"), sandbox.request("two", data=b"2")
         )
@@ -118,7 +110,7 @@ def test_answers_are_given_to_those_who_asked() -> None:
 NOT_STARTED = {
     "no such program": (Launch(("/nowhere/bwrap",), {}, "/"), "/nowhere/bwrap cannot be run"),
     "it fails": (Launch((sys.executable, "-c", "import sys; sys.exit('why')"), {}, "/"), "why"),
-    "it refuses": (fake('ask(); answer(b\'{"id": 1, "error": "no kernel"}\')'), "no kernel"),
+    "it refuses": (false_agent('ask(); answer(b\'{"id": 1, "error": "no kernel"}\')'), "no kernel"),
 }
 
 
@@ -157,6 +149,62 @@ def test_a_sandbox_needs_a_python_with_a_kernel(tmp_path: Path) -> None:
         find_python(str(program))
 
 
+@needs_bubblewrap
+def test_a_script_that_runs_a_python_shows_nothing_of_its_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    home = tmp_path / "home" / "me"
+    (home / "bin").mkdir(parents=True)
+    (home / "secret").write_text("secret")
+    (home / "bin" / "secret").write_text("secret")
+    program = home / "bin" / "python"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("HOME", str(home))
+    python = find_python("~/bin/python")
+    assert python.program == sys.executable
+    assert not any(Path(path).is_relative_to(home) for path in python.needed)
+    assert not any(home.is_relative_to(path) for path in python.needed)
+    with conversation(python="~/bin/python") as begun:
+        assert begun.text(f"import os; os.path.exists({str(home)!r})") == "False"
+
+
+PREFIXES = ["/", "/home", "/home/anyone", "~", "~/..", "/root"]
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_a_python_in_a_home_folder_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, prefix: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = os.path.expanduser(prefix)
+    python = PythonEnvironment(f"{folder}/bin/python", (sys.prefix,), (sys.prefix, folder))
+    with pytest.raises(SandboxError, match=r"which a notebook must not see: make an environment"):
+        bubblewrap_launch("bwrap", python, LIMITS)
+
+
+def test_a_prefix_that_others_share_is_not_shown_as_a_whole(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Such as ~/.local: only a virtual environment has its folder to itself."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python"))
+    for folder in ("bin", "lib", "share/keyrings"):
+        (tmp_path / folder).mkdir(parents=True)
+    probed = json.loads(_probed())
+    below = [path for path in probed["needed"] if path.startswith(str(tmp_path))]
+    assert sorted(below) == [str(tmp_path / "bin"), str(tmp_path / "lib")]
+    (tmp_path / "pyvenv.cfg").touch()
+    assert str(tmp_path) in json.loads(_probed())["needed"]
+
+
+def _probed() -> str:
+    written = io.StringIO()
+    with redirect_stdout(written):
+        exec(_PROBE, {})
+    return written.getvalue()
+
+
 def test_without_a_sandbox_code_runs_all_the_same() -> None:
     async def go() -> None:
         sandbox = await SandboxMaker(LIMITS, isolation=Isolation.NONE).make()
@@ -181,6 +229,27 @@ def test_without_a_sandbox_code_runs_all_the_same() -> None:
     asyncio.run(go())
 
 
+def test_everything_ends_with_standard_input() -> None:
+    """This is what ends a container, whose engine does not end with the server."""
+
+    async def go() -> None:
+        sandbox = await SandboxMaker(LIMITS, isolation=Isolation.NONE).make()
+        ends = [os.pidfd_open(process) for process in process_tree(sandbox._process.pid)]
+        assert len(ends) == 2  # the agent and the kernel
+        running = asyncio.create_task(sandbox.run(code="while True: pass", characters=9))
+        await asyncio.sleep(0)
+        assert sandbox._process.stdin is not None
+        sandbox._process.stdin.close()
+        for end in ends:
+            assert (await asyncio.to_thread(select.select, [end], [], [], 10))[0]
+            os.close(end)
+        with pytest.raises(SandboxGone):
+            await running
+        await sandbox.close()
+
+    asyncio.run(go())
+
+
 def test_the_command_line_of_a_container() -> None:
     container = Container("notebook:1", program="podman", options=("--runtime=runsc",))
     launch = container_launch(container, Limits(memory=1 << 30, disk=1 << 28, temporary=1 << 26))
@@ -194,7 +263,6 @@ def test_the_command_line_of_a_container() -> None:
         "run",
         "--rm",
         "--interactive",
-        "--init",
         *("--pull", "never"),
         *("--name", name),
         *("--network", "none"),
@@ -270,6 +338,9 @@ CALLS = [
     ("x86_64", X86_64, 427, (), REFUSED),  # io_uring_register
     ("x86_64", X86_64, 319, (), REFUSED),  # memfd_create
     ("x86_64", X86_64, 435, (), 0x50000 | errno.ENOSYS),  # clone3
+    ("x86_64", X86_64, 222, (), 0x50000 | errno.ENOSYS),  # timer_create
+    ("x86_64", X86_64, 72, (0, 10, 18), REFUSED),  # fcntl, F_SETSIG
+    ("x86_64", X86_64, 72, (0, 2, 1), ALLOWED),  # fcntl, F_SETFD
     ("x86_64", X86_64, 56, (0x01200011,), ALLOWED),  # clone, as fork calls it
     ("x86_64", X86_64, 56, (0x3D0F00,), ALLOWED),  # as threads are made
     ("x86_64", X86_64, 56, (0x10000011,), REFUSED),
@@ -284,6 +355,8 @@ CALLS = [
     ("aarch64", AARCH64, 63, (), ALLOWED),  # read
     ("aarch64", X86_64, 63, (), KILLED),
     ("aarch64", AARCH64, 117, (), REFUSED),
+    ("aarch64", AARCH64, 107, (), 0x50000 | errno.ENOSYS),
+    ("aarch64", AARCH64, 25, (0, 10, 18), REFUSED),
     ("aarch64", AARCH64, 220, (0x01200011,), ALLOWED),
     ("aarch64", AARCH64, 220, (0x10000011,), REFUSED),
     ("aarch64", AARCH64, 198, (2, 1, 0), ALLOWED),

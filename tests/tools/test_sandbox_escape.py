@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import openai_harmony
-from openai_harmony.tools.python.sandbox import Sandbox, SandboxGone
+from openai_harmony.tools.python.sandbox import Sandbox
 from openai_harmony.tools.python.sandbox.bubblewrap import bubblewrap_launch, find_bubblewrap
 from openai_harmony.tools.python.sandbox.launch import find_python
 from openai_harmony.tools.python.sandbox.limits import process_tree
@@ -212,10 +212,11 @@ def test_makes_no_system_calls_that_notebooks_do_not_need(prisoner: Conversation
         "shmget": (29, 0, 1 << 20, 0o1600),
         "clone with a new user namespace": (56, 0x10000011, 0, 0, 0, 0),
         "of the x32 interface": (0x40000000 + 39,),
+        "fcntl with F_SETSIG": (72, 0, 10, 18),
     }
     text = prisoner.text(f"print({{n: called(*c) for n, c in {calls!r}.items()}})")
     assert eval(text) == dict.fromkeys(calls, "EPERM")
-    assert prisoner.text("called(435, 0, 0)") == "'ENOSYS'"  # clone3
+    assert prisoner.text("called(435, 0, 0), called(222, 0, 0, 0)") == "('ENOSYS', 'ENOSYS')"
 
 
 def test_exports_no_files_by_links(prisoner: Conversation) -> None:
@@ -349,7 +350,9 @@ def test_leaves_nothing_running() -> None:
         ignored = "import signal; signal.signal(2, signal.SIG_IGN)\nwhile True: pass"
         assert "The code was ended" in begun.text(ignored)
         left = begun.text("import glob, os; print(len(glob.glob('/proc/[0-9]*')))")
-        assert int(left) == 3  # the reaper, the agent, the kernel
+        assert int(left) == (
+            3 if os.geteuid() == 0 else 2
+        )  # the agent, the kernel, of root another
         begun.run(LEAVE_BEHIND)
         processes = [each for each in process_tree(os.getpid()) if each not in before]
         ends = [os.pidfd_open(process) for process in processes]
@@ -360,13 +363,12 @@ def test_leaves_nothing_running() -> None:
 
 def test_stops_the_agent_in_vain() -> None:
     with conversation() as begun:
-        text = begun.text("import os; os.kill(os.getppid(), 9)")
-        assert "because its sandbox was ended from inside" in text
-        assert begun.text("4").endswith("\n4")
+        begun.run("import os\nfor signal in (19, 9): os.kill(os.getppid(), signal)")
+        assert begun.text("4").split("\n")[-1] == "4"  # perhaps in a new notebook
 
 
 IN_A_USER_NAMESPACE = """
-import glob, os, socket, struct, subprocess
+import glob, os, subprocess
 def read(path):
     try:
         return open(path, 'rb').read()
@@ -382,7 +384,6 @@ print({
         if line.startswith(('CapPrm', 'CapEff', 'CapAmb'))
     },
 })
-out = os.open(f'/proc/{os.getppid()}/fd/1', os.O_WRONLY)
 """
 
 
@@ -398,10 +399,9 @@ def test_as_an_unprivileged_server_starts_it(monkeypatch: pytest.MonkeyPatch) ->
         sandbox = await Sandbox.start(launch, limits)
         try:
             run = {"characters": 2000, "image_bytes": 0}
+            # What comes out of the pipe to the server is tried in test_sandbox, with false agents;
+            # test_sandbox_walls tries to take it over.
             answer = await sandbox.run(code=IN_A_USER_NAMESPACE, **run)
-            # The pipe to the server can be taken over here; what comes out of it is not believed.
-            with pytest.raises(SandboxGone, match="it spoke out of turn"):
-                await sandbox.run(code="os.write(out, struct.pack('>II', 1 << 31, 0))", **run)
             return str(answer["first"])
         finally:
             await sandbox.close()

@@ -11,6 +11,7 @@ from ..conversation.content import TextContent
 from ..conversation.messages import Message
 from ..conversation.tool_namespaces import ToolDescription, ToolNamespaceConfig
 from .tool import ToolError
+from .tool_message import without_surrogates
 
 __all__ = ["CalledFunction", "call_text", "read_arguments", "read_call", "read_code"]
 
@@ -33,7 +34,7 @@ def call_text(message: Message) -> str:
 
 
 def read_arguments(text: str, name: str = "the arguments") -> dict[str, Any]:
-    """Read a JSON object; empty text means an empty one.
+    """Read a JSON object; empty text means an empty one. U+FFFD replaces lone surrogates.
 
     Raises `ToolError`, which refers to the object by `name`.
     """
@@ -41,6 +42,9 @@ def read_arguments(text: str, name: str = "the arguments") -> dict[str, Any]:
         return {}
     try:
         arguments = json.loads(text)
+        written = json.dumps(arguments, ensure_ascii=False)
+        if (valid := without_surrogates(written)) != written:
+            arguments = json.loads(valid)
     except RecursionError:
         raise ToolError(f"{name} must be a JSON object that is nested less deeply") from None
     except ValueError as error:

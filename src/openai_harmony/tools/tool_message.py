@@ -9,7 +9,7 @@ from pydantic import Field
 
 from ..conversation.messages import Author, Message, Role
 
-__all__ = ["Attachment", "ToolMessage", "failure_message", "tool_message"]
+__all__ = ["Attachment", "ToolMessage", "failure_message", "tool_message", "without_surrogates"]
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,21 @@ def tool_message(
 
     U+FFFD replaces characters that cannot be encoded, which a model can write in JSON.
     """
-    encodable = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     author = Author.new(Role.TOOL, call.recipient or "")
-    message = Message.from_author_and_content(author, encodable).with_recipient("assistant")
+    message = Message.from_author_and_content(author, without_surrogates(text))
+    message = message.with_recipient("assistant")
     if call.channel is not None:
         message = message.with_channel(call.channel)
     return ToolMessage(**dict(message), attachments=attachments, is_error=is_error)
+
+
+def without_surrogates(text: str) -> str:
+    r"""Return the text with U+FFFD for surrogates that are not in pairs, so it can be encoded.
+
+    >>> without_surrogates("a\ud800") == "a\ufffd"
+    True
+    """
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def failure_message(call: Message, problem: object) -> ToolMessage:

@@ -9,13 +9,15 @@ from typing import Protocol
 from .page import Link, Page
 from .page_reading import ReadPage
 from .page_reading.characters import clean_line
-from .page_reading.links import domain_of
+from .page_reading.links import cut_text, domain_of
 
 __all__ = ["PageSource", "SearchBackend", "SearchResult", "document_page", "search_page"]
 
 _TITLE_LIMIT = 200  # characters
 _SUMMARY_LIMIT = 1000  # characters
-_URL_LIMIT = 1024  # characters
+_URL_LIMIT = 1024  # characters that are shown
+_ADDRESS_LIMIT = 4_000  # characters; no longer address is opened
+_PASSAGE_LIMIT = 2_000  # characters
 _CUT = "\n\n[The document goes on; only its beginning was read.]"
 
 
@@ -50,6 +52,7 @@ class SearchBackend(Protocol):
 
 def search_page(query: str, results: Sequence[SearchResult]) -> Page:
     """Make a page of search results, each with a link."""
+    results = [result for result in results if len(result.url) <= _ADDRESS_LIMIT]
     items = [
         f"  * 【{number}†{_title(result)}†{domain_of(result.url)}】 "
         f"{clean_line(result.summary, _SUMMARY_LIMIT)}".rstrip()
@@ -61,7 +64,12 @@ def search_page(query: str, results: Sequence[SearchResult]) -> Page:
         title=clean_line(query, _TITLE_LIMIT),
         text=f"\nURL: \n# Search Results\n\n{shown}",
         links=tuple(
-            Link(url=result.url, title=_title(result), passage=result.passage) for result in results
+            Link(
+                url=result.url,
+                title=_title(result),
+                passage=result.passage and result.passage[:_PASSAGE_LIMIT],
+            )
+            for result in results
         ),
         kind="search",
     )
@@ -91,13 +99,20 @@ class PageSource(Protocol):
         ...
 
 
-def document_page(url: str, document: ReadPage, *, source: bool = False) -> Page:
-    """Make a page of a document; it begins with its address, as in the model's training."""
+def document_page(url: str, document: ReadPage, *, limit: int, source: bool = False) -> Page:
+    """Make a page of a document; it begins with its address, as in the model's training.
+
+    The text has at most `limit` characters, with the address.
+    """
     shown = clean_line(url, _URL_LIMIT)
     title = f"Source of {shown}" if source else document.title or shown
+    head, text, end = f"\nURL: {shown}\n", document.text.rstrip(), ""
+    if document.cut or len(head) + len(text) > limit:
+        end = _CUT
+        text = cut_text(text, max(0, limit - len(head) - len(end)))
     return Page(
         url=url,
         title=title,
-        text=f"\nURL: {shown}\n{document.text.rstrip()}{_CUT if document.cut else ''}",
+        text=head + text + end,
         links=tuple(Link(url=address) for address in document.links),
     )

@@ -185,7 +185,10 @@ class LocalIndex:
         ]
 
     def _open(self, url: str, source: bool) -> Page:
-        name, _, path = urldefrag(url).url.removeprefix("doc://").partition("/")
+        try:
+            name, _, path = urldefrag(url).url.removeprefix("doc://").partition("/")
+        except ValueError as error:  # such as an unfinished IPv6 address
+            raise ToolError(f"`{url[:200]}` is not an address: {error}") from error
         with self._lock:
             row = self._connection.execute(
                 "SELECT page, problem FROM documents WHERE name = ?", (unquote(path),)
@@ -197,4 +200,5 @@ class LocalIndex:
         document = ReadPage(**json.loads(row[0]))
         if source:
             document = replace(document, text=PlainText(document.text).text, links=[])
-        return document_page(self._address(unquote(path)), document, source=source)
+        address = self._address(unquote(path))
+        return document_page(address, document, limit=_CHARACTERS, source=source)

@@ -163,6 +163,12 @@ class Page(BaseModel):
     forgotten: bool = False
     """True if text and links were dropped because the session grew too large."""
 
+    @property
+    def size(self) -> int:
+        """The number of characters of its text and its links."""
+        links = (len(link.url) + len(link.title) + len(link.passage or "") for link in self.links)
+        return len(self.text) + sum(links)
+
     @cached_property
     def _spans(self) -> list[tuple[int, int]]:
         return line_spans(self.text)

@@ -10,7 +10,7 @@ from .page import Page
 __all__ = ["BrowserSession"]
 
 _CHARACTERS = 4_000_000
-"""Most characters of text in a session; beyond that, the oldest pages are forgotten."""
+"""Most characters of texts and links in a session; beyond that, the oldest pages are forgotten."""
 
 
 class BrowserSession(BaseModel):
@@ -72,11 +72,11 @@ class BrowserSession(BaseModel):
         if page in self.pages:
             return self.show_again(self.pages.index(page))
         self.pages.append(page)
-        size = sum(len(stored.text) for stored in self.pages)
+        size = sum(stored.size for stored in self.pages)
         for index, oldest in enumerate(self.pages[:-1]):
             if size <= _CHARACTERS:
                 break
-            size -= len(oldest.text)
+            size -= oldest.size
             emptied = {"text": "", "links": (), "forgotten": True}
             self.pages[index] = oldest.model_copy(update=emptied)
         return self.show_again(len(self.pages) - 1)

@@ -204,9 +204,9 @@ class WebFetch:
             ssl_context=self._ssl_context, network_backend=PinnedNetwork(self._rules, self._resolve)
         ) as pool:
             for _ in range(_MOST_REDIRECTS + 1):
-                if permit is not None:
-                    await permit(str(address))
                 try:
+                    if permit is not None:
+                        await permit(str(address))
                     response = await self._get(pool, address, most)
                 except (httpcore2.TimeoutException, httpcore2.NetworkError) as error:
                     why = str(error) or type(error).__name__

@@ -30,6 +30,7 @@ _AGENT = "HarmonyBrowser"
 _ROBOTS_SIZE = 500 * 1024  # bytes of a file that are read; RFC 9309 demands this
 _ROBOTS_CACHE = 10_000_000  # bytes of all files in the cache
 _ROBOTS_SECONDS = 3600  # that they stay in the cache
+_FEWEST_CHARACTERS = 2_000  # of a page: its address alone can have a thousand
 _FORBIDDING = "User-agent: *\nDisallow: /"
 
 # Isolated: the current folder and the environment cannot change what is imported. `page_reading` is
@@ -169,7 +170,7 @@ class WebLimits:
     """Most bytes of a document, decompressed; the rest is not fetched."""
 
     characters: int = 1_000_000
-    """Most characters of a page; the rest is left out."""
+    """Most characters of the text of a page, and of the addresses of its links; at least 2,000."""
 
     reading_seconds: int = 20
     """Time to turn a fetched document into text."""
@@ -185,6 +186,10 @@ class WebLimits:
 
     cache_seconds: float = 300
     """Time that pages stay in the cache."""
+
+    def __post_init__(self) -> None:
+        if self.characters < _FEWEST_CHARACTERS:
+            raise ValueError(f"characters must be {_FEWEST_CHARACTERS:,} or more")
 
 
 class WebPages:
@@ -221,7 +226,7 @@ class WebPages:
         self._pages = ExpiringCache[Page](
             limit=limits.cache,
             seconds=limits.cache_seconds,
-            size=lambda page: len(page.text) + sum(len(link.url) for link in page.links),
+            size=lambda page: page.size,
         )
 
     async def open(self, url: str, *, source: bool = False) -> Page:
@@ -254,4 +259,4 @@ class WebPages:
             source=source,
             cut=fetched.cut,
         )
-        return document_page(fetched.url, document, source=source)
+        return document_page(fetched.url, document, limit=limits.characters, source=source)

@@ -79,10 +79,10 @@ class McpResult:
         has_text = any(isinstance(block, TextContent) for block in result.content)
         if result.structured_content is not None and not has_text:
             parts.append(json.dumps(result.structured_content, ensure_ascii=False))
-        text = joined_output("\n".join(part for part in parts if part), 0, "", characters)
+        text = "\n".join(part for part in parts if part)
         if result.is_error:
-            return f"Error: {text or 'the tool does not say what is wrong'}"
-        return text or "[no output]"
+            text = f"Error: {text or 'the tool does not say what is wrong'}"
+        return joined_output(text, 0, "", characters) or "[no output]"
 
     def _part(self, block: ContentBlock) -> str:
         if isinstance(block, TextContent):

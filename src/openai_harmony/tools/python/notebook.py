@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import mimetypes
 import signal
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..tool_message import Attachment
-from .output import joined_output
+from .output import listed, output_with_notes
 from .sandbox import Sandbox, SandboxGone
 from .session import PythonSession, is_plain_path
 from .settings import PythonSettings
@@ -85,6 +85,7 @@ _END_SECONDS = 10
 _FILE_SECONDS = 60
 _RAW = 4  # characters read for each one shown: colours and overwritten lines are removed
 _PART = 16 << 20  # bytes of a file that are sent at a time
+_PROBLEMS = 10  # files that could not be written and are named
 
 _ALL_GONE = "all variables, functions and imports are gone"
 _FILES_STAY = "the files in /mnt/data are still there"
@@ -134,7 +135,10 @@ class Notebook:
             try:
                 await self._in_time(self._put(path, data))
             except OSError as error:
-                problems.append(f"[{path} could not be written to /mnt/data: {error}]")
+                problems.append(f"[{listed([path])} could not be written to /mnt/data: {error}]")
+        more = len(problems) - _PROBLEMS
+        if more > 0:
+            problems[_PROBLEMS:] = [f"[{more:,} more files could not be written to /mnt/data.]"]
         return problems
 
     async def _put(self, path: str, data: bytes) -> None:
@@ -150,25 +154,28 @@ class Notebook:
             self._sandbox.kill("it did not answer")
             raise SandboxGone("the sandbox is gone: it did not answer") from None
 
-    async def run(self, code: str, stop: asyncio.Event, session: PythonSession) -> NotebookOutput:
+    async def run(
+        self, code: str, stop: asyncio.Event, session: PythonSession, notes: Sequence[str] = ()
+    ) -> NotebookOutput:
         """Run a cell until it ends, `stop` is set or its time is over; the caller holds the lock.
 
-        Updates the files and the count of images in the session.
+        The text begins with `notes`. Updates the files and the count of images in the session.
         """
+        characters = self._settings.output_characters
         try:
             try:
                 ready = await self._sandbox.request("ready", seconds=_RESTART_SECONDS)
             except OSError as error:
                 raise SandboxGone(f"the sandbox is gone: {error}") from error
-            notes = []
             if ready.get("renewed") is True:
-                notes = [f"[The kernel had ended, and was restarted: {_ALL_GONE}; {_FILES_STAY}.]"]
+                renewed = f"[The kernel had ended, and was restarted: {_ALL_GONE}; {_FILES_STAY}.]"
+                notes = [*notes, renewed]
             if stop.is_set():
                 return NotebookOutput("[The call was cancelled before the code was run.]")
             running = asyncio.create_task(
                 self._sandbox.run(
                     code=code,
-                    characters=_RAW * self._settings.output_characters,
+                    characters=_RAW * characters,
                     image_bytes=self._settings.attachment_bytes,
                 )
             )
@@ -180,18 +187,16 @@ class Notebook:
             reason = str(error).partition(": ")[2] or str(error)
             text = f"[The notebook has ended, because {reason}: {_ALL_GONE}, and the files "
             text += "in /mnt/data are as they were before this call. The next call begins anew.]"
+            text = output_with_notes(notes, ("", 0, ""), [text], characters)
             return NotebookOutput(text, is_usable=False, has_memory=False)
         finally:
             self.last_use = asyncio.get_running_loop().time()
-        shown = joined_output(
-            result.first, result.cut, result.last, self._settings.output_characters
-        )
         if not end and result.status == "died":
             end = f"[The kernel has ended: {_cause_of_death(result.exit)}. It was restarted: "
             end += f"{_ALL_GONE}; {_FILES_STAY}.]"
-        parts = [*notes, shown.rstrip("\n"), end, *left_out]
+        output = (result.first, result.cut, result.last)
         return NotebookOutput(
-            "\n".join(part for part in parts if part) or "[no output]",
+            output_with_notes(notes, output, [end, left_out], characters),
             tuple(attachments),
             has_memory=result.status != "died",
         )
@@ -225,42 +230,48 @@ class Notebook:
 
     async def _attachments(
         self, result: RunResult, session: PythonSession
-    ) -> tuple[list[Attachment], list[str]]:
+    ) -> tuple[list[Attachment], str]:
         """Collect images and files; return them, and a note on what is left out."""
-        attachments = []
+        attachments: list[Attachment] = []
+        most = self._settings.attachment_bytes
+        room = 3 * most
+
+        def fits(data: bytes) -> bool:
+            has_place = len(attachments) < self._settings.attachments
+            return has_place and len(data) <= min(room, most)
+
+        images_left_out = result.images_left_out
         for kind, data in result.image_data():
+            if not fits(data):
+                images_left_out += 1
+                continue
             session.images += 1
             suffix = mimetypes.guess_extension(kind) or ""
             attachments.append(Attachment(f"image-{session.images}{suffix}", data, kind))
-        left_out = [f"{result.images_left_out} images"] if result.images_left_out else []
+            room -= len(data)
+        left_out = [f"{images_left_out:,} images"] if images_left_out else []
         for path in result.files_gone:
             session.forget_file(path)
-        most = self._settings.attachment_bytes
-        room = 3 * most - sum(len(attachment.data) for attachment in attachments)
         for file in result.files:
             if not is_plain_path(file.path):
                 left_out.append(f"a file with an odd name, {file.path!a:.80}")
                 continue
             content = await self._file(file.path, file.size, session)
-            fits = content is not None and len(content) <= min(room, most)
-            if content is None or not fits or len(attachments) >= self._settings.attachments:
+            if content is None or not fits(content):
                 left_out.append(f"{file.path} ({file.size:,} bytes)")
                 continue
             attachments.append(Attachment.of_file(file.path, content))
             room -= len(content)
-        if result.files_left_out:
-            left_out.append(f"{result.files_left_out:,} more files")
-        if not left_out:
-            return attachments, []
-        return attachments, [f"[not attached, too large or too many: {', '.join(left_out)}]"]
+        if not left_out and not result.files_left_out:
+            return attachments, ""
+        names = listed(left_out, result.files_left_out)
+        return attachments, f"[not attached, too large or too many: {names}]"
 
     async def _file(self, path: str, size: int, session: PythonSession) -> bytes | None:
         """Read a changed file if it can be attached or stored, and store it if it fits."""
-        room = self._settings.state_bytes - session.stored_bytes()
-        room += len(session.files.get(path, b""))
-        most = max(room, self._settings.attachment_bytes)
+        most = max(self._settings.state_bytes, self._settings.attachment_bytes)
         data = await self._read(path, most) if size <= most else None
-        session.store_file(path, data if data is not None and len(data) <= room else None)
+        session.store_file(path, data, self._settings.state_bytes)
         return data
 
     async def _read(self, path: str, most: int) -> bytes | None:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import secrets
 from contextlib import suppress
-from dataclasses import replace
 
 from ..tool import ToolError
 from .notebook import Notebook, NotebookOutput
+from .output import listed
 from .sandbox import Sandbox, SandboxError, SandboxGone, SandboxMaker
 from .session import PythonSession
 from .settings import PythonSettings
 
 __all__ = ["NotebookPool"]
 
-_NAMED_FILES = 10
 _CLOSED = "the server is ending"
 _ENDED = (
     "[The notebook that this conversation had is no longer there: all variables, functions and "
@@ -68,9 +67,7 @@ class NotebookPool:
                         return await self._run(notebook, session, code, stop, [])
             notes = []
             if session.cells:
-                lost = ", ".join(session.files_left_out[:_NAMED_FILES])
-                more = len(session.files_left_out) - _NAMED_FILES
-                lost += f" and {more} more" if more > 0 else ""
+                lost = listed(session.files_left_out)
                 lost = f", but for those that were too large: {lost}" if lost else ""
                 notes.append(_ENDED.format(lost))
             notebook = await self._new()
@@ -93,7 +90,7 @@ class NotebookPool:
         except SandboxGone as error:
             await self._drop(notebook)
             raise SandboxError(str(error)) from error
-        output = await notebook.run(code, stop, session)
+        output = await notebook.run(code, stop, session, notes)
         await self._notify()  # it may be dropped from now on
         notebook.pending_notes.clear()
         if not stop.is_set():
@@ -103,7 +100,7 @@ class NotebookPool:
             notebook.pending_notes.append(_RESTARTED)
         if not output.is_usable:
             await self._drop(notebook)
-        return replace(output, text="\n".join([*notes, output.text]))
+        return output
 
     async def _new(self) -> Notebook:
         """Make a notebook, once fewer than the most are in use."""

@@ -6,8 +6,11 @@ The model's code wrote the output: it is untrusted, and may be any text.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-__all__ = ["clean_text", "joined_output"]
+__all__ = ["clean_text", "joined_output", "listed", "output_with_notes"]
+
+_NAMES, _NAME = 10, 100  # most names in a list, and about the most characters of each
 
 # Control sequences of ECMA-48: those that end in a letter, those that end in a bell, short ones.
 _ANSI = re.compile(
@@ -44,24 +47,62 @@ def _final_line(line: str) -> str:
 
 
 def joined_output(first: str, cut: int, last: str, characters: int) -> str:
-    """Join the start and the end of an output, with a note of how much is missing between them.
+    """Join the start and the end of an output; cut its middle to leave at most `characters`.
 
-    `cut` characters are already missing; more are cut to leave at most `characters`.
+    `cut` characters are already missing. A note counts all that are left out; it fits into 100
+    characters.
 
-    >>> print(joined_output("0123456789", 0, "", 4))
-    01
-    [6 characters are left out here]
-    89
+    >>> print(joined_output("0" * 50 + "1" * 50, 0, "", 50))
+    0000000
+    [86 characters are left out here]
+    1111111
     """
-    if not cut:
-        text = clean_text(first + last)
-        if len(text) <= characters:
-            return text
-        first = last = text
-        cut = len(text) - 2 * (characters // 2)
-    else:
+    if cut:
         first, last = clean_text(first), clean_text(last)
-        cut += max(0, len(first) - characters // 2) + max(0, len(last) - characters // 2)
-    first, last = first[: characters // 2], last[-(characters // 2) :]
-    note = f"[{cut:,} characters are left out here]"
-    return f"{first.rstrip()}\n{note}\n{last.lstrip()}"
+        size = len(first) + cut + len(last)
+    else:
+        first = last = clean_text(first + last)
+        size = len(first)
+        if size <= characters:
+            return first
+    half = max(0, (characters - len(_left_out(size))) // 2)
+    first, last = first[:half], last[max(0, len(last) - half) :]
+    note = _left_out(size - len(first) - len(last))
+    return first.rstrip() + note + last.lstrip()
+
+
+def _left_out(characters: int) -> str:
+    return f"\n[{characters:,} characters are left out here]\n"
+
+
+def output_with_notes(
+    before: Sequence[str], output: tuple[str, int, str], after: Sequence[str], characters: int
+) -> str:
+    """Write the notes of the tool before and after an output, with at most `characters` in all.
+
+    `output` is what `joined_output` joins. The output gets the room that the notes leave, but at
+    least a half.
+
+    >>> print(output_with_notes(["[It was restarted.]"], ("1", 0, ""), [], 100))
+    [It was restarted.]
+    1
+    """
+    before, after = [note for note in before if note], [note for note in after if note]
+    room = characters - sum(len(note) + 1 for note in (*before, *after))
+    shown = joined_output(*output, max(room, characters // 2)).rstrip("\n")
+    text = "\n".join((*before, *([shown] if shown else []), *after)) or "[no output]"
+    return joined_output(text, 0, "", characters)
+
+
+def listed(names: Sequence[str], more: int = 0) -> str:
+    """List the first names, each shortened, and the number of `more` and of the others.
+
+    >>> listed(["a.txt", "b.txt"], more=7)
+    'a.txt, b.txt and 7 more'
+    """
+    shown = [
+        name if len(name) <= _NAME else f"{name[: _NAME // 2]}…{name[-(_NAME // 2) :]}"
+        for name in names[:_NAMES]
+    ]
+    more += len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more:,} more" if more else "")

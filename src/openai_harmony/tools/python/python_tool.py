@@ -16,6 +16,7 @@ from ..tool_call import call_text, read_code
 from ..tool_message import ToolMessage, tool_message
 from .notebook import NotebookOutput
 from .notebook_pool import NotebookPool
+from .output import joined_output
 from .sandbox import SandboxError
 from .session import PythonSession
 from .settings import PythonSettings
@@ -82,7 +83,9 @@ class PythonTool(Tool[PythonSession]):
             output = await self.run(read_code(call_text(message)), session)
             result = tool_message(message, output.text, attachments=output.attachments)
         except (ToolError, SandboxError) as error:
-            result = tool_message(message, f"[The code was not run: {error}]", is_error=True)
+            problem = f"[The code was not run: {error}]"
+            text = joined_output(problem, 0, "", self.settings.output_characters)
+            result = tool_message(message, text, is_error=True)
         yield result
 
     async def run(self, code: str, session: PythonSession) -> NotebookOutput:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, PlainSerializer, PlainValidator, PrivateA
 __all__ = ["PythonSession", "is_plain_path"]
 
 _LONGEST_PATH = 1024  # bytes
+_MOST_LEFT_OUT = 100  # paths
 
 
 def is_plain_path(path: str) -> bool:
@@ -63,7 +64,7 @@ class PythonSession(BaseModel):
     files: dict[str, _FileBytes] = Field(default_factory=dict)
     """The files in ``/mnt/data``, by their paths below it."""
     files_left_out: list[str] = Field(default_factory=list)
-    """Files too large to store here; they end with the notebook."""
+    """Files too large to store here, a hundred at most; they end with the notebook."""
 
     _new_files: set[str] = PrivateAttr(default_factory=set)
     _lock: asyncio.Lock = PrivateAttr(default_factory=asyncio.Lock)
@@ -114,13 +115,17 @@ class PythonSession(BaseModel):
         self._new_files.clear()
         return new
 
-    def store_file(self, path: str, data: bytes | None) -> None:
-        """Store the content of a file of the notebook; None if it is too large."""
+    def store_file(self, path: str, data: bytes | None, most: int) -> None:
+        """Store a file of the notebook, or only its path if there is no room, or no `data`.
+
+        `most` is the most bytes that all stored files have together with their paths.
+        """
         self.forget_file(path)
-        if data is None:
-            self.files_left_out.append(path)
-        else:
+        room = most - self.stored_bytes() - len(path.encode())
+        if data is not None and len(data) <= room:
             self.files[path] = data
+        elif len(self.files_left_out) < _MOST_LEFT_OUT:
+            self.files_left_out.append(path)
 
     def forget_file(self, path: str) -> None:
         """Remove a file that the notebook no longer has."""
@@ -130,5 +135,5 @@ class PythonSession(BaseModel):
             self.files_left_out.remove(path)
 
     def stored_bytes(self) -> int:
-        """Return the total size of the stored files."""
-        return sum(map(len, self.files.values()))
+        """Return the total size of the stored files and their paths."""
+        return sum(len(path.encode()) + len(data) for path, data in self.files.items())

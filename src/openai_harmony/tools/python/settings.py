@@ -36,9 +36,9 @@ class PythonSettings:
     grace_seconds: float = 5.0
     """Time that interrupted code has to end before the kernel is killed."""
     output_characters: int = 20_000
-    """Most characters of a call's output; the rest is cut out of its middle."""
+    """Most characters of a call's text; the rest is cut out of its middle."""
     attachments: int = 20
-    """Most attachments of a call."""
+    """Most attachments of a call: images and files."""
     attachment_bytes: int = 10 * _MIB
     """Largest attachment; all attachments of a call have at most three times as many bytes."""
 
@@ -53,7 +53,7 @@ class PythonSettings:
     idle_seconds: float = 1200.0
     """Time without calls after which a notebook ends."""
     state_bytes: int = 4 * _MIB
-    """Most bytes of files stored in a session; stored files outlive the notebook."""
+    """Most bytes of files and their paths in a session; these files outlive the notebook."""
 
     def __post_init__(self) -> None:
         Isolation(self.isolation)

@@ -12,7 +12,7 @@ from typing import Any
 
 from .characters import clean_line, clean_text, decode
 from .html_page import TITLE_LIMIT, read_html
-from .links import LinkList
+from .links import LinkList, cut_text
 
 __all__ = ["ReadPage", "UnreadableError", "read_body", "read_markdown"]
 
@@ -83,7 +83,9 @@ def read_body(
     is_markup = kind.endswith(("html", "xml"))
     text = decode(body, charset[1] if charset else None, markup=is_markup)
     page = _read_text(text, "text/plain" if source else kind, address, limit)
-    return replace(page, cut=page.cut or cut)
+    # One line of a page can become longer than the limit: a tab, for instance, becomes 8 spaces.
+    is_cut = page.cut or cut or len(page.text) > limit
+    return replace(page, text=cut_text(page.text, limit), cut=is_cut)
 
 
 def _kind(declared: str, body: bytes, address: str) -> str:
@@ -110,8 +112,7 @@ def _read_text(text: str, kind: str, address: str, limit: int) -> ReadPage:
     if kind.endswith("json"):
         with suppress(ValueError, RecursionError):  # cut, JSON lines, or nested too deeply
             text = json.dumps(json.loads(text), ensure_ascii=False, indent=2)
-    clean = clean_text(text)
-    return ReadPage("", clean[:limit], cut=len(clean) > limit)
+    return ReadPage("", clean_text(text))
 
 
 def read_markdown(text: str, address: str, limit: int) -> ReadPage:
@@ -120,7 +121,7 @@ def read_markdown(text: str, address: str, limit: int) -> ReadPage:
     >>> read_markdown("# Top\\nSee [it](b.md)!", "doc://guide/a.md", 100)
     ReadPage(title='Top', text='# Top\\nSee 【0†it】!', links=['doc://guide/b.md'], cut=False)
     """
-    links = LinkList(address)
+    links = LinkList(address, limit=limit)
     clean = clean_text(text)
     heading = _MARKDOWN_TITLE.search(clean)
     marked = _MARKDOWN_LINK.sub(lambda link: links.mark(link[1], link[2]), clean[:limit])

@@ -53,7 +53,7 @@ def read_html(html: str, address: str, limit: int) -> tuple[str, str, list[str],
     if element is not None:
         with suppress(ValueError):
             base = join(address, element.attributes["href"] or "")
-    writer = _Writer(LinkList(address, base), limit)
+    writer = _Writer(LinkList(address, base, limit=limit), limit)
     cut = tree.root is not None and not _walk(tree.root, writer)
     return title, writer.layout.text(), writer.links.addresses, cut
 

@@ -6,7 +6,7 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 
 from .characters import clean_label
 
-__all__ = ["LINK_LIMIT", "LinkList", "domain_of"]
+__all__ = ["LINK_LIMIT", "LinkList", "cut_text", "domain_of"]
 
 LINK_LIMIT = 10_000
 """Most links of a page that get a number; further links stay as text."""
@@ -18,7 +18,8 @@ class LinkList:
     """The links of a page, numbered in order; the same address has one number.
 
     References are relative to `base` if the page declares one. Only local documents may link to
-    local documents.
+    local documents. All addresses together have at most `limit` characters; further links stay as
+    text.
 
     >>> links = LinkList("https://example.com/a/")
     >>> links.mark("Next", "b#top"), links.mark("Other", "https://example.org/")
@@ -27,11 +28,12 @@ class LinkList:
     ['https://example.com/a/b', 'https://example.org/']
     """
 
-    def __init__(self, page: str, base: str | None = None) -> None:
+    def __init__(self, page: str, base: str | None = None, *, limit: int = 1_000_000) -> None:
         self._domain = domain_of(page)
         self._schemes = ("http", "https", *(("doc",) if page.startswith("doc://") else ()))
         self._base = page if base is None else base
         self._numbers: dict[str, int] = {}
+        self._room = limit
 
     @property
     def addresses(self) -> list[str]:
@@ -46,8 +48,9 @@ class LinkList:
             return label
         number = self._numbers.get(address)
         if number is None:
-            if len(self._numbers) == LINK_LIMIT:
+            if len(self._numbers) == LINK_LIMIT or len(address) > self._room:
                 return label
+            self._room -= len(address)
             number = self._numbers[address] = len(self._numbers)
         domain = domain_of(address)
         elsewhere = "" if domain == self._domain else f"†{domain}"
@@ -65,6 +68,19 @@ class LinkList:
         if not is_valid or not domain_of(address) or len(address) > _ADDRESS_LIMIT:
             return None
         return address
+
+
+def cut_text(text: str, limit: int) -> str:
+    """Return the beginning of a text, at most `limit` characters; no mark of a link is cut in two.
+
+    >>> cut_text("See 【0†it】.", 8), cut_text("See 【0†it】.", 10)
+    ('See ', 'See 【0†it】')
+    """
+    if len(text) <= limit:
+        return text
+    text = text[:limit]
+    start = text.rfind("【")
+    return text[:start] if start > text.rfind("】") else text
 
 
 def join(base: str, reference: str) -> str:

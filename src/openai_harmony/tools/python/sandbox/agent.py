@@ -2,16 +2,22 @@
 
 The server sends this file to a Python inside the sandbox, so it imports nothing of this package. It
 reads requests from standard input and writes responses to standard output, in the frames of
-`sandbox.py`. The server does not trust responses: the code of the notebook may have replaced this
-process.
+`sandbox.py`. The server checks responses all the same.
+
+The code of the notebook has the same user, but it cannot reach the memory and the files of this
+process, which `protect` closes. As process 1 of a sandbox, which it is unless bubblewrap is, this
+process also gets no signals of the code. It ends everything in the sandbox when standard input
+ends, and the server does not have to be there to close it.
 
 A request is an object with `id` and `op`. The response has the same `id`, and `error` if the
-request failed. The first request is `start`. Between two runs, all other processes are stopped.
+request failed; requests with the id 0 get none. The first request is `start`. Between two runs, all
+other processes are stopped.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
 import json
 import os
@@ -20,6 +26,7 @@ import secrets
 import signal
 import stat
 import struct
+import subprocess
 import sys
 import tempfile
 import threading
@@ -302,7 +309,7 @@ class Kernel:
     def __init__(self, start: dict[str, Any]) -> None:
         self._source = str(start["kernel"])
         self._folder = str(start["folder"])
-        self._cpu_seconds = int(start["cpu_seconds"])
+        self._arguments = [str(start["cpu_seconds"]), *map(str, start["writable"])]
         # Signals to all processes are safe only in a PID namespace other than the server's.
         of_server = start["pid_namespace"]
         self._alone = of_server is not None and _pid_namespace() not in (None, of_server)
@@ -315,22 +322,34 @@ class Kernel:
         connection = os.path.join(self._private.name, "connection.json")
         info = _connection(os.path.join(self._private.name, "channel"))
         Path(connection).write_text(json.dumps(info))
-        self.process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-X", "frozen_modules=off", "-c", self._source, connection),
+        # Nothing that the code of an earlier kernel has written runs when a new one starts: -I
+        # ignores modules in the folder, and the folder of IPython is new.
+        self.process = subprocess.Popen(
+            [
+                *(sys.executable, "-I", "-X", "frozen_modules=off", "-c"),
+                *(self._source, connection, *self._arguments),
+            ],
             cwd=self._folder,
             env=dict(
                 os.environ,
-                CPU_SECONDS=str(self._cpu_seconds),
-                JPY_PARENT_PID=str(os.getpid()),
+                IPYTHONDIR=os.path.join(self._private.name, "ipython"),
+                JPY_PARENT_PID=str(os.getpid()),  # 1 is not watched, and does not have to be
                 PYDEVD_DISABLE_FILE_VALIDATION="1",
             ),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        self._ended = asyncio.create_task(self.process.wait())
-        self._reading = asyncio.create_task(self._read_log(self.process.stderr))
+        loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[int] = loop.create_future()
+        loop.add_signal_handler(signal.SIGCHLD, self._reap)
+        self._reap()
+        log = asyncio.StreamReader()
+        self._pipe, _ = await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(log), self.process.stderr
+        )
+        self._reading = asyncio.create_task(self._read_log(log))
         from jupyter_client.asynchronous.client import AsyncKernelClient  # while the kernel starts
 
         self.client: Any = AsyncKernelClient()
@@ -338,11 +357,11 @@ class Kernel:
         self.client.session.pack = _pack
         self.client.start_channels(hb=False, stdin=False)
         ready = asyncio.create_task(self._wait_until_ready())
-        await asyncio.wait(
-            {ready, self._ended}, timeout=_START_SECONDS, return_when=asyncio.FIRST_COMPLETED
-        )
+        ends: set[asyncio.Future[Any]] = {ready, self._ended}
+        await asyncio.wait(ends, timeout=_START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         if not ready.done() or ready.exception() is not None:
             ready.cancel()
+            self.signal_all(signal.SIGKILL)
             raise KernelFailure(f"the kernel did not start: {self._log.decode(errors='replace')}")
 
     @property
@@ -350,8 +369,16 @@ class Kernel:
         """True if the process has ended."""
         return self._ended.done()
 
-    async def _read_log(self, stream: asyncio.StreamReader | None) -> None:
-        while stream is not None and (data := await stream.read(_LOG_BYTES)):
+    def _reap(self) -> None:
+        """Take the exit codes of all children: process 1 is the parent of every orphan."""
+        with suppress(ChildProcessError):
+            while (child := os.waitpid(-1, os.WNOHANG))[0]:
+                if child[0] == self.process.pid and not self._ended.done():
+                    self.process.returncode = os.waitstatus_to_exitcode(child[1])
+                    self._ended.set_result(self.process.returncode)
+
+    async def _read_log(self, stream: asyncio.StreamReader) -> None:
+        while data := await stream.read(_LOG_BYTES):
             self._log = (self._log + data)[-_LOG_BYTES:]
 
     async def _wait_until_ready(self) -> None:
@@ -383,7 +410,8 @@ class Kernel:
         ident = self.client.execute(code, allow_stdin=False, stop_on_error=False)
         listening = asyncio.create_task(self._listen(ident, output))
         try:
-            await asyncio.wait({listening, self._ended}, return_when=asyncio.FIRST_COMPLETED)
+            ends: set[asyncio.Future[Any]] = {listening, self._ended}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if not listening.done():
                 await asyncio.wait({listening}, timeout=0.2)  # for its last output
                 return {"status": "died", "exit": self._ended.result()}
@@ -452,6 +480,7 @@ class Kernel:
                 break
             await asyncio.sleep(0.01)
         self._reading.cancel()
+        self._pipe.close()
         self.client.stop_channels()
         self._private.cleanup()
 
@@ -510,7 +539,8 @@ class SandboxAgent:
             done, sent = await self._operations[request["op"]](request, data)
         except (OSError, KernelFailure) as error:
             done, sent = {"error": str(error)}, b""
-        send({"id": request["id"], **done}, sent)
+        if request["id"]:
+            send({"id": request["id"], **done}, sent)
 
     async def ready(self, *_: object) -> tuple[dict[str, Any], bytes]:
         """Wait for the kernel; start a new one if it has ended."""
@@ -591,6 +621,16 @@ def receive() -> tuple[dict[str, Any], bytes] | None:
     return json.loads(text.decode("utf-8", "surrogatepass")), data
 
 
+def protect() -> None:
+    """Close the memory and the open files of this process to others of the same user.
+
+    A process that has another memory map after ``exec``, such as the kernel, is not protected.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux" and ctypes.CDLL(None).prctl(4, 0, 0, 0, 0):  # PR_SET_DUMPABLE
+        raise KernelFailure("the agent of the sandbox cannot be protected")
+
+
 def limit(limits: dict[str, int]) -> None:
     """Limit this process and all that it starts, and lower their priority."""
     os.nice(_NICENESS)
@@ -606,26 +646,27 @@ def limit(limits: dict[str, int]) -> None:
 
 
 async def serve(start: dict[str, Any]) -> None:
-    """Run requests until standard input ends."""
+    """Run requests; end this process, and all others of the sandbox, when standard input ends."""
     loop = asyncio.get_running_loop()
-    requests: asyncio.Queue[tuple[dict[str, Any], bytes] | None] = asyncio.Queue()
+    requests: asyncio.Queue[tuple[dict[str, Any], bytes]] = asyncio.Queue()
+    agent = SandboxAgent(start)
 
     def read() -> None:
-        frame: tuple[dict[str, Any], bytes] | None = ({}, b"")
-        while frame is not None:
-            frame = receive()
-            loop.call_soon_threadsafe(requests.put_nowait, frame)
+        try:
+            while (frame := receive()) is not None:
+                loop.call_soon_threadsafe(requests.put_nowait, frame)
+        finally:
+            agent.kernel.signal_all(signal.SIGKILL)
+            os._exit(0)
 
-    agent = SandboxAgent(start)
     await agent.start()
     send({"id": start["id"], "python": sys.version.split()[0]})
     threading.Thread(target=read, daemon=True).start()
     responding: set[asyncio.Task[None]] = set()
-    while (frame := await requests.get()) is not None:
-        task = asyncio.create_task(agent.respond(*frame))
+    while True:
+        task = asyncio.create_task(agent.respond(*await requests.get()))
         responding.add(task)
         task.add_done_callback(responding.discard)
-    await agent.kernel.stop()
 
 
 def main() -> None:
@@ -638,6 +679,7 @@ def main() -> None:
     os.chdir(start["folder"])
     limit(start["limits"])
     try:
+        protect()
         asyncio.run(serve(start))
     except (KernelFailure, ImportError) as error:
         send({"id": start["id"], "error": str(error)})

@@ -1,14 +1,21 @@
 """Isolation by bubblewrap: the agent runs in namespaces of its own.
 
 The sandbox has no network, a file system of read-only parts and of folders in memory, no
-capabilities, a system call filter, and sees no other process. If the server runs as root,
-bubblewrap makes the namespaces with root's rights, and the agent changes to a user that nothing
-else has. Otherwise everything happens in a new user namespace.
+capabilities, a system call filter, and sees no other process.
+
+- If the server runs as root, bubblewrap makes the namespaces with root's rights, and the agent
+  changes to a user that nothing else has. Process 1 of the sandbox is of bubblewrap and of root.
+- Otherwise everything happens in a new user namespace, and all processes have one user. The agent
+  is process 1, because it protects itself, and bubblewrap's own process 1 does not.
+
+The code cannot reach process 1 in either way. Everything ends with it, it ends with the bubblewrap
+outside, and that ends with the server.
 """
 
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import secrets
 import shutil
@@ -18,6 +25,7 @@ from collections.abc import Iterable
 from .launch import (
     BOOTSTRAP,
     DATA_FOLDER,
+    WRITABLE_FOLDERS,
     Launch,
     PythonEnvironment,
     SandboxError,
@@ -69,20 +77,22 @@ def bubblewrap_launch(
     """
     as_root = os.geteuid() == 0 if as_root is None else as_root
     user = _FIRST_USER + secrets.randbelow(_USERS) if as_root else _USER
-    visible = _outermost([*python.folders, *map(os.path.abspath, readable)])
+    _refuse_homes(python)
+    visible = _outermost([*python.needed, *map(os.path.abspath, readable)])
     path = f"{os.path.dirname(python.program)}:/usr/local/bin:/usr/bin:/bin"
     variables = sandbox_environment(limits, path)
     if as_root:
         kept = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP")  # which _CHANGE_USER gives up
         rights = ["--cap-drop", "ALL", *(part for name in kept for part in ("--cap-add", name))]
     else:
-        rights = ["--unshare-user", "--disable-userns", "--uid", str(user), "--gid", str(user)]
+        ids = ("--uid", str(user), "--gid", str(user))
+        rights = ["--as-pid-1", "--unshare-user", "--disable-userns", *ids]
     open_files: list[int] = []
     command = [
         program,
         *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup"),
         *rights,
-        *("--hostname", "notebook", "--die-with-parent", "--new-session", "--clearenv"),
+        *("--die-with-parent", "--new-session", "--hostname", "notebook", "--clearenv"),
         *(part for item in variables.items() for part in ("--setenv", *item)),
         *_system_folders(),
         *_etc_files(user, open_files),
@@ -100,8 +110,14 @@ def bubblewrap_launch(
         command += [*start, _CHANGE_USER, str(user), "-I", "-c", BOOTSTRAP]
     else:
         command += [*start, BOOTSTRAP]
-    # The environment of bwrap itself is empty: its child can read it in /proc/1/environ.
-    return Launch(tuple(command), {}, DATA_FOLDER, tuple(open_files), has_own_user=True)
+    return Launch(
+        tuple(command),
+        {},
+        DATA_FOLDER,
+        tuple(open_files),
+        writable=WRITABLE_FOLDERS,
+        is_bubblewrap=True,
+    )
 
 
 def _system_folders() -> list[str]:
@@ -132,31 +148,51 @@ def _etc_files(user: int, open_files: list[int]) -> list[str]:
     return arguments
 
 
-def _read_only(folders: Iterable[str]) -> list[str]:
-    """Show folders at their paths; the folders above them contain nothing else."""
+def _refuse_homes(python: PythonEnvironment) -> None:
+    """Raise `SandboxError` if a Python is installed in the home folder of a person, or above it."""
+    own = (os.path.expanduser("~"), pwd.getpwuid(os.geteuid()).pw_dir, "/root")
+    homes = {os.path.realpath(home) for home in own}
+    for prefix in map(os.path.realpath, python.prefixes):
+        is_shown = any(_is_below(prefix, folder) for folder in _SYSTEM_FOLDERS)
+        is_home = "/home" in (prefix, os.path.dirname(prefix))
+        if not is_shown and (is_home or any(_is_below(home, prefix) for home in homes)):
+            raise SandboxError(
+                f"{python.program} is installed in {prefix}, which a notebook must not see: make "
+                f"an environment for notebooks ({python.program} -m venv /opt/notebook) with "
+                "ipykernel and jupyter_client, and name its Python"
+            )
+
+
+def _is_below(path: str, folder: str) -> bool:
+    """Return whether a path is a folder or below it."""
+    return os.path.commonpath((path, folder)) == folder
+
+
+def _read_only(paths: Iterable[str]) -> list[str]:
+    """Show folders and files at their paths; the folders above them contain nothing else."""
     arguments: list[str] = []
     made = {"/tmp"}
-    for folder in folders:
-        if folder == "/usr" or folder.startswith("/usr/"):
+    for path in paths:
+        if any(_is_below(path, folder) for folder in _SYSTEM_FOLDERS):
             continue
-        above = folder.split("/")[1:-1]
+        above = path.split("/")[1:-1]
         for depth in range(1, len(above) + 1):
             outer = "/" + "/".join(above[:depth])
             if outer not in made:
                 arguments += ["--perms", "0755", "--dir", outer]
                 made.add(outer)
-        arguments += ["--ro-bind", folder, folder]
+        arguments += ["--ro-bind", path, path]
     return arguments
 
 
-def _outermost(folders: Iterable[str]) -> list[str]:
-    """Return the folders that are not inside of another one."""
+def _outermost(paths: Iterable[str]) -> list[str]:
+    """Return the paths that are not inside of another one."""
     outermost: list[str] = []
-    for folder in sorted(set(folders)):
-        if folder == "/" or not os.path.isdir(folder):
-            raise SandboxError(f"{folder} is not a folder that a notebook may see")
-        if not any(folder.startswith(f"{outer}/") for outer in outermost):
-            outermost.append(folder)
+    for path in sorted(set(paths)):
+        if path == "/" or not os.path.exists(path):
+            raise SandboxError(f"{path} is not a folder that a notebook may see")
+        if not any(_is_below(path, outer) for outer in outermost):
+            outermost.append(path)
     return outermost
 
 

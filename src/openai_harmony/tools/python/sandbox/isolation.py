@@ -13,6 +13,7 @@ from .bubblewrap import bubblewrap_launch, find_bubblewrap
 from .launch import (
     BOOTSTRAP,
     DATA_FOLDER,
+    WRITABLE_FOLDERS,
     Launch,
     PythonEnvironment,
     SandboxError,
@@ -68,7 +69,7 @@ def container_launch(container: Container, limits: Limits) -> Launch:
     total = str(limits.total_memory)
     environment = sandbox_environment(limits, _CONTAINER_PATH)
     arguments = [
-        *("--rm", "--interactive", "--init", "--pull", "never", "--name", name),
+        *("--rm", "--interactive", "--pull", "never", "--name", name),
         *("--network", "none", "--hostname", "notebook", "--ipc", "private"),
         *("--read-only", "--user", f"{_CONTAINER_USER}:{_CONTAINER_USER}", "--cap-drop", "ALL"),
         *("--security-opt", "no-new-privileges"),
@@ -86,6 +87,7 @@ def container_launch(container: Container, limits: Limits) -> Launch:
         {name: os.environ[name] for name in _CLIENT_VARIABLES if name in os.environ},
         DATA_FOLDER,
         end_command=(container.program, "kill", name),
+        writable=WRITABLE_FOLDERS,
     )
 
 

@@ -15,6 +15,7 @@ from .limits import Limits
 __all__ = [
     "BOOTSTRAP",
     "DATA_FOLDER",
+    "WRITABLE_FOLDERS",
     "Launch",
     "PythonEnvironment",
     "SandboxError",
@@ -27,12 +28,30 @@ __all__ = [
 DATA_FOLDER = "/mnt/data"
 """The folder of the notebook, as the model knows it."""
 
+WRITABLE_FOLDERS = (DATA_FOLDER, "/tmp", "/dev/shm")
+"""The folders of a sandbox that code can write to; each is a file system in memory."""
+
 _PROBE_SECONDS = 60
+# The interpreter lists what it needs. Environments (venv, conda) contain nothing else; other
+# prefixes, such as ~/.local, may.
 _PROBE = """
-import importlib.util, json, os, sys
+import importlib.util, json, os, sys, sysconfig
 missing = [n for n in ("ipykernel", "jupyter_client") if importlib.util.find_spec(n) is None]
-folders = [sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix]
-print(json.dumps({"missing": missing, "folders": folders, "version": sys.version_info[:2]}))
+prefixes = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
+needed = [sys.executable, os.path.realpath(sys.executable)]
+for prefix in prefixes:
+    if any(os.path.exists(os.path.join(prefix, mark)) for mark in ("pyvenv.cfg", "conda-meta")):
+        needed.append(prefix)
+    else:
+        needed += [os.path.join(prefix, part) for part in ("bin", "lib", "lib64")]
+needed += [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+try:
+    with open("/proc/self/maps") as maps:
+        needed += {line.split(None, 5)[5].rstrip() for line in maps if ".so" in line}
+except OSError:
+    pass
+print(json.dumps({"missing": missing, "program": sys.executable, "prefixes": list(prefixes),
+                  "needed": [path for path in needed if os.path.exists(path)]}))
 """
 
 
@@ -46,19 +65,23 @@ class SandboxGone(HarmonyError):
 
 @dataclass(frozen=True)
 class PythonEnvironment:
-    """A Python with ipykernel; the sandbox must show it `folders`, sorted by path."""
+    """A Python with ipykernel, and the folders and files that it needs, sorted."""
 
     program: str
-    folders: tuple[str, ...]
+    needed: tuple[str, ...]
+    prefixes: tuple[str, ...] = ()
+    """The folders in which it is installed: they may contain more than Python."""
 
 
 def find_python(program: str | None = None) -> PythonEnvironment:
     """Inspect a Python, by default the one of this process. Raises `SandboxError`.
 
+    `program` may be a script that runs a Python: the notebook gets only that Python.
+
     >>> find_python().program == os.path.abspath(sys.executable)
     True
     """
-    program = os.path.abspath(program or sys.executable)
+    program = os.path.abspath(os.path.expanduser(program or sys.executable))
     try:
         done = subprocess.run(
             [program, "-I", "-c", _PROBE], capture_output=True, check=True, timeout=_PROBE_SECONDS
@@ -71,11 +94,11 @@ def find_python(program: str | None = None) -> PythonEnvironment:
             f"the Python of the notebook, {program}, lacks {' and '.join(probed['missing'])}: "
             f"run '{program} -m pip install ipykernel jupyter_client'"
         )
-    real = os.path.realpath(program)
-    folders = {*map(os.path.abspath, probed["folders"]), os.path.dirname(os.path.dirname(real))}
-    if "/" in folders:
-        raise SandboxError(f"{program} is installed in /, which the notebook must not see")
-    return PythonEnvironment(program, tuple(sorted(folders)))
+    needed = {os.path.abspath(path) for path in probed["needed"]}
+    needed |= {os.path.realpath(path) for path in needed}
+    return PythonEnvironment(
+        os.path.abspath(probed["program"]), tuple(sorted(needed)), tuple(probed["prefixes"])
+    )
 
 
 BOOTSTRAP = (
@@ -99,8 +122,11 @@ class Launch:
     """The command that ends the sandbox where killing its process is not enough."""
     own_folder: tempfile.TemporaryDirectory[str] | None = None
     """The notebook's folder, if it is in the file system of the server."""
-    has_own_user: bool = False
-    """True if its user is used by nothing else, so that the user's processes can be limited."""
+    writable: tuple[str, ...] = ()
+    """The only folders that the code may write to; empty if there is no sandbox."""
+    is_bubblewrap: bool = False
+    """True if the child of the process is process 1 of a sandbox whose user nothing else has: then
+    the server can limit the number of its processes and files."""
 
     def close(self) -> None:
         """Close the descriptors."""
@@ -124,6 +150,5 @@ def sandbox_environment(limits: Limits, path: str) -> dict[str, str]:
         "MKL_NUM_THREADS": threads,
         "NUMEXPR_MAX_THREADS": threads,
         "MPLCONFIGDIR": "/tmp/matplotlib",
-        "IPYTHONDIR": "/tmp/ipython",
         "JUPYTER_RUNTIME_DIR": "/tmp/jupyter",
     }

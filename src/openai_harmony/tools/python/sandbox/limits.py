@@ -1,7 +1,8 @@
 """Limits of a sandbox: for each process, and for all of its processes together.
 
 The kernel enforces the limits of a process. For all processes together, the server makes a control
-group (v2) where it may, and otherwise measures their memory now and then.
+group (v2) where it may, and otherwise measures their memory now and then. It counts their files in
+any case.
 
 A server may make control groups in a systemd unit with ``Delegate=yes`` and
 ``DelegateSubgroup=server``: systemd marks the unit's group as delegated, and the server runs in a
@@ -18,7 +19,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ControlGroup", "Limits", "delegated_group", "process_tree", "used_memory"]
+__all__ = [
+    "ControlGroup",
+    "Limits",
+    "count_files",
+    "delegated_group",
+    "process_tree",
+    "used_memory",
+]
 
 _MIB = 1 << 20
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -41,6 +49,8 @@ class Limits:
     """Size of the folder ``/mnt/data``, which is held in memory."""
     temporary: int = 64 * _MIB
     """Size of ``/tmp`` and of ``/dev/shm``, each; also held in memory."""
+    files: int = 50_000
+    """Files, folders and links in ``/mnt/data``, ``/tmp`` and ``/dev/shm`` together."""
     processes: int = 128
     """Processes and threads together."""
     open_files: int = 1024
@@ -94,6 +104,19 @@ def used_memory(process: int, limit: int) -> int:
     tree = process_tree(process)
     used = sum(map(_resident, tree))
     return used if used <= limit else sum(map(_proportional, tree))
+
+
+def count_files(process: int, folders: Iterable[str]) -> int:
+    """Return how many files, folders and links a process has in file systems in memory.
+
+    `folders` are where the process has these file systems. Raises `OSError` if the server may not
+    look into them.
+    """
+    count = 0
+    for folder in folders:
+        status = os.statvfs(f"/proc/{process}/root{folder}")
+        count += status.f_files - status.f_ffree
+    return count
 
 
 def _resident(process: int) -> int:
@@ -152,6 +175,11 @@ class ControlGroup:
                 group.folder.rmdir()
             return None
         return group
+
+    def freeze(self, frozen: bool) -> None:
+        """Stop its processes, or let them go on."""
+        with suppress(OSError):  # they have ended, or Linux is older than 5.2
+            (self.folder / "cgroup.freeze").write_text(str(int(frozen)))
 
     async def remove(self) -> None:
         """Remove the group once its processes are gone."""

@@ -1,15 +1,18 @@
 """The kernel in a sandbox: ipykernel that sends its streams in order and in small pieces.
 
 This file runs inside the sandbox (the agent passes its text to ``python -c``), so it imports
-nothing of this package. Its argument is the path of a connection file; `CPU_SECONDS` in the
-environment limits each process of the notebook.
+nothing of this package. Its arguments are the path of a connection file, the CPU seconds that limit
+each process of the notebook, and the folders that the notebook may write to, if only some.
 """
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import json
 import os
 import resource
+import struct
 import sys
 from collections import defaultdict
 from typing import Any, ClassVar
@@ -89,15 +92,65 @@ def pack(message: Any) -> bytes:
         return bytes(json_packer(message))
 
 
+# Landlock: its system calls, which have the same numbers on all architectures, and access rights.
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_OLDEST_LANDLOCK = 2  # version 1 cannot allow to move files between folders
+_WRITE_FILE, _MOVE, _TRUNCATE, _CONTROL_DEVICES = 1 << 1, 1 << 13, 1 << 14, 1 << 15
+_CHANGE_FOLDERS = 0x1FF << 4  # remove and make files and folders of all kinds
+_SIGNALS_AND_ABSTRACT_SOCKETS = 3
+
+
+def restrict_writing(folders: list[str]) -> None:
+    """Let this process and its children write below `folders` and to devices only, by Landlock.
+
+    Then they can reach the memory of no process but each other, whatever its user. It does nothing
+    where the kernel of the system lacks Landlock: the agent protects itself in any case.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    version = libc.syscall(_CREATE_RULESET, None, 0, 1)
+    if version < _OLDEST_LANDLOCK:
+        return
+    writing = _WRITE_FILE | _CHANGE_FOLDERS | _MOVE
+    writing |= (_TRUNCATE if version >= 3 else 0) | (_CONTROL_DEVICES if version >= 5 else 0)
+    scoped = _SIGNALS_AND_ABSTRACT_SOCKETS if version >= 6 else 0
+    ruleset = struct.pack("=QQQ", writing, 0, scoped)[: 24 if version >= 6 else 8]
+    rules = called(libc, _CREATE_RULESET, ruleset, len(ruleset), 0)
+    devices = writing & (_WRITE_FILE | _TRUNCATE | _CONTROL_DEVICES)
+    for folder, rights in [*((folder, writing) for folder in folders), ("/dev", devices)]:
+        if os.path.isdir(folder):
+            descriptor = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+            called(libc, _ADD_RULE, rules, 1, struct.pack("=Qi", rights, descriptor), 0)
+            os.close(descriptor)
+    called(libc, _RESTRICT_SELF, rules, 0)
+    os.close(rules)
+
+
+def called(libc: ctypes.CDLL, *arguments: object) -> int:
+    """Make a system call; raises `OSError` if it fails."""
+    result = int(libc.syscall(*arguments))
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"Landlock: {errno.errorcode.get(number, number)}")
+    return result
+
+
+def import_from_folder() -> None:
+    """Let cells import what is in the folder; until the first one, its modules do not run."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+
+
 def main() -> None:
     """Run until the agent ends the process."""
-    seconds = int(os.environ.pop("CPU_SECONDS"))
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    connection, cpu_seconds, *folders = sys.argv[1:]
+    resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_seconds), int(cpu_seconds)))
+    if folders:
+        restrict_writing(folders)
     colors = "nocolor" if IPython.version_info >= (9,) else "NoColor"
     app: Any = NotebookApp.instance(kernel_class=NotebookKernel)
     app.initialize(
         [
-            f"--f={sys.argv[1]}",
+            f"--f={connection}",
             "--IPKernelApp.outstream_class=__main__.OrderedStream",
             f"--InteractiveShell.colors={colors}",
             "--HistoryManager.enabled=False",
@@ -105,6 +158,7 @@ def main() -> None:
     )
     app.session.pack = pack
     app.shell.history_manager.outputs = DiscardedOutputs()
+    app.shell.events.register("pre_execute", import_from_folder)
     app.start()
 
 

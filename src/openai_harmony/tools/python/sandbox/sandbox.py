@@ -13,11 +13,13 @@ import os
 import signal
 import struct
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib import resources
 from typing import Any
 
 from .launch import Launch, SandboxError, SandboxGone
-from .limits import ControlGroup, Limits, process_tree, used_memory
+from .limits import ControlGroup, Limits, count_files, process_tree, used_memory
 
 __all__ = ["MAX_DATA", "MAX_TEXT", "FrameError", "Sandbox", "pack_frame", "read_frame"]
 
@@ -32,6 +34,10 @@ _RESPONSE_SECONDS = 30.0
 _LOG_BYTES = 2000
 _DISCARDED = 1 << 16  # bytes at a time
 _WATCH_SECONDS = 0.5
+_ERROR_CHARACTERS = 300
+
+# Measuring must not wait for other blocking work of the server.
+_MEASURING = ThreadPoolExecutor(2, thread_name_prefix="sandbox-memory")
 
 
 class FrameError(ValueError):
@@ -116,7 +122,7 @@ class Sandbox:
     async def _greet(self, launch: Launch) -> None:
         """Send the agent's program and the first request, and wait for the response."""
         rlimits = self._limits.rlimits()
-        if not launch.has_own_user:
+        if not launch.is_bubblewrap:
             del rlimits["NPROC"]  # it would count other processes, too
         files = resources.files(__package__)
         agent = files.joinpath("agent.py").read_bytes()
@@ -127,11 +133,17 @@ class Sandbox:
             limits=rlimits,
             cpu_seconds=self._limits.cpu_seconds,
             folder=launch.folder,
+            writable=launch.writable,
             kernel=files.joinpath("notebook_kernel.py").read_text("utf-8"),
             pid_namespace=os.readlink("/proc/self/ns/pid") if os.path.isdir("/proc/self") else None,
         )
         # All its processes exist now, and none has run any code but ours.
         self._group = ControlGroup.make(process_tree(self._process.pid), self._limits)
+        if launch.is_bubblewrap and not self._count_files():
+            raise SandboxError(
+                "the number of files in a sandbox cannot be limited here: let the server look into "
+                "its own sandboxes (as root, it needs the capability CAP_SYS_PTRACE)"
+            )
 
     @property
     def has_ended(self) -> bool:
@@ -156,16 +168,23 @@ class Sandbox:
         self._count += 1
         ident = self._count
         waiting = self._responses[ident] = asyncio.get_running_loop().create_future()
+        if self._group is not None:
+            self._group.freeze(False)
         try:
             self._write(pack_frame({"id": ident, "op": op, **fields}, data))
             response, received = await asyncio.wait_for(waiting, seconds)
         except asyncio.TimeoutError:
             self.kill("it did not answer")
             raise SandboxGone(f"the sandbox is gone: {self._why}") from None
+        except asyncio.CancelledError:
+            self.kill("it did not answer in time")
+            raise
         finally:
             del self._responses[ident]
+            if self._group is not None and not self._responses:
+                self._group.freeze(True)
         if "error" in response:
-            problem = str(response["error"])
+            problem = str(response["error"])[:_ERROR_CHARACTERS]
             raise SandboxError(problem) if op == "start" else OSError(problem)
         return {**response, "data": received}
 
@@ -174,19 +193,32 @@ class Sandbox:
         self._write(pack_frame({"id": 0, "op": op}))
 
     async def run(self, **fields: Any) -> dict[str, Any]:
-        """Run a cell, as `request` does; end the sandbox if it uses too much memory."""
-        watching = asyncio.create_task(self._watch_memory())
+        """Run a cell, as `request` does; end the sandbox if it takes too much memory or files."""
+        watching = asyncio.create_task(self._watch())
         try:
             return await self.request("run", seconds=None, **fields)
         finally:
             watching.cancel()
 
-    async def _watch_memory(self) -> None:
+    async def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        limits = self._limits
+        measure = partial(used_memory, self._process.pid, limits.memory)
         while True:
             await asyncio.sleep(_WATCH_SECONDS)
-            used = await asyncio.to_thread(used_memory, self._process.pid, self._limits.memory)
-            if used > self._limits.memory:
-                self.kill(f"its processes took more than {self._limits.memory >> 20} MiB of memory")
+            if await loop.run_in_executor(_MEASURING, measure) > limits.memory:
+                self.kill(f"its processes took more than {limits.memory >> 20} MiB of memory")
+            if self._count_files() > limits.files:
+                self.kill(f"its code made more than {limits.files:,} files")
+
+    def _count_files(self) -> int:
+        """Return the number of files in the sandbox; 0 if they are not counted."""
+        if not self._launch.is_bubblewrap:
+            return 0
+        try:
+            return count_files(process_tree(self._process.pid)[1], self._launch.writable)
+        except (OSError, IndexError):  # it has ended
+            return 0
 
     def kill(self, why: str) -> None:
         """End it at once; pending requests raise `SandboxGone` with this reason."""
@@ -241,12 +273,14 @@ class Sandbox:
         try:
             while True:
                 response, data = await read_frame(stream)
-                waiting = self._responses.get(response.get("id", 0))
-                if waiting is not None and not waiting.done():
-                    waiting.set_result((response, data))
+                ident = response.get("id")
+                waiting = self._responses.get(ident) if isinstance(ident, int) else None
+                if waiting is None or waiting.done():
+                    raise FrameError("no request waits for this response")
+                waiting.set_result((response, data))
         except FrameError as error:
             self._why = f"it spoke out of turn ({error})"
-        except (EOFError, OSError, TypeError):
+        except (EOFError, OSError):
             pass
         finally:
             for waiting in self._responses.values():

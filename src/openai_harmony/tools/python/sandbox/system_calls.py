@@ -86,21 +86,25 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "quotactl_fd": (443, 443),
     "memfd_secret": (447, 447),
 }
-_CLONE3 = 435
-# Of each architecture: its AUDIT_ARCH; the numbers of socket, socketpair and clone; its column in
-# the table above.
+# The calls that programs try first, and do without where the kernel lacks them. Without clone3,
+# the C library uses clone, whose flags the filter can read. A timer could send SIGCONT to a process
+# that is stopped between calls of the notebook.
+_MISSING: dict[str, tuple[int, int]] = {"clone3": (435, 435), "timer_create": (222, 107)}
+# Of each architecture: its AUDIT_ARCH; the numbers of socket, socketpair, clone and fcntl; its
+# column in the tables above.
 _ARCHITECTURES = {
-    "x86_64": (0xC000003E, 41, 53, 56, 0),
-    "aarch64": (0xC00000B7, 198, 199, 220, 1),
+    "x86_64": (0xC000003E, 41, 53, 56, 72, 0),
+    "aarch64": (0xC00000B7, 198, 199, 220, 25, 1),
 }
 
 _FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET and AF_INET6, which the namespaces isolate
 _NETLINK, _NETLINK_ROUTE = 16, 0  # lists the network interfaces, which libraries ask for
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
+_SET_SIGNAL = 10  # F_SETSIG of fcntl: events of a file would send any signal, such as SIGCONT
 _X32_CALLS = 0x40000000
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # of classic BPF
-_NUMBER, _ARCH, _FIRST_ARGUMENT, _THIRD_ARGUMENT = 0, 4, 16, 32  # offsets in struct seccomp_data
+_NUMBER, _ARCH, _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT = 0, 4, 16, 24, 32  # offsets
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 
 
@@ -118,7 +122,7 @@ def system_call_filter(machine: str | None = None) -> bytes:
             f"bubblewrap is used on {' and '.join(_ARCHITECTURES)} only, and this machine is "
             f"{machine or 'unknown'}: set a command that runs containers instead"
         )
-    architecture, socket, socketpair, clone, column = _ARCHITECTURES[machine]
+    architecture, socket, socketpair, clone, fcntl, column = _ARCHITECTURES[machine]
     program = [
         _step(_LOAD, _ARCH),
         _step(_EQUAL, architecture, 1, 0),
@@ -130,9 +134,14 @@ def system_call_filter(machine: str | None = None) -> bytes:
     numbers = [numbers[column] for numbers in _REFUSED.values()]
     for number in sorted(number for number in numbers if number is not None):
         program += [_step(_EQUAL, number, 0, 1), _refuse(errno.EPERM)]
-    # Without clone3, the C library uses clone, whose flags the filter can read.
-    program += [_step(_EQUAL, _CLONE3, 0, 1), _refuse(errno.ENOSYS)]
+    for both in _MISSING.values():
+        program += [_step(_EQUAL, both[column], 0, 1), _refuse(errno.ENOSYS)]
     program += [
+        _step(_EQUAL, fcntl, 0, 4),
+        _step(_LOAD, _SECOND_ARGUMENT),
+        _step(_EQUAL, _SET_SIGNAL, 0, 1),
+        _refuse(errno.EPERM),
+        _step(_RETURN, _ALLOW),
         _step(_EQUAL, clone, 0, 4),
         _step(_LOAD, _FIRST_ARGUMENT),
         _step(_ANY_BIT, _NEW_NAMESPACES, 0, 1),
