@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 import openai_harmony
 from openai_harmony.cli import COMMANDS, demo, main
+from openai_harmony.engines.tokenizer_files import RESPONSE_TEMPLATE
 
 ROOT = Path(__file__).parents[2]
 CHATS = ROOT / "tests" / "data" / "chat"
@@ -208,6 +209,12 @@ def test_help_has_examples(command: str) -> None:
     assert result.code == 0
     assert result.out.startswith(f"usage: harmony {command}".rstrip())
     assert "examples" in result.out
+
+
+def test_templates_are_those_of_the_demo_model() -> None:
+    packaged = ROOT / "src" / "openai_harmony" / "data" / "demo_model" / "chat_template.jinja"
+    assert run("template chat").out == packaged.read_text(encoding="utf-8")
+    assert json.loads(run("template response").out) == RESPONSE_TEMPLATE
 
 
 @pytest.mark.parametrize("directory", sorted(CHATS.iterdir()), ids=lambda path: path.name)

@@ -33,7 +33,7 @@ from .mcp import MCP
 from .options import Command
 from .parse import DECODE, ENCODE, PARSE
 from .prepare import PREPARE
-from .render import RENDER, SCHEMA
+from .render import RENDER, SCHEMA, TEMPLATE
 from .serve import KEYS, SERVE
 
 __all__ = ["COMMANDS", "main"]
@@ -44,6 +44,7 @@ COMMANDS: tuple[Command, ...] = (
     ENCODE,
     DECODE,
     SCHEMA,
+    TEMPLATE,
     GRAMMAR,
     CHECK,
     GENERATE,

@@ -1,9 +1,11 @@
-"""``harmony render`` and ``harmony schema``: the prompt that the model reads."""
+"""``harmony render``, ``schema`` and ``template``: the prompt that the model reads."""
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterator
+from importlib import resources
 from typing import get_args
 
 from ..apis.chat_input import tool_from_chat
@@ -18,7 +20,7 @@ from .input import InputError, add_file, add_request, read_json, read_request
 from .options import Command, add_color, add_schema_dialect, role_named, role_names
 from .output import Output, json_lines, style_of
 
-__all__ = ["RENDER", "SCHEMA"]
+__all__ = ["RENDER", "SCHEMA", "TEMPLATE"]
 
 
 class _Render(Command):
@@ -118,6 +120,36 @@ class _Schema(Command):
 
 
 SCHEMA = _Schema()
+
+
+class _Template(Command):
+    name = "template"
+    summary = "print a template that Transformers reads: of prompts, or of responses"
+    examples = """\
+  harmony template response
+  harmony template chat >gpt-oss-20b/chat_template.jinja
+"""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "kind",
+            choices=["chat", "response"],
+            help="chat: a Jinja template that writes our prompts; response: the JSON with which "
+            "Transformers returns reasoning and calls (`response_template`)",
+        )
+
+    def run(self, arguments: argparse.Namespace) -> None:
+        if arguments.kind == "response":
+            from ..engines.tokenizer_files import RESPONSE_TEMPLATE
+
+            Output().line(json.dumps(RESPONSE_TEMPLATE, indent=2))
+        else:
+            folder = resources.files("openai_harmony") / "data" / "demo_model"
+            template = folder.joinpath("chat_template.jinja").read_text(encoding="utf-8")
+            Output().line(template.removesuffix("\n"))
+
+
+TEMPLATE = _Template()
 
 
 def _types(raw: JsonValue, dialect: SchemaDialect) -> Iterator[str]:
