@@ -30,6 +30,14 @@ MARKUP = [
     "<!-- --><![CDATA[ <b hostile> ]]>",
 ]
 ALL = "\n".join(MARKUP)
+IN_HEADERS = [  # without white space, "=" and, in channels, "<": headers cannot hold these
+    "<script/hostile>Reflect.set(window,'hostile',1)</script>",
+    "&lt;img/hostile&gt;",
+    "<svg/hostile><script/hostile>Reflect.set(window,'hostile',1)</script></svg>",
+    '"><b/hostile>',
+    "'/hostile/autofocus/",
+    "</textarea></script></style><b/hostile>",
+]
 
 
 def tool(name: str, text: str) -> dict[str, Any]:
@@ -51,11 +59,11 @@ HARMONY = {
     "messages": [
         {"role": "system", "content": [SYSTEM]},
         {"role": "developer", "content": [DEVELOPER]},
-        {"role": "user", "name": MARKUP[0], "content": ALL},
+        {"role": "user", "name": IN_HEADERS[0], "content": ALL},
         {"role": "assistant", "channel": "analysis", "content": ALL},
-        {"role": "assistant", "channel": MARKUP[1], "recipient": MARKUP[3], "content": ALL},
-        {"role": "tool", "name": MARKUP[2], "channel": MARKUP[4], "content": ALL},
-        {"role": "assistant", "channel": "final", "content_type": MARKUP[5], "content": ALL},
+        {"role": "assistant", "channel": IN_HEADERS[1], "recipient": IN_HEADERS[3], "content": ALL},
+        {"role": "tool", "name": IN_HEADERS[2], "channel": IN_HEADERS[4], "content": ALL},
+        {"role": "assistant", "channel": "final", "content_type": IN_HEADERS[5], "content": ALL},
         {"role": "user", "content": ALL},
     ]
 }
