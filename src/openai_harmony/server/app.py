@@ -17,10 +17,10 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from ..engines.engine import Engine
-from ..inspector import LiveModel, inspector_routes
+from ..inspector import LiveModel, Run, inspector_routes
 from ..tools.tool import Tool
 from ..web import HttpConfig, Refusal, RequestGuard, RequestTimes, cors_options
-from .auth.api_keys import ApiKeys, authenticate
+from .auth.api_keys import counted
 from .chat.routes import router as chat_router
 from .completions.routes import router as completions_router
 from .containers import router as containers_router
@@ -34,6 +34,7 @@ from .http.errors import (
     shutting_down,
 )
 from .http.requests import RequestSizeLimit, cancel_all
+from .limited_route import in_pool
 from .metrics import RequestCounter
 from .models import router as models_router
 from .responses.encryption import ItemCipher
@@ -74,6 +75,7 @@ def create_app(
             yield
             await services.live_responses.end_all(shutting_down())
             await cancel_all(maintenance)
+            await asyncio.to_thread(services.pools.close)
 
     app = FastAPI(
         title="Harmony",
@@ -110,7 +112,7 @@ def create_app(
         app.include_router(router)
     if settings.inspector:
         # The page needs no key, and its API the same as all others.
-        app.router.routes.extend(inspector_routes(authenticate, _live_model))
+        app.router.routes.extend(inspector_routes(_admit, _live_model))
     return app
 
 
@@ -129,14 +131,29 @@ def _refused(refusal: Refusal) -> Response:
 
 
 async def _needs_key(scope: Scope) -> bool:
-    keys: ApiKeys = scope["app"].state.services.keys
-    return await asyncio.to_thread(lambda: keys.are_needed)
+    services: Services = scope["app"].state.services
+    return await _keys_are_needed(services)
 
 
-def _live_model(request: Request) -> LiveModel:
+async def _keys_are_needed(services: Services) -> bool:
+    return await services.pools.keys.run("", lambda: services.keys.are_needed)
+
+
+@asynccontextmanager
+async def _admit(request: Request) -> AsyncGenerator[Run, None]:
+    """Let a request to the inspector's API in, under the limits of its key."""
+    services = services_of(request)
+    async with counted(request) as caller:
+        with services.request_bytes.held_by(caller.owner) as take:
+            take(int(request.headers.get("content-length") or services.settings.max_request_bytes))
+            pool = services.pools.encoding
+            yield lambda function: in_pool(request, pool, caller.owner, function)
+
+
+async def _live_model(request: Request) -> LiveModel:
     """Describe the model to the inspector's page."""
     services = services_of(request)
-    return LiveModel(services.model_names[0], services.keys.are_needed)
+    return LiveModel(services.model_names[0], await _keys_are_needed(services))
 
 
 async def run_server(app: FastAPI, settings: Settings, listener: socket.socket) -> None:
