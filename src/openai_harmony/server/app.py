@@ -173,6 +173,8 @@ def make_server(app: FastAPI, settings: Settings) -> uvicorn.Server:
         RequestTimes(settings.head_seconds, settings.body_seconds),
         lifespan="off",  # `serve` runs it, so that its errors reach the caller
         timeout_graceful_shutdown=round(settings.shutdown_seconds) + _CLOSING_SECONDS,
+        ws_max_size=settings.max_request_bytes,
+        ws_per_message_deflate=False,  # a few bytes could become a message of this size
     )
     return _Server(config, app)
 
