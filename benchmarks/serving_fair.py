@@ -1,7 +1,7 @@
 """How long a client waits while another does its worst: ``python -m benchmarks.serving --fair``.
 
-The server runs as its own process, with a file of SQLite and two API keys. With one of them, another
-process sends what keeps a server busy. With the other, small requests are timed.
+The server runs as its own process, with a file of SQLite and two API keys. With one of them,
+another process sends what keeps a server busy. With the other, small requests are timed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import itertools
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -174,11 +175,11 @@ async def _socket_flood(port: int, key: str) -> None:
         url = f"ws://127.0.0.1:{port}/v1/responses"
         while True:
             with contextlib.suppress(Exception):  # refused, or closed by the server
-                async with connect(url, additional_headers=headers, max_size=None) as socket:
+                async with connect(url, additional_headers=headers, max_size=None) as opened:
                     for at in itertools.count():
-                        await socket.send(large if at % 50 == number else "{" if at % 2 else create)
+                        await opened.send(large if at % 50 == number else "{" if at % 2 else create)
                         if at % 10 == 0:
-                            await socket.ping()
+                            await opened.ping()
             await asyncio.sleep(0.05)
 
     await asyncio.gather(*(client(number) for number in range(200)))
@@ -225,13 +226,12 @@ def _server(port: int, folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _measured(name: str, port: int, attacker: str, other: str) -> Row:
-    client = HTTPConnection("127.0.0.1", port, timeout=120)
     for _ in range(300):
-        with contextlib.suppress(ConnectionError):
-            client.request("GET", "/ready")
-            client.getresponse().read()
+        with contextlib.suppress(OSError):
+            socket.create_connection(("127.0.0.1", port)).close()
             break
         time.sleep(0.1)
+    client = HTTPConnection("127.0.0.1", port, timeout=120)
     for small in SMALL:  # what is slow once only
         _ask(client, other, small)
     command = [sys.executable, "-m", "benchmarks.serving_fair", name, str(port), attacker]

@@ -1,7 +1,8 @@
 """A turn that costs nothing to sample, served by ours or by the responses_api of gpt-oss.
 
 ``python serving_script.py ours PORT [DATABASE]`` runs in our environment, ``... gpt-oss PORT`` in
-one with the package gpt-oss. Both get the same tokens from a list, so that what is left is the server.
+one with the package gpt-oss. Both get the same tokens from a list, so that what is left is the
+server.
 """
 
 from __future__ import annotations
@@ -53,8 +54,9 @@ def serve_ours(port: int, database: str | None = None) -> None:
         async def close(self) -> None:
             pass
 
-    settings = Settings(max_running=64, database=database)
+    settings = Settings(max_running=64) if database is None else Settings(database=database)
     with socket.create_server(("127.0.0.1", port), backlog=2048) as listener:
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         asyncio.run(run_server(create_app(Script(), settings), settings, listener))
 
 

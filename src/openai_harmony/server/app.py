@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,7 +17,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
+from ..encoding import load_harmony_encoding
 from ..engines.engine import Engine
+from ..grammar.matcher import token_table
 from ..inspector import LiveModel, Run, inspector_routes
 from ..tools.tool import Tool
 from ..web import HttpConfig, Refusal, RequestGuard, RequestTimes, cors_options
@@ -51,6 +54,7 @@ _LOG = logging.getLogger(__name__)
 
 _MAINTENANCE_INTERVAL = 60  # seconds
 _CLOSING_SECONDS = 5  # for clients to read that their request was cancelled
+_SWITCH_INTERVAL = 0.001  # seconds that a thread may keep the event loop waiting
 _SIGNAL_INTERVAL = 0.1  # seconds between looks for a second signal
 
 
@@ -71,6 +75,7 @@ def create_app(
             path = settings.key_file
             cipher = ItemCipher.with_new_key() if path is None else ItemCipher.from_file(path)
             services = app.state.services = Services(engine, settings, store, cipher, by_name)
+            await asyncio.to_thread(_prepare_tables, grammar=settings.grammar)
             maintenance = asyncio.ensure_future(_maintain(store))
             yield
             await services.live_responses.end_all(shutting_down())
@@ -114,6 +119,13 @@ def create_app(
         # The page needs no key, and its API the same as all others.
         app.router.routes.extend(inspector_routes(_admit, _live_model))
     return app
+
+
+def _prepare_tables(*, grammar: bool) -> None:
+    """Build what takes long once, and would keep all threads waiting in the midst of requests."""
+    load_harmony_encoding("HarmonyGptOss").encode("é")  # not ASCII: needs the whole encoder
+    if grammar:
+        token_table()
 
 
 async def _maintain(store: Store) -> None:
@@ -188,8 +200,13 @@ class _Server(uvicorn.Server):
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve within the application's lifespan; raise the error that keeps it from beginning."""
-        async with self._app.router.lifespan_context(self._app):
-            await super().serve(sockets)
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_INTERVAL)
+        try:
+            async with self._app.router.lifespan_context(self._app):
+                await super().serve(sockets)
+        finally:
+            sys.setswitchinterval(interval)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Set TCP_NODELAY on the listeners: connections inherit it.

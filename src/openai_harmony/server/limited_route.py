@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from ..apis.request_body import MANY_ERRORS
 from ..errors import HarmonyError
 from .auth.api_keys import authenticate, counted
 from .http.errors import ApiError
@@ -154,6 +155,9 @@ class _Request(Request):
         try:
             return self._model.model_validate(raw)
         except ValidationError as error:
+            if error.error_count() > MANY_ERRORS:
+                problem = f"{error.error_count():,} values of the request are not valid"
+                raise ApiError(400, problem, code="invalid_value") from None
             errors = error.errors(include_url=False)[:1]
             raise RequestValidationError(
                 [{**problem, "loc": ("body", *problem["loc"])} for problem in errors]

@@ -18,47 +18,45 @@ from .json import json_text
 
 __all__ = ["json_parts", "large_json_response", "read_json"]
 
-CONTAINER_LIMIT = 250_000
-"""The most arrays and objects in a request. Python's garbage collector, too, keeps all threads
-waiting, for longer the more of them there are."""
+VALUE_LIMIT = 500_000
+"""The most values in the JSON of a request. The garbage collector and the checks of pydantic, too,
+keep all threads waiting, for longer the more values there are."""
 
 _FEW = 100_000  # commas and brackets: the fast reader takes some 20 ms for them
 _SLICE = 10_000  # numbers and texts that are written in one piece
 
 
 class _CountingDecoder(json.JSONDecoder):
-    """Reads arrays and objects in Python, which other threads can interrupt, and counts them."""
+    """Reads arrays and objects in Python, which other threads can interrupt, and counts values."""
 
     def __init__(self) -> None:
         super().__init__()
         read_array, read_object = self.parse_array, self.parse_object  # type: ignore[has-type]
-        self._containers = 0
+        values = 0
+        reader: Any
 
-        def counted_array(*arguments: Any) -> Any:
-            self._count()
-            return read_array(*arguments)
+        def scan(text: str, at: int) -> Any:
+            nonlocal values
+            values += 1
+            if values > VALUE_LIMIT:
+                raise ApiError(
+                    413,
+                    f"the request holds more than {VALUE_LIMIT:,} values; send less",
+                    code="request_too_large",
+                )
+            return reader(text, at)
 
-        def counted_object(*arguments: Any) -> Any:
-            self._count()
-            return read_object(*arguments)
-
-        self.parse_array, self.parse_object = counted_array, counted_object
-        self.scan_once = py_make_scanner(self)
-
-    def _count(self) -> None:
-        self._containers += 1
-        if self._containers > CONTAINER_LIMIT:
-            raise ApiError(
-                413,
-                f"the request holds more than {CONTAINER_LIMIT:,} arrays and objects; send less",
-                code="request_too_large",
-            )
+        self.parse_array = lambda start, _: read_array(start, scan)
+        self.parse_object = lambda start, strict, _, *hooks: read_object(
+            start, strict, scan, *hooks
+        )
+        self.scan_once = reader = py_make_scanner(self)
 
 
 def read_json(data: bytes) -> Any:
     """Read JSON as `json.loads` does; much of it slowly, so that other threads can run.
 
-    Raises `ApiError` for more than `CONTAINER_LIMIT` arrays and objects.
+    Raises `ApiError` for more than `VALUE_LIMIT` values.
 
     >>> read_json(b'{"text": [1, null]}')
     {'text': [1, None]}
