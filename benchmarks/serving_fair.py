@@ -206,7 +206,9 @@ def fair_rows(only: str, port: int) -> Iterator[Row]:
     for name in ATTACKS:
         if only in name:
             with tempfile.TemporaryDirectory() as folder, _server(port, Path(folder)) as keys:
-                yield {"attack": name, **_measured(name, port, *keys)}
+                row = {"attack": name, **_measured(name, port, *keys)}
+                print(row, file=sys.stderr, flush=True)
+                yield row
 
 
 @contextlib.contextmanager

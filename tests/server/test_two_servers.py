@@ -117,7 +117,9 @@ def test_a_restart_fails_what_ran_in_the_background_and_keeps_the_rest(
         assert events.rstrip().endswith("data: [DONE]")
         assert "response.failed" in events
         assert second.response(kept["id"]) == kept
-        assert text_of(second.respond(input="go on", previous_response_id=kept["id"])) == "Hello you"
+        assert (
+            text_of(second.respond(input="go on", previous_response_id=kept["id"])) == "Hello you"
+        )
         assert second.client.delete(f"/responses/{running}").status_code == 200
 
 
@@ -192,7 +194,12 @@ def test_what_one_server_seals_another_opens_before_and_after_a_rotation(
         for item in (before, after):
             for reader in (one, other):
                 # The reasoning before a call is in the prompt; its text comes from the seal alone.
-                call = {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"}
+                call = {
+                    "type": "function_call",
+                    "call_id": "call_1",
+                    "name": "f",
+                    "arguments": "{}",
+                }
                 sealed = {**item, "content": [], "summary": []}
                 body = {"input": [{"role": "user", "content": "hi"}, sealed, call]}
                 rendered = reader.client.post("/tokens/render", json=body)

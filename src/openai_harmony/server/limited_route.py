@@ -45,6 +45,10 @@ class Quota:
         self._noun = noun
         self._held: Counter[str] = Counter()
 
+    def held(self, owner: str) -> int:
+        """Return how much an owner holds."""
+        return self._held[owner]
+
     @contextmanager
     def held_by(self, owner: str) -> Generator[Callable[[int], None], None, None]:
         """Give a function that takes so many, or gives them back where the number is negative.

@@ -40,6 +40,7 @@ _LOG = logging.getLogger(__name__)
 _MAX_REMEMBERED = 16  # responses that are not stored
 _MAX_LANES = 16
 _MAX_WAITING = 16  # requests of a lane
+_MESSAGE_SECONDS = 0.001  # between messages of a key, over all its connections
 _SMALL_MESSAGE = 64 * 1024  # is read at once: a thread would take longer to begin
 _ENDS = ("response.completed", "response.incomplete")
 
@@ -112,6 +113,8 @@ class _Connection:
                     self._enqueue(lane, _Request(event, size))
             except Exception as error:  # noqa: BLE001 - it is sent to the client
                 await self._send(_error_event(error), lane)
+            sockets = self._services.sockets.held(self._caller.owner)
+            await asyncio.sleep(_MESSAGE_SECONDS * sockets)
 
     async def close(self) -> None:
         """End the lanes."""
