@@ -87,6 +87,7 @@ def _file(request: Request, name: str) -> Response:
 
 
 MAX_BYTES = 16 * 1024 * 1024
+MAX_VALUES = 500_000
 
 _Body = TypeVar("_Body", bound=RequestBody)
 
@@ -106,16 +107,18 @@ def json_endpoint(
     """Make an endpoint of a function, which runs in a thread and raises `HarmonyError`."""
 
     def respond(raw: bytes) -> Response:
-        return json_response(work(read_body(body, _parsed(raw))))
+        try:
+            return json_response(work(read_body(body, _parsed(raw))))
+        except HarmonyError as error:
+            return _refused(InspectorError.of(error))
 
     async def endpoint(request: Request) -> Response:
         async with admit(request) as run:
             try:
                 raw = await _received(request)
-                return await run(lambda: respond(raw))
-            except HarmonyError as error:
-                problem = InspectorError.of(error)
-                return json_response(problem.body(), problem.status)
+            except InspectorError as problem:
+                return _refused(problem)
+            return await run(lambda: respond(raw))
 
     return endpoint
 
@@ -128,6 +131,10 @@ def json_response(content: Mapping[str, Any], status: int = 200) -> Response:
     """
     text = json.dumps(content, separators=(",", ":"), allow_nan=False)
     return Response(text, status, media_type="application/json")
+
+
+def _refused(problem: InspectorError) -> Response:
+    return json_response(problem.body(), problem.status)
 
 
 async def _received(request: Request) -> bytes:
@@ -153,6 +160,9 @@ def _parsed(raw: bytes) -> Any:
             raise ValueError(f"the number {digits:.20} is too large")
         return number
 
+    if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > MAX_VALUES:
+        # No other thread runs while Python reads them: not in a second, where there are millions.
+        raise InspectorError(413, f"the request holds more than {MAX_VALUES:,} values; send less")
     try:
         return json.loads(raw.decode(), parse_constant=refuse, parse_float=finite)
     except RecursionError:
