@@ -33,7 +33,7 @@ CORE := $(addprefix src/openai_harmony/,conversation tokens typescript rendering
 	$(addprefix tests/,tokens typescript rendering parsing test_api.py test_laws.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo chat inspect serve demo-model demo-accuracy test lowest check format parity bench bench-serving bench-training fuzz noise screenshots xgrammar users wheel wheel-drop-in clean
+.PHONY: help demo chat inspect serve demo-model demo-accuracy test lowest check format parity bench bench-serving bench-fairness bench-training fuzz noise screenshots xgrammar users wheel wheel-drop-in clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ bench: $(VENV)/.installed-bench ## Measure against both; BENCH=--quick takes a m
 
 bench-serving: $(VENV)/.installed-dev $(GPT_OSS_VENV)/.installed ## Measure the server beside two others
 	$(BIN)/python -m benchmarks.serving $(BENCH)
+
+bench-fairness: $(VENV)/.installed-dev ## Time small requests while another client does its worst
+	$(BIN)/python -m benchmarks.serving --fair $(BENCH)
 
 bench-training: $(VENV)/.installed-dev ## Measure training data beside the reference, and on two cores
 	$(BIN)/python -m benchmarks.training $(BENCH)

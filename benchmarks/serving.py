@@ -1,10 +1,12 @@
 """The server under load, beside two others: many streams at once, seen from the clients.
 
     python -m benchmarks.serving [--streams N] [--update-docs]
+    python -m benchmarks.serving --fair [--only NAME] [--update-docs]
 
 With a script in the place of the model, what is measured is the server; the responses_api of the
 package gpt-oss gets the same script. With the demo model, ``transformers serve`` has the same
-weights. A server that cannot be had here is left out.
+weights. A server that cannot be had here is left out. With ``--fair``, small requests of one client
+are timed while another does its worst (`serving_fair`).
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.measure import ROOT, peer_environment, write_vocabulary
 from benchmarks.run import DOCS, cpu_model
+from benchmarks.serving_fair import fair_rows, fair_table
 from benchmarks.serving_load import run_load
 
 GPT_OSS = ".venv-gpt-oss"
@@ -157,12 +160,22 @@ def page_table(data: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def update_page(data: Mapping[str, Any]) -> None:
-    """Put the table into docs/benchmarks.md."""
+def fair_page_table(data: Mapping[str, Any]) -> str:
+    """Write the times of small requests as the page has them."""
+    machine = data["machine"]
+    loads = [row["load"] for row in data["rows"]]
+    return (
+        f"Measured on {machine['date']}: {machine['cpu']}, {machine['cores']} cores, Python "
+        f"{machine['python']}; load average of the machine {min(loads)} to {max(loads)}.\n\n"
+        + fair_table(data["rows"])
+    )
+
+
+def update_page(name: str, table: str) -> None:
+    """Put a table into docs/benchmarks.md, and leave the rest of the page as it is."""
     page = DOCS / "benchmarks.md"
     text = page.read_text(encoding="utf-8")
-    marked = re.compile(r"(<!-- serving -->\n).*?(\n<!-- /serving -->)", re.DOTALL)
-    table = page_table(data)
+    marked = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- /{name} -->)", re.DOTALL)
     page.write_text(
         marked.sub(lambda found: f"{found[1]}\n{table}\n{found[2]}", text), encoding="utf-8"
     )
@@ -172,8 +185,15 @@ def main() -> None:
     """Measure, and print or write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--streams", type=int, default=64)
+    parser.add_argument("--fair", action="store_true", help="time a client beside a hostile one")
+    parser.add_argument("--only", default="", metavar="NAME", help="with --fair: what has NAME")
     parser.add_argument("--update-docs", action="store_true", help="and write the page, too")
     arguments = parser.parse_args()
+    if arguments.update_docs and arguments.only:
+        parser.error("the page shows a whole run: leave --only out")
+    rows = (
+        fair_rows(arguments.only, _free_port()) if arguments.fair else measured(arguments.streams)
+    )
     data = {
         "machine": {
             "cpu": cpu_model(),
@@ -181,14 +201,16 @@ def main() -> None:
             "python": platform.python_version(),
             "date": datetime.date.today().isoformat(),
         },
-        "rows": list(measured(arguments.streams)),
+        "rows": list(rows),
     }
-    print(page_table(data))
+    name = "fairness" if arguments.fair else "serving"
+    table = fair_page_table(data) if arguments.fair else page_table(data)
+    print(table)
     if arguments.update_docs:
-        (DOCS / "serving-benchmarks.json").write_text(
+        (DOCS / f"{name}-benchmarks.json").write_text(
             json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
         )
-        update_page(data)
+        update_page(name, table)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """A turn that costs nothing to sample, served by ours or by the responses_api of gpt-oss.
 
-``python serving_script.py ours PORT`` runs in our environment, ``... gpt-oss PORT`` in one with
-the package gpt-oss. Both get the same tokens from a list, so that what is left is the server.
+``python serving_script.py ours PORT [DATABASE]`` runs in our environment, ``... gpt-oss PORT`` in
+one with the package gpt-oss. Both get the same tokens from a list, so that what is left is the
+server.
 """
 
 from __future__ import annotations
@@ -25,14 +26,13 @@ def script() -> list[int]:
     return [*encoding.encode(TEXT + words, allowed_special="all"), RETURN]
 
 
-def serve_ours(port: int) -> None:
+def serve_ours(port: int, database: str | None = None) -> None:
     """Run our server over an engine that reads the script."""
     import asyncio
-
-    import uvicorn
+    import socket
 
     from openai_harmony.engines import Engine, FinishReason, Health, SampledToken, Sampling
-    from openai_harmony.server import Settings, create_app
+    from openai_harmony.server import Settings, create_app, run_server
 
     tokens = script()
 
@@ -54,8 +54,10 @@ def serve_ours(port: int) -> None:
         async def close(self) -> None:
             pass
 
-    app = create_app(Script(), Settings(max_running=64))
-    uvicorn.run(app, port=port, log_level="warning")
+    settings = Settings(max_running=64) if database is None else Settings(database=database)
+    with socket.create_server(("127.0.0.1", port), backlog=2048) as listener:
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        asyncio.run(run_server(create_app(Script(), settings), settings, listener))
 
 
 def serve_gpt_oss(port: int) -> None:
@@ -81,4 +83,7 @@ def serve_gpt_oss(port: int) -> None:
 
 
 if __name__ == "__main__":
-    {"ours": serve_ours, "gpt-oss": serve_gpt_oss}[sys.argv[1]](int(sys.argv[2]))
+    if sys.argv[1] == "ours":
+        serve_ours(int(sys.argv[2]), *sys.argv[3:])
+    else:
+        serve_gpt_oss(int(sys.argv[2]))

@@ -8,6 +8,7 @@ import pytest
 
 from openai_harmony.cli import main
 from openai_harmony.server.auth.api_keys import ApiKeyError, ApiKeys
+from openai_harmony.server.responses.encryption import DecryptionError, ItemCipher
 from openai_harmony.server.store import KeyLimits, Store
 
 
@@ -77,3 +78,16 @@ def test_a_database_that_cannot_be_used_is_one_clear_line(
     broken.write_bytes(b"no database" * 100)
     assert main(["keys", "list", "--database", f"sqlite:///{broken}"]) == 1
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_new_key_seals_and_the_old_ones_still_open(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "sealing.key"
+    text = ItemCipher.from_file(path).encrypt({"text": "Hm."}, "key_1")
+    assert main(["keys", "rotate", "--key-file", str(path)]) == 0
+    assert said(capsys) == f"a new key seals from now on; {path} has 2"
+    assert ItemCipher.from_file(path).decrypt(text, "key_1") == {"text": "Hm."}
+    assert main(["keys", "rotate", "--keep", "1", "--key-file", str(path)]) == 0
+    with pytest.raises(DecryptionError):
+        ItemCipher.from_file(path).decrypt(text, "key_1")

@@ -463,6 +463,23 @@ REFUSED: dict[str, tuple[Any, str]] = {
         },
         "recursive",
     ),
+    "#/$defs/a0/patternProperties": (
+        {
+            "$ref": "#/$defs/a0",
+            "$defs": {
+                **{
+                    f"a{level}": {
+                        "type": "object",
+                        "properties": {"xa": {"$ref": f"#/$defs/a{level + 1}"}},
+                        "patternProperties": {"^x": {"$ref": f"#/$defs/a{level + 1}"}},
+                    }
+                    for level in range(30)
+                },
+                "a30": {"type": "string"},
+            },
+        },
+        "written out",
+    ),
     "#/minProperties": ({"type": "object", "minProperties": 2}, "foreseen"),
     "#/maxProperties": (
         {"type": "object", "properties": {"a": {}}, "maxProperties": 5},
@@ -896,5 +913,6 @@ def test_the_page_has_the_limits() -> None:
         f"{schema_writer.LENGTH_LIMIT:,}",
         f"{schema_writer.PATTERN_LIMIT}",
         f"{conjunctions.STATE_LIMIT:,}",
+        f"{schema_writer.JOIN_LIMIT:,}",
     ]
     assert found == limits

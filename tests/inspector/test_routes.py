@@ -9,6 +9,7 @@ import pytest
 
 import openai_harmony.inspector
 from openai_harmony import __version__
+from openai_harmony.inspector import routes
 from support.inspector_client import CHAT, HERE, client
 from support.responses_server import serving
 
@@ -167,3 +168,10 @@ def test_the_server_has_a_smaller_limit_where_it_was_told_one() -> None:
     with serving(max_request_bytes=1000) as server:
         answer = server.post(RENDER, json={"source": {"input": "a" * 1000}})
     assert answer.status_code == 413
+
+
+def test_the_values_of_a_request_are_limited() -> None:
+    body = b'{"text":"' + b"," * routes.MAX_VALUES + b',"}'
+    answer = client.post("/inspector/api/parse", content=body, headers=JSON)
+    assert answer.status_code == 413
+    assert "500,000 values" in answer.json()["error"]["message"]

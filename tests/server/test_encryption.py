@@ -17,6 +17,7 @@ from openai_harmony.server.responses.encryption import (
     DecryptionError,
     EncryptionKeyError,
     ItemCipher,
+    rotate_keys,
 )
 
 CIPHER = ItemCipher([bytes(range(32))])
@@ -143,3 +144,38 @@ def test_a_file_that_cannot_be_made(tmp_path: Path) -> None:
 def test_keys_of_the_wrong_length(keys: list[bytes]) -> None:
     with pytest.raises(EncryptionKeyError, match="each of 32 bytes"):
         ItemCipher(keys)
+
+
+def test_a_rotated_key_seals_at_servers_that_run(tmp_path: Path) -> None:
+    path = tmp_path / "harmony.key"
+    running = ItemCipher.from_file(path)
+    before = running.encrypt(ITEM, "key_1")
+    assert rotate_keys(path) == 2
+    if os.name == "posix":
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    after = running.encrypt(ITEM, "key_1")
+    assert after[:9] != before[:9]  # the name of the key
+    for cipher in (running, ItemCipher.from_file(path)):
+        assert cipher.decrypt(before, "key_1") == cipher.decrypt(after, "key_1") == ITEM
+
+    assert rotate_keys(path, keep=2) == 2
+    assert running.decrypt(after, "key_1") == ITEM
+    with pytest.raises(DecryptionError):
+        running.decrypt(before, "key_1")
+    assert [file.name for file in tmp_path.iterdir()] == ["harmony.key"]
+
+
+def test_a_key_file_that_was_broken_leaves_the_keys_as_they_were(tmp_path: Path) -> None:
+    path = tmp_path / "harmony.key"
+    running = ItemCipher.from_file(path)
+    text = running.encrypt(ITEM, "key_1")
+    path.write_text("no keys")
+    assert running.decrypt(text, "key_1") == ITEM
+    assert running.decrypt(running.encrypt(ITEM, "key_1"), "key_1") == ITEM
+    with pytest.raises(EncryptionKeyError, match="holds no keys"):
+        rotate_keys(path)
+
+
+def test_no_rotation_forgets_all_keys(tmp_path: Path) -> None:
+    with pytest.raises(EncryptionKeyError, match="keep one or more"):
+        rotate_keys(tmp_path / "harmony.key", keep=0)

@@ -364,9 +364,10 @@ def test_what_is_not_stored_is_not_there() -> None:
 
 def test_the_server_is_busy() -> None:
     with serving(max_running=1, max_waiting=0) as client:
-        client.app.state.services.admission.running = 1  # type: ignore[attr-defined]
-        for body in ({}, {"stream": True}, {"background": True}):
-            answer = client.post("/v1/responses", json={"input": "hi", **body})
-            assert answer.status_code == 429
-            assert int(answer.headers["retry-after"]) >= 1
-        client.app.state.services.admission.running = 0  # type: ignore[attr-defined]
+        admission = client.app.state.services.admission  # type: ignore[attr-defined]
+        assert client.portal is not None
+        with client.portal.wrap_async_context_manager(admission.slot()):
+            for body in ({}, {"stream": True}, {"background": True}):
+                answer = client.post("/v1/responses", json={"input": "hi", **body})
+                assert answer.status_code == 429
+                assert int(answer.headers["retry-after"]) >= 1

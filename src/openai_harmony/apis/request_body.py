@@ -40,6 +40,9 @@ Metadata: TypeAlias = Annotated[
 """Up to 16 keys (of 64 characters) with texts (of 512), for the client's own use."""
 
 
+MANY_ERRORS = 1000
+"""More errors are not listed: it would take seconds, in which no other thread runs."""
+
 NESTING_LIMIT = 200
 """The deepest nesting of a field: Python writes JSON by recursion."""
 
@@ -71,6 +74,9 @@ def read_body(body: type[_Body], raw: object) -> _Body:
     try:
         return body.model_validate(raw)
     except ValidationError as error:
+        if error.error_count() > MANY_ERRORS:
+            problem = f"{error.error_count():,} values of the request are not valid"
+            raise ConversationError(problem) from None
         path, problem = validation_problem(error.errors(include_url=False))
         raise ConversationError(problem, field=path) from None
 

@@ -90,6 +90,7 @@ class _Serve(Command):
             help="web pages that may use the server, such as https://app.example; may be repeated",
         )
         add_database(parser)
+        _add_key_file(parser)
         parser.add_argument(
             "--no-grammar",
             dest="grammar",
@@ -168,7 +169,7 @@ class _Serve(Command):
         settings = Settings(
             model_names=tuple(arguments.served_model_name),
             database=database_url(arguments),
-            key_file=str(_state_folder() / "reasoning.key"),
+            key_file=str(_key_file(arguments)),
             api_keys=api_keys(arguments),
             allowed_hosts=hosts,
             allowed_origins=origins,
@@ -249,6 +250,20 @@ def _check_reach(listener: socket.socket, settings: Settings) -> None:
     print(f"warning: {problem}", file=sys.stderr, flush=True)
 
 
+def _add_key_file(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--key-file",
+        metavar="FILE",
+        help="the keys that seal reasoning and compacted conversations for clients that store "
+        "them; by default a file in the user's state folder",
+    )
+
+
+def _key_file(arguments: argparse.Namespace) -> Path:
+    """Return the given file of the keys that seal, or that in the user's state folder."""
+    return Path(arguments.key_file) if arguments.key_file else _state_folder() / "reasoning.key"
+
+
 def _state_folder() -> Path:
     """Return the user's state folder, for the user alone; make it if it is missing."""
     root = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
@@ -271,6 +286,7 @@ class _Keys(Command):
   harmony keys create ci --requests-per-minute 60
   harmony keys list
   harmony keys revoke key_0123456789abcdef01234567
+  harmony keys rotate
 """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -286,17 +302,35 @@ class _Keys(Command):
         listing = actions.add_parser("list", help="list the keys, without their secrets")
         revoke = actions.add_parser("revoke", help="refuse requests with a key from now on")
         revoke.add_argument("id", metavar="ID", help="the id of the key, from the list")
+        rotate = actions.add_parser(
+            "rotate",
+            help="make a new key that seals reasoning; what the old ones sealed still opens",
+        )
+        rotate.add_argument(
+            "--keep",
+            type=int,
+            metavar="N",
+            help="keep the N newest keys; what older ones sealed cannot be opened any more",
+        )
+        _add_key_file(rotate)
         for action in (create, listing, revoke):
             add_database(action)
+        for action in (create, listing, revoke, rotate):
             add_color(action)
 
     def run(self, arguments: argparse.Namespace) -> None:
         try:
             from ..server.auth.api_keys import ApiKeys
+            from ..server.responses.encryption import rotate_keys
             from ..server.store import KeyLimits, Store
         except ModuleNotFoundError as error:
             raise InputError(missing_package("keys need", error, "serve")) from error
         output = Output(arguments.color)
+        if arguments.action == "rotate":
+            path = _key_file(arguments)
+            count = rotate_keys(path, keep=arguments.keep)
+            output.line(f"a new key seals from now on; {path} has {count}")
+            return
         with Store(database_url(arguments)) as store:
             keys = ApiKeys(store.keys)
             if arguments.action == "create":

@@ -14,7 +14,7 @@ import llguidance
 from llguidance import LLExecutor, LLMatcher, TokenizerWrapper
 
 from ..encoding import load_harmony_encoding
-from ..rendering.cache import BoundedCache
+from ..rendering.cache import SharedCache
 from ..tokens.special_tokens import FIRST_SPECIAL, SPECIAL_IDS, SPECIAL_TEXTS, VOCABULARY_SIZE
 from ..tokens.vocabulary import load_vocabulary
 from .errors import GrammarError
@@ -77,22 +77,22 @@ BITMASK_WORDS = MODEL_VOCABULARY_SIZE // 32
 
 _COUNTS_TOKENS = "[max_tokens="
 _BYTES_OF_A_GRAMMAR = 80  # compiled, for each character of its text: 58 to 83 were measured
-_compiled: BoundedCache[str, tuple[str, LLMatcher]] = BoundedCache(
+_compiled: SharedCache[str, tuple[str, LLMatcher]] = SharedCache(
     256 * 1024 * 1024, lambda entry: _BYTES_OF_A_GRAMMAR * len(entry[0])
 )
 
 
 def _compile(grammar: str) -> LLMatcher:
     """Return a compiled grammar, from the cache if possible; callers only copy it."""
-    entry = _compiled.get(grammar)
-    if entry is None:
+
+    def compiled() -> tuple[str, LLMatcher]:
         matcher = LLMatcher(token_table(), grammar, log_level=0)
         if matcher.is_error():
             problem = " ".join(matcher.get_error().split())
             raise GrammarError(f"the grammar does not compile: {problem:.300}")
-        entry = grammar, matcher
-        _compiled.put(grammar, entry)
-    return entry[1]
+        return grammar, matcher
+
+    return _compiled.get_or_make(grammar, compiled)[1]
 
 
 class Matcher:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..conversation.messages import Conversation
-from ..rendering.cache import BoundedCache, fingerprint
+from ..rendering.cache import SharedCache, fingerprint
 from .json_schema import JSON_OPTIONS, enforceable_schema
 from .options import (
     Call,
@@ -125,7 +125,7 @@ def _call(at: int, call: Call) -> Iterator[str]:
 
 # Servers get the same tools with every request: what was written for a schema is kept, beside the
 # length of the key, which may hold more than is written.
-_written: BoundedCache[tuple[str, bytes], tuple[str, int]] = BoundedCache(
+_written: SharedCache[tuple[str, bytes], tuple[str, int]] = SharedCache(
     16 * 1024 * 1024, lambda entry: len(entry[0]) + entry[1] + 500
 )
 
@@ -135,11 +135,9 @@ def _json(schema: Any, pointer: str) -> str:
     data = fingerprint(schema)
     if data is None:
         return _write_json(schema, pointer)
-    known = _written.get((pointer, data))
-    if known is None:
-        known = _write_json(schema, pointer), len(data)
-        _written.put((pointer, data), known)
-    return known[0]
+    return _written.get_or_make((pointer, data), lambda: (_write_json(schema, pointer), len(data)))[
+        0
+    ]
 
 
 def _write_json(schema: object, pointer: str) -> str:

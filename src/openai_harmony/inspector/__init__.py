@@ -11,6 +11,6 @@
 Needs the extra ``inspect``.
 """
 
-from .routes import LiveModel, create_inspector, inspector_routes
+from .routes import LiveModel, Run, create_inspector, inspector_routes
 
-__all__ = ["LiveModel", "create_inspector", "inspector_routes"]
+__all__ = ["LiveModel", "Run", "create_inspector", "inspector_routes"]

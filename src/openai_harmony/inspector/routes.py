@@ -6,7 +6,8 @@ import asyncio
 import hashlib
 import json
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib import resources
 from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 
@@ -29,9 +30,11 @@ from .rendering import rendering
 from .wire import AllowedBody, ExportBody, InspectorError, ParseBody, RenderBody
 
 __all__ = [
+    "Admit",
     "Endpoint",
-    "Guard",
     "LiveModel",
+    "Run",
+    "admit_all",
     "create_inspector",
     "inspector_routes",
     "json_endpoint",
@@ -84,31 +87,38 @@ def _file(request: Request, name: str) -> Response:
 
 
 MAX_BYTES = 16 * 1024 * 1024
+MAX_VALUES = 500_000
 
 _Body = TypeVar("_Body", bound=RequestBody)
 
-Guard: TypeAlias = "Callable[[Request], Awaitable[object]]"
-"""Raises an error for a request that is not allowed; the server that runs it handles the error."""
+Run: TypeAlias = "Callable[[Callable[[], Response]], Awaitable[Response]]"
+"""Calls a function in a thread."""
+
+Admit: TypeAlias = "Callable[[Request], AbstractAsyncContextManager[Run]]"
+"""Lets a request in and out, and says where its work runs. Raises an error for a request that is
+not allowed; the server that runs it handles the error."""
 
 Endpoint: TypeAlias = "Callable[[Request], Awaitable[Response]]"
 
 
 def json_endpoint(
-    body: type[_Body], work: Callable[[_Body], Mapping[str, Any]], guard: Guard | None
+    body: type[_Body], work: Callable[[_Body], Mapping[str, Any]], admit: Admit
 ) -> Endpoint:
     """Make an endpoint of a function, which runs in a thread and raises `HarmonyError`."""
 
     def respond(raw: bytes) -> Response:
-        return json_response(work(read_body(body, _parsed(raw))))
+        try:
+            return json_response(work(read_body(body, _parsed(raw))))
+        except HarmonyError as error:
+            return _refused(InspectorError.of(error))
 
     async def endpoint(request: Request) -> Response:
-        if guard is not None:
-            await guard(request)
-        try:
-            return await asyncio.to_thread(respond, await _received(request))
-        except HarmonyError as error:
-            problem = InspectorError.of(error)
-            return json_response(problem.body(), problem.status)
+        async with admit(request) as run:
+            try:
+                raw = await _received(request)
+            except InspectorError as problem:
+                return _refused(problem)
+            return await run(lambda: respond(raw))
 
     return endpoint
 
@@ -121,6 +131,10 @@ def json_response(content: Mapping[str, Any], status: int = 200) -> Response:
     """
     text = json.dumps(content, separators=(",", ":"), allow_nan=False)
     return Response(text, status, media_type="application/json")
+
+
+def _refused(problem: InspectorError) -> Response:
+    return json_response(problem.body(), problem.status)
 
 
 async def _received(request: Request) -> bytes:
@@ -146,6 +160,9 @@ def _parsed(raw: bytes) -> Any:
             raise ValueError(f"the number {digits:.20} is too large")
         return number
 
+    if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > MAX_VALUES:
+        # No other thread runs while Python reads them: not in a second, where there are millions.
+        raise InspectorError(413, f"the request holds more than {MAX_VALUES:,} values; send less")
     try:
         return json.loads(raw.decode(), parse_constant=refuse, parse_float=finite)
     except RecursionError:
@@ -170,17 +187,23 @@ class _Route(Route):
         return match, {**child_scope, "route": self}
 
 
+@asynccontextmanager
+async def admit_all(request: Request) -> AsyncGenerator[Run, None]:
+    """Let every request in; work runs in the threads of asyncio."""
+    yield asyncio.to_thread
+
+
 def inspector_routes(
-    guard: Guard | None = None, live: Callable[[Request], LiveModel] | None = None
+    admit: Admit = admit_all, live: Callable[[Request], Awaitable[LiveModel]] | None = None
 ) -> list[BaseRoute]:
     """Return the routes of the inspector.
 
-    `guard` checks each request to the API, and raises an error for an unknown caller. `live`
-    returns the model if the server also has the Completions API; it is called in a thread.
+    `admit` lets the requests to the API in. `live` returns the model if the server also has the
+    Completions API.
     """
 
     async def settings(request: Request) -> Response:
-        model = None if live is None else await asyncio.to_thread(live, request)
+        model = None if live is None else await live(request)
         return json_response(
             {
                 "version": __version__,
@@ -191,11 +214,11 @@ def inspector_routes(
         )
 
     calls = {
-        "render": json_endpoint(RenderBody, rendering, guard),
-        "compare": json_endpoint(RenderBody, comparison, guard),
-        "parse": json_endpoint(ParseBody, parsing, guard),
-        "allowed": json_endpoint(AllowedBody, allowed, guard),
-        "export": json_endpoint(ExportBody, exported, guard),
+        "render": json_endpoint(RenderBody, rendering, admit),
+        "compare": json_endpoint(RenderBody, comparison, admit),
+        "parse": json_endpoint(ParseBody, parsing, admit),
+        "allowed": json_endpoint(AllowedBody, allowed, admit),
+        "export": json_endpoint(ExportBody, exported, admit),
     }
     return [
         _Route("/", start_page),

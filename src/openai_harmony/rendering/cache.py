@@ -6,9 +6,10 @@ import io
 import pickle
 import threading
 from collections.abc import Callable, Hashable, Iterable
+from concurrent.futures import Future
 from typing import Any, Generic, NoReturn, TypeVar
 
-__all__ = ["DEFAULT_CACHE_BYTES", "BoundedCache", "fingerprint"]
+__all__ = ["DEFAULT_CACHE_BYTES", "BoundedCache", "SharedCache", "fingerprint"]
 
 DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
 """What an encoding keeps of rendered messages, unless told otherwise."""
@@ -81,6 +82,49 @@ class BoundedCache(Generic[_Key, _Value]):
         with self._lock:
             self._limit = limit
             self.young, self._old, self._young_size = Generation(), Generation(), 0
+
+
+class SharedCache(BoundedCache[_Key, _Value]):
+    """A cache of values that take long to make: threads that need the same one make it once.
+
+    >>> cache = SharedCache[str, bytes](limit=100, size=len)
+    >>> cache.get_or_make("a", lambda: b"value"), cache.get("a")
+    (b'value', b'value')
+    """
+
+    def __init__(self, limit: int, size: Callable[[_Value], int]) -> None:
+        super().__init__(limit, size)
+        self._making: dict[_Key, Future[_Value]] = {}
+        self._making_lock = threading.Lock()
+
+    def get_or_make(self, key: _Key, make: Callable[[], _Value]) -> _Value:
+        """Return the value of `key`; where there is none, make it, or wait for who makes it.
+
+        An error of `make` is raised in every thread that waited for it, and not kept.
+        """
+        value = self.get(key)
+        if value is not None:
+            return value
+        with self._making_lock:
+            others = self._making.get(key)
+            if others is None:
+                ours = self._making[key] = Future[_Value]()
+        if others is not None:
+            return others.result()
+        try:
+            # Another thread may have put it between the look above and the lock.
+            value = self.get(key)
+            if value is None:
+                value = make()
+                self.put(key, value)
+            ours.set_result(value)
+            return value
+        except BaseException as error:
+            ours.set_exception(error)
+            raise
+        finally:
+            with self._making_lock:
+                del self._making[key]
 
 
 class _PlainPickler(pickle.Pickler):

@@ -3,6 +3,7 @@
 ::
 
     settings, metrics, services         what all routes share
+    pools, turns, limited_route         threads by purpose, in turn; requests under limits
     private_files                       files that their owner alone may read
     store/                              responses, conversations, files and keys in a database
     http/                               errors, JSON, ids, event streams, disconnects, sizes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,11 +17,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Scope
 
+from ..encoding import load_harmony_encoding
 from ..engines.engine import Engine
-from ..inspector import LiveModel, inspector_routes
+from ..grammar.matcher import token_table
+from ..inspector import LiveModel, Run, inspector_routes
 from ..tools.tool import Tool
 from ..web import HttpConfig, Refusal, RequestGuard, RequestTimes, cors_options
-from .auth.api_keys import ApiKeys, authenticate
+from .auth.api_keys import counted
 from .chat.routes import router as chat_router
 from .completions.routes import router as completions_router
 from .containers import router as containers_router
@@ -34,6 +37,7 @@ from .http.errors import (
     shutting_down,
 )
 from .http.requests import RequestSizeLimit, cancel_all
+from .limited_route import in_pool
 from .metrics import RequestCounter
 from .models import router as models_router
 from .responses.encryption import ItemCipher
@@ -50,6 +54,7 @@ _LOG = logging.getLogger(__name__)
 
 _MAINTENANCE_INTERVAL = 60  # seconds
 _CLOSING_SECONDS = 5  # for clients to read that their request was cancelled
+_SWITCH_INTERVAL = 0.001  # seconds that a thread may keep the event loop waiting
 _SIGNAL_INTERVAL = 0.1  # seconds between looks for a second signal
 
 
@@ -70,10 +75,12 @@ def create_app(
             path = settings.key_file
             cipher = ItemCipher.with_new_key() if path is None else ItemCipher.from_file(path)
             services = app.state.services = Services(engine, settings, store, cipher, by_name)
+            await asyncio.to_thread(_prepare_tables, grammar=settings.grammar)
             maintenance = asyncio.ensure_future(_maintain(store))
             yield
             await services.live_responses.end_all(shutting_down())
             await cancel_all(maintenance)
+            await asyncio.to_thread(services.pools.close)
 
     app = FastAPI(
         title="Harmony",
@@ -110,8 +117,15 @@ def create_app(
         app.include_router(router)
     if settings.inspector:
         # The page needs no key, and its API the same as all others.
-        app.router.routes.extend(inspector_routes(authenticate, _live_model))
+        app.router.routes.extend(inspector_routes(_admit, _live_model))
     return app
+
+
+def _prepare_tables(*, grammar: bool) -> None:
+    """Build what takes long once, and would keep all threads waiting in the midst of requests."""
+    load_harmony_encoding("HarmonyGptOss").encode("é")  # not ASCII: needs the whole encoder
+    if grammar:
+        token_table()
 
 
 async def _maintain(store: Store) -> None:
@@ -129,14 +143,29 @@ def _refused(refusal: Refusal) -> Response:
 
 
 async def _needs_key(scope: Scope) -> bool:
-    keys: ApiKeys = scope["app"].state.services.keys
-    return await asyncio.to_thread(lambda: keys.are_needed)
+    services: Services = scope["app"].state.services
+    return await _keys_are_needed(services)
 
 
-def _live_model(request: Request) -> LiveModel:
+async def _keys_are_needed(services: Services) -> bool:
+    return await services.pools.keys.run("", lambda: services.keys.are_needed)
+
+
+@asynccontextmanager
+async def _admit(request: Request) -> AsyncGenerator[Run, None]:
+    """Let a request to the inspector's API in, under the limits of its key."""
+    services = services_of(request)
+    async with counted(request) as caller:
+        with services.request_bytes.held_by(caller.owner) as take:
+            take(int(request.headers.get("content-length") or services.settings.max_request_bytes))
+            pool = services.pools.encoding
+            yield lambda function: in_pool(request, pool, caller.owner, function)
+
+
+async def _live_model(request: Request) -> LiveModel:
     """Describe the model to the inspector's page."""
     services = services_of(request)
-    return LiveModel(services.model_names[0], services.keys.are_needed)
+    return LiveModel(services.model_names[0], await _keys_are_needed(services))
 
 
 async def run_server(app: FastAPI, settings: Settings, listener: socket.socket) -> None:
@@ -156,6 +185,8 @@ def make_server(app: FastAPI, settings: Settings) -> uvicorn.Server:
         RequestTimes(settings.head_seconds, settings.body_seconds),
         lifespan="off",  # `serve` runs it, so that its errors reach the caller
         timeout_graceful_shutdown=round(settings.shutdown_seconds) + _CLOSING_SECONDS,
+        ws_max_size=settings.max_request_bytes,
+        ws_per_message_deflate=False,  # a few bytes could become a message of this size
     )
     return _Server(config, app)
 
@@ -169,8 +200,13 @@ class _Server(uvicorn.Server):
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve within the application's lifespan; raise the error that keeps it from beginning."""
-        async with self._app.router.lifespan_context(self._app):
-            await super().serve(sockets)
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(_SWITCH_INTERVAL)
+        try:
+            async with self._app.router.lifespan_context(self._app):
+                await super().serve(sockets)
+        finally:
+            sys.setswitchinterval(interval)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Set TCP_NODELAY on the listeners: connections inherit it.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
@@ -11,12 +10,13 @@ from starlette.responses import Response
 from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
 
 from .auth.api_keys import AuthenticatedCaller
+from .limited_route import LimitedRoute
 from .services import services_of
 from .store import ContainerFile, Order
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/containers", tags=["Containers"])
+router = APIRouter(prefix="/v1/containers", tags=["Containers"], route_class=LimitedRoute)
 
 _FOLDER = "/mnt/data/"
 
@@ -59,9 +59,15 @@ async def list_files(
     order: Order = "desc",
 ) -> FileList:
     """List the files that code has written; those of deleted responses are gone."""
-    files = services_of(request).store.files
-    page = await asyncio.to_thread(
-        files.page, container_id, caller.owner, after=after, limit=limit, order=order
+    services, owner = services_of(request), caller.owner
+    page = await services.pools.store.run(
+        owner,
+        services.store.files.page,
+        container_id,
+        owner,
+        after=after,
+        limit=limit,
+        order=order,
     )
     data = [_file_json(file) for file in page.files]
     return {
@@ -78,8 +84,9 @@ async def retrieve(
     container_id: str, file_id: str, request: Request, caller: AuthenticatedCaller
 ) -> File:
     """Read about a file."""
-    store = services_of(request).store
-    return _file_json(await asyncio.to_thread(store.files.get, container_id, file_id, caller.owner))
+    services, owner = services_of(request), caller.owner
+    get = services.store.files.get
+    return _file_json(await services.pools.store.run(owner, get, container_id, file_id, owner))
 
 
 @router.get("/{container_id}/files/{file_id}/content", response_class=Response, responses=_CONTENT)
@@ -87,9 +94,10 @@ async def content(
     container_id: str, file_id: str, request: Request, caller: AuthenticatedCaller
 ) -> Response:
     """Read a file. Its type is left out, so that no browser shows a file of a model."""
-    files = services_of(request).store.files
-    file = await asyncio.to_thread(files.get, container_id, file_id, caller.owner)
-    data = await asyncio.to_thread(files.data, container_id, file_id, caller.owner)
+    services, owner = services_of(request), caller.owner
+    files, pool = services.store.files, services.pools.store
+    file = await pool.run(owner, files.get, container_id, file_id, owner)
+    data = await pool.run(owner, files.data, container_id, file_id, owner)
     name = quote(file.path.rpartition("/")[2])
     return Response(
         data,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -19,6 +18,8 @@ from ..errors import ConversationError
 from .auth.api_keys import AuthenticatedCaller
 from .http.identifiers import new_id
 from .http.json import JsonResponse
+from .http.large_json import large_json_response
+from .limited_route import LimitedRoute, in_pool
 from .responses.encryption import OwnerCipher
 from .responses.history import history_items, new_items, page_json, with_stored_items
 from .services import Services, services_of
@@ -27,7 +28,7 @@ from .store import Conversation, NewItem, Order, Page, StoredItem
 __all__ = ["router"]
 
 
-router = APIRouter(prefix="/v1/conversations", tags=["Conversations"])
+router = APIRouter(prefix="/v1/conversations", tags=["Conversations"], route_class=LimitedRoute)
 
 _MAX_ITEMS = 20  # in one request
 
@@ -83,16 +84,20 @@ async def create(
     services = services_of(request)
     metadata = dict(body.metadata or {})
     conversation = Conversation(new_id("conv"), caller.owner, int(time.time()), metadata)
-    items = await asyncio.to_thread(read_items, services, caller.owner, body.items or [])
-    await asyncio.to_thread(services.store.conversations.create, conversation, items)
+    pools, owner = services.pools, caller.owner
+    items = await in_pool(
+        request, pools.encoding, owner, read_items, services, owner, body.items or []
+    )
+    await pools.store.run(owner, services.store.conversations.create, conversation, items)
     return JsonResponse(_conversation_json(conversation))
 
 
 @router.get("/{conversation_id}")
 async def retrieve(conversation_id: str, request: Request, caller: AuthenticatedCaller) -> Response:
     """Read a conversation, without its items."""
-    conversations = services_of(request).store.conversations
-    conversation = await asyncio.to_thread(conversations.get, conversation_id, caller.owner)
+    services = services_of(request)
+    get = services.store.conversations.get
+    conversation = await services.pools.store.run(caller.owner, get, conversation_id, caller.owner)
     return JsonResponse(_conversation_json(conversation))
 
 
@@ -101,9 +106,11 @@ async def update(
     conversation_id: str, body: ConversationUpdate, request: Request, caller: AuthenticatedCaller
 ) -> Response:
     """Replace the metadata."""
-    conversations = services_of(request).store.conversations
-    metadata = body.metadata or {}
-    changed = await asyncio.to_thread(conversations.update, conversation_id, caller.owner, metadata)
+    services, owner = services_of(request), caller.owner
+    change = services.store.conversations.update
+    changed = await services.pools.store.run(
+        owner, change, conversation_id, owner, body.metadata or {}
+    )
     return JsonResponse(_conversation_json(changed))
 
 
@@ -112,8 +119,9 @@ async def delete(
     conversation_id: str, request: Request, caller: AuthenticatedCaller
 ) -> dict[str, Any]:
     """Delete a conversation and its items; responses that were made in it stay."""
-    conversations = services_of(request).store.conversations
-    await asyncio.to_thread(conversations.delete, conversation_id, caller.owner)
+    services = services_of(request)
+    remove = services.store.conversations.delete
+    await services.pools.store.run(caller.owner, remove, conversation_id, caller.owner)
     return {"id": conversation_id, "object": "conversation.deleted", "deleted": True}
 
 
@@ -125,13 +133,14 @@ async def create_items(
     services = services_of(request)
     conversations = services.store.conversations
 
-    def add() -> Page:
+    def add() -> Response:
         before = conversations.items(conversation_id, caller.owner)
         added = read_items(services, caller.owner, body.items, before)
         conversations.add_items(conversation_id, caller.owner, added)
-        return Page(tuple(StoredItem(item.id, dict(item.item)) for item in added), has_more=False)
+        items = tuple(StoredItem(item.id, dict(item.item)) for item in added)
+        return large_json_response(page_json(Page(items, has_more=False)))
 
-    return JsonResponse(page_json(await asyncio.to_thread(add)))
+    return await in_pool(request, services.pools.encoding, caller.owner, add)
 
 
 @router.get("/{conversation_id}/items")
@@ -144,16 +153,15 @@ async def list_items(
     order: Order = "desc",
 ) -> Response:
     """List the items."""
-    conversations = services_of(request).store.conversations
-    page = await asyncio.to_thread(
-        conversations.list_items,
-        conversation_id,
-        caller.owner,
-        after=after,
-        limit=limit,
-        order=order,
-    )
-    return JsonResponse(page_json(page))
+    services, owner = services_of(request), caller.owner
+
+    def read() -> Response:
+        page = services.store.conversations.list_items(
+            conversation_id, owner, after=after, limit=limit, order=order
+        )
+        return large_json_response(page_json(page))
+
+    return await in_pool(request, services.pools.store, owner, read)
 
 
 @router.get("/{conversation_id}/items/{item_id}")
@@ -161,9 +169,13 @@ async def retrieve_item(
     conversation_id: str, item_id: str, request: Request, caller: AuthenticatedCaller
 ) -> Response:
     """Read one item."""
-    conversations = services_of(request).store.conversations
-    item = await asyncio.to_thread(conversations.get_item, conversation_id, caller.owner, item_id)
-    return JsonResponse(item.item)
+    services, owner = services_of(request), caller.owner
+
+    def read() -> Response:
+        item = services.store.conversations.get_item(conversation_id, owner, item_id)
+        return large_json_response(item.item)
+
+    return await in_pool(request, services.pools.store, owner, read)
 
 
 @router.delete("/{conversation_id}/items/{item_id}")
@@ -171,9 +183,10 @@ async def delete_item(
     conversation_id: str, item_id: str, request: Request, caller: AuthenticatedCaller
 ) -> Response:
     """Delete one item; the answer is the conversation."""
-    conversations = services_of(request).store.conversations
-    conversation = await asyncio.to_thread(
-        conversations.delete_item, conversation_id, caller.owner, item_id
+    services = services_of(request)
+    remove = services.store.conversations.delete_item
+    conversation = await services.pools.store.run(
+        caller.owner, remove, conversation_id, caller.owner, item_id
     )
     return JsonResponse(_conversation_json(conversation))
 

@@ -8,11 +8,12 @@ from fastapi import APIRouter, Request
 from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
 
 from .auth.api_keys import AuthenticatedCaller
+from .limited_route import LimitedRoute
 from .services import Services, services_of
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["Models"])
+router = APIRouter(tags=["Models"], route_class=LimitedRoute)
 
 
 class Model(TypedDict):

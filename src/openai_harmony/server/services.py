@@ -19,13 +19,22 @@ from .auth.api_keys import ApiKeys
 from .auth.limits import KeyLimiter
 from .generation.admission import Admission
 from .http.errors import ApiError, shutting_down
+from .limited_route import Quota
 from .metrics import Metrics
+from .pools import Pools
 from .responses.encryption import ItemCipher
 from .responses.live_responses import LiveResponses
 from .settings import Settings
 from .store import Store
 
 __all__ = ["Services", "services_of"]
+
+
+_LARGE_REQUESTS = 8
+"""The requests of the largest size that one key may have at a time."""
+
+_SOCKETS = 128
+"""The WebSockets that one key may have open."""
 
 
 @dataclass
@@ -38,6 +47,9 @@ class Services:
     cipher: ItemCipher
     tools: Mapping[str, Tool[Any]] = field(default_factory=dict)
     keys: ApiKeys = field(init=False)
+    pools: Pools = field(default_factory=Pools, init=False)
+    request_bytes: Quota = field(init=False)
+    sockets: Quota = field(default_factory=lambda: Quota(_SOCKETS, "WebSockets"), init=False)
     limiter: KeyLimiter = field(default_factory=KeyLimiter, init=False)
     live_responses: LiveResponses = field(default_factory=LiveResponses, init=False)
     admission: Admission = field(init=False)
@@ -48,6 +60,8 @@ class Services:
         self.keys = ApiKeys(self.store.keys, self.settings.api_keys)
         self.admission = Admission(self.settings.max_running, self.settings.max_waiting)
         self.metrics = Metrics(self.admission)
+        limit = _LARGE_REQUESTS * self.settings.max_request_bytes
+        self.request_bytes = Quota(limit, "bytes of requests")
 
     @property
     def context_length(self) -> int:

@@ -5,7 +5,6 @@ Nothing is sampled.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Request
@@ -24,14 +23,15 @@ from ..tokens.tokenizer import token_ids
 from .auth.api_keys import AuthenticatedCaller
 from .generation.preparation import RENDERING
 from .http.errors import ApiError
-from .http.json import JsonResponse
+from .http.large_json import large_json_response
+from .limited_route import LimitedRoute, in_pool
 from .responses.plan import planned_turn
 from .services import Services, services_of
 
 __all__ = ["router"]
 
 
-router = APIRouter(prefix="/v1/tokens", tags=["Tokens"])
+router = APIRouter(prefix="/v1/tokens", tags=["Tokens"], route_class=LimitedRoute)
 
 _REQUEST = "A request as Chat Completions (with `messages`) or Responses has it (with `input`)."
 
@@ -169,10 +169,22 @@ async def render(
 ) -> Response:
     """Render a request to the text and the tokens that the model reads; nothing is sampled."""
     services = services_of(request)
-    return JsonResponse(await asyncio.to_thread(rendered_request, services, caller.owner, body))
+
+    def work() -> Response:
+        rendered = rendered_request(services, caller.owner, body)
+        caller.usage.tokens += rendered["count"]
+        return large_json_response(rendered)
+
+    return await in_pool(request, services.pools.encoding, caller.owner, work)
 
 
 @router.post("/parse", response_model=None, responses={200: {"model": ParsedTokens}})
-async def parse(body: ParseRequest, _: AuthenticatedCaller) -> Response:
+async def parse(body: ParseRequest, request: Request, caller: AuthenticatedCaller) -> Response:
     """Parse tokens, or marked-up text, to messages."""
-    return JsonResponse(await asyncio.to_thread(parsed_tokens, body))
+
+    def work() -> Response:
+        parsed = parsed_tokens(body)
+        caller.usage.tokens += parsed["count"]
+        return large_json_response(parsed)
+
+    return await in_pool(request, services_of(request).pools.encoding, caller.owner, work)

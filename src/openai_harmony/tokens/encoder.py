@@ -39,6 +39,8 @@ WORD_PATTERN = "|".join(
 WHITE_LIMIT = 250_000
 """White space of this length is encoded apart: see `_long_white_words`."""
 
+_SLICE = 100_000  # ids
+
 _WHITE_CHARACTERS = (
     "\t\v\f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000"
@@ -76,17 +78,21 @@ class Encoder:
             return tokens
         core = self.core or self._build()
         try:
-            tokens = []
-            done = 0
             if len(text) >= WHITE_LIMIT:
-                for start, end in _long_white_words(text, WHITE_LIMIT):
-                    tokens += core.encode_ordinary(text[done:start])
-                    tokens += core.encode_single_piece(text[start:end].encode())
-                    done = end
-            tokens += core.encode_ordinary(text[done:])
-            return tokens
+                return self._encode_long(core, text)
+            short: list[int] = core.encode_ordinary(text)
         except UnicodeEncodeError:  # lone surrogates
             return self.encode(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+        return short
+
+    def _encode_long(self, core: Any, text: str) -> list[int]:
+        tokens: list[int] = []
+        done = 0
+        for start, end in _long_white_words(text, WHITE_LIMIT):
+            tokens += _encoded_parts(core, text[done:start])
+            tokens += _encoded_parts(self._word_core, text[start:end])
+            done = end
+        return tokens + _encoded_parts(core, text[done:])
 
     def encode_many(self, texts: Sequence[str]) -> list[array[int]]:
         """Encode each text by itself, all in one call: the encoder works without the GIL, and
@@ -110,6 +116,13 @@ class Encoder:
         # of the separator's others.
         return [array("I", part) for part in bytes(buffer).split(_SEPARATOR_BYTES)]
 
+    @functools.cached_property
+    def _word_core(self) -> Any:
+        """An encoder to which every text is one word: the other's method for one word keeps all
+        threads waiting, for some 15 s with 16 MiB.
+        """
+        return _new_core(FirstTexts().ranks, r"[\s\S]+")
+
     def _build(self) -> Any:
         with self._lock:
             if self.core is None:
@@ -118,7 +131,16 @@ class Encoder:
             return self.core
 
 
-def _new_core(ranks: Mapping[bytes, int]) -> Any:
+def _encoded_parts(core: Any, text: str) -> list[int]:
+    """Encode a long text; other threads can work meanwhile, and while the ids become objects."""
+    ids = array("I", bytes(core.encode_to_tiktoken_buffer(text, set())))
+    tokens: list[int] = []
+    for start in range(0, len(ids), _SLICE):
+        tokens += ids[start : start + _SLICE]
+    return tokens
+
+
+def _new_core(ranks: Mapping[bytes, int], pattern: str = WORD_PATTERN) -> Any:
     """Build the encoder that is in `tiktoken.Encoding`, which would keep 20 MB of `ranks`."""
     import tiktoken  # 20 ms that a program which only parses need not spend
     from tiktoken import _tiktoken  # type: ignore[attr-defined]
@@ -128,7 +150,7 @@ def _new_core(ranks: Mapping[bytes, int]) -> Any:
             f"tiktoken {tiktoken.__version__} is installed, and openai_harmony needs "
             f"{' or '.join(TESTED_TIKTOKEN)}: pip install 'tiktoken=={TESTED_TIKTOKEN[-1]}.*'"
         )
-    return _tiktoken.CoreBPE(ranks, SPECIAL_IDS, WORD_PATTERN)
+    return _tiktoken.CoreBPE(ranks, SPECIAL_IDS, pattern)
 
 
 def _long_white_words(text: str, limit: int) -> Iterator[tuple[int, int]]:

@@ -32,6 +32,10 @@ PATTERN_LIMIT = 4
 LENGTH_LIMIT = 1_000
 """The largest `minLength` beside a pattern, for the same reason."""
 
+JOIN_LIMIT = 1_000
+"""The most schemas in all that the engine joins for names which match a pattern, references written
+out; a schema whose references double has many in a few lines."""
+
 _INLINE_LEVELS = 8
 _FEW_VALUES = 8
 
@@ -49,6 +53,7 @@ class SchemaWriter:
         self._multiples = 0
         self._values = 0
         self._properties = 0
+        self._joins = 0
 
     def write(self, root: State) -> Schema | bool:
         """Return the schema of a state."""
@@ -311,6 +316,15 @@ class SchemaWriter:
                     remedy="use a pattern that the names of properties do not match",
                     pointer=_keyword_pointer(state, "patternProperties"),
                 )
+            for property_state in joined:
+                self._joins += _written_out([inner, property_state], JOIN_LIMIT - self._joins)
+            if self._joins > JOIN_LIMIT:
+                raise GrammarError(
+                    "the schemas of the pattern and of the properties that match it hold more "
+                    f"than {JOIN_LIMIT:,} schemas, references written out",
+                    remedy="use a pattern that the names of properties do not match",
+                    pointer=_keyword_pointer(state, "patternProperties"),
+                )
 
 
 def _text_key(state: State) -> tuple[object, ...] | None:
@@ -349,6 +363,19 @@ def _is_recursive(start: State) -> bool:
         elif not done[following]:
             return True
     return False
+
+
+def _written_out(states: list[State], limit: int) -> int:
+    """Count states that are not recursive and those inside them, each as often as it is used.
+
+    Stops at the first beyond `limit`.
+    """
+    count = 0
+    waiting = list(states)
+    while waiting and count <= limit:
+        count += 1
+        waiting += waiting.pop().inside()
+    return count
 
 
 def _levels(root: Schema, definitions: Schema) -> int:

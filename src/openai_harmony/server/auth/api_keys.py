@@ -7,21 +7,22 @@ nothing. A key is shown once, when it is made.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Annotated, NamedTuple, TypeAlias
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Annotated, TypeAlias
 
 from fastapi import Depends
 from fastapi.requests import HTTPConnection
 
 from ...errors import HarmonyError
-from ..http.errors import ApiError
+from ..http.errors import ApiError, shutting_down
 from ..store.keys import KeyLimits, KeyRecord, Keys
+from .limits import RequestUsage
 
 __all__ = [
     "ApiKeyError",
@@ -30,6 +31,7 @@ __all__ = [
     "Caller",
     "NewKey",
     "authenticate",
+    "counted",
     "hash_key",
 ]
 
@@ -146,20 +148,32 @@ class ApiKeys:
         return self._stored
 
 
-class Caller(NamedTuple):
-    """The owner of what a request stores: the id of its key, empty on a server without keys."""
+@dataclass(frozen=True)
+class Caller:
+    """The owner of what a request stores: the id of its key, empty on a server without keys.
+
+    `usage` is that of the request, where it counts against the limits of the key.
+    """
 
     owner: str
-    limits: KeyLimits = KeyLimits()
+    limits: KeyLimits = field(default_factory=KeyLimits)
+    usage: RequestUsage = field(default_factory=RequestUsage)
+
+
+_CALLER = "openai_harmony.caller"
 
 
 async def authenticate(connection: HTTPConnection) -> Caller:
-    """Read the key of a request; raise `ApiError` where it is missing or unknown."""
-    keys: ApiKeys = connection.app.state.services.keys
+    """Read the key of a request, once; raise `ApiError` where it is missing or unknown."""
+    if _CALLER in connection.scope:
+        caller: Caller = connection.scope[_CALLER]
+        return caller
+    services = connection.app.state.services
+    keys: ApiKeys = services.keys
     scheme, _, credentials = connection.headers.get("authorization", "").partition(" ")
     key = credentials.strip() if scheme.lower() == "bearer" else ""
     try:
-        record = await asyncio.to_thread(keys.check, key or None)
+        record = await services.pools.keys.run(key, keys.check, key or None)
     except ApiKeyError as error:
         code = "invalid_api_key" if key else "missing_api_key"
         raise ApiError(401, str(error), kind="authentication_error", code=code) from error
@@ -168,3 +182,18 @@ async def authenticate(connection: HTTPConnection) -> Caller:
 
 AuthenticatedCaller: TypeAlias = Annotated[Caller, Depends(authenticate)]
 """A parameter of routes that need a caller."""
+
+
+@asynccontextmanager
+async def counted(connection: HTTPConnection) -> AsyncGenerator[Caller, None]:
+    """Count a request against the limits of its key; raise `ApiError` where it is refused.
+
+    Its routes get the same caller from `authenticate`.
+    """
+    services = connection.app.state.services
+    caller = await authenticate(connection)
+    if services.admission.is_closed:
+        raise shutting_down()
+    with services.limiter.request(caller.owner, caller.limits) as usage:
+        caller = connection.scope[_CALLER] = replace(caller, usage=usage)
+        yield caller

@@ -7,7 +7,6 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..http.errors import ApiError
@@ -26,11 +25,27 @@ class Refusal(NamedTuple):
     retry_after: float
 
 
-@dataclass
 class RequestUsage:
-    """The `tokens` of prompts and output that a request has used so far."""
+    """A request that runs: the `tokens` of prompts and output that it has used so far.
 
-    tokens: int = 0
+    It ends when all who hold it have let it go: a response in the background outlives its request.
+    """
+
+    def __init__(self, end: Callable[[int], None] = lambda tokens: None) -> None:
+        self.tokens = 0
+        self._end = end
+        self._holders = 0
+
+    @contextmanager
+    def held(self) -> Generator[RequestUsage, None, None]:
+        """Keep the request running."""
+        self._holders += 1
+        try:
+            yield self
+        finally:
+            self._holders -= 1
+            if not self._holders:
+                self._end(self.tokens)
 
 
 class KeyLimiter:
@@ -51,7 +66,7 @@ class KeyLimiter:
 
     @contextmanager
     def request(self, id: str, limits: KeyLimits) -> Generator[RequestUsage, None, None]:
-        """Count a request of a key while it runs; raise `ApiError` where it is refused."""
+        """Count a request of a key while it is held; raise `ApiError` where it is refused."""
         refusal = self.begin(id, limits)
         if refusal is not None:
             raise ApiError(
@@ -61,11 +76,8 @@ class KeyLimiter:
                 code="rate_limit_exceeded",
                 retry_after=refusal.retry_after,
             )
-        usage = RequestUsage()
-        try:
+        with RequestUsage(lambda tokens: self.end(id, limits, tokens)).held() as usage:
             yield usage
-        finally:
-            self.end(id, limits, usage.tokens)
 
     def begin(self, id: str, limits: KeyLimits) -> Refusal | None:
         """Begin a request of a key, and return None; or refuse it, which counts for nothing.

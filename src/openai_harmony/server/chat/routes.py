@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -16,11 +15,12 @@ from ...apis.turn_request import TurnRequest, turn_of_chat
 from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..generation.events import TurnEnded, TurnEvent, Usage
 from ..generation.preparation import prepare_turn
-from ..generation.sampling import choice_sampling, sample_choices, sample_turn
+from ..generation.sampling import choice_sampling, sample_choices, sample_turn, with_grammar
 from ..http.identifiers import new_id
 from ..http.json import JsonResponse
 from ..http.requests import while_connected
 from ..http.server_sent_events import Event, EventStream, json_or_stream
+from ..limited_route import LimitedRoute
 from ..services import Services, services_of
 from .completion import (
     ChatCompletion,
@@ -34,7 +34,7 @@ from .completion import (
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["Chat Completions"])
+router = APIRouter(tags=["Chat Completions"], route_class=LimitedRoute)
 
 
 @router.post(
@@ -65,10 +65,16 @@ async def create_chat_completion(
     return JsonResponse(await while_connected(request.receive, work))
 
 
+async def _turn(services: Services, caller: Caller, body: ChatRequest) -> TurnRequest:
+    services.admission.check(caller.owner)
+    date = services.current_date()
+    return await services.pools.encoding.run(caller.owner, turn_of_chat, body, date=date)
+
+
 async def _completion(
     services: Services, caller: Caller, body: ChatRequest, head: ChatHead
 ) -> ChatCompletion:
-    turn = await asyncio.to_thread(turn_of_chat, body, date=services.current_date())
+    turn = await _turn(services, caller, body)
     choices = [WholeChoice(turn) for _ in range(body.n or 1)]
     usages: list[Usage] = []
     async with aclosing(_choice_events(services, caller, turn, len(choices))) as events:
@@ -87,7 +93,7 @@ async def _completion(
 async def _chunks(
     services: Services, caller: Caller, body: ChatRequest, head: ChatHead
 ) -> AsyncGenerator[Event, None]:
-    turn = await asyncio.to_thread(turn_of_chat, body, date=services.current_date())
+    turn = await _turn(services, caller, body)
     choices = [StreamedChoice(turn, index) for index in range(body.n or 1)]
     usages: list[Usage] = []
     async with aclosing(_choice_events(services, caller, turn, len(choices))) as events:
@@ -120,20 +126,20 @@ async def _choice_events(
     The prompt and the grammar are the same for all. Each has a slot of its own at the engine, as it
     is as much work as another request; but a request is refused as a whole, or not at all.
     """
+    pool = services.pools.encoding
     with services.metrics.preparation.time():
-        constrain = services.settings.grammar
-        prepared = await asyncio.to_thread(prepare_turn, turn, constrain=constrain)
-    with services.limiter.request(caller.owner, caller.limits) as usage:
-        choices = [
-            sample_turn(
-                services,
-                usage,
-                turn,
-                prepared._replace(sampling=choice_sampling(prepared.sampling, index)),
-                is_first=index == 0,
-            )
-            for index in range(count)
-        ]
-        async with aclosing(sample_choices(choices, prompt_field="messages")) as events:
-            async for event in events:
-                yield event
+        prepared = await pool.run(caller.owner, prepare_turn, turn)
+        prepared = await with_grammar(services, caller.owner, turn, prepared)
+    choices = [
+        sample_turn(
+            services,
+            caller,
+            turn,
+            prepared._replace(sampling=choice_sampling(prepared.sampling, index)),
+            is_first=index == 0,
+        )
+        for index in range(count)
+    ]
+    async with aclosing(sample_choices(choices, prompt_field="messages")) as events:
+        async for event in events:
+            yield event

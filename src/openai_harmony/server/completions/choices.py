@@ -18,7 +18,6 @@ from ...encoding import load_harmony_encoding
 from ...engines.engine import FinishReason, SampledToken, Sampling
 from ...tokens.special_tokens import SPECIAL_TEXTS, VOCABULARY_SIZE
 from ..auth.api_keys import Caller
-from ..auth.limits import RequestUsage
 from ..generation.events import LEAST_LOGPROB
 from ..generation.sampling import choice_sampling, engine_slot, sample_choices
 from ..generation.stop_texts import StopTexts
@@ -139,26 +138,25 @@ async def sampled_choices(
 ) -> AsyncGenerator[tuple[int, CompletionPiece], None]:
     """Sample all choices at once; a request is refused as a whole, or not at all."""
     sampling, count = body.sampling(), body.n or 1
-    with services.limiter.request(caller.owner, caller.limits) as usage:
-        choices = [
-            _choice(services, usage, body, plan, choice_sampling(sampling, plan.position % count))
-            for plan in plans
-        ]
-        async with aclosing(sample_choices(choices, prompt_field="prompt")) as pieces:
-            async for piece in pieces:
-                yield piece
+    choices = [
+        _choice(services, caller, body, plan, choice_sampling(sampling, plan.position % count))
+        for plan in plans
+    ]
+    async with aclosing(sample_choices(choices, prompt_field="prompt")) as pieces:
+        async for piece in pieces:
+            yield piece
 
 
 async def _choice(
     services: Services,
-    usage: RequestUsage,
+    caller: Caller,
     body: CompletionBody,
     plan: ChoicePlan,
     sampling: Sampling,
 ) -> AsyncGenerator[CompletionPiece, None]:
     reader = CompletionText(body, start=len(plan.echo))
     is_first = plan.position == 0
-    slot = engine_slot(services, usage, plan.prompt, sampling, is_first=is_first)
+    slot = engine_slot(services, caller, plan.prompt, sampling, is_first=is_first)
     async with slot as (tokens, metrics):
         async for sampled in tokens:
             piece = reader.take(sampled)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -12,6 +11,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 from typing_extensions import NotRequired, TypedDict  # of Python 3.12, which tells pydantic more
 
+from ...grammar import Matcher
 from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..chat.completion import ChatUsage, chat_usage
 from ..generation.events import Usage
@@ -19,6 +19,7 @@ from ..http.identifiers import new_id
 from ..http.json import JsonResponse
 from ..http.requests import while_connected
 from ..http.server_sent_events import Event, EventStream, json_or_stream
+from ..limited_route import LimitedRoute
 from ..services import Services, services_of
 from .choices import (
     ChoicePlan,
@@ -100,7 +101,7 @@ def completions_usage(prompts: Sequence[Sequence[Usage]]) -> ChatUsage:
     return chat_usage([total])
 
 
-router = APIRouter(tags=["Completions"])
+router = APIRouter(tags=["Completions"], route_class=LimitedRoute)
 
 _CHUNK_FIELDS = (
     "text",
@@ -138,10 +139,19 @@ async def create_completion(
     return JsonResponse(await while_connected(request.receive, work))
 
 
+async def _plans(services: Services, caller: Caller, body: CompletionBody) -> list[ChoicePlan]:
+    services.admission.check(caller.owner)
+    plans = await services.pools.encoding.run(caller.owner, choice_plans, body)
+    grammar = body.sampling().grammar
+    if grammar is not None:
+        await services.pools.grammar.run(caller.owner, Matcher, grammar)  # compiled and shared
+    return plans
+
+
 async def _completion(
     services: Services, caller: Caller, body: CompletionBody, head: dict[str, Any]
 ) -> dict[str, Any]:
-    plans = await asyncio.to_thread(choice_plans, body)
+    plans = await _plans(services, caller, body)
     pieces: list[list[CompletionPiece]] = [[] for _ in plans]
     async with aclosing(sampled_choices(services, caller, body, plans)) as sampled:
         async for index, piece in sampled:
@@ -160,7 +170,7 @@ async def _chunks(
 ) -> AsyncGenerator[Event, None]:
     includes_usage = body.stream_options is not None and bool(body.stream_options.include_usage)
     nothing = {"usage": None} if includes_usage else {}
-    plans = await asyncio.to_thread(choice_plans, body)
+    plans = await _plans(services, caller, body)
     counts, cached = [0] * len(plans), [0] * len(plans)
     async with aclosing(sampled_choices(services, caller, body, plans)) as sampled:
         async for index, piece in sampled:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 
 from ..http.errors import ApiError, shutting_down
+from ..turns import Turns
 
 __all__ = ["Admission"]
 
@@ -16,16 +18,20 @@ _NEW_SHARE = 0.2  # of the newest request in the average
 
 
 class Admission:
-    """Lets `max_running` requests at the engine, and `max_waiting` wait in the order they came.
+    """Lets `max_running` requests at the engine; owners take turns, each in the order they came.
 
-    A request beyond these is refused with 429 and the seconds after which a slot should be free;
-    once the server shuts down, every new one is, with 503.
+    An API key has one slot less than all, so that there is one for others. `max_waiting` requests
+    of an owner wait. One beyond these is refused with 429 and the seconds after which a slot should
+    be free; once the server shuts down, every new one is, with 503.
     """
 
     def __init__(self, max_running: int, max_waiting: int) -> None:
         self._max_running = max_running
         self._max_waiting = max_waiting
-        self._slots = asyncio.Semaphore(max_running)
+        of_key = max(1, max_running - 1)
+        # Without keys, all requests have the same owner.
+        self._slots = Turns(max_running, lambda owner: of_key if owner else max_running)
+        self._requests: Counter[str] = Counter()
         self._average_seconds = _FIRST_GUESS
         self._idle = asyncio.Event()
         self._idle.set()
@@ -34,12 +40,11 @@ class Admission:
         self.is_closed = False
         self._whole_requests = 0
 
-    def check(self) -> None:
+    def check(self, owner: str = "") -> None:
         """Raise `ApiError` where a new request would find the queue full, or the server closing."""
         if self.is_closed:
             raise shutting_down()
-        # Together: a request that has its slot, but has not run since, still counts as waiting.
-        if self.running + self.waiting >= self._max_running + self._max_waiting:
+        if self._requests[owner] >= self._max_running + self._max_waiting:
             raise ApiError(
                 429,
                 f"the server is busy: {self.running} requests run and {self.waiting} wait; "
@@ -53,20 +58,21 @@ class Admission:
             )
 
     @asynccontextmanager
-    async def slot(self, *, is_first: bool = True) -> AsyncGenerator[None, None]:
+    async def slot(self, owner: str = "", *, is_first: bool = True) -> AsyncGenerator[None, None]:
         """Wait for a slot at the engine; free it at the end.
 
         Of several slots for one request only the first is refused: the others wait, however many.
         """
         if is_first:
-            self.check()
+            self.check(owner)
         self.waiting += 1
+        self._requests[owner] += 1
         self._idle.clear()
         try:
-            await self._slots.acquire()
+            await self._slots.take(owner)
         except asyncio.CancelledError:
             self.waiting -= 1
-            self._note_idle()
+            self._note_end(owner)
             raise
         self.waiting -= 1
         self.running += 1
@@ -75,8 +81,8 @@ class Admission:
             yield
         finally:
             self.running -= 1
-            self._slots.release()
-            self._note_idle()
+            self._slots.give_back(owner)
+            self._note_end(owner)
             self._average_seconds += _NEW_SHARE * (time.monotonic() - begun - self._average_seconds)
 
     @contextmanager
@@ -96,6 +102,12 @@ class Admission:
         with suppress(asyncio.TimeoutError):  # a class of its own before Python 3.11
             await asyncio.wait_for(self._idle.wait(), seconds)
         return self._idle.is_set()
+
+    def _note_end(self, owner: str) -> None:
+        self._requests[owner] -= 1
+        if not self._requests[owner]:
+            del self._requests[owner]
+        self._note_idle()
 
     def _note_idle(self) -> None:
         if not self.running and not self.waiting and not self._whole_requests:

@@ -18,10 +18,17 @@ from ...conversation.messages import Conversation
 from ...conversation.tool_namespaces import ToolNamespaceConfig
 from ...encoding import load_harmony_encoding
 from ...engines.engine import Sampling
-from ...grammar import GrammarError, TurnOptions, enforceable_schema, turn_grammar
+from ...grammar import GrammarError, Matcher, TurnOptions, enforceable_schema, turn_grammar
 from ...sampled_messages import prompt_tokens
 
-__all__ = ["RENDERING", "PreparedTurn", "TurnConstraint", "prepare_turn", "turn_constraint"]
+__all__ = [
+    "RENDERING",
+    "PreparedTurn",
+    "TurnConstraint",
+    "compiled_grammar",
+    "prepare_turn",
+    "turn_constraint",
+]
 
 RENDERING = RenderConversationConfig(auto_drop_analysis=False, header_style="guide")
 """How the server renders: a request has left past reasoning out; calls keep their tokens."""
@@ -36,17 +43,23 @@ class PreparedTurn(NamedTuple):
     sampling: Sampling
 
 
-def prepare_turn(request: TurnRequest, *, constrain: bool) -> PreparedTurn:
-    """Render the prompt, and write the grammar where the request needs one.
+def prepare_turn(request: TurnRequest) -> PreparedTurn:
+    """Render the prompt; the sampling has no grammar yet.
 
-    It may take a while: call it off the event loop. Raises `ConversationError`, `GrammarError`.
+    It may take a while: call it off the event loop. Raises `ConversationError`.
     """
     encoding = load_harmony_encoding("HarmonyGptOss")
-    prompt = prompt_tokens(encoding, request.conversation, RENDERING)
-    sampling = request.sampling
-    if constrain and request.is_constrained:
-        sampling = replace(sampling, grammar=turn_constraint(request).grammar)
-    return PreparedTurn(prompt, sampling)
+    return PreparedTurn(prompt_tokens(encoding, request.conversation, RENDERING), request.sampling)
+
+
+def compiled_grammar(request: TurnRequest) -> str:
+    """Write the grammar of a request, and compile it for the engine, which shares what is compiled.
+
+    It may take a while, too. Raises `GrammarError`.
+    """
+    grammar = turn_constraint(request).grammar
+    Matcher(grammar)
+    return grammar
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,14 @@ from typing import NamedTuple, TypeVar
 from ...apis.turn_request import TurnRequest
 from ...engines.engine import ContextLengthError, EngineError, FinishReason, SampledToken, Sampling
 from ...parsing.recovery import Recovery
+from ..auth.api_keys import Caller
 from ..auth.limits import RequestUsage
 from ..http.errors import ApiError, shutting_down
 from ..http.requests import cancel_all
 from ..metrics import Metrics
 from ..services import Services
 from .events import TurnEnded, TurnEvent
-from .preparation import PreparedTurn
+from .preparation import PreparedTurn, compiled_grammar
 from .reader import TurnReader
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "engine_slot",
     "sample_choices",
     "sample_turn",
+    "with_grammar",
 ]
 
 _SEEDS = 2**63
@@ -36,9 +38,19 @@ _SEEDS = 2**63
 _Item = TypeVar("_Item")
 
 
+async def with_grammar(
+    services: Services, owner: str, request: TurnRequest, prepared: PreparedTurn
+) -> PreparedTurn:
+    """Add the grammar where a request needs one. Raises `GrammarError`."""
+    if not (services.settings.grammar and request.is_constrained):
+        return prepared
+    grammar = await services.pools.grammar.run(owner, compiled_grammar, request)
+    return prepared._replace(sampling=replace(prepared.sampling, grammar=grammar))
+
+
 async def sample_turn(
     services: Services,
-    usage: RequestUsage,
+    caller: Caller,
     request: TurnRequest,
     prepared: PreparedTurn,
     *,
@@ -50,7 +62,7 @@ async def sample_turn(
     """
     prompt, sampling = prepared
     reader = TurnReader(request, len(prompt))
-    slot = engine_slot(services, usage, prompt, sampling, is_first=is_first)
+    slot = engine_slot(services, caller, prompt, sampling, is_first=is_first)
     async with slot as (tokens, metrics):
         async for sampled in tokens:
             for event in reader.take(sampled):
@@ -76,7 +88,7 @@ class EngineSlot(NamedTuple):
 @asynccontextmanager
 async def engine_slot(
     services: Services,
-    usage: RequestUsage,
+    caller: Caller,
     prompt: list[int],
     sampling: Sampling,
     *,
@@ -90,8 +102,8 @@ async def engine_slot(
     """
     room = ContextLengthError.check(len(prompt), services.context_length)
     sampling = replace(sampling, max_tokens=min(room, sampling.max_tokens or room))
-    with CompletionMetrics(services.metrics, usage, len(prompt)) as metrics:
-        async with services.admission.slot(is_first=is_first):
+    with CompletionMetrics(services.metrics, caller.usage, len(prompt)) as metrics:
+        async with services.admission.slot(caller.owner, is_first=is_first):
             metrics.begin()
             stream = metrics.follow(services.engine.generate(prompt, sampling))
             try:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, WebSocket
 from fastapi.exceptions import RequestValidationError
+from fastapi.requests import HTTPConnection
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from typing_extensions import TypedDict  # that of Python 3.10 and 3.11 is not enough for pydantic
@@ -156,8 +157,12 @@ def add_error_handlers(app: FastAPI) -> None:
     """Replace the error responses of the framework."""
 
     @app.exception_handler(HarmonyError)
-    async def of_library(_: Request, error: HarmonyError) -> JSONResponse:
-        return error_response(ApiError.of(error))
+    async def of_library(request: HTTPConnection, error: HarmonyError) -> JSONResponse | None:
+        response = error_response(ApiError.of(error))
+        if isinstance(request, WebSocket):  # whose handshake is refused
+            await request.send_denial_response(response)
+            return None
+        return response
 
     @app.exception_handler(Exception)
     async def of_bug(request: Request, error: Exception) -> JSONResponse:

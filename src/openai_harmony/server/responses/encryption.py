@@ -10,6 +10,7 @@ import base64
 import binascii
 import hashlib
 import json
+import logging
 import os
 import secrets
 import zlib
@@ -27,7 +28,9 @@ from ...errors import HarmonyError
 from ...sampled_messages import SampledMessage
 from ..private_files import make_private
 
-__all__ = ["DecryptionError", "EncryptionKeyError", "ItemCipher", "OwnerCipher"]
+__all__ = ["DecryptionError", "EncryptionKeyError", "ItemCipher", "OwnerCipher", "rotate_keys"]
+
+_LOG = logging.getLogger(__name__)
 
 _PREFIX = "hr1."  # names the format, and is bound to the text
 _KEY_BYTES = 32
@@ -53,12 +56,9 @@ class ItemCipher:
     """
 
     def __init__(self, keys: Sequence[bytes]) -> None:
-        if not keys or any(len(key) != _KEY_BYTES for key in keys):
-            raise EncryptionKeyError(f"give one key or more, each of {_KEY_BYTES} bytes")
-        self._keys = [
-            (hashlib.sha256(b"name of a key " + key).digest()[:_NAME_BYTES], AESGCM(key))
-            for key in keys
-        ]
+        self._keys = _named_keys(keys)
+        self._path: Path | None = None
+        self._version: tuple[int, int] | None = None
 
     @classmethod
     def with_new_key(cls) -> ItemCipher:
@@ -69,30 +69,17 @@ class ItemCipher:
     def from_file(cls, path: str | Path) -> ItemCipher:
         """Read the keys from a file, one in a line; make the file where there is none.
 
-        To change the key, put a new line before the others. Remove an old line when the texts that
-        it encrypted are no longer used. ``openssl rand -base64 32`` makes a key. Raises
-        `EncryptionKeyError`.
+        When the file changes, it is read again: see `rotate_keys`. Raises `EncryptionKeyError`.
         """
         path = Path(path)
-        try:
-            if not path.exists():
-                _make_key_file(path)
-            with suppress(OSError):  # of a mounted secret, which its operator protects
-                make_private(path)
-            lines = path.read_text("ascii").split()
-            return cls([base64.b64decode(line, validate=True) for line in lines])
-        except OSError as error:
-            raise EncryptionKeyError(
-                f"the key file {path} cannot be used: {error.strerror}"
-            ) from error
-        except (ValueError, EncryptionKeyError) as error:
-            raise EncryptionKeyError(
-                f"the key file {path} holds no keys: each line is {_KEY_BYTES} bytes in base64, "
-                "as 'openssl rand -base64 32' prints them"
-            ) from error
+        version = _version_of(path)
+        cipher = cls(_read_keys(path))
+        cipher._path, cipher._version = path, version
+        return cipher
 
     def encrypt(self, item: Mapping[str, Any], owner: str) -> str:
         """Encrypt JSON for the owner with this id; the text is ASCII."""
+        self._read_again()
         name, key = self._keys[0]
         nonce = secrets.token_bytes(_NONCE_BYTES)
         packed = zlib.compress(json.dumps(dict(item), separators=(",", ":")).encode("ascii"))
@@ -109,6 +96,7 @@ class ItemCipher:
         if text == _PREFIX + base64.urlsafe_b64encode(data).decode("ascii"):
             name, data = data[:_NAME_BYTES], data[_NAME_BYTES:]
             nonce, ciphertext = data[:_NONCE_BYTES], data[_NONCE_BYTES:]
+            self._read_again()
             for key in [key for key_name, key in self._keys if key_name == name]:
                 try:
                     packed = key.decrypt(nonce, ciphertext, _associated_data(owner))
@@ -121,6 +109,80 @@ class ItemCipher:
             "send it as it came, or leave the item out"
         )
 
+    def _read_again(self) -> None:
+        """Read the keys where the file has changed; keep those before where it cannot be read."""
+        if self._path is None:
+            return
+        version = _version_of(self._path)
+        if version in (None, self._version):
+            return
+        try:
+            self._keys = _named_keys(_read_keys(self._path))
+        except EncryptionKeyError:
+            _LOG.exception("the keys are used as they were before")
+        self._version = version
+
+
+def rotate_keys(path: str | Path, *, keep: int | None = None) -> int:
+    """Put a new key before those of a file; return how many there are now.
+
+    The new key encrypts from now on, also at servers that run. All keys decrypt: with `keep`, only
+    so many of the newest are left. Raises `EncryptionKeyError`.
+    """
+    path = Path(path)
+    if keep is not None and keep < 1:
+        raise EncryptionKeyError(f"cannot keep {keep} keys: keep one or more")
+    before = _read_keys(path) if path.exists() else []
+    keys = [secrets.token_bytes(_KEY_BYTES), *before][:keep]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = _written_draft(path, keys)
+        os.replace(draft, path)
+    except OSError as error:
+        raise _unusable(path, error) from error
+    return len(keys)
+
+
+def _named_keys(keys: Sequence[bytes]) -> list[tuple[bytes, AESGCM]]:
+    if not keys or any(len(key) != _KEY_BYTES for key in keys):
+        raise EncryptionKeyError(f"give one key or more, each of {_KEY_BYTES} bytes")
+    return [
+        (hashlib.sha256(b"name of a key " + key).digest()[:_NAME_BYTES], AESGCM(key))
+        for key in keys
+    ]
+
+
+def _read_keys(path: Path) -> list[bytes]:
+    """Read the keys of a file; make the file where there is none."""
+    try:
+        if not path.exists():
+            _make_key_file(path)
+        with suppress(OSError):  # of a mounted secret, which its operator protects
+            make_private(path)
+        keys = [base64.b64decode(line, validate=True) for line in path.read_text("ascii").split()]
+        _named_keys(keys)
+        return keys
+    except OSError as error:
+        raise _unusable(path, error) from error
+    except (ValueError, EncryptionKeyError) as error:
+        raise EncryptionKeyError(
+            f"the key file {path} holds no keys: each line is {_KEY_BYTES} bytes in base64, "
+            "as 'openssl rand -base64 32' prints them"
+        ) from error
+
+
+def _unusable(path: Path, error: OSError) -> EncryptionKeyError:
+    return EncryptionKeyError(f"the key file {path} cannot be used: {error.strerror}")
+
+
+def _version_of(path: Path) -> tuple[int, int] | None:
+    """Return what differs once a file was written again; None where there is no file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
 
 def _associated_data(owner: str) -> bytes:
     return _PREFIX.encode() + owner.encode("utf-8", "surrogatepass")
@@ -129,19 +191,24 @@ def _associated_data(owner: str) -> bytes:
 def _make_key_file(path: Path) -> None:
     """Make a file with a new key, whole or not at all; another server may do the same."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    draft = _written_draft(path, [secrets.token_bytes(_KEY_BYTES)])
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(base64.b64encode(secrets.token_bytes(_KEY_BYTES)) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(draft, path)  # fails where the other was first; then its key is read
-        except FileExistsError:
-            return
+        os.link(draft, path)  # fails where the other was first; then its key is read
+    except FileExistsError:
+        return
     finally:
         draft.unlink()
+
+
+def _written_draft(path: Path, keys: Iterable[bytes]) -> Path:
+    """Write keys into a new file beside `path`, to take its place."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(b"".join(base64.b64encode(key) + b"\n" for key in keys))
+        file.flush()
+        os.fsync(file.fileno())
+    return draft
 
 
 class OwnerCipher:

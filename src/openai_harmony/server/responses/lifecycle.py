@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from ...apis.requests import ResponsesRequest
 from ..auth.api_keys import Caller
+from ..generation.sampling import with_grammar
 from ..http.errors import ApiError
 from ..services import Services
 from ..store import StoredResponse
 from .history import History, response_json
 from .live_responses import EventLog, WireEvent
-from .plan import ResponsePlan, plan_response
+from .plan import plan_response
 from .run import ResponseRun, store_beginning
 
 __all__ = [
@@ -37,29 +40,40 @@ async def start_response(
 
     Raises what `plan_response` raises, and `ApiError` where the queue is full.
     """
-    services.admission.check()
+    services.admission.check(caller.owner)
+    owner, pools = caller.owner, services.pools
+    with services.metrics.preparation.time():
+        plan = await pools.encoding.run(
+            owner,
+            plan_response,
+            services,
+            caller,
+            request,
+            history=history,
+            is_generated=is_generated,
+        )
+        prepared = await with_grammar(services, owner, plan.turn, plan.prepared)
+        plan = replace(plan, prepared=prepared)
+    held = ExitStack()
+    held.enter_context(caller.usage.held())
 
-    def make_plan() -> ResponsePlan:
-        plan = plan_response(services, caller, request, history=history, is_generated=is_generated)
-        if plan.is_stored:
-            store_beginning(services, plan)
-        return plan
+    async def begin() -> ResponseRun:
+        with held:
+            if plan.is_stored:
+                await pools.store.run(owner, store_beginning, services, plan)
+            run = ResponseRun(services, plan)
+            services.live_responses.add(run)
+            return run
 
-    async def start() -> ResponseRun:
-        plan = await asyncio.to_thread(make_plan)
-        run = ResponseRun(services, plan)
-        services.live_responses.add(run)
-        return run
+    def stop(begun: asyncio.Future[ResponseRun]) -> None:
+        if not begun.cancelled() and begun.exception() is None:
+            begun.result().stop()
 
-    def stop(started: asyncio.Future[ResponseRun]) -> None:
-        if not started.cancelled() and started.exception() is None:
-            started.result().stop()
-
-    starting = asyncio.ensure_future(start())
+    beginning = asyncio.ensure_future(begin())
     try:
-        return await asyncio.shield(starting)
-    except asyncio.CancelledError:  # the client has gone
-        starting.add_done_callback(stop)
+        return await asyncio.shield(beginning)
+    except asyncio.CancelledError:  # the client has gone; what is stored is deleted
+        beginning.add_done_callback(stop)
         raise
 
 
@@ -85,7 +99,7 @@ async def response_events(
             param="stream",
             code="response_runs_elsewhere",
         )
-    events = await asyncio.to_thread(services.store.responses.events, id, owner)
+    events = await services.pools.store.run(owner, services.store.responses.events, id, owner)
     if not events:  # lost with the server that ran it: the end is all there is
         outcome = "incomplete" if stored.status == "cancelled" else stored.status
         last: WireEvent = {
@@ -106,7 +120,7 @@ async def cancel_response(services: Services, id: str, owner: str) -> dict[str, 
     if stored.is_running:  # at another server, which finds out when it has sampled all
         body = {**stored.body, "status": "cancelled"}
         finish = services.store.responses.finish
-        await asyncio.to_thread(finish, id, status="cancelled", body=body)
+        await services.pools.store.run(owner, finish, id, status="cancelled", body=body)
         stored = await _stored(services, id, owner)
     if stored.status != "cancelled":
         raise ApiError(
@@ -120,7 +134,7 @@ async def cancel_response(services: Services, id: str, owner: str) -> dict[str, 
 async def delete_response(services: Services, id: str, owner: str) -> None:
     """Delete a response; one that is under way is cancelled before."""
     await _stop(services, id, owner)
-    await asyncio.to_thread(services.store.responses.delete, id, owner)
+    await services.pools.store.run(owner, services.store.responses.delete, id, owner)
 
 
 async def _stop(services: Services, id: str, owner: str) -> None:
@@ -131,4 +145,4 @@ async def _stop(services: Services, id: str, owner: str) -> None:
 
 
 async def _stored(services: Services, id: str, owner: str) -> StoredResponse:
-    return await asyncio.to_thread(services.store.responses.get, id, owner)
+    return await services.pools.store.run(owner, services.store.responses.get, id, owner)

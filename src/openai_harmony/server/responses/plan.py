@@ -93,8 +93,8 @@ def plan_response(
 ) -> ResponsePlan:
     """Read a request and the items before it, and render the prompt; it blocks.
 
-    `history` replaces that of the store. Raises `HarmonyError` of many kinds, which `ApiError.of`
-    maps.
+    The plan has no grammar yet. `history` replaces that of the store. Raises `HarmonyError` of many
+    kinds, which `ApiError.of` maps.
     """
     model = services.check_model(request.model)
     owner = caller.owner
@@ -118,7 +118,11 @@ def plan_response(
             if session.tool != "browser"
             for file in services.store.files.list(session.id, owner)
         ],
-        storage=FileStorage(services.store, response.id) if request.is_stored else None,
+        storage=(
+            FileStorage(services.store, services.pools.store, owner, response.id)
+            if request.is_stored
+            else None
+        ),
         include=request.include or (),
         functions=servers.functions if tools else None,
     )
@@ -168,22 +172,20 @@ def _turn(
 def prepare_plan_turn(
     services: Services, request: ResponsesRequest, turn: TurnRequest
 ) -> tuple[TurnRequest, PreparedTurn]:
-    """Prepare a turn of a response, truncated where the request says so; it blocks.
+    """Prepare a turn of a response, truncated where the request says so, without a grammar.
 
-    Raises `ContextLengthError` where there is no room for a token.
+    It blocks. Raises `ContextLengthError` where there is no room for a token.
     """
     limit = services.context_length
-    with services.metrics.preparation.time():
-        prepared = prepare_turn(turn, constrain=services.settings.grammar)
-        if request.truncation == "auto":
-            room = min(turn.sampling.max_tokens or limit, limit // _OUTPUT_SHARE)
-            excess = len(prepared.prompt) + room - limit
-            if excess > 0:
-                lengths = _message_lengths(turn)
-                shorter = without_oldest_turns(turn.conversation, lengths, excess)
-                turn = replace(turn, conversation=shorter)
-                prompt = prepare_turn(turn, constrain=False).prompt
-                prepared = prepared._replace(prompt=prompt)
+    prepared = prepare_turn(turn)
+    if request.truncation == "auto":
+        room = min(turn.sampling.max_tokens or limit, limit // _OUTPUT_SHARE)
+        excess = len(prepared.prompt) + room - limit
+        if excess > 0:
+            lengths = _message_lengths(turn)
+            shorter = without_oldest_turns(turn.conversation, lengths, excess)
+            turn = replace(turn, conversation=shorter)
+            prepared = prepare_turn(turn)
     ContextLengthError.check(len(prepared.prompt), limit)
     return turn, prepared
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated, Any
@@ -15,8 +14,10 @@ from ...apis.response_resource import Response as ResponseResource
 from ..auth.api_keys import AuthenticatedCaller
 from ..generation.preparation import prepare_turn
 from ..http.json import JsonResponse
+from ..http.large_json import large_json_response
 from ..http.requests import while_connected
 from ..http.server_sent_events import Event, EventStream, json_or_stream
+from ..limited_route import LimitedRoute, in_pool
 from ..services import services_of
 from ..store import Order
 from .history import page_json
@@ -33,7 +34,7 @@ from .run import ResponseRun
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/responses", tags=["Responses"])
+router = APIRouter(prefix="/v1/responses", tags=["Responses"], route_class=LimitedRoute)
 
 _DONE = "[DONE]"
 _RESPONSE: dict[int | str, dict[str, Any]] = {200: {"model": ResponseResource}}
@@ -43,11 +44,16 @@ _RESPONSE_OR_STREAM = json_or_stream(ResponseResource)
 @router.post("", responses=_RESPONSE_OR_STREAM)
 async def create(body: ResponsesRequest, request: Request, caller: AuthenticatedCaller) -> Response:
     """Respond to a request: at once, as a stream, or in the background."""
-    run = await start_response(services_of(request), caller, body)
+
+    async def begun() -> tuple[ResponseRun, dict[str, Any]]:
+        run = await start_response(services_of(request), caller, body)
+        return run, run.response
+
+    run, beginning = await while_connected(request.receive, begun())
     if body.stream:
         return EventStream(_named(run.events(), None if body.background else run), ending=_DONE)
     if body.background:
-        return JsonResponse(run.response)
+        return JsonResponse(beginning)
     try:
         return JsonResponse(await while_connected(request.receive, run.ended()))
     finally:
@@ -60,9 +66,13 @@ async def count_input_tokens(
 ) -> dict[str, Any]:
     """Count the tokens of the prompt that a request would make."""
     services = services_of(request)
-    turn = await asyncio.to_thread(planned_turn, services, caller.owner, body)
-    prompt = (await asyncio.to_thread(prepare_turn, turn, constrain=False)).prompt
-    return {"object": "response.input_tokens", "input_tokens": len(prompt)}
+
+    def count() -> int:
+        return len(prepare_turn(planned_turn(services, caller.owner, body)).prompt)
+
+    tokens = await in_pool(request, services.pools.encoding, caller.owner, count)
+    caller.usage.tokens += tokens
+    return {"object": "response.input_tokens", "input_tokens": tokens}
 
 
 @router.post("/compact")
@@ -71,7 +81,8 @@ async def compact_conversation(
 ) -> Response:
     """Make one item of a conversation, to be sent in its place."""
     services = services_of(request)
-    return JsonResponse(await asyncio.to_thread(compact, services, caller.owner, body))
+    pool, owner = services.pools.encoding, caller.owner
+    return JsonResponse(await in_pool(request, pool, owner, compact, services, owner, body))
 
 
 @router.get("/{response_id}", responses=_RESPONSE_OR_STREAM)
@@ -114,15 +125,15 @@ async def list_input_items(
     order: Order = "desc",
 ) -> Response:
     """List the items of the request, without those of earlier responses."""
-    page = await asyncio.to_thread(
-        services_of(request).store.responses.input_items,
-        response_id,
-        caller.owner,
-        after=after,
-        limit=limit,
-        order=order,
-    )
-    return JsonResponse(page_json(page))
+    services, owner = services_of(request), caller.owner
+
+    def read() -> Response:
+        page = services.store.responses.input_items(
+            response_id, owner, after=after, limit=limit, order=order
+        )
+        return large_json_response(page_json(page))
+
+    return await in_pool(request, services.pools.store, owner, read)
 
 
 async def _named(

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -104,6 +104,8 @@ class ResponseRun:
         self._error: ApiError | None = None
         self._stop_error: ApiError | None = None
         self._is_announced = plan.is_background or bool(plan.request.stream)
+        self._held = ExitStack()
+        self._held.enter_context(plan.caller.usage.held())
         if plan.is_background:
             self._begin()
         self._sampling = asyncio.ensure_future(self._sample())
@@ -166,6 +168,7 @@ class ResponseRun:
             timer.cancel()
             self._sampling.cancel()
             self._log.close()
+            self._held.close()
             self._services.live_responses.discard(self)
 
     async def _sample(self) -> str | None:
@@ -174,12 +177,11 @@ class ResponseRun:
         if not plan.is_generated:
             self._usage = Usage()
             return None
-        with self._services.limiter.request(plan.owner, plan.caller.limits) as usage:
-            async with aclosing(ToolLoop(self._services, plan).events(usage)) as events:
-                async for event in events:
-                    if isinstance(event, LoopEnded):
-                        return event.incomplete_reason
-                    await self._take(event)
+        async with aclosing(ToolLoop(self._services, plan).events()) as events:
+            async for event in events:
+                if isinstance(event, LoopEnded):
+                    return event.incomplete_reason
+                await self._take(event)
         return None
 
     async def _take(self, event: LoopEvent) -> None:
@@ -208,7 +210,8 @@ class ResponseRun:
             return {"planned": tools.planned_fields(message)}
         if kind is ItemKind.REASONING and self.plan.request.encrypts_reasoning:
             cipher = OwnerCipher(self._services.cipher, self.plan.owner)
-            return {"encrypted": await asyncio.to_thread(cipher.encrypt_reasoning, message)}
+            pool = self._services.pools.encoding
+            return {"encrypted": await pool.run(self.owner, cipher.encrypt_reasoning, message)}
         return {}
 
     def _begin(self) -> None:
@@ -243,7 +246,8 @@ class ResponseRun:
             if self.plan.is_stored:  # nobody has heard of it
                 delete = self._services.store.responses.delete
                 try:
-                    await asyncio.to_thread(delete, self.plan.id, self.plan.owner)
+                    pool = self._services.pools.store
+                    await pool.run(self.owner, delete, self.plan.id, self.plan.owner)
                 except StoreError:
                     problem = "the response %s, which failed, could not be deleted"
                     _LOG.exception(problem, self.plan.id)
@@ -277,7 +281,7 @@ class ResponseRun:
             )
 
         try:
-            await asyncio.to_thread(finish)
+            await self._services.pools.store.run(self.owner, finish)
         except Exception as error:  # noqa: BLE001 - a response that is not stored has failed
             _LOG.exception("the response %s could not be kept", plan.id)
             api_error = api_error_of(error, "a response")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -12,10 +11,9 @@ from ...apis.items import item_kind
 from ...apis.tool_choice import choice_without
 from ...conversation.messages import Conversation, Message
 from ...engines.engine import ContextLengthError, FinishReason
-from ..auth.limits import RequestUsage
 from ..generation.events import MessageEnded, TurnEnded, TurnEvent, Usage
 from ..generation.preparation import PreparedTurn
-from ..generation.sampling import sample_turn
+from ..generation.sampling import sample_turn, with_grammar
 from ..services import Services
 from ..tools.conversation_tools import AnsweredCall
 from .plan import ResponsePlan, prepare_plan_turn
@@ -62,15 +60,16 @@ class ToolLoop:
         limit = services.settings.max_tool_calls
         self._calls_left = min(limit, plan.request.max_tool_calls or limit)
 
-    async def events(self, usage: RequestUsage) -> AsyncGenerator[LoopEvent, None]:
+    async def events(self) -> AsyncGenerator[LoopEvent, None]:
         """Yield what happens; closing it frees the engine, and ends a call under way."""
         prepared: PreparedTurn | None = self._plan.prepared
+        caller = self._plan.caller
         is_first = True
         with self._services.admission.whole_request():
             while prepared is not None:
                 messages: list[Message] = []
                 ended: TurnEnded | None = None
-                turn = sample_turn(self._services, usage, self._turn, prepared, is_first=is_first)
+                turn = sample_turn(self._services, caller, self._turn, prepared, is_first=is_first)
                 async with aclosing(turn) as events:
                     async for event in events:
                         if isinstance(event, MessageEnded) and event.is_complete:
@@ -134,10 +133,12 @@ class ToolLoop:
         )
         if remaining == 0:
             return None
+        services, owner = self._services, self._plan.owner
         try:
-            self._turn, prepared = await asyncio.to_thread(
-                prepare_plan_turn, self._services, self._plan.request, next_turn
-            )
+            with services.metrics.preparation.time():
+                self._turn, prepared = await services.pools.encoding.run(
+                    owner, prepare_plan_turn, services, self._plan.request, next_turn
+                )
+                return await with_grammar(services, owner, self._turn, prepared)
         except ContextLengthError:
             return None
-        return prepared

@@ -7,12 +7,12 @@ back as messages. A response that is not stored can be continued as long as the 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing, suppress
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
 
@@ -23,6 +23,7 @@ from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..http.errors import ApiError, api_error_of
 from ..http.identifiers import new_id
 from ..http.json import json_text
+from ..http.large_json import read_json
 from ..http.requests import cancel_all, request_too_large
 from ..services import Services
 from .history import History
@@ -39,31 +40,54 @@ _LOG = logging.getLogger(__name__)
 _MAX_REMEMBERED = 16  # responses that are not stored
 _MAX_LANES = 16
 _MAX_WAITING = 16  # requests of a lane
+_MESSAGE_SECONDS = 0.001  # between messages of a key, over all its connections
+_SMALL_MESSAGE = 64 * 1024  # is read at once: a thread would take longer to begin
 _ENDS = ("response.completed", "response.incomplete")
 
 
 @router.websocket("/v1/responses")
 async def respond(socket: WebSocket, caller: AuthenticatedCaller) -> None:
     """Answer ``response.create`` events until the client disconnects."""
-    await socket.accept()
-    connection = _Connection(socket, socket.app.state.services, caller)
-    try:
-        with suppress(WebSocketDisconnect):
-            await connection.read()
-    finally:
-        await connection.close()
+    services: Services = socket.app.state.services
+    with (
+        services.sockets.held_by(caller.owner) as take_sockets,
+        services.request_bytes.held_by(caller.owner) as take_bytes,
+    ):
+        take_sockets(1)
+        await socket.accept()
+        connection = _Connection(socket, services, caller, take_bytes)
+        try:
+            with suppress(WebSocketDisconnect):
+                await connection.read()
+        finally:
+            await connection.close()
+
+
+class _Request(NamedTuple):
+    """A request that waits in a lane, and the length of its text."""
+
+    event: Mapping[str, Any]
+    size: int
 
 
 class _Connection:
     """A client: its lanes, and its responses that are not stored."""
 
-    def __init__(self, socket: WebSocket, services: Services, caller: Caller) -> None:
+    def __init__(
+        self,
+        socket: WebSocket,
+        services: Services,
+        caller: Caller,
+        take_bytes: Callable[[int], None],
+    ) -> None:
         self._socket = socket
         self._services = services
         self._caller = caller
+        self._take_bytes = take_bytes
+        self._pool = services.pools.encoding
         self._sending = asyncio.Lock()
         self._remembered: OrderedDict[str, History] = OrderedDict()
-        self._lanes: dict[str | None, deque[Mapping[str, Any]]] = {}
+        self._lanes: dict[str | None, deque[_Request]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def read(self) -> None:
@@ -73,8 +97,12 @@ class _Connection:
             if message["type"] == "websocket.disconnect":
                 return
             lane: str | None = None
+            size = len(message.get("text") or message.get("bytes") or "")
             try:
-                event = await asyncio.to_thread(self._read_event, message)
+                if size <= _SMALL_MESSAGE:
+                    event = self._read_event(message)
+                else:
+                    event = await self._pool.run(self._caller.owner, self._read_event, message)
                 lane = event.get("stream_id")
                 if lane is not None and not isinstance(lane, str):
                     lane = None
@@ -82,9 +110,11 @@ class _Connection:
                 if event["type"] == "response.steer":
                     await self._send(_no_steering(event))
                 else:
-                    self._enqueue(lane, event)
+                    self._enqueue(lane, _Request(event, size))
             except Exception as error:  # noqa: BLE001 - it is sent to the client
                 await self._send(_error_event(error), lane)
+            sockets = self._services.sockets.held(self._caller.owner)
+            await asyncio.sleep(_MESSAGE_SECONDS * sockets)
 
     async def close(self) -> None:
         """End the lanes."""
@@ -96,7 +126,8 @@ class _Connection:
         if len(text) > limit:
             raise request_too_large("message", limit)
         try:
-            event = json.loads(text)
+            data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+            event = read_json(data)
         except (ValueError, RecursionError) as error:
             raise ApiError(400, f"the message is no JSON: {error}", code="invalid_json") from None
         kind = event.get("type") if isinstance(event, dict) else None
@@ -109,7 +140,7 @@ class _Connection:
             )
         return dict(event)
 
-    def _enqueue(self, lane: str | None, event: Mapping[str, Any]) -> None:
+    def _enqueue(self, lane: str | None, request: _Request) -> None:
         """Queue a request behind those before it in its lane."""
         waiting = self._lanes.get(lane)
         if waiting is None:
@@ -122,35 +153,41 @@ class _Connection:
             task.add_done_callback(self._note_end)
         if len(waiting) >= _MAX_WAITING:
             raise _too_many(f"{_MAX_WAITING} requests waiting", "wait for the end of one")
-        waiting.append(event)
+        self._take_bytes(request.size)
+        waiting.append(request)
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             _LOG.debug("a lane ended with its client", exc_info=task.exception())
 
-    async def _work(self, lane: str | None, waiting: deque[Mapping[str, Any]]) -> None:
+    async def _work(self, lane: str | None, waiting: deque[_Request]) -> None:
         """Answer the requests of a lane, one after the other."""
         while waiting:
-            event = waiting.popleft()
+            event, size = waiting.popleft()
             try:
-                has_ended = await self._respond(event, lane)
+                with self._services.limiter.request(
+                    self._caller.owner, self._caller.limits
+                ) as usage:
+                    caller = replace(self._caller, usage=usage)
+                    has_ended = await self._respond(caller, event, lane)
             except Exception as error:  # noqa: BLE001 - it is sent to the client
                 has_ended = False
                 await self._send(_error_event(error), lane)
+            self._take_bytes(-size)
             if not has_ended:  # the client may have missed its end, and must not continue it
                 self._remembered.pop(str(event.get("previous_response_id")), None)
         del self._lanes[lane]
 
-    async def _respond(self, event: Mapping[str, Any], lane: str | None) -> bool:
+    async def _respond(self, caller: Caller, event: Mapping[str, Any], lane: str | None) -> bool:
         """Respond to a request; return whether its response came to its end."""
-        request = await asyncio.to_thread(read_body, ResponsesRequest, event)
+        request = await self._pool.run(caller.owner, read_body, ResponsesRequest, event)
         if request.background:
             problem = "there are no responses in the background here; send it over HTTP"
             raise ApiError(400, problem, param="background", code="unsupported_parameter")
         run = await start_response(
             self._services,
-            self._caller,
+            caller,
             request.model_copy(update={"stream": True}),
             history=self._remembered.get(request.previous_response_id or ""),
             is_generated=event.get("generate") is not False,

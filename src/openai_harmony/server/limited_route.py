@@ -1,0 +1,168 @@
+"""Routes whose requests are checked before they are read, and read where they block nobody.
+
+A request to one of them has a valid key. With a body it counts against the limits of the key, as
+long as it runs. A large body is read and validated in a thread. The bodies of one key together have
+a limit, too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import AsyncExitStack, contextmanager
+from typing import Any, ParamSpec, TypeVar
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from ..apis.request_body import MANY_ERRORS
+from ..errors import HarmonyError
+from .auth.api_keys import authenticate, counted
+from .http.errors import ApiError
+from .http.large_json import read_json
+from .http.requests import while_connected
+from .pools import FairPool
+
+__all__ = ["LimitedRoute", "Quota", "in_pool"]
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+_SMALL_BODY = 64 * 1024
+"""Bytes that are read at once: a thread would take longer to begin."""
+
+
+class Quota:
+    """Counts what the requests of each owner hold; `limit` is for one owner, `noun` names it."""
+
+    def __init__(self, limit: int, noun: str) -> None:
+        self._limit = limit
+        self._noun = noun
+        self._held: Counter[str] = Counter()
+
+    def held(self, owner: str) -> int:
+        """Return how much an owner holds."""
+        return self._held[owner]
+
+    @contextmanager
+    def held_by(self, owner: str) -> Generator[Callable[[int], None], None, None]:
+        """Give a function that takes so many, or gives them back where the number is negative.
+
+        It raises `ApiError` beyond the limit. What it took is given back at the end.
+        """
+        taken = 0
+
+        def take(count: int) -> None:
+            nonlocal taken
+            if count > 0 and self._held[owner] + count > self._limit:
+                raise ApiError(
+                    429,
+                    f"this API key has {self._limit:,} {self._noun}, and no more are allowed at a "
+                    "time; wait for the end of a request",
+                    kind="rate_limit_error",
+                    code="server_busy",
+                    retry_after=1,
+                )
+            taken += count
+            self._held[owner] += count
+
+        try:
+            yield take
+        finally:
+            self._held[owner] -= taken
+            if not self._held[owner]:
+                del self._held[owner]
+
+
+async def in_pool(
+    request: Request,
+    pool: FairPool,
+    owner: str,
+    function: Callable[_Arguments, _Result],
+    *arguments: _Arguments.args,
+    **keywords: _Arguments.kwargs,
+) -> _Result:
+    """Return the result of a call in a pool; drop it where the client goes away before."""
+    work = pool.run(owner, function, *arguments, **keywords)
+    return await while_connected(request.receive, work)
+
+
+class LimitedRoute(APIRoute):
+    """A route for callers with a key; a request with a body counts against its limits."""
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check the caller and the limits, then answer."""
+        if scope["method"] not in (self.methods or ()):
+            await super().handle(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        services = scope["app"].state.services
+        async with AsyncExitStack() as running:
+            if self.body_field is None:
+                await authenticate(request)
+            else:
+                caller = await running.enter_async_context(counted(request))
+                take = running.enter_context(services.request_bytes.held_by(caller.owner))
+                receive = _counted_receive(receive, take)
+            await super().handle(scope, receive, send)
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return a handler that reads bodies by `_Body`, and raises the errors of that."""
+        handler = super().get_route_handler()
+        body = None if self.body_field is None else self.body_field.field_info.annotation
+
+        async def handle(request: Request) -> Response:
+            try:
+                return await handler(_Request(request.scope, request.receive, body))
+            except HTTPException as error:  # the framework's, for any error of a body
+                if isinstance(error.__cause__, (HarmonyError, RequestValidationError)):
+                    raise error.__cause__ from None
+                raise
+
+        return handle
+
+
+def _counted_receive(receive: Receive, take: Callable[[int], None]) -> Receive:
+    async def counted_receive() -> Message:
+        message = await receive()
+        take(len(message.get("body", b"")))
+        return message
+
+    return counted_receive
+
+
+class _Request(Request):
+    """A request whose body is read as `model`, if that is the class of one."""
+
+    def __init__(self, scope: Scope, receive: Receive, model: Any) -> None:
+        super().__init__(scope, receive)
+        self._model = model
+
+    async def json(self) -> Any:
+        """Read and validate the body; a large one in a thread, unless the client goes away."""
+        body = await self.body()
+        if len(body) <= _SMALL_BODY:
+            return self._read(body)
+        caller = await authenticate(self)
+        pool = self.app.state.services.pools.encoding
+        return await in_pool(self, pool, caller.owner, self._read, body)
+
+    def _read(self, body: bytes) -> Any:
+        raw = read_json(body)
+        if not isinstance(self._model, type) or not issubclass(self._model, BaseModel):
+            return raw
+        try:
+            return self._model.model_validate(raw)
+        except ValidationError as error:
+            if error.error_count() > MANY_ERRORS:
+                problem = f"{error.error_count():,} values of the request are not valid"
+                raise ApiError(400, problem, code="invalid_value") from None
+            errors = error.errors(include_url=False)[:1]
+            raise RequestValidationError(
+                [{**problem, "loc": ("body", *problem["loc"])} for problem in errors]
+            ) from None

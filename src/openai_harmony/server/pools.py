@@ -1,0 +1,97 @@
+"""Threads for blocking work: a pool for each purpose, in which the owners of work take turns."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+from .http.errors import ApiError
+from .turns import Turns
+
+__all__ = ["FairPool", "Pools"]
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+class FairPool:
+    """Runs calls in threads; belongs to one event loop.
+
+    - At most `share` calls of one owner run at a time. One thread more is left for others.
+    - Owners take turns, as `Turns` says.
+    - At most `max_waiting` calls of one owner wait. The next raises `ApiError`.
+    - A call that is cancelled while it waits never runs. One that runs goes on, since nothing can
+      end a thread, and keeps its place until it has ended.
+    """
+
+    def __init__(self, name: str, share: int, *, max_waiting: int = 256) -> None:
+        self._name = name
+        self._max_waiting = max_waiting
+        self._threads = ThreadPoolExecutor(share + 1, thread_name_prefix=f"harmony-{name}")
+        self._turns = Turns(share + 1, lambda owner: share)
+
+    async def run(
+        self,
+        owner: str,
+        function: Callable[_Arguments, _Result],
+        *arguments: _Arguments.args,
+        **keywords: _Arguments.kwargs,
+    ) -> _Result:
+        """Return the result of a call in a thread, when it is the turn of this owner."""
+        if self._turns.waiting(owner) >= self._max_waiting:
+            raise ApiError(
+                429,
+                f"{self._max_waiting} requests of this API key wait for a thread ({self._name}); "
+                "wait for the end of one",
+                kind="rate_limit_error",
+                code="server_busy",
+                retry_after=1,
+            )
+        await self._turns.take(owner)
+        loop = asyncio.get_running_loop()
+        try:
+            call = self._threads.submit(partial(function, *arguments, **keywords))
+        except BaseException:
+            self._turns.give_back(owner)
+            raise
+
+        def ended(_: Future[_Result]) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._turns.give_back, owner)
+
+        call.add_done_callback(ended)
+        return await asyncio.wrap_future(call)
+
+    def close(self) -> None:
+        """Wait for the calls that run; it blocks."""
+        self._threads.shutdown()
+
+
+def _cores() -> int:
+    return os.cpu_count() or 1
+
+
+@dataclass
+class Pools:
+    """The pools of a server, so that no kind of work waits for another.
+
+    - `keys`: checks of API keys; the owner is the key itself, whose record is not known yet.
+    - `store`: reads and writes of the database.
+    - `encoding`: requests read and rendered, tokens parsed.
+    - `grammar`: grammars written and compiled.
+    """
+
+    keys: FairPool = field(default_factory=lambda: FairPool("keys", 2, max_waiting=10_000))
+    store: FairPool = field(default_factory=lambda: FairPool("store", 6))
+    encoding: FairPool = field(default_factory=lambda: FairPool("encoding", max(2, _cores())))
+    grammar: FairPool = field(default_factory=lambda: FairPool("grammar", max(1, _cores() // 2)))
+
+    def close(self) -> None:
+        """Wait for the calls that run; it blocks."""
+        for pool in (self.keys, self.store, self.encoding, self.grammar):
+            pool.close()

@@ -1,0 +1,213 @@
+"""No endpoint is without a key and without limits, and none works for a client that has gone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+from fastapi.testclient import TestClient
+from starlette.routing import BaseRoute
+from starlette.testclient import WebSocketDenialResponse
+
+from openai_harmony.server import Settings, create_app, services
+from openai_harmony.server.auth.api_keys import ApiKeys
+from openai_harmony.server.pools import FairPool
+from openai_harmony.server.responses import plan
+from openai_harmony.server.store import KeyLimits, Store
+from support.responses_server import TEXT
+from support.scripted_engine import ScriptedEngine
+from support.served import PATIENCE, serving
+
+OPEN = {
+    "/",
+    "/health",
+    "/inspector/api/settings",
+    "/inspector/{file}",
+    "/metrics",
+    "/openapi.json",
+    "/ready",
+}
+"""What everyone may read: it shows no data of a key, and costs next to nothing."""
+
+UNCOUNTED_POSTS = {"/v1/responses/{response_id}/cancel"}
+"""It ends work. A key that has used its minute must be able to do so."""
+
+
+class Site:
+    """A server with a key that has used its minute, and one without limits."""
+
+    def __init__(self, client: TestClient, database: str) -> None:
+        self.client = client
+        with Store(database) as store:
+            keys = ApiKeys(store.keys)
+            self.used = keys.create("used", KeyLimits(requests_per_minute=1)).key
+            self.other = keys.create("other").key
+        assert self.ask("POST", "/v1/tokens/parse", self.used, {"text": "hi"}).status_code == 200
+
+    def ask(self, method: str, path: str, key: str | None, body: Any = None) -> httpx2.Response:
+        headers = {} if key is None else {"authorization": f"Bearer {key}"}
+        answer: httpx2.Response = self.client.request(method, path, json=body, headers=headers)
+        return answer
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    database = f"sqlite:///{tmp_path / 'limits.db'}"
+    app = create_app(ScriptedEngine(), Settings(database=database))
+    with TestClient(app, raise_server_exceptions=False) as client:
+        yield Site(client, database)
+
+
+def operations(routes: Iterable[BaseRoute]) -> Iterator[tuple[str, str]]:
+    """All methods and paths of an application, whatever kind of route they are."""
+    for route in routes:
+        inner = getattr(route, "original_router", None)  # FastAPI's, for an included router
+        if inner is not None:
+            yield from operations(inner.routes)
+        else:
+            methods = getattr(route, "methods", None) or {"WEBSOCKET"}
+            yield from ((method, getattr(route, "path", "")) for method in methods - {"HEAD"})
+
+
+def test_every_endpoint_needs_a_key_and_every_one_that_works_counts(site: Site) -> None:
+    seen = sorted(operations(site.client.app.router.routes))  # type: ignore[attr-defined]
+    assert ("POST", "/v1/chat/completions") in seen
+    assert ("POST", "/inspector/api/render") in seen
+    assert ("WEBSOCKET", "/v1/responses") in seen
+    for method, path in seen:
+        if path in OPEN or method == "WEBSOCKET":
+            continue
+        where = path.replace("{", "").replace("}", "")
+        keyless = site.ask(method, where, None)
+        assert (method, path, keyless.status_code) == (method, path, 401)
+        answer = site.ask(method, where, site.used, {} if method == "POST" else None)
+        is_refused = answer.status_code == 429
+        counts = method == "POST" and path not in UNCOUNTED_POSTS
+        assert (method, path, is_refused) == (method, path, counts), answer.text
+        assert not is_refused or int(answer.headers["retry-after"]) > 1
+    assert {path for _, path in seen} >= OPEN
+
+
+def test_each_request_over_a_websocket_counts(site: Site) -> None:
+    headers = {"authorization": f"Bearer {site.used}"}
+    with site.client.websocket_connect("/v1/responses", headers=headers) as connection:
+        connection.send_json({"type": "response.create", "input": "hi"})
+        assert connection.receive_json()["status"] == 429
+
+
+def test_tokens_that_are_only_counted_count_too(site: Site, tmp_path: Path) -> None:
+    with Store(f"sqlite:///{tmp_path / 'limits.db'}") as store:
+        key = ApiKeys(store.keys).create("few tokens", KeyLimits(tokens_per_minute=5)).key
+    body = {"input": "More than five tokens are in this."}
+    for path in ("/v1/responses/input_tokens", "/v1/tokens/render"):
+        first, second = (site.ask("POST", path, key, body) for _ in range(2))
+        assert {first.status_code, second.status_code} <= {200, 429}
+        assert second.status_code == 429
+
+
+def test_a_key_has_so_many_websockets(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    quota = site.client.app.state.services.sockets  # type: ignore[attr-defined]
+    monkeypatch.setattr(quota, "_limit", 2)
+    own, other = ({"authorization": f"Bearer {key}"} for key in (site.used, site.other))
+
+    def connected(headers: dict[str, str]) -> Any:
+        return site.client.websocket_connect("/v1/responses", headers=headers)
+
+    with connected(own), connected(own):
+        with pytest.raises(WebSocketDenialResponse) as refused, connected(own):
+            pass
+        assert refused.value.status_code == 429
+        with connected(other):
+            pass
+    with connected(own):
+        pass
+
+
+def test_the_bytes_of_a_key_s_requests_are_limited(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quota = site.client.app.state.services.request_bytes  # type: ignore[attr-defined]
+    monkeypatch.setattr(quota, "_limit", 1000)
+    large = {"text": "x" * 1000}
+    refused = site.ask("POST", "/v1/tokens/parse", site.other, large)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (429, "server_busy")
+    assert site.ask("POST", "/v1/tokens/parse", site.other, {"text": "hi"}).status_code == 200
+    headers = {"authorization": f"Bearer {site.other}"}
+    with site.client.websocket_connect("/v1/responses", headers=headers) as connection:
+        connection.send_json({"type": "response.create", "input": "x" * 1000})
+        assert connection.receive_json()["status"] == 429
+    assert not quota._held
+
+
+LARGE = json.dumps({"input": "x" * 100_000}).encode()
+
+
+def test_work_of_clients_that_have_gone_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two requests hold the threads of their owner; those behind them go away, and never run."""
+    begun, gate, entered = list[str](), threading.Event(), threading.Event()
+    planned_turn = plan.planned_turn
+
+    def slow(services: Any, owner: str, request: Any) -> Any:
+        begun.append(request.model)
+        entered.set()
+        assert gate.wait(PATIENCE)
+        return planned_turn(services, owner, request)
+
+    dropped = threading.Semaphore(0)
+    run = FairPool.run
+
+    async def watched_run(self: FairPool, *arguments: Any) -> Any:
+        try:
+            return await run(self, *arguments)
+        except asyncio.CancelledError:
+            dropped.release()
+            raise
+
+    monkeypatch.setattr(FairPool, "run", watched_run)
+    monkeypatch.setattr("openai_harmony.server.responses.routes.planned_turn", slow)
+    monkeypatch.setattr("openai_harmony.server.pools.os.cpu_count", lambda: 1)
+    with serving(ScriptedEngine(TEXT)) as url, httpx2.Client(base_url=url) as client:
+        path = "/responses/input_tokens"
+        answers = list[httpx2.Response]()
+        threads = [
+            threading.Thread(target=lambda: answers.append(client.post(path, json={"input": "hi"})))
+            for _ in range(2)  # as many as an owner has
+        ]
+        for thread in threads:
+            thread.start()
+        assert entered.wait(PATIENCE)
+        gone = [_sent(url, path) for _ in range(6)]
+        for connection in gone:
+            connection.close()
+        for _ in gone:
+            assert dropped.acquire(timeout=PATIENCE)
+        gate.set()
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert [answer.status_code for answer in answers] == [200, 200]
+        assert client.post(path, json={"input": "hi"}).status_code == 200
+    assert len(begun) == 3
+
+
+def _sent(url: str, path: str) -> socket.socket:
+    """Send a request on a connection of its own, and do not wait for the answer."""
+    where = urlsplit(url)
+    head = f"POST {where.path}{path} HTTP/1.1\r\nHost: {where.netloc}\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(LARGE)}\r\n\r\n"
+    connection = socket.create_connection((where.hostname, where.port or 80))
+    connection.sendall(head.encode() + LARGE)
+    return connection
+
+
+def test_the_quotas_are_those_of_the_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "server.md").read_text(encoding="utf-8")
+    assert f"{services._SOCKETS} WebSockets" in page
+    assert f"{16 * services._LARGE_REQUESTS} MiB" in page

@@ -1,0 +1,61 @@
+"""Large JSON is read as Python reads it, up to a limit, and written as everything else is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openai_harmony.server.http import large_json
+from openai_harmony.server.http.errors import ApiError
+from openai_harmony.server.http.json import json_text
+from openai_harmony.server.http.large_json import json_parts, large_json_response, read_json
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@pytest.fixture
+def always_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large_json, "_FEW", 0)
+    monkeypatch.setattr(large_json, "_SLICE", 2)
+    monkeypatch.setattr(large_json, "VALUE_LIMIT", 1000)
+
+
+@pytest.mark.usefixtures("always_large")
+@given(JSON)
+def test_the_slow_reader_and_writer_are_the_fast_ones(value: Any) -> None:
+    data = json.dumps([value]).encode()
+    assert read_json(data) == json.loads(data)
+    assert "".join(json_parts(value)) == json_text(value)
+    assert large_json_response(value).body == json_text(value).encode()
+
+
+@pytest.mark.usefixtures("always_large")
+@pytest.mark.parametrize("data", [b"[1,", b"[1,]", b'{"a":[}', b"[NaN, 01]", b"[\xff]", b"[1] [2]"])
+def test_what_is_no_json_is_the_same_error(data: bytes) -> None:
+    with pytest.raises(ValueError) as expected:  # noqa: PT011 - whatever Python says
+        json.loads(data)
+    with pytest.raises(type(expected.value)) as found:
+        read_json(data)
+    assert str(found.value) == str(expected.value)
+
+
+@pytest.mark.usefixtures("always_large")
+@pytest.mark.parametrize("value", ["[]", "1", "null", '"a"', '{"a":1}', '{"a":{}}'])
+def test_the_values_of_a_request_are_limited(value: str) -> None:
+    assert len(read_json(f"[{','.join([value] * 400)}]".encode())) == 400
+    with pytest.raises(ApiError, match="more than 1,000 values") as refused:
+        read_json(f"[{','.join([value] * 1001)}]".encode())
+    assert (refused.value.status, refused.value.code) == (413, "request_too_large")
+
+
+@pytest.mark.usefixtures("always_large")
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
+def test_each_encoding_of_json_is_read(encoding: str) -> None:
+    assert read_json('["é", []]'.encode(encoding)) == ["é", []]
