@@ -90,8 +90,7 @@ def test_addresses_that_others_reach() -> None:
 
 
 def test_hosts_and_origins_can_be_allowed() -> None:
-    settings: dict[str, Any] = {"allowed_hosts": ("Harmony.internal",), "allowed_origins": (APP,)}
-    with serving(TEXT, **settings) as client:
+    with serving(TEXT, allowed_hosts=("Harmony.internal",), allowed_origins=(APP,)) as client:
         allowed = {"Host": "harmony.internal:8000", "Origin": APP}
         assert client.get("/v1/models", headers=allowed).status_code == 200
         with client.websocket_connect(PATH, headers=allowed) as socket:
