@@ -11,6 +11,7 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import checks
+from schemathesis.core.result import Ok
 from schemathesis.generation import GenerationMode
 
 from openai_harmony.server import Settings, create_app
@@ -58,6 +59,7 @@ def test_no_request_breaks_the_server(case: Any, url: str) -> None:
 def operations() -> Iterator[Any]:
     """The operations that take something that can be wrong."""
     for result in DOCUMENT.get_all_operations():
+        assert isinstance(result, Ok), result
         operation = result.ok()
         if operation.body or operation.query:
             yield pytest.param(operation, id=operation.label)

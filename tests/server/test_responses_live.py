@@ -50,8 +50,8 @@ class Api:
             yield events_of(answer)
 
     def replay(self, id: str, after: int = -1) -> list[dict[str, Any]]:
-        params = {"stream": "true"} if after < 0 else {"stream": "true", "starting_after": after}
-        answer = self.http.get(f"/responses/{id}", params=params)
+        number = "" if after < 0 else f"&starting_after={after}"
+        answer = self.http.get(f"/responses/{id}?stream=true{number}")
         return checked_events(answer.text, first=after + 1)
 
 
