@@ -30,6 +30,7 @@ MARKUP = [
     "<!-- --><![CDATA[ <b hostile> ]]>",
 ]
 ALL = "\n".join(MARKUP)
+NAME = "<b/hostile>"  # markup that can stand in a header
 
 
 def tool(name: str, text: str) -> dict[str, Any]:
@@ -51,11 +52,11 @@ HARMONY = {
     "messages": [
         {"role": "system", "content": [SYSTEM]},
         {"role": "developer", "content": [DEVELOPER]},
-        {"role": "user", "name": MARKUP[0], "content": ALL},
+        {"role": "user", "name": NAME, "content": ALL},
         {"role": "assistant", "channel": "analysis", "content": ALL},
-        {"role": "assistant", "channel": MARKUP[1], "recipient": MARKUP[3], "content": ALL},
-        {"role": "tool", "name": MARKUP[2], "channel": MARKUP[4], "content": ALL},
-        {"role": "assistant", "channel": "final", "content_type": MARKUP[5], "content": ALL},
+        {"role": "assistant", "channel": "commentary", "recipient": NAME, "content": ALL},
+        {"role": "tool", "name": NAME, "channel": "commentary", "content": ALL},
+        {"role": "assistant", "channel": "final", "content_type": NAME, "content": ALL},
         {"role": "user", "content": ALL},
     ]
 }
