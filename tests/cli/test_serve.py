@@ -278,3 +278,15 @@ def test_an_empty_variable_is_no_key(
     assert server.log == [
         "harmony: error: HARMONY_API_KEY has no key; write one, or leave it out\n"
     ]
+
+
+def test_the_key_of_an_engine_comes_from_the_environment(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARMONY_ENGINE_API_KEY", "of-the-engine")
+    with (
+        serving(ScriptedEngine(ANSWER), Settings(api_keys=("of-the-engine",))) as engine,
+        server_process(tmp_path, cache, engine.removesuffix("/v1"), "--port", "0") as server,
+        sdk(server.url) as client,
+    ):
+        assert client.responses.create(model="script", input="2 + 2?").output_text == "Four."

@@ -422,3 +422,28 @@ def test_comments_are_signs_of_life() -> None:
             server.close()
 
     assert asyncio.run(run()) == [1]
+
+
+def test_a_password_in_a_url_is_sent_and_not_shown() -> None:
+    heads: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 400 Bad\r\nContent-Length: 2\r\n\r\nno")
+        writer.close()
+        await writer.wait_closed()
+
+    async def run() -> str:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        host = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        client = HttpClient(f"http://me:se%40cret@{host}/api/v1/", **FAST)
+        try:
+            with pytest.raises(EngineError, match=f"^http://{host}/api/v1/models refused"):
+                await client.get("/v1/models")
+        finally:
+            await client.close()
+            server.close()
+        return client.url
+
+    assert "cret" not in asyncio.run(run())
+    assert b"Authorization: Basic bWU6c2VAY3JldA==\r\n" in heads[0]

@@ -41,13 +41,10 @@ SOCKET = """([url, request]) => new Promise(resolve => {
     };
 })"""
 
-SIMPLE: dict[str, Any] = {
-    "method": "POST",
-    "headers": {"Content-Type": "text/plain"},
-    "body": json.dumps(REQUEST),
-}
-JSON: dict[str, Any] = {**SIMPLE, "headers": {"Content-Type": "application/json"}}
-KEYED = {**JSON, "headers": {**JSON["headers"], "Authorization": "Bearer none", "X-Stainless": "1"}}
+JSON_TYPE = {"Content-Type": "application/json"}
+SIMPLE = {"method": "POST", "headers": {"Content-Type": "text/plain"}, "body": json.dumps(REQUEST)}
+JSON = {**SIMPLE, "headers": JSON_TYPE}
+KEYED = {**JSON, "headers": {**JSON_TYPE, "Authorization": "Bearer none", "X-Stainless": "1"}}
 ATTEMPTS: dict[str, tuple[str, dict[str, Any]]] = {
     "a simple request": ("/v1/responses", SIMPLE),
     "a request that nobody reads": ("/v1/responses", {**SIMPLE, "mode": "no-cors"}),
@@ -188,7 +185,7 @@ def test_a_page_needs_the_key_of_a_server_with_keys(rebinding_browser: Browser, 
         assert "www-authenticate" in headers.split(",")
         assert socket(page, root) == ("closed", "")
         assert engine.prompts == []
-        with_key = {**JSON["headers"], "Authorization": "Bearer a-secret"}
+        with_key = {**JSON_TYPE, "Authorization": "Bearer a-secret"}
         status, text, _ = page.evaluate(
             FETCH, [root + "/v1/responses", {**JSON, "headers": with_key}]
         )

@@ -47,7 +47,7 @@ def send(url: str, **body: Any) -> socket.socket:
     """Send a request and leave its answer to be read."""
     data = json.dumps({"messages": HI, **body}).encode()
     address = urlsplit(url)
-    head = f"POST {address.path}/chat/completions HTTP/1.1\r\nHost: x\r\n"
+    head = f"POST {address.path}/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
     head += f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
     client = socket.create_connection((address.hostname, address.port or 80), timeout=PATIENCE)
     client.sendall(head.encode() + data)

@@ -9,14 +9,17 @@ from typing import Any
 import httpx2
 import pytest
 import schemathesis
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import checks
+from schemathesis.core.result import Ok
+from schemathesis.generation import GenerationMode
 
 from openai_harmony.server import Settings, create_app
 from support.scripted_engine import TalkingEngine
 from support.served import PATIENCE, serving
 
 EXAMPLES = 12
+WRONG_EXAMPLES = 25
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +28,7 @@ def url() -> Iterator[str]:
         yield url
 
 
-DOCUMENT = schemathesis.openapi.from_asgi("/openapi.json", create_app(TalkingEngine()))
+DOCUMENT = schemathesis.openapi.from_dict(create_app(TalkingEngine()).openapi())
 
 CHECKED = [
     checks.not_a_server_error,
@@ -53,6 +56,48 @@ def test_no_request_breaks_the_server(case: Any, url: str) -> None:
         assert error["message"]
 
 
+def operations() -> Iterator[Any]:
+    """The operations that take something that can be wrong."""
+    for result in DOCUMENT.get_all_operations():
+        assert isinstance(result, Ok), result
+        operation = result.ok()
+        if operation.body or operation.query:
+            yield pytest.param(operation, id=operation.label)
+
+
+@pytest.mark.parametrize("operation", list(operations()))
+def test_what_the_document_forbids_is_refused(operation: Any, url: str) -> None:
+    """Negative data: each request breaks the document in some place."""
+
+    @given(case=operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
+    @settings(
+        max_examples=WRONG_EXAMPLES,
+        deadline=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    def ask(case: Any) -> None:
+        steer(case, url)
+        response = case.call(base_url=url.removesuffix("/v1"), timeout=PATIENCE)
+        assert response.status_code < 500
+        assert "server_error" not in response.text
+
+    ask()
+
+
+@pytest.mark.parametrize(
+    "number", ["-1", "-2", "-32391741", str(-(2**63)), str(2**63), "9" * 400, "1.5", "x", "", "%00"]
+)
+def test_a_stream_goes_on_only_from_a_number_of_an_event(url: str, number: str) -> None:
+    with httpx2.Client(base_url=url, timeout=PATIENCE) as client:
+        id = made(url, ["response_id"])["response_id"]
+        answer = client.get(f"/responses/{id}?stream=true&starting_after={number}")
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert (error["param"], error["code"]) == ("starting_after", "invalid_value")
+
+
 _TURNS = itertools.count()
 
 
@@ -62,6 +107,8 @@ def steer(case: Any, url: str) -> None:
         return
     if case.path_parameters:
         case.path_parameters.update(made(url, case.path_parameters))
+        if "starting_after" in (case.query or {}):
+            case.query["stream"] = True
     if isinstance(case.body, dict):
         case.body["model"] = "script"
         for name in ("previous_response_id", "conversation"):

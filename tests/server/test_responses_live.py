@@ -50,8 +50,9 @@ class Api:
             yield events_of(answer)
 
     def replay(self, id: str, after: int = -1) -> list[dict[str, Any]]:
-        path = f"/responses/{id}?stream=true&starting_after={after}"
-        return checked_events(self.http.get(path).text, first=after + 1)
+        number = "" if after < 0 else f"&starting_after={after}"
+        answer = self.http.get(f"/responses/{id}?stream=true{number}")
+        return checked_events(answer.text, first=after + 1)
 
 
 def events_of(answer: httpx2.Response) -> Iterator[dict[str, Any]]:
@@ -119,7 +120,7 @@ def test_a_client_that_waits_and_goes_away_ends_its_response() -> None:
     with api(engine) as client:
         where = urlsplit(str(client.http.base_url))
         body = json.dumps(ASK).encode()
-        head = f"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+        head = f"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
         head += "Content-Type: application/json\r\n\r\n"
         with socket.create_connection((where.hostname, where.port or 80)) as connection:
             connection.sendall(head.encode() + body)

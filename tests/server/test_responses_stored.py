@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,7 +46,7 @@ def test_events_are_read_again_from_any_number(database_url: str) -> None:
         events = stream(client, input="hi")
         id = events[0]["response"]["id"]
         assert replay(client, id) == events
-        for after in range(-1, len(events) + 1):
+        for after in range(len(events) + 1):
             assert replay(client, id, after) == events[after + 1 :]
         whole = create(client, input="hi")
         assert types(replay(client, whole["id"]))[-1] == "completed"
@@ -68,6 +69,24 @@ def test_responses_outlive_the_server(tmp_path: Path) -> None:
         create(client, input=[{"role": "user", "content": "hi"}, secret, call, result], tools=[NOW])
     assert engine.prompts[0] == engine.prompts[1]
     assert "Hm, hm." in engine.prompts[0]
+
+
+def test_conversations_go_on_after_the_sealing_key_was_changed(tmp_path: Path) -> None:
+    """A new line before the old one; where the old one is removed, the reasoning is gone alone."""
+    key_file = tmp_path / "key"
+    ask = {"tools": [NOW], "include": ["reasoning.encrypted_content"], "store": False}
+    with serving(THOUGHT + CALL, key_file=str(key_file)) as client:
+        thought, call = create(client, input="hi", **ask)["output"]
+    result = {"type": "function_call_output", "call_id": call["call_id"], "output": "noon"}
+    back = [{"role": "user", "content": "hi"}, {**thought, "content": []}, call, result]
+    new = base64.b64encode(bytes(range(32))).decode()
+    for lines, is_read in ((f"{new}\n{key_file.read_text()}", True), (new, False)):
+        key_file.write_text(lines)
+        engine = ScriptedEngine(THOUGHT + CALL)
+        with serving(engine=engine, key_file=str(key_file)) as client:
+            create(client, input=back, **ask)
+        assert ("Hm, hm." in engine.prompts[0]) is is_read
+        assert "noon" in engine.prompts[0]
 
 
 # Turns of a chain: what is asked, and what is sampled. No reasoning is dropped in them.

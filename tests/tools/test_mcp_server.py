@@ -296,6 +296,30 @@ def _runs(process: int) -> bool:
     return state not in "ZX"
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2"])
+def test_no_page_of_another_site_is_answered_without_keys(folder: Path, host: str) -> None:
+    """127.0.0.2 is of this machine, too."""
+    options = ["--browser", str(folder), "--port", "0", "--host", host]
+    with subprocess.Popen([*HARMONY, *options], stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        try:
+            line = server.stderr.readline()
+            assert line.startswith(f"serving tools at http://{host}:")
+            url = line.split()[-1]
+            with httpx2.Client(timeout=PATIENCE) as http:
+                for headers in (
+                    {},
+                    {"Host": "evil.example"},
+                    {"Origin": "http://evil.example"},
+                    {"Origin": "null"},
+                ):
+                    body = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+                    answered = http.post(url, json=body, headers=headers).text
+                    assert ("no API keys" in answered) == bool(headers)
+        finally:
+            server.kill()
+
+
 @pytest.mark.parametrize("over_http", [False, True])
 def test_sigterm_ends_it(folder: Path, over_http: bool) -> None:
     options = ["--browser", str(folder), *(["--port", "0"] if over_http else [])]

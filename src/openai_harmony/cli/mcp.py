@@ -122,9 +122,13 @@ async def _serve_http(
     server: Server[Any], arguments: argparse.Namespace, listener: socket.socket
 ) -> None:
     import uvicorn
+    from starlette.responses import JSONResponse
 
     from ..tools.mcp import KeyGate, make_http_app
-    from ..web import HttpConfig
+    from ..web import HttpConfig, Refusal, RequestGuard
+
+    def refused(refusal: Refusal) -> JSONResponse:
+        return JSONResponse({"error": refusal.problem}, refusal.status)
 
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
@@ -132,6 +136,8 @@ async def _serve_http(
     app: Any = make_http_app(server, arguments.host)
     if arguments.api_key:
         app = KeyGate(app, arguments.api_key)
+    else:
+        app = RequestGuard(app, respond=refused)
     config = HttpConfig(app, timeout_graceful_shutdown=_GRACE)
     await uvicorn.Server(config).serve(sockets=[listener])
 

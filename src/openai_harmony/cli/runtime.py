@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..engines import Engine
 
 
-__all__ = ["EventLoop", "listen", "open_watched"]
+__all__ = ["EventLoop", "engine_options", "listen", "open_watched"]
 
 _Result = TypeVar("_Result")
 
@@ -87,6 +87,12 @@ class EventLoop:
         self._loop.run_until_complete(ended())
 
 
+def engine_options(model: str) -> dict[str, str]:
+    """Return the options for an engine at a URL: its key, from ``HARMONY_ENGINE_API_KEY``."""
+    key = os.environ.get("HARMONY_ENGINE_API_KEY")
+    return {"api_key": key} if key and model.startswith(("http://", "https://")) else {}
+
+
 async def open_watched(model: str) -> Engine:
     """Open an engine as `open_engine` does; show progress on a terminal.
 
@@ -95,14 +101,14 @@ async def open_watched(model: str) -> Engine:
     from ..engines import open_engine
 
     if not sys.stderr.isatty():
-        return await open_engine(model)
+        return await open_engine(model, **engine_options(model))
     print(f"loading {model} ...", file=sys.stderr, flush=True)
     logger = logging.getLogger("openai_harmony.engines")
     level, handler = logger.level, logging.StreamHandler(sys.stderr)
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
-        engine = await open_engine(model)
+        engine = await open_engine(model, **engine_options(model))
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)

@@ -24,7 +24,7 @@ from .options import (
     open_tools,
 )
 from .output import Output
-from .runtime import listen
+from .runtime import engine_options, listen
 
 if TYPE_CHECKING:
     import socket
@@ -221,7 +221,9 @@ async def _serve(arguments: argparse.Namespace, settings: Settings) -> None:
             for tool in tools:
                 opened.push_async_callback(tool.close)
             print(f"loading {arguments.model} ...", file=sys.stderr, flush=True)
-            engine = await opened.enter_async_context(await open_engine(arguments.model))
+            engine = await opened.enter_async_context(
+                await open_engine(arguments.model, **engine_options(arguments.model))
+            )
             host, port = listener.getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host
             print(

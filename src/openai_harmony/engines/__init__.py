@@ -88,7 +88,7 @@ async def open_engine(model: str, **options: Any) -> Engine:
             raise EngineError(
                 missing_package("an engine behind a URL needs", error, "http")
             ) from error
-        if await LlamaCppEngine.answers(model):
+        if await LlamaCppEngine.answers(model, api_key=options.get("api_key")):
             return await LlamaCppEngine.connect(model, **options)
         return await VllmEngine.connect(model, **options)
     try:

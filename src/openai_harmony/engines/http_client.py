@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
+from urllib.parse import unquote
 
 import httpx2
 
@@ -46,7 +47,7 @@ class HttpClient:
 
     `timeout` is in seconds, without any data from the server; a GET request has at most ten. A
     request that fails before any answer arrives is repeated, at most twice. The only exception is
-    `EngineError`.
+    `EngineError`. A user and a password in the URL are sent, and left out of `url` and of errors.
     """
 
     def __init__(
@@ -57,13 +58,18 @@ class HttpClient:
         timeout: float = 300,
         pauses: Sequence[float] = _PAUSES,
     ) -> None:
-        self.url = url.rstrip("/").removesuffix("/v1")
+        scheme, separator, rest = url.rstrip("/").removesuffix("/v1").partition("://")
+        authority, slash, path = rest.partition("/")
+        credentials, _, host = authority.rpartition("@")
+        user, _, password = map(unquote, credentials.partition(":"))
+        self.url = f"{scheme}{separator}{host}{slash}{path}"
         self._pauses = pauses
         self._timeouts = {"POST": timeout, "GET": min(_GET_TIMEOUT, timeout)}
         self._closed = False
         try:
             self._client = httpx2.AsyncClient(
                 headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
+                auth=(user, password) if credentials else None,
                 limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
             )
         except ValueError as error:

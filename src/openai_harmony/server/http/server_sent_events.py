@@ -32,7 +32,8 @@ _COMMENT = b": keep-alive\n\n"
 
 def json_or_stream(body: type[Any]) -> dict[int | str, dict[str, Any]]:
     """Describe, for the OpenAPI document, a route that responds with JSON or with a stream."""
-    stream = {"text/event-stream": {"schema": {"type": "string"}}}
+    # No schema: tools read one as that of the whole body, or as that of each event.
+    stream: dict[str, Any] = {"text/event-stream": {}}
     return {200: {"model": body, "content": stream}}
 
 
