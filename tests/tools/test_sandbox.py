@@ -27,6 +27,7 @@ from openai_harmony.tools.python.sandbox import (
     SandboxGone,
     SandboxMaker,
 )
+from openai_harmony.tools.python.sandbox import sandbox as sandbox_module
 from openai_harmony.tools.python.sandbox.agent import Folder, Output
 from openai_harmony.tools.python.sandbox.bubblewrap import bubblewrap_launch, find_bubblewrap
 from openai_harmony.tools.python.sandbox.isolation import container_launch
@@ -404,6 +405,40 @@ def test_a_control_group_limits_all_processes_together(tmp_path: Path) -> None:
     assert (group.folder / "pids.max").read_text() == "13"
     assert (group.folder / "cgroup.procs").read_text() == str(os.getpid())
     assert ControlGroup.make([], limits, tmp_path / "nowhere") is None
+    for frozen in (True, False):
+        group.freeze(frozen)
+        assert (group.folder / "cgroup.freeze").read_text() == str(int(frozen))
+    ControlGroup(tmp_path / "nowhere").freeze(True)  # of a sandbox that has ended
+
+
+def test_a_group_is_frozen_but_while_requests_wait(tmp_path: Path) -> None:
+    async def go() -> None:
+        program = "got = ask()[0]\nanswer(json.dumps({'id': got['id']}).encode())\nask()"
+        sandbox = await Sandbox.start(false_agent(GREET + program), LIMITS)
+        group = sandbox._group = ControlGroup.make([], LIMITS, tmp_path)
+        assert group is not None
+        state = group.folder / "cgroup.freeze"
+        asking = asyncio.create_task(sandbox.request("list"))
+        await asyncio.sleep(0)
+        assert state.read_text() == "0"
+        await asking
+        assert state.read_text() == "1"
+        sandbox._group = None  # the files of a real group go with it
+        await sandbox.close()
+
+    asyncio.run(go())
+
+
+@needs_bubblewrap
+def test_a_sandbox_whose_files_cannot_be_counted_does_not_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> int:
+        raise PermissionError("no CAP_SYS_PTRACE")
+
+    monkeypatch.setattr(sandbox_module, "count_files", refuse)
+    with pytest.raises(SandboxError, match="number of files in a sandbox cannot be limited here"):
+        asyncio.run(SandboxMaker(LIMITS).make())
 
 
 def test_only_a_group_that_was_given_away_is_used(tmp_path: Path) -> None:
