@@ -33,7 +33,7 @@ __all__ = ["Services", "services_of"]
 _LARGE_REQUESTS = 8
 """The requests of the largest size that one key may have at a time."""
 
-_SOCKETS = 128
+_SOCKETS = 256
 """The WebSockets that one key may have open."""
 
 
