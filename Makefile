@@ -7,6 +7,7 @@ CASES ?= 1000
 SECONDS ?= 60
 TURNS ?= 1000
 TORCH ?= 2.13.0
+LLGUIDANCE ?= 1.7.6 1.8.0 1.9.1
 DROP_IN ?= openai-harmony==0.0.8
 
 VENV := .venv
@@ -17,6 +18,7 @@ LOWEST_VENV := .venv-lowest
 GPT_OSS_VENV := .venv-gpt-oss
 XGRAMMAR_VENV := .venv-xgrammar
 USERS_VENV := .venv-users
+LLGUIDANCE_VENVS := .venv-llguidance
 FUZZ_TARGETS := parser header text schema conversation
 
 # What the tests run from npm: clients of the server, and checks of the inspector's page. Where there
@@ -32,8 +34,12 @@ LOWEST := $(shell sed -nE 's/^    "(pydantic|tiktoken)>=([0-9.]+).*/\1==\2/p' py
 CORE := $(addprefix src/openai_harmony/,conversation tokens typescript rendering parsing encoding.py) \
 	$(addprefix tests/,tokens typescript rendering parsing test_api.py test_laws.py)
 
+# What of the grammar's tests runs without PyTorch.
+GRAMMAR := $(addprefix tests/grammar/,test_schemas.py test_patterns.py test_loosening.py \
+	test_step_cost.py test_turn.py test_matcher.py test_white_space.py)
+
 .DEFAULT_GOAL := help
-.PHONY: help demo chat inspect serve demo-model demo-accuracy test lowest check format parity bench bench-serving bench-fairness bench-training fuzz noise screenshots xgrammar users wheel wheel-drop-in clean
+.PHONY: llguidance schemas help demo chat inspect serve demo-model demo-accuracy test lowest check format parity bench bench-serving bench-fairness bench-training fuzz noise screenshots xgrammar users wheel wheel-drop-in clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,6 +95,13 @@ screenshots: $(VENV)/.installed-dev ## Take the pictures of the inspector in doc
 noise: $(VENV)/.installed-dev ## Sample TURNS=N turns under grammars from a model of random weights
 	NOISE_TURNS=$(TURNS) $(BIN)/python -m pytest -n 2 -q tests/grammar/test_noise.py
 
+llguidance: $(LLGUIDANCE:%=$(LLGUIDANCE_VENVS)/%/.installed) ## Run the grammar's tests with each version of LLGUIDANCE="1.7.6 1.8.0 1.9.1"
+	@for version in $(LLGUIDANCE); do echo "llguidance $$version"; \
+	$(LLGUIDANCE_VENVS)/$$version/bin/python -m pytest -q $(GRAMMAR) || exit 1; done
+
+schemas: $(XGRAMMAR_VENV)/.installed ## Score public suites of JSON Schema that lie in the folder SUITES=
+	$(XGRAMMAR_VENV)/bin/python scripts/structural_tag/schema_suites.py $(SUITES)
+
 xgrammar: $(XGRAMMAR_VENV)/.installed ## Run the structural tag through xgrammar, beside the grammar
 	$(XGRAMMAR_VENV)/bin/python scripts/structural_tag/check.py $(XGRAMMAR)
 
@@ -111,7 +124,7 @@ demo-accuracy: $(VENV)/.installed-dev ## Count how often the demo model is right
 	PYTHONPATH=scripts $(BIN)/python -m demo_model.evaluate
 
 clean: ## Remove the virtual environment, caches and builds
-	rm -rf $(VENV) $(BUILD_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(USERS_VENV) $(CLIENTS)/node_modules $(PAGE)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BUILD_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(USERS_VENV) $(CLIENTS)/node_modules $(PAGE)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are remade when the dependencies in pyproject.toml may have changed.
@@ -171,6 +184,12 @@ $(GPT_OSS_VENV)/.installed:
 	@mkdir -p $(GPT_OSS_VENV)
 	-$(PYTHON_GPT_OSS) -m venv $(GPT_OSS_VENV) && \
 	$(GPT_OSS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check gpt-oss==0.0.9
+	@touch $@
+
+# One environment for each version: from the oldest that engines ship to the newest.
+$(LLGUIDANCE_VENVS)/%/.installed: pyproject.toml
+	$(PYTHON) -m venv $(LLGUIDANCE_VENVS)/$*
+	$(LLGUIDANCE_VENVS)/$*/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[grammar]' llguidance==$* 'numpy>=1.24' 'pytest>=8.2' 'hypothesis>=6.100' 'jsonschema>=4.20'
 	@touch $@
 
 $(XGRAMMAR_VENV)/.installed: pyproject.toml

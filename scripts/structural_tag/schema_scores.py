@@ -11,11 +11,21 @@ from typing import Any
 import xgrammar  # type: ignore[import-not-found,unused-ignore]
 from llguidance import LLMatcher, LLTokenizer
 
-from openai_harmony.grammar import GrammarError, enforceable_schema
-from openai_harmony.grammar.json_schema.schemas import JSON_OPTIONS
+from openai_harmony.grammar import GrammarError, enforceable_schema, loosened_schema
+from openai_harmony.grammar.json_schema import JSON_OPTIONS
 from openai_harmony.grammar.xgrammar_schema import xgrammar_schema
 
-__all__ = ["ENGINES", "Score", "score"]
+__all__ = [
+    "ENGINES",
+    "Accepts",
+    "Refused",
+    "Score",
+    "in_llguidance",
+    "in_our_grammar",
+    "in_our_loosened_grammar",
+    "in_xgrammar",
+    "score",
+]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FEATURES = ROOT / "tests" / "data" / "grammar" / "features.json"
@@ -93,9 +103,29 @@ def in_our_tag(schema: Any) -> Accepts:
 
 def in_our_grammar(schema: Any) -> Accepts:
     """Compile a schema as our grammar has it."""
-    plain = enforced(schema)
-    options = {"x-guidance": JSON_OPTIONS, **(plain if isinstance(plain, dict) else {})}
-    matcher = LLMatcher(_TOKENIZER, LLMatcher.grammar_from_json_schema(json.dumps(options)))
+    return _in_our_options(enforced(schema))
+
+
+def in_our_loosened_grammar(schema: Any) -> Accepts:
+    """Compile a schema as our grammar has it, without the keywords that it cannot enforce."""
+    try:
+        return _in_our_options(loosened_schema(schema).schema)
+    except GrammarError as error:
+        raise Refused from error
+
+
+def _in_our_options(schema: Any) -> Accepts:
+    return in_llguidance(
+        {"x-guidance": JSON_OPTIONS, **(schema if isinstance(schema, dict) else {})}
+    )
+
+
+def in_llguidance(schema: Any) -> Accepts:
+    """Compile a schema as it is."""
+    text = LLMatcher.grammar_from_json_schema(json.dumps(schema if schema is not True else {}))
+    matcher = LLMatcher(_TOKENIZER, text, log_level=0)
+    if matcher.is_error():
+        raise Refused(matcher.get_error())
 
     def accepts(text: str) -> bool:
         matcher.reset()

@@ -36,8 +36,8 @@ DIFFERENCES = {
     "format does not say which stop token ends a turn",
     "special-token-in-string": "a JSON string may hold a special token that is no stop token",
     "unknown-words": "text may spell `<|word|>`, as long as this is no special token",
-    "any-white-space": "JSON may have any amount of white space; with the grammar one space, or a "
-    "new line and its indent",
+    "any-white-space": "JSON may have any amount of white space; with the grammar one space, or "
+    "a new line and its indent, after a separator",
     "unicode-escapes": r"JSON strings may have `\uXXXX` escapes; with the grammar they have none, "
     "so that no name of a property can be disguised",
     "ignored-keywords": "some keywords of JSON Schema are ignored: `multipleOf` of decimals, "

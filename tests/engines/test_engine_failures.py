@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from openai_harmony import load_harmony_encoding
+from openai_harmony import Conversation, load_harmony_encoding
 from openai_harmony.engines import (
     ContextLengthError,
     Engine,
@@ -20,6 +20,8 @@ from openai_harmony.engines import (
 )
 from openai_harmony.engines.http_client import EventReader, HttpClient
 from openai_harmony.engines.llama_cpp_engine import find_lost_tokens, text_of
+from openai_harmony.engines.server_engine import GrammarCheck
+from openai_harmony.grammar import TurnOptions, turn_grammar
 from openai_harmony.tokens.special_tokens import CALL, RETURN
 from support.engine_contract import PROMPT, SHORT_TURN, sample, tokens_of
 from support.engine_servers import CONTEXT, SERVERS, LlamaCppStandIn, VllmStandIn, serving
@@ -300,6 +302,28 @@ def test_vllm_says_what_it_does_not_have() -> None:
     for settings in ({"temperature": 0.001}, {"temperature": 3}, {"top_p": 0}, {"logprobs": 21}):
         error, _, _ = failure("vllm", {}, Sampling(**settings))
         assert isinstance(error, SamplingError)
+
+
+ANY_OBJECT = turn_grammar(
+    Conversation.from_messages([]), TurnOptions(response_format={"type": "json_object"})
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_accepted"),
+    [
+        ('{"a": [1, 2]}', True),
+        ('{ "a":  [ 1 ]\n}', True),
+        ('{"a": 1,\n\n"b": 2}', True),
+        ('{"a": }', False),
+        ('{ "a": }', False),
+        ("[1]", False),
+    ],
+)
+def test_another_spelling_does_not_end_a_turn(answer: str, is_accepted: bool) -> None:
+    check = GrammarCheck(ANY_OBJECT)
+    turn = f"<|channel|>final<|message|>{answer}<|return|>"
+    assert all(map(check.accept, ENCODING.encode(turn, allowed_special="all"))) is is_accepted
 
 
 @pytest.mark.parametrize("kind", SERVERS)

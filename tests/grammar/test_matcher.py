@@ -158,3 +158,41 @@ def test_a_grammar_that_is_none_is_refused() -> None:
     for wrong in ("", "start: nothing", "start: /(/", 'start: %json {"type": 5}'):
         with pytest.raises(GrammarError, match=re.escape("the grammar does not compile: ")):
             Matcher(wrong)
+
+
+# Bounds on tokens
+
+
+@pytest.mark.parametrize("taken", range(6))
+def test_a_draft_is_counted_under_bounds(taken: int) -> None:
+    bounded = turn_grammar(Conversation.from_messages([]), TurnOptions(reasoning_tokens=5))
+    matcher = Matcher(bounded)
+    header = ENCODING.encode("<|channel|>analysis<|message|>", allowed_special="all")
+    draft = ENCODING.encode(" one two three four five six seven eight")
+    assert matcher.accept_all(header) == len(header)
+    assert matcher.accept_all(draft[:taken]) == taken
+    rest = draft[taken:]
+    assert matcher.count_allowed(rest) == 5 - taken
+    assert matcher.copy().accept_all(rest) == 5 - taken
+    assert matcher.accept_all(rest) == 5 - taken
+    matcher.rollback(5 - taken)
+    assert matcher.count_allowed(rest) == 5 - taken
+
+
+def test_the_end_of_a_bounded_text_is_forced() -> None:
+    matcher = Matcher(
+        turn_grammar(
+            Conversation.from_messages([]),
+            TurnOptions(reasoning_tokens=2, reasoning_messages=1, preambles=False, text_tokens=1),
+        )
+    )
+    text = "<|channel|>analysis<|message|> one"
+    assert matcher.accept_all(ENCODING.encode(text, allowed_special="all")) == 4
+    assert matcher.forced_tokens() == []
+    assert matcher.accept_all(ENCODING.encode(" two")) == 1
+    forced = matcher.forced_tokens()
+    expected = "<|end|><|start|>assistant<|channel|>final<|message|>"
+    assert ENCODING.decode(forced) == expected
+    assert matcher.count_allowed(forced) == len(forced) == matcher.accept_all(forced)
+    assert matcher.accept_all(ENCODING.encode(" Yes no")) == 1
+    assert ENCODING.decode(matcher.forced_tokens()) == "<|return|>"

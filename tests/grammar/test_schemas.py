@@ -7,6 +7,7 @@ import random
 import re
 from enum import Enum
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,9 +20,16 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from openai_harmony import HarmonyError
 from openai_harmony.grammar.errors import GrammarError
-from openai_harmony.grammar.json_schema import conjunctions, keywords, schema_writer, schemas
+from openai_harmony.grammar.json_schema import (
+    JSON_OPTIONS,
+    conjunctions,
+    documents,
+    enforceable_schema,
+    keywords,
+    schema_writer,
+)
 from openai_harmony.grammar.json_schema.formats import FORMATS, REFUSED_FORMATS
-from openai_harmony.grammar.json_schema.schemas import JSON_OPTIONS, enforceable_schema
+from support.llguidance_version import BEFORE_1_8, is_read_differently
 
 DATA = Path(__file__).parents[1] / "data" / "grammar"
 PAGE = Path(__file__).parents[2] / "docs" / "schema-enforcement.md"
@@ -51,12 +59,12 @@ def accepts(made: LLMatcher, text: str) -> bool:
 
 
 def texts_of(value: Any) -> set[str]:
-    """A value as models write it: compact, with spaces, indented."""
+    """A value as models write it: compact, with spaces, with new lines."""
     compact = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return {
         compact,
         json.dumps(value, ensure_ascii=False),
-        json.dumps(value, ensure_ascii=False, indent=2),
+        json.dumps(value, ensure_ascii=False, separators=(",\n  ", ": ")),
     }
 
 
@@ -95,15 +103,19 @@ def test_a_feature_is_enforced_exactly_or_refused(name: str) -> None:
     assert not feature.get("unsatisfiable")
     assert not feature.get("broken")
     made = matcher(enforced)
-    for value in feature["invalid"] + feature.get("invalid_unchecked", []):
-        for text in texts_of(value) | {json.dumps(value)}:
-            assert not accepts(made, text), text
-    for text in feature.get("invalid_texts", []):
-        assert not accepts(made, text), text
+    invalid = {
+        text
+        for value in feature["invalid"] + feature.get("invalid_unchecked", [])
+        for text in texts_of(value) | {json.dumps(value)}
+    }
+    for text in invalid | set(feature.get("invalid_texts", [])):
+        assert not accepts(made, text) or is_read_differently(enforced, text), text
     valid = {text for value in feature["valid"] for text in texts_of(value)}
     valid.update(feature.get("valid_texts", []))
     rejected = sorted(text for text in valid if not accepts(made, text))
-    assert rejected == OVERSTRICT.get(name, [])
+    for texts in (rejected, expected := list(OVERSTRICT.get(name, []))):
+        texts[:] = [text for text in texts if not is_read_differently(enforced, text)]
+    assert rejected == expected
 
 
 def test_only_features_are_called_overstrict() -> None:
@@ -327,7 +339,8 @@ def test_a_schema_keeps_its_meaning(name: str) -> None:
         for value in values:
             assert judge is None or judge.is_valid(value) is expected, value
             for text in texts_of(value):
-                assert accepts(made, text) is expected, text
+                if not is_read_differently(schema, text):
+                    assert accepts(made, text) is expected, text
 
 
 # oneOf
@@ -431,7 +444,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "#/not": ({"not": {"type": "integer"}}, "what may not"),
     "#/if": ({"if": {"required": ["a"]}, "then": {"required": ["b"]}}, "what came before"),
     "#/dependentRequired": ({"dependentRequired": {"a": ["b"]}}, "names"),
-    "#/dependencies": ({"dependencies": {"a": ["b"]}}, "no keyword since 2019"),
+    "#/dependencies": ({"dependencies": {"a": ["b"]}}, "needs a memory of the names"),
     "#/propertyNames": ({"propertyNames": {"pattern": "a", "minLength": 3}}, "which names"),
     "#/$dynamicRef": ({"$dynamicRef": "#a"}, "use $ref"),
     "#/$defs/a/unevaluatedProperties": (
@@ -619,27 +632,34 @@ def test_a_schema_is_left_as_it_was() -> None:
 # White space
 
 
-def test_white_space_is_what_printers_write_and_never_endless() -> None:
+def test_white_space_follows_separators_and_is_never_endless() -> None:
     value = {"a": [1, {"b": [[], {}]}], "c": "d"}
     made = matcher(enforceable_schema({"type": "object"}))
-    for text in (
-        json.dumps(value),
-        json.dumps(value, separators=(",", ":")),
-        json.dumps(value, indent=2),
-        json.dumps(value, indent=4),
-        json.dumps(value, indent="\t"),
-        json.dumps(value, indent=2).replace("\n", "\r\n"),
-        '{ "a": 1 }',
-    ):
+    for separators in product((",", ", ", ",\n", ",\r\n\t", ",\n" + " " * 64), (":", ": ")):
+        text = json.dumps(value, separators=separators)
         assert accepts(made, text), text
-    for text in ('{  "a": 1}', '{\n\n"a": 1}', "{" + "\n" + " " * 65 + '"a": 1}', ' {"a": 1}'):
+    for text in (
+        json.dumps(value, indent=2),
+        '{ "a": 1}',
+        '{"a": 1 }',
+        '{"a" : 1}',
+        '{"a":  1}',
+        '{"a":\n1}',
+        '{"a": 1,  "b": 2}',
+        '{"a": 1,\n\n"b": 2}',
+        '{"a": 1,\n' + " " * 65 + '"b": 2}',
+        '{"a": 1 ,"b": 2}',
+        '{"a": [ 1]}',
+        ' {"a": 1}',
+        '{"a": 1} ',
+    ):
         assert not accepts(made, text), text
 
 
 def test_a_known_name_has_one_spelling() -> None:
     made = matcher(enforceable_schema({"type": "object", "properties": {"a": {"type": "integer"}}}))
     assert accepts(made, '{"a":1,"b":"\\n\\"é"}')
-    assert not accepts(made, '{"\\u0061":"x"}')
+    assert not accepts(made, '{"\\u0061":"x"}') or BEFORE_1_8
     assert not accepts(made, '{"b":"\\u0061"}')
 
 
@@ -867,7 +887,8 @@ def test_what_is_valid_is_accepted(seed: int) -> None:
         return
     for value in VALUES:  # one name at most, so that no order counts
         if judge.is_valid(value):
-            assert accepts(made, json.dumps(value)), value
+            text = json.dumps(value)
+            assert accepts(made, text) or is_read_differently(schema, text), value
 
 
 # The page
@@ -904,7 +925,7 @@ def test_the_page_has_the_limits() -> None:
     section = page.partition("about 100 ms")[2].partition("\n## ")[0]
     found = re.findall(r"^\| [a-z`][^|]* \| ([\d,; ]+) \|$", section, re.MULTILINE)
     limits = [
-        f"{schemas.NESTING_LIMIT}",
+        f"{documents.NESTING_LIMIT}",
         f"{schema_writer.LEVEL_LIMIT}",
         f"{conjunctions.PROPERTY_LIMIT:,}; {schema_writer.PROPERTY_LIMIT:,}",
         f"{schema_writer.VALUE_LIMIT:,}",

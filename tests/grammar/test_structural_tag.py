@@ -156,6 +156,11 @@ SCHEMAS: list[tuple[str, Any, Any]] = [
         {"type": "array", "prefixItems": [{"type": "null"}], "items": False},
     ),
     (
+        "a tuple of anything",
+        {"type": "array", "prefixItems": [True, {"type": "null"}]},
+        {"type": "array", "prefixItems": [{}, {"type": "null"}], "items": True},
+    ),
+    (
         "no tuple",
         {"type": "array", "prefixItems": [False]},
         {"type": "array", "items": False},

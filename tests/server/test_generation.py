@@ -21,7 +21,7 @@ from openai_harmony.server.generation.events import (
     TurnEnded,
     TurnEvent,
 )
-from openai_harmony.server.generation.preparation import compiled_grammar, prepare_turn
+from openai_harmony.server.generation.preparation import compiled_constraint, prepare_turn
 from openai_harmony.server.generation.reader import TurnReader
 from openai_harmony.server.generation.stop_texts import StopTexts
 from openai_harmony.tokens.special_tokens import END
@@ -302,7 +302,8 @@ def test_only_what_may_be_a_stop_text_is_held(texts: list[str], text: str) -> No
 
 
 def test_a_turn_is_rendered_and_put_under_its_grammar() -> None:
-    prompt, sampling = prepare_turn(request())
+    prompt, sampling, unenforced = prepare_turn(request())
+    assert unenforced == ()
     assert ENCODING.decode(prompt).endswith("<|start|>user<|message|>hi<|end|><|start|>assistant")
     assert sampling == request().sampling
-    assert compiled_grammar(request()).startswith("start: ")
+    assert compiled_constraint(request()).grammar.startswith("start: ")

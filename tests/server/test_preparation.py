@@ -8,8 +8,13 @@ import pytest
 
 from openai_harmony import Conversation, DeveloperContent, Message, Role, ToolDescription
 from openai_harmony.apis.turn_request import TurnRequest
-from openai_harmony.grammar import GrammarError, Matcher, ToolChoice
-from openai_harmony.server.generation.preparation import turn_constraint
+from openai_harmony.grammar import GrammarError, Matcher, ToolChoice, TurnConstraint
+from openai_harmony.grammar import turn_constraint as write_constraint
+from openai_harmony.server.generation.preparation import (
+    compiled_constraint,
+    constraint_options,
+    unenforced_header,
+)
 
 UNIQUE = {"type": "object", "properties": {"tags": {"type": "array", "uniqueItems": True}}}
 PLAIN = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -31,6 +36,10 @@ def answer(schema: dict[str, Any], *, strict: bool | None) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": wanted}
 
 
+def turn_constraint(turn: TurnRequest) -> TurnConstraint:
+    return write_constraint(turn.conversation, constraint_options(turn))
+
+
 def accepts(grammar: str, text: str) -> bool:
     from openai_harmony import load_harmony_encoding
 
@@ -46,12 +55,13 @@ def test_what_can_be_enforced_is() -> None:
     assert not accepts(constraint.grammar, HEADER.format("f") + '{"n": "1"}<|call|>')
 
 
-def test_a_tool_that_cannot_be_enforced_takes_any_object_and_the_others_stay() -> None:
+def test_what_cannot_be_enforced_of_a_tool_is_left_out_and_the_rest_stays() -> None:
     constraint = turn_constraint(request(UNIQUE))
     (error,) = constraint.unenforced
     assert error.pointer == "tools/functions.f#/properties/tags/uniqueItems"
     assert accepts(constraint.grammar, HEADER.format("f") + '{"tags": [1, 1], "x": 2}<|call|>')
     assert not accepts(constraint.grammar, HEADER.format("f") + "[1]")
+    assert not accepts(constraint.grammar, HEADER.format("f") + '{"tags": 1')
     assert not accepts(constraint.grammar, HEADER.format("g") + '{"n": "1"}')
 
 
@@ -61,7 +71,7 @@ def test_a_strict_tool_that_cannot_be_enforced_is_refused() -> None:
 
 
 @pytest.mark.parametrize("strict", [None, False])
-def test_an_answer_that_cannot_be_enforced_is_any_object(strict: bool | None) -> None:
+def test_what_cannot_be_enforced_of_an_answer_is_left_out(strict: bool | None) -> None:
     constraint = turn_constraint(request(PLAIN, response_format=answer(UNIQUE, strict=strict)))
     assert [error.pointer for error in constraint.unenforced] == [
         "response_format#/properties/tags/uniqueItems"
@@ -69,6 +79,7 @@ def test_an_answer_that_cannot_be_enforced_is_any_object(strict: bool | None) ->
     header = "<|channel|>final <|constrain|>json<|message|>"
     assert accepts(constraint.grammar, header + '{"tags": [1, 1]}<|return|>')
     assert not accepts(constraint.grammar, header + "tags")
+    assert not accepts(constraint.grammar, header + '{"tags": 1')
 
 
 @pytest.mark.parametrize(
@@ -95,3 +106,21 @@ def test_a_strict_answer_that_cannot_be_enforced_is_refused() -> None:
 def test_an_error_that_no_schema_is_to_blame_for_is_raised() -> None:
     with pytest.raises(GrammarError, match="not declared"):
         turn_constraint(request(UNIQUE, tool_choice=ToolChoice("required", ("h",))))
+
+
+def test_the_prepared_turn_says_what_is_left_out() -> None:
+    constraint = compiled_constraint(request(UNIQUE))
+    assert unenforced_header(constraint.unenforced) == {
+        "Harmony-Unenforced": "tools/functions.f#/properties/tags/uniqueItems"
+    }
+    assert compiled_constraint(request(PLAIN)).unenforced == ()
+    assert unenforced_header(()) == {}
+
+
+def test_the_header_is_short_and_ascii() -> None:
+    errors = [GrammarError("", pointer=f"#/properties/é,\r\n{index}/not") for index in range(500)]
+    (value,) = unenforced_header(errors).values()
+    assert value.isascii()
+    assert value.isprintable()
+    assert len(value) <= 2_000
+    assert value.endswith("480 more")

@@ -10,7 +10,7 @@ import torch
 from transformers import GptOssConfig, GptOssForCausalLM
 
 from openai_harmony import load_harmony_encoding
-from openai_harmony.grammar.matcher import MODEL_VOCABULARY_SIZE
+from openai_harmony.grammar.token_table import MODEL_VOCABULARY_SIZE
 from openai_harmony.tokens.special_tokens import CALL, END, END_OF_TEXT, RETURN
 
 __all__ = ["PAD", "noise_model", "padded"]

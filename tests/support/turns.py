@@ -84,8 +84,8 @@ WHOLE_TURNS: list[tuple[Conversation, str]] = [
     (TOOLS, f" to=functions.get_weather<|channel|>analysis json<|message|>{SF}"),
     (TOOLS, f"<|channel|>analysis to=functions.get_weather json<|message|>{SF}"),
     (TOOLS, " to=functions.now<|channel|>commentary<|message|>{}<|call|>"),
-    (TOOLS, '<|channel|>commentary to=functions.get_weather<|message|>{\n  "location": "SF",\n'
-            '  "format": "celsius"\n}<|call|>'),
+    (TOOLS, '<|channel|>commentary to=functions.get_weather<|message|>{"location": "SF",\n'
+            '  "format": "celsius"}<|call|>'),
     # Built-in tools
     (TOOLS, "<|channel|>analysis to=python code<|message|>print('<|')\n<|call|>"),
     (TOOLS, "<|channel|>commentary to=python<|message|>x<|call|>"),

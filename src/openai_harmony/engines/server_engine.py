@@ -9,6 +9,7 @@ from contextlib import aclosing
 from typing import Any
 
 from ..grammar import Matcher
+from ..grammar.token_table import with_any_spelling
 from ..tokens.special_tokens import VOCABULARY_SIZE
 from .engine import (
     ContextLengthError,
@@ -21,7 +22,7 @@ from .engine import (
 )
 from .http_client import HttpClient, RefusalError
 
-__all__ = ["AnswerReader", "ServerEngine", "best_tokens"]
+__all__ = ["AnswerReader", "GrammarCheck", "ServerEngine", "best_tokens"]
 
 
 class AnswerReader(ABC):
@@ -70,15 +71,15 @@ class ServerEngine(Engine):
         SamplingError.check_tokens(prompt, VOCABULARY_SIZE - 1)
         body = self.request_body(prompt, sampling, max_tokens)
         reader = self.answer_reader(sampling, max_tokens)
-        matcher = None
+        check = None
         if sampling.grammar is not None:
-            matcher = await asyncio.to_thread(Matcher, sampling.grammar)
+            check = await asyncio.to_thread(GrammarCheck, sampling.grammar)
         self._running += 1
         try:
             async with aclosing(self._answer(body, reader)) as tokens:
                 async for sampled in tokens:
                     # A server may be configured to ignore the grammar.
-                    if matcher is not None and not matcher.accept(sampled.token):
+                    if check is not None and not check.accept(sampled.token):
                         raise EngineError(
                             f"{self._client.url} sampled the token {sampled.token} against the "
                             f"grammar; {self.grammar_remedy}"
@@ -141,6 +142,31 @@ class ServerEngine(Engine):
     async def close(self) -> None:
         """Close the connections; the server keeps running."""
         await self._client.close()
+
+
+class GrammarCheck:
+    """Follows the tokens that a server samples under a grammar.
+
+    White space and escapes that the grammar does not allow are no reason to end a turn: engines
+    with another version of llguidance may allow more of them.
+    """
+
+    def __init__(self, grammar: str) -> None:
+        self._grammar = grammar
+        self._matcher = Matcher(grammar)
+        self._tokens: list[int] = []
+        self._is_lenient = False
+
+    def accept(self, token: int) -> bool:
+        """Take a token; return False if it is against the grammar."""
+        self._tokens.append(token)
+        if self._matcher.accept(token):
+            return True
+        if self._is_lenient:
+            return False
+        self._is_lenient = True
+        self._matcher = Matcher(with_any_spelling(self._grammar))
+        return self._matcher.accept_all(self._tokens) == len(self._tokens)
 
 
 def best_tokens(

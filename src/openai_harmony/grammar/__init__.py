@@ -7,6 +7,7 @@
     turn                   both as one grammar, in the Lark dialect of llguidance
     structural_tag         the same for xgrammar, as far as that can express it
     matcher                the grammar at work, token by token; the first mismatch of a completion
+    violations             what a sampled turn says against the parts that no grammar enforces
     logits_processor       the same inside `generate` of Hugging Face Transformers
 
 Needs the extra ``grammar`` (llguidance), and ``transformers`` for the last.
@@ -15,11 +16,12 @@ Needs the extra ``grammar`` (llguidance), and ``transformers`` for the last.
 from typing import TYPE_CHECKING, Any
 
 from .errors import GrammarError
-from .json_schema import enforceable_schema
+from .json_schema import LoosenedSchema, enforceable_schema, loosened_schema
 from .matcher import BITMASK_WORDS, Matcher, Mismatch, fill_bitmasks, find_mismatch
 from .options import Call, ToolChoice, TurnOptions, declared_calls
 from .structural_tag import structural_tag
-from .turn import turn_grammar
+from .turn import TurnConstraint, turn_constraint, turn_grammar
+from .violations import Violation, find_violations
 
 if TYPE_CHECKING:
     from .logits_processor import GrammarLogitsProcessor as GrammarLogitsProcessor
@@ -28,15 +30,21 @@ __all__ = [
     "BITMASK_WORDS",
     "Call",
     "GrammarError",
+    "LoosenedSchema",
     "Matcher",
     "Mismatch",
     "ToolChoice",
+    "TurnConstraint",
     "TurnOptions",
+    "Violation",
     "declared_calls",
     "enforceable_schema",
     "fill_bitmasks",
     "find_mismatch",
+    "find_violations",
+    "loosened_schema",
     "structural_tag",
+    "turn_constraint",
     "turn_grammar",
 ]
 

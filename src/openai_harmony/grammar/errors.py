@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 from ..errors import HarmonyError
 
-__all__ = ["GrammarError"]
+__all__ = ["GrammarError", "Report", "raise_error"]
 
 
 class GrammarError(ValueError, HarmonyError):
@@ -27,3 +30,12 @@ class GrammarError(ValueError, HarmonyError):
             what = f'"{keyword}"' if slash else "the schema"
             text = f"cannot enforce {what} at {self.pointer}: {text}"
         return f"{text}; {self.remedy}" if self.remedy else text
+
+
+Report: TypeAlias = Callable[[GrammarError], object]
+"""Takes the error of a keyword that cannot be enforced; if it returns, the keyword is left out."""
+
+
+def raise_error(error: GrammarError) -> None:
+    """Raise the error: the `Report` of schemas that must be enforced in full."""
+    raise error

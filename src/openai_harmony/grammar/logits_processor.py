@@ -18,7 +18,8 @@ from ..encoding import load_harmony_encoding
 from ..installation import missing_package
 from ..sampled_messages import OPENING
 from .errors import GrammarError
-from .matcher import BITMASK_WORDS, MODEL_VOCABULARY_SIZE, Matcher, fill_bitmasks
+from .matcher import BITMASK_WORDS, Matcher, fill_bitmasks
+from .token_table import MODEL_VOCABULARY_SIZE
 
 try:
     import torch
@@ -172,8 +173,11 @@ class GrammarLogitsProcessor:
             if not bool((twins & right).any()):
                 column = self.prompt_length + self._rows[number].taken
                 token = int(input_ids[number, column])
+                text = ""
+                if 0 <= token < MODEL_VOCABULARY_SIZE:
+                    text = f" ({load_harmony_encoding('HarmonyGptOss').decode([token])!r})"
                 raise GrammarError(
-                    f"the grammar does not allow the token {_named(token)} "
+                    f"the grammar does not allow the token {token}{text} "
                     f"at row {number}, column {column} of input_ids",
                     remedy="check what the turn was begun with, and the other logits processors",
                 )
@@ -192,9 +196,3 @@ class GrammarLogitsProcessor:
         if padding:
             forbidden = torch.nn.functional.pad(forbidden, (0, padding), value=True)
         return scores.masked_fill(forbidden, float("-inf"))
-
-
-def _named(token: int) -> str:
-    if not 0 <= token < MODEL_VOCABULARY_SIZE:
-        return str(token)
-    return f"{token} ({load_harmony_encoding('HarmonyGptOss').decode([token])!r})"

@@ -5,65 +5,25 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
-import llguidance
-from llguidance import LLExecutor, LLMatcher, TokenizerWrapper
+from llguidance import LLExecutor, LLMatcher, LLParserLimits
 
 from ..encoding import load_harmony_encoding
 from ..rendering.cache import SharedCache
-from ..tokens.special_tokens import FIRST_SPECIAL, SPECIAL_IDS, SPECIAL_TEXTS, VOCABULARY_SIZE
-from ..tokens.vocabulary import load_vocabulary
+from ..tokens.special_tokens import VOCABULARY_SIZE
 from .errors import GrammarError
+from .token_table import COST_LIMIT, MODEL_VOCABULARY_SIZE, token_table
 
 __all__ = [
     "BITMASK_WORDS",
-    "MODEL_VOCABULARY_SIZE",
     "Matcher",
     "Mismatch",
     "fill_bitmasks",
     "find_mismatch",
 ]
-
-# The vocabulary
-
-MODEL_VOCABULARY_SIZE = 201_088
-"""Logits of the gpt-oss models; the format's last special token has none."""
-
-_SLICES = [
-    r'[^<|"\\\x00-\x1F\x7F]{1,10}',
-    r'[^<|"\\\x00-\x1F\x7F]{1,30}',
-    r'[^<|"\\\x00-\x1F\x7F]+',
-    r"[^<|]+",
-]
-"""Kinds of tokens whose masks llguidance computes beforehand: those allowed anywhere in JSON
-strings, and those allowed anywhere in text, since no special token is spelled with them."""
-
-
-class _Table:
-    """The tokenizer of harmony in the form that llguidance takes."""
-
-    def __init__(self) -> None:
-        special = range(FIRST_SPECIAL, MODEL_VOCABULARY_SIZE)
-        self.tokens = [*load_vocabulary(), *(SPECIAL_TEXTS[token].encode() for token in special)]
-        self.special_token_ids = list(special)
-        # Ends a sequence for llguidance; in harmony <|return|> and <|call|> do, inside the grammar.
-        self.eos_token_id = SPECIAL_IDS["<|endoftext|>"]
-        self.bos_token_id = None
-
-    def __call__(self, text: bytes) -> list[int]:
-        encoding = load_harmony_encoding("HarmonyGptOss")
-        return encoding.tokenizer.encode_ordinary(text.decode("utf-8", "replace"))
-
-
-@functools.cache
-def token_table() -> llguidance.LLTokenizer:
-    """Return the vocabulary in the form of llguidance, built once per process in some 0.4 s."""
-    return llguidance.LLTokenizer(TokenizerWrapper(_Table()), slices=_SLICES)
-
 
 # Matchers
 
@@ -77,6 +37,8 @@ BITMASK_WORDS = MODEL_VOCABULARY_SIZE // 32
 
 _COUNTS_TOKENS = "[max_tokens="
 _BYTES_OF_A_GRAMMAR = 80  # compiled, for each character of its text: 58 to 83 were measured
+# Ten times what a grammar may need that was handed out, see `step_cost`.
+_LIMITS = LLParserLimits(step_lexer_fuel=10 * COST_LIMIT, verbose_errors=False)
 _compiled: SharedCache[str, tuple[str, LLMatcher]] = SharedCache(
     256 * 1024 * 1024, lambda entry: _BYTES_OF_A_GRAMMAR * len(entry[0])
 )
@@ -86,13 +48,17 @@ def _compile(grammar: str) -> LLMatcher:
     """Return a compiled grammar, from the cache if possible; callers only copy it."""
 
     def compiled() -> tuple[str, LLMatcher]:
-        matcher = LLMatcher(token_table(), grammar, log_level=0)
+        matcher = LLMatcher(token_table(), grammar, log_level=0, limits=_LIMITS)
         if matcher.is_error():
-            problem = " ".join(matcher.get_error().split())
-            raise GrammarError(f"the grammar does not compile: {problem:.300}")
+            raise GrammarError(f"the grammar does not compile: {_problem(matcher)}")
         return grammar, matcher
 
     return _compiled.get_or_make(grammar, compiled)[1]
+
+
+def _problem(matcher: LLMatcher) -> str:
+    """Return the error of the engine, without its state, which follows in further lines."""
+    return matcher.get_error().strip().partition("\n")[0][:300]
 
 
 class Matcher:
@@ -112,11 +78,12 @@ class Matcher:
     True
     """
 
-    __slots__ = ("_grammar", "_matcher", "_tokens")
+    __slots__ = ("_compiled", "_grammar", "_matcher", "_tokens")
 
     def __init__(self, grammar: str) -> None:
         self._grammar = grammar
-        self._matcher = _compile(grammar).deep_copy()
+        self._compiled = _compile(grammar)
+        self._matcher = self._compiled.deep_copy()
         self._tokens: list[int] = []
 
     @property
@@ -129,9 +96,12 @@ class Matcher:
 
         25,136 bytes; ``numpy.unpackbits(…, bitorder="little")`` makes them bools.
         """
-        mask = self._matcher.compute_bitmask()[: 4 * BITMASK_WORDS]  # it has a word more
-        self.check()
-        return mask
+        mask = self._matcher.compute_bitmask()
+        if self._matcher.is_error():
+            self.recover()
+            mask = self._matcher.compute_bitmask()
+            self._check()
+        return mask[: 4 * BITMASK_WORDS]  # it has a word more
 
     def allowed_tokens(self) -> list[int]:
         """Return the ids that may come next, in order; slow if there are many."""
@@ -142,8 +112,22 @@ class Matcher:
         return [token for token, bit in enumerate(bits) if bit == "1"]
 
     def forced_tokens(self) -> list[int]:
-        """Return the tokens that must come next, up to the first with a choice."""
-        return self._matcher.compute_ff_tokens()
+        """Return the tokens that must come next, up to the first with a choice.
+
+        Bounds on tokens count, too: where a text may not go on, the end of its message is forced.
+        """
+        forced = self._matcher.compute_ff_tokens()
+        if _COUNTS_TOKENS not in self._grammar:
+            return forced
+        twin = self.copy()  # the engine overlooks bounds while it looks ahead
+        del forced[twin.accept_all(forced) :]
+        while not twin.is_finished:
+            mask = int.from_bytes(twin.bitmask(), "little")
+            if mask.bit_count() != 1:
+                break
+            forced.append(mask.bit_length() - 1)
+            twin.accept(forced[-1])
+        return forced
 
     def accept(self, token: int) -> bool:
         """Take a token; where it is not allowed, change nothing and return False."""
@@ -153,12 +137,29 @@ class Matcher:
         """Take tokens up to the first that is not allowed; return how many were taken."""
         valid = _before_unknown(tokens)
         taken = self._matcher.try_consume_tokens(valid)
-        self.check()
         self._tokens += valid[:taken]
+        if taken < len(valid) and self._gave_up(valid[taken]):
+            self.recover()
+            more = self._matcher.try_consume_tokens(valid[taken:])
+            self._check()
+            self._tokens += valid[taken : taken + more]
+            taken += more
         return taken
 
+    def _gave_up(self, token: int) -> bool:
+        """Return whether the engine failed, rather than refused this token."""
+        if self.is_finished:
+            return False
+        mask = self._matcher.compute_bitmask()
+        return self._matcher.is_error() or bool(mask[token // 8] >> token % 8 & 1)
+
     def count_allowed(self, tokens: Sequence[int]) -> int:
-        """Return how many of `tokens` (a draft) could be taken, without taking them."""
+        """Return how many of `tokens` (a draft) could be taken, without taking them.
+
+        It is what `accept_all` would return.
+        """
+        if _COUNTS_TOKENS in self._grammar:  # which the engine overlooks while it looks ahead
+            return self.copy().accept_all(tokens)
         return self._matcher.validate_tokens(_before_unknown(tokens))
 
     def rollback(self, count: int) -> None:
@@ -175,22 +176,43 @@ class Matcher:
 
     def reset(self) -> None:
         """Take back all tokens."""
-        self._matcher = _compile(self._grammar).deep_copy()
+        self._compiled = _compile(self._grammar)
+        self._matcher = self._compiled.deep_copy()
         self._tokens = []
 
     def copy(self) -> Matcher:
         """Return another matcher in the same state, as beam search needs it."""
         twin = Matcher.__new__(Matcher)
         twin._grammar = self._grammar
+        twin._compiled = self._compiled
         twin._matcher = self._matcher.deep_copy()
         twin._tokens = self._tokens.copy()
         return twin
 
-    def check(self) -> None:
-        """Raise `GrammarError` if the engine gave up; that is final."""
+    def recover(self) -> None:
+        """Compile the grammar anew and take the tokens again, after the engine gave up.
+
+        All matchers of a grammar share what the engine builds while it works. If that grows beyond
+        a limit, all of them fail, and a new one has room again.
+        """
+        self._drop_compiled()
+        self._compiled = _compile(self._grammar)
+        self._matcher = self._compiled.deep_copy()
+        self._matcher.try_consume_tokens(self._tokens)
+        self._check()
+
+    def _drop_compiled(self) -> None:
+        entry = _compiled.get(self._grammar)
+        if entry is not None and entry[1] is self._compiled:
+            _compiled.discard(self._grammar)
+
+    def _check(self) -> None:
         if self._matcher.is_error():
-            problem = " ".join(self._matcher.get_error().split())
-            raise GrammarError(f"the grammar cannot be followed any further: {problem:.300}")
+            self._drop_compiled()
+            raise GrammarError(
+                f"the grammar cannot be followed any further: {_problem(self._matcher)}",
+                remedy="write the grammar with turn_grammar, which refuses such schemas",
+            )
 
 
 def _before_unknown(tokens: Sequence[int]) -> list[int]:
@@ -224,8 +246,9 @@ def fill_bitmasks(matchers: Iterable[tuple[int, Matcher]], bitmasks: NDArray[np.
     if work:
         rows, words = bitmasks.shape
         _executor.unsafe_compute_mask_ptr(work, bitmasks.ctypes.data, 4 * words, rows)
-    for _, matcher in unfinished:
-        matcher.check()
+    for row, matcher in unfinished:
+        if matcher._matcher.is_error():
+            bitmasks[row] = memoryview(matcher.bitmask()).cast("i")
 
 
 # Mismatches

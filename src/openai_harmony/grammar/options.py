@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ..conversation.content import DeveloperContent
 from ..conversation.json_field import JsonField
@@ -46,6 +46,10 @@ class TurnOptions:
     - `preambles`: whether the turn may hold ``commentary`` messages to everyone.
     - `text_tokens`: tokens at most in each other body that is free text: preambles, code, and an
       answer without a format.
+    - `on_unsupported`: whether a keyword of a schema that no grammar can enforce raises
+      `GrammarError` (``"error"``) or is left out (``"loosen"``; `turn_constraint` reports it).
+    - `strict_tools`: recipients whose schemas are not loosened; nor is a response format that is
+      marked as strict.
     """
 
     tool_choice: ToolChoice | str | Mapping[str, Any] | None = None
@@ -55,6 +59,8 @@ class TurnOptions:
     reasoning_messages: int | None = None
     preambles: bool = True
     text_tokens: int | None = None
+    on_unsupported: Literal["error", "loosen"] = "error"
+    strict_tools: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         for name in ("reasoning_tokens", "reasoning_messages", "text_tokens"):
@@ -63,6 +69,19 @@ class TurnOptions:
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise GrammarError(f"{name}: expected a positive integer, found {value!r}")
+        if self.on_unsupported not in ("error", "loosen"):
+            raise GrammarError(
+                f"on_unsupported: {self.on_unsupported!r} is unknown", remedy="use error or loosen"
+            )
+
+    def loosens(self, recipient: str | None) -> bool:
+        """Return whether the schema of a call, or (None) of the answer, may be loosened."""
+        if self.on_unsupported == "error":
+            return False
+        if recipient is not None:
+            return recipient not in self.strict_tools
+        described = self.response_format or {}
+        return not dict(described.get("json_schema", described)).get("strict")
 
     def read_tool_choice(self) -> ToolChoice:
         """Read the choice in any of its forms.

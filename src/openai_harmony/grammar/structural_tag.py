@@ -31,7 +31,7 @@ from ..tokens.special_tokens import (
     SPECIAL_TEXTS,
     START,
 )
-from .json_schema import enforceable_schema
+from .json_schema import enforceable_schema, loosened_schema
 from .options import (
     Call,
     TurnOptions,
@@ -106,7 +106,7 @@ def _answer(conversation: Conversation, options: TurnOptions) -> Format:
     if not schemas:
         body = _free_text(options.text_tokens)
         return _sequence(*header, _token(MESSAGE), body, _stop(RETURN))
-    bodies = [_json(schema, pointer) for pointer, schema in schemas]
+    bodies = [_json(schema, pointer, options.loosens(None)) for pointer, schema in schemas]
     return _sequence(*header, _type("json"), _token(MESSAGE), _one_of(bodies), _stop(RETURN))
 
 
@@ -123,7 +123,8 @@ def _call(call: Call, options: TurnOptions) -> Format:
         content_type, body = _type("code"), _free_text(options.text_tokens)
     else:
         content_type = _type("json") if call.is_function else _type("json", "code")
-        body = _json(call.schema, f"tools/{call.recipient}#")
+        pointer = f"tools/{call.recipient}#"
+        body = _json(call.schema, pointer, options.loosens(call.recipient))
     return _sequence(header, content_type, _token(MESSAGE), body, _stop(CALL))
 
 
@@ -136,11 +137,11 @@ def _type(*names: str) -> Format:
     return _optional(_one_of([*plain, constrained]))
 
 
-def _json(schema: object, pointer: str) -> Format:
-    return {
-        "type": "json_schema",
-        "json_schema": xgrammar_schema(enforceable_schema(schema, pointer)),
-    }
+def _json(schema: object, pointer: str, loosens: bool) -> Format:
+    enforced = (
+        loosened_schema(schema, pointer).schema if loosens else enforceable_schema(schema, pointer)
+    )
+    return {"type": "json_schema", "json_schema": xgrammar_schema(enforced)}
 
 
 def _free_text(tokens: int | None) -> Format:

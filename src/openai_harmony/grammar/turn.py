@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..conversation.messages import Conversation
 from ..rendering.cache import SharedCache, fingerprint
-from .json_schema import JSON_OPTIONS, enforceable_schema
+from .errors import GrammarError
+from .json_schema import JSON_OPTIONS, enforceable_schema, loosened_schema
 from .options import (
     Call,
     TurnOptions,
@@ -28,7 +29,7 @@ from .options import (
     requested_schemas,
 )
 
-__all__ = ["TEXT_PATTERN", "turn_grammar"]
+__all__ = ["TEXT_PATTERN", "TurnConstraint", "turn_constraint", "turn_grammar"]
 
 # Text in which nothing looks like <|end|>: every "<" is followed by what cannot become that. A word
 # is [a-z_0-9]+; the marks are <, <|, <|word and <|word|, after the last of which no ">" may stand.
@@ -43,6 +44,13 @@ _TOOL_JSON_TYPE = '(" json" | " code" | " "? <|constrain|> ("json" | "code"))?'
 _CODE_TYPE = '(" code" | " "? <|constrain|> "code")?'
 
 
+class TurnConstraint(NamedTuple):
+    """The grammar of a turn, and the errors of the keywords that it does not enforce."""
+
+    grammar: str
+    unenforced: tuple[GrammarError, ...] = ()
+
+
 def turn_grammar(conversation: Conversation, options: TurnOptions | None = None) -> str:
     """Write the grammar for the next turn of the assistant.
 
@@ -53,24 +61,35 @@ def turn_grammar(conversation: Conversation, options: TurnOptions | None = None)
     >>> print(turn_grammar(hi, TurnOptions(reasoning=False, preambles=False)).splitlines()[0])
     start: answer
     """
+    return turn_constraint(conversation, options).grammar
+
+
+def turn_constraint(
+    conversation: Conversation, options: TurnOptions | None = None
+) -> TurnConstraint:
+    """Write the grammar for the next turn, with a report of what was left out of its schemas.
+
+    With ``on_unsupported="error"``, the default, nothing is left out; see `TurnOptions`.
+    """
     options = options or TurnOptions()
     choice = options.read_tool_choice()
     calls = chosen_calls(choice, declared_calls(conversation.messages))
-    endings = [f"call_{at}" for at in range(len(calls))]
+    endings = [f"call_{index}" for index in range(len(calls))]
     if choice.mode != "required":
         endings.insert(0, "answer")
     before = _before(options)
     ending = f"({' | '.join(endings)})" if len(endings) > 1 else endings[0]
+    unenforced: list[GrammarError] = []
     lines = [f"start: {before} {ending}" if before else f"start: {ending}"]
     lines += _other_messages(options)
     if choice.mode != "required":
-        lines += _answer(requested_schemas(conversation, options))
+        lines += _answer(requested_schemas(conversation, options), options, unenforced)
     if calls:
         lines.append('call_channel: "commentary" | "analysis"')
-    for at, call in enumerate(calls):
-        lines += _call(at, call)
+    for index, call in enumerate(calls):
+        lines += _call(index, call, options, unenforced)
     lines += [f"text{_at_most(options.text_tokens)}: TEXT", f"TEXT: /{TEXT_PATTERN}/"]
-    return "\n".join(lines) + "\n"
+    return TurnConstraint("\n".join(lines) + "\n", tuple(unenforced))
 
 
 def _before(options: TurnOptions) -> str:
@@ -99,48 +118,56 @@ def _at_most(tokens: int | None) -> str:
     return "" if tokens is None else f"[max_tokens={tokens}]"
 
 
-def _answer(schemas: list[tuple[str, object]]) -> Iterator[str]:
+def _answer(
+    schemas: list[tuple[str, object]], options: TurnOptions, unenforced: list[GrammarError]
+) -> Iterator[str]:
     if not schemas:
         yield 'answer: <|channel|> "final" <|message|> text <|return|>'
         return
-    bodies = " | ".join(f"answer_{at}" for at in range(len(schemas)))
+    bodies = " | ".join(f"answer_{index}" for index in range(len(schemas)))
     yield f'answer: <|channel|> "final" {_JSON_TYPE} <|message|> ({bodies}) <|return|>'
-    for at, (pointer, schema) in enumerate(schemas):
-        yield f"answer_{at}: {_json(schema, pointer)}"
+    for index, (pointer, schema) in enumerate(schemas):
+        yield f"answer_{index}: {_json(schema, pointer, options.loosens(None), unenforced)}"
 
 
-def _call(at: int, call: Call) -> Iterator[str]:
+def _call(
+    index: int, call: Call, options: TurnOptions, unenforced: list[GrammarError]
+) -> Iterator[str]:
     recipient = json.dumps(f" to={call.recipient}")
     if call.schema is None:
         content_type, body = _CODE_TYPE, "text"
     else:
         content_type = _JSON_TYPE if call.is_function else _TOOL_JSON_TYPE
-        body = _json(call.schema, f"tools/{call.recipient}#")
+        loosens = options.loosens(call.recipient)
+        body = _json(call.schema, f"tools/{call.recipient}#", loosens, unenforced)
     yield (
-        f"call_{at}: ({recipient} <|channel|> call_channel | <|channel|> call_channel {recipient})"
-        f" {content_type} <|message|> body_{at} <|call|>"
+        f"call_{index}: ({recipient} <|channel|> call_channel"
+        f" | <|channel|> call_channel {recipient}) {content_type} <|message|> body_{index} <|call|>"
     )
-    yield f"body_{at}: {body}"
+    yield f"body_{index}: {body}"
 
 
 # Servers get the same tools with every request: what was written for a schema is kept, beside the
 # length of the key, which may hold more than is written.
-_written: SharedCache[tuple[str, bytes], tuple[str, int]] = SharedCache(
-    16 * 1024 * 1024, lambda entry: len(entry[0]) + entry[1] + 500
+_written: SharedCache[tuple[str, bytes, bool], tuple[str, tuple[GrammarError, ...], int]] = (
+    SharedCache(16 * 1024 * 1024, lambda entry: len(entry[0]) + 500 * len(entry[1]) + entry[2])
 )
 
 
-def _json(schema: Any, pointer: str) -> str:
+def _json(schema: Any, pointer: str, loosens: bool, unenforced: list[GrammarError]) -> str:
     """Write the JSON that a schema allows, as a part of a rule."""
     data = fingerprint(schema)
-    if data is None:
-        return _write_json(schema, pointer)
-    return _written.get_or_make((pointer, data), lambda: (_write_json(schema, pointer), len(data)))[
-        0
-    ]
 
+    def write() -> tuple[str, tuple[GrammarError, ...], int]:
+        errors: tuple[GrammarError, ...] = ()
+        if loosens:
+            enforced, errors = loosened_schema(schema, pointer)
+        else:
+            enforced = enforceable_schema(schema, pointer)
+        options = {"x-guidance": JSON_OPTIONS, **({} if isinstance(enforced, bool) else enforced)}
+        return f"%json {json.dumps(options)}", errors, len(data or b"") + 500
 
-def _write_json(schema: object, pointer: str) -> str:
-    enforced = enforceable_schema(schema, pointer)
-    with_options = {"x-guidance": JSON_OPTIONS, **({} if isinstance(enforced, bool) else enforced)}
-    return f"%json {json.dumps(with_options)}"
+    key = pointer, data or b"", loosens
+    text, errors, _ = write() if data is None else _written.get_or_make(key, write)
+    unenforced += errors
+    return text

@@ -54,7 +54,7 @@ def _without_definitions(schema: Schema) -> JsonValue:
     if "$ref" in schema:
         return {"$ref": schema["$ref"]}
     if "anyOf" in schema:
-        return _any([xgrammar_schema(one) for one in _list(schema["anyOf"])])
+        return _any([xgrammar_schema(option) for option in _list(schema["anyOf"])])
     if "enum" in schema:
         return _listed(_list(schema["enum"]))
     types = schema.get("type", list(_ALL_TYPES))
@@ -64,7 +64,7 @@ def _without_definitions(schema: Schema) -> JsonValue:
 
 def _any(schemas: list[JsonValue]) -> JsonValue:
     """Return what allows one of them; xgrammar knows no schema that allows nothing."""
-    kept = [one for one in schemas if one is not False]
+    kept = [schema for schema in schemas if schema is not False]
     return kept[0] if len(kept) == 1 else {"anyOf": kept}
 
 
@@ -87,7 +87,7 @@ def _of_type(name: str, schema: Schema) -> Schema:
 def _rewrite_pattern(written: Schema, schema: Schema) -> None:
     joined = [inner for inner in _list(schema.get("allOf")) if isinstance(inner, dict)]
     patterns = [written.get("pattern"), *(inner.get("pattern") for inner in joined)]
-    whole = [text for one in patterns if isinstance(one, str) and (text := _whole(one))]
+    whole = [text for pattern in patterns if isinstance(pattern, str) and (text := _whole(pattern))]
     written.pop("pattern", None)
     if whole:
         written["pattern"] = whole[0]  # of several xgrammar reads none
@@ -118,8 +118,8 @@ def _rewrite_items(written: Schema) -> None:
         end = min(end, most)
     is_cut = end < len(prefix) or most == end
     items = False if is_cut else xgrammar_schema(written.get("items", True))
-    if prefix[:end]:
-        written["prefixItems"] = prefix[:end]
+    if prefix[:end]:  # of booleans, xgrammar takes no `true` here
+        written["prefixItems"] = [{} if item is True else item for item in prefix[:end]]
     else:
         written.pop("prefixItems", None)
     if is_cut and end:
@@ -138,7 +138,7 @@ def _rewrite_properties(written: Schema) -> None:
         by_pattern = {_whole(name): xgrammar_schema(inner) for name, inner in named.items()}
         schemas = [inner for inner in by_pattern.values() if inner is not False]
         if others is False and None not in by_pattern and len(schemas) == len(named) == 1:
-            written["patternProperties"] = {str(name): one for name, one in by_pattern.items()}
+            written["patternProperties"] = {str(name): inner for name, inner in by_pattern.items()}
         else:  # xgrammar reads no more than one pattern, and none beside other names
             others = _any([*schemas, others])
     written["additionalProperties"] = others

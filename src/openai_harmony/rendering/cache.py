@@ -77,6 +77,14 @@ class BoundedCache(Generic[_Key, _Value]):
                 if self._young_size > most:
                     self._old, self.young, self._young_size = self.young, Generation(), 0
 
+    def discard(self, key: _Key) -> None:
+        """Drop the value of `key`, if there is one."""
+        with self._lock:
+            value = self.young.pop(key, None)
+            if value is not None:
+                self._young_size -= self._size(value)
+            self._old.pop(key, None)
+
     def set_limit(self, limit: int) -> None:
         """Change the limit and drop all values."""
         with self._lock:

@@ -19,7 +19,7 @@ from starlette.types import Scope
 
 from ..encoding import load_harmony_encoding
 from ..engines.engine import Engine
-from ..grammar.matcher import token_table
+from ..grammar.token_table import token_table
 from ..inspector import LiveModel, Run, inspector_routes
 from ..tools.tool import Tool
 from ..web import HttpConfig, Refusal, RequestGuard, RequestTimes, cors_options

@@ -7,12 +7,15 @@ from collections.abc import Iterable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..grammar.errors import GrammarError
 from ..parsing.recovery import Recovery
 from .generation.admission import Admission
 
 __all__ = ["Metrics", "RequestCounter"]
 
 _METHODS = {"GET", "POST", "DELETE", "HEAD", "OPTIONS", "PUT", "PATCH"}  # clients make others up
+_KEYWORDS = {"not", "oneOf", "if", "contains", "uniqueItems", "pattern", "format", "propertyNames"}
+_KEYWORDS |= {"dependencies", "dependentRequired", "dependentSchemas", "unevaluatedProperties"}
 _WAITS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)  # seconds
 _STEPS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 
@@ -70,6 +73,17 @@ class Metrics:
             ("kind",),
             registry=registry,
         )
+        self._unenforced = Counter(
+            "harmony_unenforced_keywords",
+            "Keywords of schemas that grammars leave out, by keyword.",
+            ("keyword",),
+            registry=registry,
+        )
+        self.violations = Counter(
+            "harmony_schema_violations",
+            "What models wrote against keywords that grammars leave out.",
+            registry=registry,
+        )
         self._tool_calls = Counter(
             "harmony_tool_calls",
             "Calls of the server's own tools, by how they ended.",
@@ -85,6 +99,12 @@ class Metrics:
         """Count the repairs of one completion."""
         for recovery in recoveries:
             self._recoveries.labels(recovery.kind.value).inc()
+
+    def count_unenforced(self, errors: Iterable[GrammarError]) -> None:
+        """Count the keywords that the grammar of a turn leaves out; unknown ones as ``other``."""
+        for error in errors:
+            keyword = error.pointer.rpartition("/")[2]
+            self._unenforced.labels(keyword if keyword in _KEYWORDS else "other").inc()
 
     def count_tool_call(self, tool: str, status: str) -> None:
         """Count a call of the server's own tool, by the tool's name."""

@@ -1,16 +1,127 @@
-"""JSON Schema to what the grammar engine enforces exactly.
+"""JSON Schema to what the grammar engine enforces exactly: a schema in, a plainer schema out.
+
+The engine (llguidance) reads most of JSON Schema, but some of it in another sense. So a schema is
+taken apart into states (`conjunctions`) and written again with the few keywords that the engine and
+the specification read alike. Schemas that cannot be written so raise `GrammarError`.
 
 ::
 
+    documents                                the schema as JSON, and what each `$ref` refers to
     pattern_parser → patterns, formats       regular expressions of ECMA-262, and named ones
-    references                               `$ref`, `$id`, `$anchor`: a schema's pointers
     constraints, keywords                    the keywords of one schema object
     instances                                which values a schema has, and two schemas share
     conjunctions                             schemas that hold together, as states
-    numbers, property_counts                 what the engine misreads or cannot count
-    schema_writer → schemas                  the states as a schema again; all as one function
+    bounds                                   what the engine misreads or cannot count
+    schema_writer                            the states as a schema again
 """
 
-from .schemas import JSON_OPTIONS, enforceable_schema
+from __future__ import annotations
 
-__all__ = ["JSON_OPTIONS", "enforceable_schema"]
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from ...typescript.json_text import Schema
+from ..errors import GrammarError, Report, raise_error
+from ..token_table import JSON_OPTIONS
+from .conjunctions import Conjunctions
+from .documents import Document, plain_schema
+from .instances import Exclusions, satisfiable_states
+from .schema_writer import SchemaWriter
+
+__all__ = ["JSON_OPTIONS", "LoosenedSchema", "enforceable_schema", "loosened_schema"]
+
+
+def enforceable_schema(schema: object, pointer: str = "#") -> Schema | bool:
+    """Return a schema for the grammar engine that allows what a JSON Schema allows.
+
+    The schema is JSON, a pydantic model or a `pydantic.TypeAdapter`; `pointer` is where it stands,
+    for errors. Raises `GrammarError` for what cannot be enforced.
+
+    >>> enforceable_schema({"type": "integer", "exclusiveMinimum": 0, "title": "Count"})
+    {'type': 'integer', 'minimum': 1}
+    >>> try:
+    ...     enforceable_schema({"type": "array", "uniqueItems": True})
+    ... except GrammarError as error:
+    ...     print(error.pointer)
+    #/uniqueItems
+    """
+    return _rewritten(plain_schema(schema, pointer), pointer, raise_error)
+
+
+class LoosenedSchema(NamedTuple):
+    """A schema for the grammar engine, and the errors of the keywords that it leaves out."""
+
+    schema: Schema | bool
+    unenforced: tuple[GrammarError, ...]
+
+
+def loosened_schema(schema: object, pointer: str = "#") -> LoosenedSchema:
+    """Do as `enforceable_schema`, but leave out each keyword that cannot be enforced.
+
+    The result allows everything that the schema allows, and more. If the schema as a whole cannot
+    be enforced, not even in part, its type and names are. Raises `GrammarError` for what is no
+    JSON Schema at all.
+
+    >>> loosened = loosened_schema({"type": "array", "minItems": 2, "uniqueItems": True})
+    >>> loosened.schema
+    {'type': 'array', 'minItems': 2}
+    >>> [error.pointer for error in loosened.unenforced]
+    ['#/uniqueItems']
+    """
+    unenforced: dict[tuple[str, str], GrammarError] = {}
+
+    def report(error: GrammarError) -> None:
+        unenforced.setdefault((error.pointer, error.problem), error)
+
+    for candidate in (schema, *_outlines(schema)):
+        try:
+            enforced = _rewritten(plain_schema(candidate, pointer), pointer, report)
+        except GrammarError as error:  # of the schema as a whole: a limit, or nothing satisfies it
+            report(error)
+        else:
+            return LoosenedSchema(enforced, tuple(unenforced.values()))
+    raise next(iter(unenforced.values()))
+
+
+def _outlines(schema: object) -> Iterator[Schema | bool]:
+    """Yield less and less of a schema; each allows all that it allows."""
+    if isinstance(schema, type) or hasattr(schema, "json_schema"):
+        schema = plain_schema(schema, "#")
+    if schema is False:
+        yield True
+    if not isinstance(schema, Mapping):
+        return
+    outline = {key: schema[key] for key in ("type", "required") if key in schema}
+    names = schema.get("properties")
+    if isinstance(names, Mapping):
+        yield {**outline, "properties": dict.fromkeys(names, True)}
+    yield outline
+    yield {"type": outline.get("type", [])}
+    yield True
+
+
+def _rewritten(plain: Schema | bool, pointer: str, report: Report) -> Schema | bool:
+    if plain is True:
+        return True
+    unsatisfiable = GrammarError(
+        "no finite value satisfies it",
+        remedy="look for keywords that contradict each other, or a schema that requires itself",
+        pointer=pointer,
+    )
+    if plain is False:
+        raise unsatisfiable
+    conjunctions = Conjunctions(Document(plain, pointer), plain, report)
+    satisfiable = satisfiable_states(conjunctions.states)
+    exclusions = Exclusions(satisfiable)
+    for state in conjunctions.states:
+        if state.exclusive and exclusions.overlap(state.alternatives or []):
+            report(
+                GrammarError(
+                    "two of the schemas may hold at once",
+                    remedy="use anyOf, or give each a required property with its own const",
+                    pointer=state.exclusive,
+                )
+            )
+    if conjunctions.root not in satisfiable:
+        raise unsatisfiable
+    return SchemaWriter(satisfiable, pointer, report).write(conjunctions.root)

@@ -14,12 +14,12 @@ from fractions import Fraction
 from math import gcd, lcm
 
 from ...typescript.json_text import JsonValue, Schema
-from ..errors import GrammarError
+from ..errors import GrammarError, Report, raise_error
 from .constraints import TYPES, Atom, Choice, Constraints, Shape, State, canonical, higher, lower
+from .documents import Document, child_pointer
 from .instances import Instances
 from .keywords import apply_property_names, asserts, read_constraints
 from .patterns import never_both
-from .references import Document, child_pointer
 
 __all__ = ["Conjunctions"]
 
@@ -52,14 +52,15 @@ class _Parts:
 class Conjunctions:
     """Builds all states of a document."""
 
-    def __init__(self, document: Document, root: Schema) -> None:
+    def __init__(self, document: Document, root: Schema, report: Report = raise_error) -> None:
         self._document = document
+        self._report = report
         self._parts: dict[int, _Parts] = {}
         self._states: dict[frozenset[Atom], State] = {}
         self._waiting: deque[State] = deque()
-        self._instances = Instances(document)
+        self._instances = Instances(document, report)
         self._properties = 0
-        self.never = State(())
+        self.never = State((), never=True)
         self.root = self._joined([root])
         while self._waiting:
             self._build(self._waiting.popleft())
@@ -100,15 +101,16 @@ class Conjunctions:
             return schema
         if not isinstance(schema, dict):
             problem = "a schema is an object or a boolean"
-            raise GrammarError(problem, remedy="correct it", pointer=pointer)
+            self._report(GrammarError(problem, remedy="correct it", pointer=pointer))
+            return True
         if met.get(id(schema)):
-            raise _endless(pointer)
+            self._report(_endless(pointer))
+            return True
         if len(met) > IN_PLACE_LIMIT:
-            raise GrammarError(
-                f"more than {IN_PLACE_LIMIT} schemas hold together",
-                remedy="use fewer allOf and $ref",
-                pointer=pointer,
-            )
+            problem = f"more than {IN_PLACE_LIMIT} schemas hold together"
+            remedy = "use fewer allOf and $ref"
+            self._report(GrammarError(problem, remedy=remedy, pointer=pointer))
+            return True
         parts = self._taken_apart(schema)
         if id(schema) in met or parts.constraints in atoms:
             return True
@@ -129,16 +131,19 @@ class Conjunctions:
             pointer = self._document.pointer(schema)
             joined: list[JsonValue] = []
             if "$ref" in schema:
-                joined.append(self._document.referred(schema))
-            joined += _listed(schema, "allOf", pointer)
+                try:
+                    joined.append(self._document.referred(schema))
+                except GrammarError as error:
+                    self._report(error)
+            joined += self._listed(schema, "allOf", pointer)
             choices: list[Choice] = []
             for keyword in ("anyOf", "oneOf"):
-                if keyword in schema:
-                    place = child_pointer(pointer, keyword)
-                    listed = _listed(schema, keyword, pointer)
-                    choices.append(Choice(place, listed, keyword == "oneOf"))
+                listed = self._listed(schema, keyword, pointer)
+                if listed:
+                    list_pointer = child_pointer(pointer, keyword)
+                    choices.append(Choice(list_pointer, listed, keyword == "oneOf"))
             joins = child_pointer(pointer, "$ref" if "$ref" in schema else "allOf")
-            constraints = read_constraints(schema, pointer)
+            constraints = read_constraints(schema, pointer, self._report)
             names = self._names(schema)
             if names is not None:
                 apply_property_names(constraints, names)
@@ -157,36 +162,36 @@ class Conjunctions:
             names = self._document.referred(names)
         if not isinstance(names, dict) or not _REFERRING.isdisjoint(names):
             return None
-        return read_constraints(names, self._document.pointer(names))
+        return read_constraints(names, self._document.pointer(names), self._report)
 
     def _check_ends(self) -> None:
         """Nothing may refer to itself with no value between, not even as one of several."""
-        done: dict[int, bool] = {}
+        is_done: dict[int, bool] = {}
         for start in self._parts:
-            way = [(start, iter(self._in_place(start)))] if start not in done else []
-            done.setdefault(start, False)
-            while way:
-                place, others = way[-1]
+            path = [(start, iter(self._in_place(start)))] if start not in is_done else []
+            is_done.setdefault(start, False)
+            while path:
+                schema_id, others = path[-1]
                 following = next(others, None)
                 if following is None:
-                    done[place] = True
-                    way.pop()
-                elif following not in done:
-                    done[following] = False
-                    way.append((following, iter(self._in_place(following))))
-                elif not done[following]:
-                    parts = self._parts[place]
+                    is_done[schema_id] = True
+                    path.pop()
+                elif following not in is_done:
+                    is_done[following] = False
+                    path.append((following, iter(self._in_place(following))))
+                elif not is_done[following]:
+                    parts = self._parts[schema_id]
                     raise _endless(parts.choices[0].pointer if parts.choices else parts.joins)
 
-    def _in_place(self, place: int) -> list[int]:
-        parts = self._parts[place]
-        schemas = [*parts.joined, *(one for choice in parts.choices for one in choice.schemas)]
-        return [id(schema) for schema in schemas if id(schema) in self._parts]
+    def _in_place(self, schema_id: int) -> list[int]:
+        parts = self._parts[schema_id]
+        options = [option for choice in parts.choices for option in choice.schemas]
+        return [id(schema) for schema in [*parts.joined, *options] if id(schema) in self._parts]
 
     def _build(self, state: State) -> None:
         constraints = [atom for atom in state.atoms if isinstance(atom, Constraints)]
-        _refuse(constraints, "")
-        types = frozenset(TYPES).intersection(*(one.types for one in constraints))
+        self._refuse(constraints, "")
+        types = frozenset(TYPES).intersection(*(atom.types for atom in constraints))
         choice = next((atom for atom in state.atoms if isinstance(atom, Choice)), None)
         if not types:
             return
@@ -197,7 +202,7 @@ class Conjunctions:
         if values is None:
             for name in TYPES:
                 if name in types:
-                    _refuse(constraints, name)
+                    self._refuse(constraints, name)
         state.shape = self._merged(constraints, types)
         state.shape.values = values
         if values is None:
@@ -231,48 +236,54 @@ class Conjunctions:
 
     def _merged(self, constraints: list[Constraints], types: frozenset[str]) -> Shape:
         shape = Shape(_pointer(tuple(constraints)), types)
-        for one in constraints:
-            shape.whole |= one.whole
-            shape.lowest = higher(shape.lowest, one.lowest)
-            shape.highest = lower(shape.highest, one.highest)
-            shape.multiple = _common_multiple(shape.multiple, one.multiple)
-            shape.shortest = max(shape.shortest, one.shortest)
-            shape.longest = _smaller(shape.longest, one.longest)
-            shape.patterns += [text for text in one.patterns if text not in shape.patterns]
-            shape.fewest_items = max(shape.fewest_items, one.fewest_items)
-            shape.most_items = _smaller(shape.most_items, one.most_items)
-            shape.fewest_properties = max(shape.fewest_properties, one.fewest_properties)
-            shape.most_properties = _smaller(shape.most_properties, one.most_properties)
+        for rule in constraints:
+            shape.whole |= rule.whole
+            shape.lowest = higher(shape.lowest, rule.lowest)
+            shape.highest = lower(shape.highest, rule.highest)
+            if shape.multiple is None or rule.multiple is None:
+                shape.multiple = shape.multiple or rule.multiple
+            else:
+                shape.multiple = Fraction(
+                    lcm(shape.multiple.numerator, rule.multiple.numerator),
+                    gcd(shape.multiple.denominator, rule.multiple.denominator),
+                )
+            shape.shortest = max(shape.shortest, rule.shortest)
+            shape.longest = _smaller(shape.longest, rule.longest)
+            shape.patterns += [text for text in rule.patterns if text not in shape.patterns]
+            shape.fewest_items = max(shape.fewest_items, rule.fewest_items)
+            shape.most_items = _smaller(shape.most_items, rule.most_items)
+            shape.fewest_properties = max(shape.fewest_properties, rule.fewest_properties)
+            shape.most_properties = _smaller(shape.most_properties, rule.most_properties)
         return shape
 
     def _merge_items(self, shape: Shape, constraints: list[Constraints]) -> None:
         if "array" not in shape.types:
             return
-        ruling = [one for one in constraints if one.prefix or one.items is not None]
-        for index in range(max((len(one.prefix) for one in ruling), default=0)):
+        ruling = [rule for rule in constraints if rule.prefix or rule.items is not None]
+        for index in range(max((len(rule.prefix) for rule in ruling), default=0)):
             shape.prefix.append(
                 self._joined(
                     [
-                        one.prefix[index] if index < len(one.prefix) else one.items
-                        for one in ruling
-                        if index < len(one.prefix) or one.items is not None
+                        rule.prefix[index] if index < len(rule.prefix) else rule.items
+                        for rule in ruling
+                        if index < len(rule.prefix) or rule.items is not None
                     ],
                     pointer=shape.pointer,
                 )
             )
-        items = [one.items for one in ruling if one.items is not None]
+        items = [rule.items for rule in ruling if rule.items is not None]
         shape.items = self._joined(items, pointer=shape.pointer) if items else None
 
     def _merge_properties(self, shape: Shape, constraints: list[Constraints]) -> None:
         if "object" not in shape.types:
             return
         ruling = [
-            one
-            for one in constraints
-            if one.properties or one.named_by_pattern or one.additional is not None
+            rule
+            for rule in constraints
+            if rule.properties or rule.named_by_pattern or rule.additional is not None
         ]
-        shape.required = list(dict.fromkeys(name for one in constraints for name in one.required))
-        names = dict.fromkeys(name for one in ruling for name in one.properties)
+        shape.required = list(dict.fromkeys(name for rule in constraints for name in rule.required))
+        names = dict.fromkeys(name for rule in ruling for name in rule.properties)
         names.update(dict.fromkeys(shape.required))
         if len(names) > PROPERTY_LIMIT:
             raise GrammarError(
@@ -287,38 +298,65 @@ class Conjunctions:
                 remedy="use fewer anyOf beside properties",
                 pointer=shape.pointer,
             )
-        patterns = dict.fromkeys(text for one in ruling for text in one.named_by_pattern)
+        patterns = list(dict.fromkeys(text for rule in ruling for text in rule.named_by_pattern))
         if len(patterns) > NAME_PATTERN_LIMIT:
             raise GrammarError(
                 f"an object has more than {NAME_PATTERN_LIMIT} patterns for names",
                 remedy="use fewer",
                 pointer=shape.pointer,
             )
-        _check_disjoint(list(patterns), ruling)
+        patterns = self._drop_overlapping(patterns, ruling)
         for name in names:
             shape.properties[name] = self._joined(
-                [schema for one in ruling for schema in one.schemas_of(name)],
+                [schema for rule in ruling for schema in rule.schemas_of(name)],
                 pointer=shape.pointer,
             )
         for pattern in patterns:
-            schemas = [one.named_by_pattern.get(pattern, one.additional) for one in ruling]
+            schemas = [rule.named_by_pattern.get(pattern, rule.additional) for rule in ruling]
             shape.named_by_pattern[pattern] = self._joined(
                 [schema for schema in schemas if schema is not None], pointer=shape.pointer
             )
-        others = [one.additional for one in ruling if one.additional is not None]
+        others = [rule.additional for rule in ruling if rule.additional is not None]
         shape.additional = self._joined(others, pointer=shape.pointer) if others else None
 
-
-def _check_disjoint(patterns: list[str], ruling: list[Constraints]) -> None:
-    for index, pattern in enumerate(patterns):
-        for other in patterns[:index]:
-            if not never_both(pattern, other):
-                owner = next(one for one in ruling if pattern in one.named_by_pattern)
-                raise GrammarError(
-                    f"a name may match {other!r} as well",
+    def _drop_overlapping(self, patterns: list[str], ruling: list[Constraints]) -> list[str]:
+        """Return the patterns of names that exclude each other, and report the others."""
+        kept: list[str] = []
+        for pattern in patterns:
+            overlapping = next((other for other in kept if not never_both(pattern, other)), None)
+            if overlapping is None:
+                kept.append(pattern)
+                continue
+            owners = [rule for rule in ruling if pattern in rule.named_by_pattern]
+            self._report(
+                GrammarError(
+                    f"a name may match {overlapping!r} as well",
                     remedy="start the patterns with ^ and different letters",
-                    pointer=owner.pointer_to("patternProperties", pattern),
+                    pointer=owners[0].pointer_to("patternProperties", pattern),
                 )
+            )
+            for rule in owners:
+                rule.widen_additional([rule.named_by_pattern.pop(pattern)])
+        return kept
+
+    def _refuse(self, constraints: list[Constraints], name: str) -> None:
+        """Report keywords that cannot be enforced for values of a type."""
+        limits = (rule.most_items for rule in constraints if rule.most_items is not None)
+        most_items = min(limits, default=2)
+        for rule in constraints:
+            for refusal in rule.refusals:
+                if refusal.keyword == "uniqueItems" and most_items < 2:
+                    continue  # no two items can be equal
+                if refusal.type == name:
+                    self._report(refusal.error(rule))
+
+    def _listed(self, schema: Schema, keyword: str, pointer: str) -> list[JsonValue]:
+        value = schema.get(keyword, [])
+        if isinstance(value, list) and (value or keyword not in schema):
+            return value
+        problem, pointer = "the keyword takes a list of schemas", child_pointer(pointer, keyword)
+        self._report(GrammarError(problem, remedy="correct it", pointer=pointer))
+        return []
 
 
 def _endless(pointer: str) -> GrammarError:
@@ -329,42 +367,11 @@ def _endless(pointer: str) -> GrammarError:
     )
 
 
-def _refuse(constraints: list[Constraints], name: str) -> None:
-    """Raise for keywords that cannot be enforced for values of a type."""
-    limits = (one.most_items for one in constraints if one.most_items is not None)
-    most_items = min(limits, default=2)
-    for one in constraints:
-        for refusal in one.refusals:
-            if refusal.keyword == "uniqueItems" and most_items < 2:
-                continue  # no two items can be equal
-            if refusal.type == name:
-                raise GrammarError(
-                    refusal.problem, remedy=refusal.remedy, pointer=one.pointer_to(refusal.keyword)
-                )
-
-
-def _listed(schema: Schema, keyword: str, pointer: str) -> list[JsonValue]:
-    value = schema.get(keyword, [])
-    if not isinstance(value, list) or (keyword in schema and not value):
-        raise GrammarError(
-            "the keyword takes a list of schemas",
-            remedy="correct it",
-            pointer=child_pointer(pointer, keyword),
-        )
-    return value
-
-
 def _pointer(atoms: tuple[Atom, ...]) -> str:
     return atoms[-1].pointer if atoms else "#"
 
 
-def _smaller(one: int | None, other: int | None) -> int | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return min(one, other)
-
-
-def _common_multiple(one: Fraction | None, other: Fraction | None) -> Fraction | None:
-    if one is None or other is None:
-        return one or other
-    return Fraction(lcm(one.numerator, other.numerator), gcd(one.denominator, other.denominator))
+def _smaller(left: int | None, right: int | None) -> int | None:
+    if left is None or right is None:
+        return right if left is None else left
+    return min(left, right)

@@ -11,11 +11,13 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from math import ceil, floor
 from typing import TypeAlias
 
 from ...typescript.json_text import JsonValue
-from .patterns import pattern_accepts
-from .references import child_pointer
+from ..errors import GrammarError
+from .documents import child_pointer
+from .patterns import lengths, never_both, pattern_accepts
 
 __all__ = [
     "TYPES",
@@ -30,6 +32,8 @@ __all__ = [
     "lower",
 ]
 
+_FEW_VALUES = 8
+
 TYPES = ("null", "boolean", "number", "string", "array", "object")
 
 
@@ -41,6 +45,10 @@ class Refusal:
     keyword: str
     problem: str
     remedy: str
+
+    def error(self, rule: Constraints) -> GrammarError:
+        """Return the error for a schema object that has the keyword."""
+        return GrammarError(self.problem, remedy=self.remedy, pointer=rule.pointer_to(self.keyword))
 
 
 @dataclass(eq=False)
@@ -75,6 +83,24 @@ class Constraints:
         """Return the pointer of something inside of the schema."""
         return child_pointer(self.pointer, *steps)
 
+    def widen_additional(self, schemas: list[JsonValue]) -> None:
+        """Allow what these schemas allow to names of which nothing else is said."""
+        if schemas and self.additional not in (None, True):
+            is_closed = self.additional is False and len(schemas) == 1
+            self.additional = schemas[0] if is_closed else None
+
+    def inside(self, value: JsonValue) -> Iterable[tuple[JsonValue, JsonValue]]:
+        """Return the items or properties of a value, each with a schema that it must satisfy."""
+        if isinstance(value, list):
+            for index, item in enumerate(value):
+                schema = self.prefix[index] if index < len(self.prefix) else self.items
+                if schema is not None:
+                    yield item, schema
+        elif isinstance(value, dict):
+            for name, item in value.items():
+                for schema in self.schemas_of(name):
+                    yield item, schema
+
     def schemas_of(self, name: str) -> list[JsonValue]:
         """Return the schemas for the value of a property."""
         schemas = [self.properties[name]] if name in self.properties else []
@@ -84,6 +110,20 @@ class Constraints:
         if not schemas and self.additional is not None:
             schemas.append(self.additional)
         return schemas
+
+    def allows_itself(self, value: JsonValue) -> bool:
+        """Return whether a value of an allowed type is allowed, its items and properties aside."""
+        if isinstance(value, str):
+            return self.allow_text(value)
+        if isinstance(value, list):
+            fewest, most = self.fewest_items, self.most_items
+        elif isinstance(value, dict):
+            fewest, most = self.fewest_properties, self.most_properties
+            if not value.keys() >= set(self.required):
+                return False
+        else:
+            return value is None or isinstance(value, bool) or self.allow_number(value)
+        return fewest <= len(value) and (most is None or len(value) <= most)
 
     def allow_text(self, text: str) -> bool:
         """Return whether a text satisfies the keywords for texts."""
@@ -123,21 +163,21 @@ def _plain(value: JsonValue) -> JsonValue:
 
 
 def higher(
-    one: tuple[Fraction, bool] | None, other: tuple[Fraction, bool] | None
+    left: tuple[Fraction, bool] | None, right: tuple[Fraction, bool] | None
 ) -> tuple[Fraction, bool] | None:
     """Return the stricter of two lower bounds."""
-    if one is None or other is None:
-        return one or other
-    return max(one, other)
+    if left is None or right is None:
+        return left or right
+    return max(left, right)
 
 
 def lower(
-    one: tuple[Fraction, bool] | None, other: tuple[Fraction, bool] | None
+    left: tuple[Fraction, bool] | None, right: tuple[Fraction, bool] | None
 ) -> tuple[Fraction, bool] | None:
     """Return the stricter of two upper bounds."""
-    if one is None or other is None:
-        return one or other
-    return min(one, other, key=lambda bound: (bound[0], not bound[1]))
+    if left is None or right is None:
+        return left or right
+    return min(left, right, key=lambda bound: (bound[0], not bound[1]))
 
 
 @dataclass(eq=False)
@@ -177,6 +217,56 @@ class Shape:
     fewest_properties: int = 0
     most_properties: int | None = None
 
+    @property
+    def step(self) -> Fraction | None:
+        """The number of which all numbers are multiples."""
+        if not self.whole:
+            return self.multiple
+        return Fraction((self.multiple or Fraction(1)).numerator)
+
+    def drop_patterns(self) -> None:
+        """Allow names that match a pattern whatever other names are allowed, or more."""
+        if self.additional is not None:
+            states = list(self.named_by_pattern.values())
+            is_closed = len(states) == 1 and self.additional.never
+            self.additional = states[0] if is_closed else None
+        self.named_by_pattern = {}
+
+    def has_text(self) -> bool:
+        """Return False if the constraints exclude all texts; patterns are compared by starts."""
+        shortest, longest = self.shortest, self.longest
+        for index, pattern in enumerate(self.patterns):
+            least, most = lengths(pattern)
+            shortest = max(shortest, least)
+            if most is not None:
+                longest = most if longest is None else min(longest, most)
+            if any(never_both(pattern, earlier) for earlier in self.patterns[:index]):
+                return False
+        return longest is None or shortest <= longest
+
+    def has_in_bounds(self, number: Fraction) -> bool:
+        """Return whether a number is within the bounds, and a multiple."""
+        if self.lowest is not None and (number, False) < self.lowest:
+            return False
+        if self.highest is not None and (-number, False) < (-self.highest[0], self.highest[1]):
+            return False
+        return self.step is None or (number / self.step).denominator == 1
+
+    def has_number(self) -> bool:
+        """Return whether the bounds leave a number."""
+        if self.lowest is None or self.highest is None:
+            return True
+        lowest, highest = self.lowest[0], self.highest[0]
+        is_open = self.lowest[1] or self.highest[1]
+        if self.step is None:
+            return lowest < highest or (lowest == highest and not is_open)
+        first, last = ceil(lowest / self.step), floor(highest / self.step)
+        if self.lowest[1] and first * self.step == lowest:
+            first += 1
+        if self.highest[1] and last * self.step == highest:
+            last -= 1
+        return first <= last
+
 
 @dataclass(eq=False)
 class State:
@@ -186,6 +276,39 @@ class State:
     shape: Shape | None = None
     alternatives: list[State] | None = None
     exclusive: str = ""  # where the oneOf is
+    never: bool = False
+
+    @property
+    def pointer(self) -> str:
+        """The pointer of the last of the schemas."""
+        return self.atoms[-1].pointer if self.atoms else "#"
+
+    @property
+    def is_small(self) -> bool:
+        """True if the schema of the state is no longer than a reference to it."""
+        if self.shape is None:
+            return False
+        if self.shape.values is not None:
+            return len(self.shape.values) <= _FEW_VALUES
+        return not (self.shape.types & {"array", "object"} or self.shape.patterns)
+
+    @property
+    def is_recursive(self) -> bool:
+        """True if states inside of this one lead back to themselves."""
+        is_done: dict[State, bool] = {self: False}
+        path = [(self, iter(list(self.inside())))]
+        while path:
+            state, others = path[-1]
+            following = next(others, None)
+            if following is None:
+                is_done[state] = True
+                path.pop()
+            elif following not in is_done:
+                is_done[following] = False
+                path.append((following, iter(list(following.inside()))))
+            elif not is_done[following]:
+                return True
+        return False
 
     def inside(self) -> Iterable[State]:
         """Return the states that this one leads to."""

@@ -9,15 +9,14 @@ from dataclasses import dataclass
 
 from ..errors import GrammarError
 
-__all__ = ["FORMATS", "REFUSED_FORMATS", "TextFormat", "text_format"]
+__all__ = ["FORMATS", "REFUSED_FORMATS", "TextFormat", "find_format"]
 
 
 @dataclass(frozen=True)
 class TextFormat:
-    """All of the patterns hold, and the text has at most that many characters."""
+    """All of the patterns hold."""
 
     patterns: tuple[str, ...]
-    most: int | None = None
 
 
 _YEAR = r"\d{4}"
@@ -35,32 +34,55 @@ _DAYS = r"(?:\d+Y(?:\d+M(?:\d+D)?)?|\d+M(?:\d+D)?|\d+D)"
 _HOURS = r"T(?:\d+H(?:\d+M(?:\d+S)?)?|\d+M(?:\d+S)?|\d+S)"
 _DURATION = rf"P(?:\d+W|{_DAYS}(?:{_HOURS})?|{_HOURS})"
 
-_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+# Characters and lengths are two patterns: one for both is slow to follow.
+_LABEL = r"[A-Za-z0-9]+(?:-+[A-Za-z0-9]+)*"
 _HOST_NAME = rf"{_LABEL}(?:\.{_LABEL})*"
-_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+
+
+def _label_lengths(*counts: tuple[int, int]) -> str:
+    """Write names of at most so many labels, each of at most so many characters.
+
+    The engine cannot count the characters of a label and of the whole name at once, so that a few
+    shapes of names stand for all. A label has no "--" after two characters: only Punycode has it
+    there (``xn--``), which no pattern can check.
+    """
+    sign = r"[A-Za-z0-9\-]"
+    shapes = []
+    for labels, most in counts:
+        third = rf"(?:-[A-Za-z0-9]{sign}{{0,{most - 4}}}|[A-Za-z0-9]{sign}{{0,{most - 3}}})"
+        label = f"{sign}(?:{sign}{third}?)?"
+        shapes.append(rf"{label}(?:\.{label}){{0,{labels - 1}}}")
+    shapes[0] += rf"(?:\.{sign}(?:{sign}(?:[A-Za-z0-9]{sign}{{0,57}})?)?)?"
+    return f"(?:{'|'.join(shapes)})"
+
+
+_HOST_LENGTHS = _label_lengths((3, 63), (8, 30), (36, 6))  # 252 characters at most
+_ATOM_CHARACTERS = r"A-Za-z0-9!#$%&'*+/=?^_`{|}~\-"
+_ATOM = f"[{_ATOM_CHARACTERS}]+"
 _EMAIL = rf"{_ATOM}(?:\.{_ATOM})*@{_HOST_NAME}"
+_EMAIL_LENGTHS = (
+    f"[{_ATOM_CHARACTERS}.]{{1,64}}@{_label_lengths((2, 63), (6, 30), (27, 6))}"  # 253 at most
+)
 
 _BYTE = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 _IPV4 = rf"{_BYTE}(?:\.{_BYTE}){{3}}"
 _GROUP = r"[0-9A-Fa-f]{1,4}"
 
 
-def _ipv6() -> str:
-    """Eight groups, the last two of which may be an IPv4 address; `::` stands for one or more."""
-    forms = [rf"(?:{_GROUP}:){{7}}{_GROUP}", rf"(?:{_GROUP}:){{6}}{_IPV4}"]
-    for after in range(8):
-        groups = rf"{_GROUP}(?::{_GROUP}){{{after - 1}}}" if after else ""
-        forms.append(f"{_before(7 - after)}::{groups}")
-    for after in range(6):
-        forms.append(rf"{_before(5 - after)}::(?:{_GROUP}:){{{after}}}{_IPV4}")
-    return "(?:" + "|".join(forms) + ")"
-
-
 def _before(most: int) -> str:
+    """Write the groups before ``::``."""
     return rf"(?:{_GROUP}(?::{_GROUP}){{0,{most - 1}}})?" if most else ""
 
 
-_IPV6 = _ipv6()
+# Eight groups, the last two of which may be an IPv4 address; ``::`` stands for one or more.
+_IPV6_FORMS = [
+    rf"(?:{_GROUP}:){{7}}{_GROUP}",
+    rf"(?:{_GROUP}:){{6}}{_IPV4}",
+    f"{_before(7)}::",
+    *(rf"{_before(7 - after)}::{_GROUP}(?::{_GROUP}){{{after - 1}}}" for after in range(1, 8)),
+    *(rf"{_before(5 - after)}::(?:{_GROUP}:){{{after}}}{_IPV4}" for after in range(6)),
+]
+_IPV6 = f"(?:{'|'.join(_IPV6_FORMS)})"
 _HEXADECIMAL = "[0-9A-Fa-f]"
 _UUID = "-".join(f"{_HEXADECIMAL}{{{length}}}" for length in (8, 4, 4, 4, 12))
 
@@ -105,8 +127,8 @@ FORMATS = {
     "time": TextFormat(_whole(_TIME)),
     "date-time": TextFormat(_whole(f"{_DATE}T{_TIME}")),
     "duration": TextFormat(_whole(_DURATION)),
-    "email": TextFormat((*_whole(_EMAIL), "^[^@]{1,64}@"), most=254),
-    "hostname": TextFormat(_whole(_HOST_NAME), most=253),
+    "email": TextFormat((*_whole(_EMAIL), *_whole(_EMAIL_LENGTHS))),
+    "hostname": TextFormat((*_whole(_HOST_NAME), *_whole(_HOST_LENGTHS))),
     "ipv4": TextFormat(_whole(_IPV4)),
     "ipv6": TextFormat(_whole(_IPV6)),
     "uuid": TextFormat(_whole(_UUID)),
@@ -123,11 +145,11 @@ REFUSED_FORMATS = frozenset({"idn-email", "idn-hostname", "regex", "uri-template
 """The formats of the specification that are not."""
 
 
-def text_format(name: str, pointer: str) -> TextFormat | None:
+def find_format(name: str, pointer: str) -> TextFormat | None:
     """Return what a format asks for; None for a name that the specification does not know.
 
-    >>> text_format("int32", "#/format")
-    >>> text_format("uuid", "#/format").patterns[0][:22]
+    >>> find_format("int32", "#/format")
+    >>> find_format("uuid", "#/format").patterns[0][:22]
     '^[0-9A-Fa-f]{8}-[0-9A-'
     """
     if name in REFUSED_FORMATS:

@@ -9,17 +9,13 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-from math import ceil, floor
-
 from ...typescript.json_text import JsonValue, Schema
-from ..errors import GrammarError
+from ..errors import GrammarError, Report, raise_error
 from .constraints import Constraints, Shape, State, canonical
+from .documents import Document, child_pointer
 from .keywords import read_constraints
-from .patterns import lengths, never_both
-from .references import Document, child_pointer
 
-__all__ = ["Exclusions", "Instances", "possible_types", "satisfiable_states", "step_of"]
+__all__ = ["Exclusions", "Instances", "possible_types", "satisfiable_states"]
 
 TEST_LIMIT = 200_000
 """The most tests of listed values against schemas."""
@@ -30,8 +26,10 @@ _DEPTH_LIMIT = 200
 class Instances:
     """Tests values against the schemas of a document."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, report: Report = raise_error) -> None:
         self._document = document
+        self._report = report
+        self._is_loosened = False
         self._read: dict[int, Constraints] = {}
         self._tested: dict[tuple[int, int], bool] = {}
         self._depth = 0
@@ -41,29 +39,25 @@ class Instances:
         """Return whether a value satisfies the keywords of one schema object."""
         self._tests_left -= 1
         if self._tests_left < 0:
-            raise GrammarError(
-                f"listed values need more than {TEST_LIMIT:,} tests",
-                remedy="list fewer values, beside fewer other keywords",
-                pointer=rule.pointer,
-            )
+            problem = f"listed values need more than {TEST_LIMIT:,} tests"
+            remedy = "list fewer values, beside fewer other keywords"
+            return self._loosened(GrammarError(problem, remedy=remedy, pointer=rule.pointer))
         for refusal in rule.refusals:
             if refusal.type in ("", type_of(value)):
-                raise GrammarError(
-                    refusal.problem, remedy=refusal.remedy, pointer=rule.pointer_to(refusal.keyword)
-                )
+                self._loosened(refusal.error(rule))
         if type_of(value) not in rule.types:
             return False
         if rule.values is not None and canonical(value) not in rule.value_texts:
             return False
-        if isinstance(value, str):
-            return rule.allow_text(value)
-        if isinstance(value, list):
-            return self._satisfies_items(value, rule)
-        if isinstance(value, dict):
-            return self._satisfies_properties(value, rule)
-        if isinstance(value, bool) or value is None:
-            return True
-        return rule.allow_number(value)
+        return rule.allows_itself(value) and all(
+            self._valid(inner, schema, rule.pointer) for inner, schema in rule.inside(value)
+        )
+
+    def _loosened(self, error: GrammarError) -> bool:
+        """Report what cannot be tested; every value passes then."""
+        self._report(error)
+        self._is_loosened = True
+        return True
 
     def _valid(self, value: JsonValue, schema: JsonValue, pointer: str) -> bool:
         """Return whether a value satisfies a schema with all that it refers to."""
@@ -71,7 +65,7 @@ class Instances:
             return schema
         if not isinstance(schema, dict) or self._depth > _DEPTH_LIMIT:
             problem = "a listed value cannot be tested against it"
-            raise GrammarError(problem, remedy="correct it", pointer=pointer)
+            return self._loosened(GrammarError(problem, remedy="correct it", pointer=pointer))
         pair = (id(value), id(schema))  # both stay: they are parts of the document
         if pair not in self._tested:
             self._depth += 1
@@ -81,37 +75,24 @@ class Instances:
 
     def _valid_object(self, value: JsonValue, schema: Schema) -> bool:
         pointer = self._document.pointer(schema)
-        if "$ref" in schema and not self._valid(value, self._document.referred(schema), pointer):
-            return False
+        if "$ref" in schema:
+            try:
+                target = self._document.referred(schema)
+            except GrammarError as error:
+                target = self._loosened(error)
+            if not self._valid(value, target, pointer):
+                return False
         for keyword in ("allOf", "anyOf", "oneOf"):
             listed = schema.get(keyword)
             if isinstance(listed, list):
-                place = child_pointer(pointer, keyword)
-                valid = sum(self._valid(value, one, place) for one in listed)
-                if not {"allOf": valid == len(listed), "anyOf": valid > 0}.get(keyword, valid == 1):
+                list_pointer = child_pointer(pointer, keyword)
+                valid = sum(self._valid(value, option, list_pointer) for option in listed)
+                most = 1 if keyword == "oneOf" and not self._is_loosened else len(listed)
+                if not (len(listed) if keyword == "allOf" else 1) <= valid <= most:
                     return False
         if id(schema) not in self._read:
-            self._read[id(schema)] = read_constraints(schema, pointer)
+            self._read[id(schema)] = read_constraints(schema, pointer, self._loosened)
         return self.satisfies(value, self._read[id(schema)])
-
-    def _satisfies_items(self, items: list[JsonValue], rule: Constraints) -> bool:
-        if not _count_fits(len(items), rule.fewest_items, rule.most_items):
-            return False
-        for index, item in enumerate(items):
-            schema = rule.prefix[index] if index < len(rule.prefix) else rule.items
-            if schema is not None and not self._valid(item, schema, rule.pointer):
-                return False
-        return True
-
-    def _satisfies_properties(self, value: dict[str, JsonValue], rule: Constraints) -> bool:
-        if not _count_fits(len(value), rule.fewest_properties, rule.most_properties):
-            return False
-        if not value.keys() >= set(rule.required):
-            return False
-        for name, item in value.items():
-            if not all(self._valid(item, schema, rule.pointer) for schema in rule.schemas_of(name)):
-                return False
-        return True
 
 
 def type_of(value: JsonValue) -> str:
@@ -127,10 +108,6 @@ def type_of(value: JsonValue) -> str:
     return "object" if isinstance(value, dict) else "number"
 
 
-def _count_fits(count: int, fewest: int, most: int | None) -> bool:
-    return fewest <= count and (most is None or count <= most)
-
-
 # States that some finite value satisfies
 
 
@@ -144,7 +121,17 @@ def satisfiable_states(states: list[State]) -> set[State]:
     waiting = list(states)  # inner states come last, and are tried first
     while waiting:
         state = waiting.pop()
-        if state not in satisfiable and _has_instance(state, satisfiable):
+        if state in satisfiable:
+            continue
+        if state.alternatives is not None:
+            has_instance = any(option in satisfiable for option in state.alternatives)
+        elif state.shape is None:
+            has_instance = False
+        elif state.shape.values is not None:
+            has_instance = bool(state.shape.values)
+        else:
+            has_instance = bool(possible_types(state.shape, satisfiable))
+        if has_instance:
             satisfiable.add(state)
             waiting += leading_to.get(state, ())
     return satisfiable
@@ -153,61 +140,15 @@ def satisfiable_states(states: list[State]) -> set[State]:
 def possible_types(shape: Shape, satisfiable: set[State]) -> frozenset[str]:
     """Return the types of which a shape may have values."""
     possible = {"null", "boolean"} & shape.types
-    if "number" in shape.types and _has_number(shape):
+    if "number" in shape.types and shape.has_number():
         possible.add("number")
-    if "string" in shape.types and _has_text(shape):
+    if "string" in shape.types and shape.has_text():
         possible.add("string")
     if "array" in shape.types and _has_array(shape, satisfiable):
         possible.add("array")
     if "object" in shape.types and _has_object(shape, satisfiable):
         possible.add("object")
     return frozenset(possible)
-
-
-def step_of(shape: Shape) -> Fraction | None:
-    """Return the number of which all numbers of a shape are multiples."""
-    if not shape.whole:
-        return shape.multiple
-    return Fraction((shape.multiple or Fraction(1)).numerator)
-
-
-def _has_instance(state: State, satisfiable: set[State]) -> bool:
-    if state.alternatives is not None:
-        return any(alternative in satisfiable for alternative in state.alternatives)
-    if state.shape is None:
-        return False
-    return bool(state.shape.values) or (
-        state.shape.values is None and bool(possible_types(state.shape, satisfiable))
-    )
-
-
-def _has_text(shape: Shape) -> bool:
-    """Return False if the constraints exclude all texts; patterns are compared by their starts."""
-    shortest, longest = shape.shortest, shape.longest
-    for index, pattern in enumerate(shape.patterns):
-        least, most = lengths(pattern)
-        shortest = max(shortest, least)
-        if most is not None:
-            longest = most if longest is None else min(longest, most)
-        if any(never_both(pattern, other) for other in shape.patterns[:index]):
-            return False
-    return longest is None or shortest <= longest
-
-
-def _has_number(shape: Shape) -> bool:
-    if shape.lowest is None or shape.highest is None:
-        return True
-    lowest, highest = shape.lowest[0], shape.highest[0]
-    step = step_of(shape)
-    if step is None:
-        open_end = shape.lowest[1] or shape.highest[1]
-        return lowest < highest or (lowest == highest and not open_end)
-    first, last = ceil(lowest / step), floor(highest / step)
-    if shape.lowest[1] and first * step == lowest:
-        first += 1
-    if shape.highest[1] and last * step == highest:
-        last -= 1
-    return first <= last
 
 
 def _has_array(shape: Shape, satisfiable: set[State]) -> bool:
@@ -236,7 +177,7 @@ def _has_object(shape: Shape, satisfiable: set[State]) -> bool:
 # States that exclude each other
 
 
-_DEPTH_LIMIT = 50
+_PAIR_DEPTH_LIMIT = 50
 PAIR_LIMIT = 20_000
 """The most pairs of states that are compared."""
 
@@ -254,70 +195,67 @@ class Exclusions:
         if _have_distinct_constants(states):
             return False
         return any(
-            not self._disjoint(one, other, 0)
-            for index, one in enumerate(states)
-            for other in states[:index]
+            not self._disjoint(left, right, 0)
+            for index, left in enumerate(states)
+            for right in states[:index]
         )
 
-    def _disjoint(self, one: State, other: State, depth: int) -> bool:
-        if one not in self._satisfiable or other not in self._satisfiable:
+    def _disjoint(self, left: State, right: State, depth: int) -> bool:
+        if left not in self._satisfiable or right not in self._satisfiable:
             return True
-        pair = frozenset((one, other))
-        if one is other or depth > _DEPTH_LIMIT or len(self._disjoint_pairs) > PAIR_LIMIT:
+        pair = frozenset((left, right))
+        if left is right or depth > _PAIR_DEPTH_LIMIT or len(self._disjoint_pairs) > PAIR_LIMIT:
             return False
         if pair not in self._disjoint_pairs:
             self._disjoint_pairs[pair] = (
                 False  # during the comparison: recursive schemas meet the pair again
             )
-            self._disjoint_pairs[pair] = self._compare(one, other, depth + 1)
+            self._disjoint_pairs[pair] = self._compare(left, right, depth + 1)
         return self._disjoint_pairs[pair]
 
-    def _compare(self, one: State, other: State, depth: int) -> bool:
-        if one.alternatives is not None:
-            return all(self._disjoint(state, other, depth) for state in one.alternatives)
-        if other.alternatives is not None:
-            return all(self._disjoint(one, state, depth) for state in other.alternatives)
-        if one.shape is None or other.shape is None:
+    def _compare(self, left: State, right: State, depth: int) -> bool:
+        if left.alternatives is not None:
+            return all(self._disjoint(state, right, depth) for state in left.alternatives)
+        if right.alternatives is not None:
+            return all(self._disjoint(left, state, depth) for state in right.alternatives)
+        if left.shape is None or right.shape is None:
             return True
-        return self._shapes_disjoint(one.shape, other.shape, depth)
+        return self._shapes_disjoint(left.shape, right.shape, depth)
 
-    def _shapes_disjoint(self, one: Shape, other: Shape, depth: int) -> bool:
-        if one.values is not None and other.values is not None:
-            return set(map(canonical, one.values)).isdisjoint(map(canonical, other.values))
-        for shape, listed in ((one, other.values), (other, one.values)):
+    def _shapes_disjoint(self, left: Shape, right: Shape, depth: int) -> bool:
+        if left.values is not None and right.values is not None:
+            return set(map(canonical, left.values)).isdisjoint(map(canonical, right.values))
+        for shape, listed in ((left, right.values), (right, left.values)):
             if listed is not None:
                 return not any(type_of(value) in shape.types for value in listed)
-        common = possible_types(one, self._satisfiable) & possible_types(other, self._satisfiable)
-        return all(self._type_disjoint(name, one, other, depth) for name in common)
+        common = possible_types(left, self._satisfiable) & possible_types(right, self._satisfiable)
+        return all(self._type_disjoint(name, left, right, depth) for name in common)
 
-    def _type_disjoint(self, name: str, one: Shape, other: Shape, depth: int) -> bool:
+    def _type_disjoint(self, name: str, left: Shape, right: Shape, depth: int) -> bool:
         if name == "number":
-            return _apart(one, other) or _apart(other, one)
+            return _apart(left, right) or _apart(right, left)
         if name == "string":
-            return _shorter(one.longest, other.shortest) or _shorter(other.longest, one.shortest)
+            return _shorter(left.longest, right.shortest) or _shorter(right.longest, left.shortest)
         if name == "array":
-            return self._arrays_disjoint(one, other, depth)
-        return name == "object" and self._objects_disjoint(one, other, depth)
-
-    def _arrays_disjoint(self, one: Shape, other: Shape, depth: int) -> bool:
-        if _shorter(one.most_items, other.fewest_items):
-            return True
-        if _shorter(other.most_items, one.fewest_items):
-            return True
-        present = max(one.fewest_items, other.fewest_items)
-        compared = min(present, 1 + max(len(one.prefix), len(other.prefix)))
-        for index in range(compared):
-            first, second = _item(one, index), _item(other, index)
-            if first and second and self._disjoint(first, second, depth):
+            return self._arrays_disjoint(left, right, depth)
+        if name != "object":
+            return False
+        for required in dict.fromkeys([*left.required, *right.required]):
+            first, second = _property(left, required), _property(right, required)
+            if first is not None and second is not None and self._disjoint(first, second, depth):
                 return True
         return False
 
-    def _objects_disjoint(self, one: Shape, other: Shape, depth: int) -> bool:
-        for name in dict.fromkeys([*one.required, *other.required]):
-            first, second = _property(one, name), _property(other, name)
-            if first is None or second is None:
-                continue
-            if self._disjoint(first, second, depth):
+    def _arrays_disjoint(self, left: Shape, right: Shape, depth: int) -> bool:
+        if _shorter(left.most_items, right.fewest_items):
+            return True
+        if _shorter(right.most_items, left.fewest_items):
+            return True
+        present = max(left.fewest_items, right.fewest_items)
+        compared = min(present, 1 + max(len(left.prefix), len(right.prefix)))
+        for index in range(compared):
+            first, second = _item(left, index), _item(right, index)
+            if first and second and self._disjoint(first, second, depth):
                 return True
         return False
 

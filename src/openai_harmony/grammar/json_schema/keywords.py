@@ -6,13 +6,12 @@ are checked, and keywords that no grammar can count or remember are noted as ref
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 
 from ...typescript.json_text import JsonValue, Schema
-from ..errors import GrammarError
+from ..errors import GrammarError, Report, raise_error
 from .constraints import TYPES, Constraints, Refusal, canonical, higher, lower
-from .formats import text_format
+from .formats import find_format
 from .pattern_parser import REPEAT_LIMIT
 from .patterns import rust_pattern
 
@@ -29,7 +28,7 @@ _REFUSED = (
     Refusal("", "$recursiveRef", "what it means depends on where it is used", "use $ref"),
     Refusal("array", "contains", "it needs a memory of the items before", _CHECK),
     Refusal("array", "uniqueItems", "it needs a memory of the items before", _CHECK),
-    Refusal("object", "dependencies", "it is no keyword since 2019", "use anyOf of objects"),
+    Refusal("object", "dependencies", "it needs a memory of the names", "use anyOf"),
     Refusal("object", "dependentRequired", "it needs a memory of the names", "use anyOf"),
     Refusal("object", "dependentSchemas", "it needs a memory of the names", "use anyOf"),
     Refusal(
@@ -39,24 +38,85 @@ _REFUSED = (
         "use properties or patternProperties, with additionalProperties false",
     ),
 )
+_ALLOWING_ALL = {
+    "not": ("false",),
+    "uniqueItems": ("false",),
+    "propertyNames": ("true", "{}"),
+    **dict.fromkeys(("dependencies", "dependentRequired", "dependentSchemas"), ("{}",)),
+    **dict.fromkeys(("$dynamicRef", "$recursiveRef"), ()),
+}
+"""The values, as JSON, with which a refused keyword allows everything."""
+
 _REFERRING = ("$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "$dynamicRef")
 
 
-def read_constraints(schema: Schema, pointer: str) -> Constraints:
-    """Return what a schema object says itself.
+def read_constraints(schema: Schema, pointer: str, report: Report = raise_error) -> Constraints:
+    """Return what a schema object says itself; `report` takes the keywords that it cannot.
 
     >>> read_constraints({"type": "integer", "minimum": 0.5}, "#").lowest
     (Fraction(1, 2), False)
     """
     read = Constraints(pointer, keywords=frozenset(schema))
-    for keyword, reader in _READERS.items():
-        if keyword in schema:
-            reader(read, keyword, schema[keyword])
+    for keyword, (kind, expected) in _VALUE_KINDS.items():
+        if keyword in schema and not isinstance(schema[keyword], kind):
+            report(_invalid(read, keyword, expected))
+            schema = {name: value for name, value in schema.items() if name != keyword}
+    if "type" in schema:
+        names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+        if any(name != "integer" and name not in TYPES for name in names):
+            report(_invalid(read, "type", "names of types"))
+        else:
+            read.whole = "integer" in names and "number" not in names
+            read.types = frozenset("number" if name == "integer" else str(name) for name in names)
+    _read_numbers(read, schema, report)
+    _read_texts(read, schema, report)
     _read_values(read, schema)
-    _read_bounds(read, schema)
-    _read_items(read, schema)
+    _read_items(read, schema, report)
+    unread = _read_properties(read, schema, report)
     _read_refusals(read, schema)
+    read.widen_additional(unread)
     return read
+
+
+_VALUE_KINDS: dict[str, tuple[type, str]] = {
+    "pattern": (str, "text"),
+    "format": (str, "text"),
+    "enum": (list, "a list"),
+    "prefixItems": (list, "a list of schemas"),
+    "properties": (dict, "an object of schemas"),
+    "patternProperties": (dict, "an object of schemas"),
+    "required": (list, "a list of names"),
+}
+
+
+_COUNTS = {
+    "minLength": "shortest",
+    "maxLength": "longest",
+    "minItems": "fewest_items",
+    "maxItems": "most_items",
+    "minProperties": "fewest_properties",
+    "maxProperties": "most_properties",
+}
+
+_ASSERTING = frozenset(
+    {
+        *_VALUE_KINDS,
+        *_COUNTS,
+        *(refusal.keyword for refusal in _REFUSED),
+        "additionalProperties",
+        "const",
+        "exclusiveMaximum",
+        "exclusiveMinimum",
+        "if",
+        "items",
+        "maximum",
+        "minimum",
+        "multipleOf",
+        "type",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    }
+)
 
 
 def asserts(schema: Schema) -> bool:
@@ -70,27 +130,34 @@ def _invalid(read: Constraints, keyword: str, expected: str) -> GrammarError:
     )
 
 
-def _read_type(read: Constraints, keyword: str, value: JsonValue) -> None:
-    names = value if isinstance(value, list) else [value]
-    for name in names:
-        if name != "integer" and name not in TYPES:
-            raise _invalid(read, keyword, "names of types")
-    read.whole = "integer" in names and "number" not in names
-    read.types = frozenset("number" if name == "integer" else str(name) for name in names)
-
-
-def _read_values(read: Constraints, schema: Schema) -> None:
-    if "enum" in schema:
-        listed = schema["enum"]
-        if not isinstance(listed, list):
-            raise _invalid(read, "enum", "a list")
-        read.values = listed
-    if "const" in schema:
-        constant = canonical(schema["const"])
-        listed = [schema["const"]] if read.values is None else read.values
-        read.values = [value for value in listed if canonical(value) == constant]
-    if read.values is not None:
-        read.value_texts = frozenset(map(canonical, read.values))
+def _read_numbers(read: Constraints, schema: Schema, report: Report) -> None:
+    """Read bounds, `multipleOf`, and the counts of characters, items and properties."""
+    for keyword in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"):
+        if keyword not in schema:
+            continue
+        number = _exact(schema[keyword])
+        if number is None:
+            report(_invalid(read, keyword, "a number"))
+            continue
+        bound = (number, keyword.startswith("exclusive"))
+        if keyword.lower().endswith("minimum"):
+            read.lowest = higher(read.lowest, bound)
+        else:
+            read.highest = lower(read.highest, bound)
+    if "multipleOf" in schema:
+        read.multiple = _exact(schema["multipleOf"])
+        if read.multiple is None or read.multiple <= 0:
+            read.multiple = None
+            report(_invalid(read, "multipleOf", "a number above 0"))
+    for keyword in [keyword for keyword in _COUNTS if keyword in schema]:
+        count = _exact(schema[keyword])
+        if count is None or count < 0 or count.denominator != 1:
+            report(_invalid(read, keyword, "a whole number from 0"))
+        elif count > COUNT_LIMIT:
+            problem, remedy = f"it is more than {COUNT_LIMIT:,}", "use a smaller number, or none"
+            report(GrammarError(problem, remedy=remedy, pointer=read.pointer_to(keyword)))
+        else:
+            setattr(read, _COUNTS[keyword], int(count))
 
 
 def _exact(value: JsonValue) -> Fraction | None:
@@ -100,119 +167,88 @@ def _exact(value: JsonValue) -> Fraction | None:
     return Fraction(value) if isinstance(value, int) else Fraction(repr(value))
 
 
-def _read_bounds(read: Constraints, schema: Schema) -> None:
-    for keyword in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"):
-        if keyword not in schema:
-            continue
-        number = _exact(schema[keyword])
-        if number is None:
-            raise _invalid(read, keyword, "a number")
-        bound = (number, keyword.startswith("exclusive"))
-        if keyword.lower().endswith("minimum"):
-            read.lowest = higher(read.lowest, bound)
-        else:
-            read.highest = lower(read.highest, bound)
+def _read_texts(read: Constraints, schema: Schema, report: Report) -> None:
+    pattern, format_name = schema.get("pattern"), schema.get("format")
+    if isinstance(pattern, str) and _is_readable(pattern, read.pointer_to("pattern"), report):
+        read.patterns.append(pattern)
+    if isinstance(format_name, str) and "string" in read.types:
+        try:
+            text_format = find_format(format_name, read.pointer_to("format"))
+        except GrammarError as error:
+            report(error)
+            text_format = None
+        if text_format is not None:
+            read.patterns += text_format.patterns
 
 
-def _read_multiple(read: Constraints, keyword: str, value: JsonValue) -> None:
-    number = _exact(value)
-    if number is None or number <= 0:
-        raise _invalid(read, keyword, "a number above 0")
-    read.multiple = number
+def _is_readable(pattern: str, pointer: str, report: Report) -> bool:
+    try:
+        rust_pattern(pattern, pointer)
+    except GrammarError as error:
+        report(error)
+        return False
+    return True
 
 
-def _read_count(read: Constraints, keyword: str, value: JsonValue) -> None:
-    number = _exact(value)
-    if number is None or number < 0 or number.denominator != 1:
-        raise _invalid(read, keyword, "a whole number from 0")
-    if number > COUNT_LIMIT:
-        raise GrammarError(
-            f"it is more than {COUNT_LIMIT:,}",
-            remedy="use a smaller number, or none",
-            pointer=read.pointer_to(keyword),
-        )
-    setattr(read, _COUNTS[keyword], int(number))
+def _read_values(read: Constraints, schema: Schema) -> None:
+    listed = schema.get("enum")
+    if isinstance(listed, list):
+        read.values = listed
+    if "const" in schema:
+        constant = canonical(schema["const"])
+        values = [schema["const"]] if read.values is None else read.values
+        read.values = [value for value in values if canonical(value) == constant]
+    if read.values is not None:
+        read.value_texts = frozenset(map(canonical, read.values))
 
 
-_COUNTS = {
-    "minLength": "shortest",
-    "maxLength": "longest",
-    "minItems": "fewest_items",
-    "maxItems": "most_items",
-    "minProperties": "fewest_properties",
-    "maxProperties": "most_properties",
-}
-
-
-def _read_pattern(read: Constraints, keyword: str, value: JsonValue) -> None:
-    if not isinstance(value, str):
-        raise _invalid(read, keyword, "text")
-    rust_pattern(value, read.pointer_to(keyword))
-    read.patterns.append(value)
-
-
-def _read_format(read: Constraints, keyword: str, value: JsonValue) -> None:
-    if not isinstance(value, str):
-        raise _invalid(read, keyword, "text")
-    if "string" not in read.types:
-        return
-    known = text_format(value, read.pointer_to(keyword))
-    if known is None:
-        return
-    read.patterns += known.patterns
-    if known.most is not None:
-        read.longest = known.most if read.longest is None else min(read.longest, known.most)
-
-
-def _read_items(read: Constraints, schema: Schema) -> None:
+def _read_items(read: Constraints, schema: Schema, report: Report) -> None:
     """`items` is a list in older drafts, and `additionalItems` what follows it."""
     prefix = schema.get("prefixItems", [])
     items = schema.get("items")
     if isinstance(items, list) and "prefixItems" not in schema:
         prefix = items
         items = schema.get("additionalItems")
-    if not isinstance(prefix, list):
-        raise _invalid(read, "prefixItems", "a list of schemas")
-    read.prefix = prefix
-    if not (items is None or isinstance(items, (dict, bool))):
-        raise _invalid(read, "items", "a schema")
-    read.items = items
+    if isinstance(items, (dict, bool)):
+        read.items = items
+    elif items is not None:
+        report(_invalid(read, "items", "a schema"))
+    if isinstance(prefix, list):
+        read.prefix = prefix
 
 
-def _named_schemas(read: Constraints, keyword: str, value: JsonValue) -> dict[str, JsonValue]:
-    if not isinstance(value, dict):
-        raise _invalid(read, keyword, "an object of schemas")
-    return value
-
-
-def _read_properties(read: Constraints, keyword: str, value: JsonValue) -> None:
-    read.properties = _named_schemas(read, keyword, value)
-
-
-def _read_pattern_properties(read: Constraints, keyword: str, value: JsonValue) -> None:
-    read.named_by_pattern = _named_schemas(read, keyword, value)
-    for pattern in read.named_by_pattern:
-        rust_pattern(pattern, read.pointer_to(keyword, pattern))
-
-
-def _read_additional(read: Constraints, keyword: str, value: JsonValue) -> None:
-    read.additional = value
-
-
-def _read_required(read: Constraints, keyword: str, value: JsonValue) -> None:
-    if not isinstance(value, list):
-        raise _invalid(read, keyword, "a list of names")
-    names: list[str] = []
-    for name in value:
-        if not isinstance(name, str):
-            raise _invalid(read, keyword, "a list of names")
-        names.append(name)
-    read.required = list(dict.fromkeys(names))
+def _read_properties(read: Constraints, schema: Schema, report: Report) -> list[JsonValue]:
+    """Return the schemas of names whose pattern cannot be read."""
+    unread: list[JsonValue] = []
+    properties = schema.get("properties")
+    if isinstance(properties, dict):
+        read.properties = properties
+    by_pattern = schema.get("patternProperties")
+    if isinstance(by_pattern, dict):
+        for pattern, inner in by_pattern.items():
+            if _is_readable(pattern, read.pointer_to("patternProperties", pattern), report):
+                read.named_by_pattern[pattern] = inner
+            else:
+                unread.append(inner)
+    read.additional = schema.get("additionalProperties")
+    required = schema.get("required")
+    if isinstance(required, list):
+        if all(isinstance(name, str) for name in required):
+            read.required = list(dict.fromkeys(map(str, required)))
+        else:
+            report(_invalid(read, "required", "a list of names"))
+    return unread
 
 
 def _read_refusals(read: Constraints, schema: Schema) -> None:
     for refusal in _REFUSED:
-        if refusal.keyword in schema and not _harmless(refusal.keyword, schema):
+        keyword = refusal.keyword
+        allows_all = (
+            schema.get("minContains") == 0 and "maxContains" not in schema
+            if keyword == "contains"
+            else keyword in schema and canonical(schema[keyword]) in _ALLOWING_ALL[keyword]
+        )
+        if keyword in schema and not allows_all:
             read.refusals.append(refusal)
     if "if" in schema and ("then" in schema or "else" in schema):
         problem = "what follows depends on what came before"
@@ -231,48 +267,6 @@ def _read_refusals(read: Constraints, schema: Schema) -> None:
             read.additional = schema[keyword]
 
 
-def _harmless(keyword: str, schema: Schema) -> bool:
-    """Return whether the keyword allows everything."""
-    value = schema[keyword]
-    if keyword == "contains":
-        return schema.get("minContains") == 0 and "maxContains" not in schema
-    if keyword in ("not", "uniqueItems"):
-        return value is False
-    if keyword == "propertyNames":
-        return value is True or value == {}
-    return keyword.startswith("dependen") and value == {}
-
-
-_READERS: dict[str, Callable[[Constraints, str, JsonValue], None]] = {
-    "type": _read_type,
-    "multipleOf": _read_multiple,
-    "pattern": _read_pattern,
-    **dict.fromkeys(_COUNTS, _read_count),
-    "format": _read_format,
-    "properties": _read_properties,
-    "patternProperties": _read_pattern_properties,
-    "additionalProperties": _read_additional,
-    "required": _read_required,
-}
-_ASSERTING = frozenset(
-    {
-        *_READERS,
-        *(refusal.keyword for refusal in _REFUSED),
-        "const",
-        "enum",
-        "exclusiveMaximum",
-        "exclusiveMinimum",
-        "if",
-        "items",
-        "maximum",
-        "minimum",
-        "prefixItems",
-        "unevaluatedItems",
-        "unevaluatedProperties",
-    }
-)
-
-
 # Names of properties
 
 
@@ -280,39 +274,29 @@ def apply_property_names(rule: Constraints, names: Constraints) -> bool:
     """Say in other keywords of an object what its names must satisfy; whether that is possible."""
     if rule.named_by_pattern or names.refusals or "string" not in names.types:
         return False
+    others: JsonValue = True if rule.additional is None else rule.additional
     if names.values is not None:
-        _list_names(rule, names)
+        rule.properties = {
+            name: rule.properties.get(name, others)
+            for name in names.values
+            if isinstance(name, str) and names.allow_text(name)
+        }
     elif rule.properties and rule.additional not in (None, True, False):
         return False  # the schema for other names would hold for the listed ones as well
     else:
-        pattern = _only_pattern(names)
+        pattern = names.patterns[0] if len(names.patterns) == 1 else None
+        if names.shortest > 0 or names.longest is not None:
+            if names.patterns or max(names.shortest, names.longest or 0) > REPEAT_LIMIT:
+                return False
+            most = "" if names.longest is None else names.longest
+            pattern = f"^[^]{{{names.shortest},{most}}}$"
         if pattern is None:
             return False
-        allowed: JsonValue = True if rule.additional is None else rule.additional
         rule.properties = {
             name: schema if names.allow_text(name) else False
             for name, schema in rule.properties.items()
         }
-        rule.named_by_pattern = {pattern: allowed}
+        rule.named_by_pattern = {pattern: others}
     rule.additional = False
-    rule.refusals = [one for one in rule.refusals if one.keyword != "propertyNames"]
+    rule.refusals = [refusal for refusal in rule.refusals if refusal.keyword != "propertyNames"]
     return True
-
-
-def _list_names(rule: Constraints, names: Constraints) -> None:
-    others: JsonValue = True if rule.additional is None else rule.additional
-    rule.properties = {
-        name: rule.properties.get(name, others)
-        for name in names.values or ()
-        if isinstance(name, str) and names.allow_text(name)
-    }
-
-
-def _only_pattern(names: Constraints) -> str | None:
-    """Return the pattern of names, or one for their length; None if there are both, or neither."""
-    has_length = names.shortest > 0 or names.longest is not None
-    if len(names.patterns) == 1 and not has_length:
-        return names.patterns[0]
-    if names.patterns or not has_length or max(names.shortest, names.longest or 0) > REPEAT_LIMIT:
-        return None
-    return f"^[^]{{{names.shortest},{'' if names.longest is None else names.longest}}}$"

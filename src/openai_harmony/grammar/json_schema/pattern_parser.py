@@ -7,6 +7,7 @@ that look around. This module decides which patterns have one meaning.
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -41,6 +42,24 @@ class Characters:
     ranges: Ranges
     categories: tuple[str, ...] = ()
     negated: bool = False
+
+    def include(self, character: str) -> bool:
+        """Return whether the character is one of these."""
+        category = unicodedata.category(character)
+        is_listed = category.startswith(self.categories) or any(
+            first <= ord(character) <= last for first, last in self.ranges
+        )
+        return is_listed != self.negated
+
+    def exclude(self, other: Characters) -> bool:
+        """Return whether it is certain that the two have no character in common."""
+        if self.categories or other.categories:
+            return False
+        return not any(
+            first <= last and start <= end
+            for first, end in self.ranges
+            for start, last in other.ranges
+        )
 
 
 @dataclass(frozen=True)
@@ -174,26 +193,26 @@ class _Reader:
     def __init__(self, pattern: str, pointer: str) -> None:
         self._pattern = pattern
         self._pointer = pointer
-        self._at = 0
+        self._index = 0
         self._depth = 0
 
     def read(self) -> Node:
         node = self._alternatives()
-        if self._at < len(self._pattern):
+        if self._index < len(self._pattern):
             raise self._error("a closing parenthesis too many", "escape it as \\)")
         return node
 
     def _error(self, problem: str, remedy: str) -> GrammarError:
         return GrammarError(
-            f"{problem} (character {self._at} of the pattern)",
+            f"{problem} (character {self._index} of the pattern)",
             remedy=remedy,
             pointer=self._pointer,
         )
 
     def _take(self, text: str) -> bool:
-        found = self._pattern.startswith(text, self._at)
-        self._at += len(text) if found else 0
-        return found
+        follows = self._pattern.startswith(text, self._index)
+        self._index += len(text) if follows else 0
+        return follows
 
     def _alternatives(self) -> Node:
         parts = [self._sequence()]
@@ -203,7 +222,7 @@ class _Reader:
 
     def _sequence(self) -> Node:
         parts: list[Node] = []
-        while self._at < len(self._pattern) and self._pattern[self._at] not in "|)":
+        while self._index < len(self._pattern) and self._pattern[self._index] not in "|)":
             parts.append(self._quantified(self._atom()))
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
@@ -214,7 +233,7 @@ class _Reader:
         if isinstance(node, Edge):
             raise self._error("an anchor is repeated", "write it once")
         self._take("?")  # lazy: the same texts match
-        if self._at < len(self._pattern) and self._pattern[self._at] in "*+?":
+        if self._index < len(self._pattern) and self._pattern[self._index] in "*+?":
             raise self._error("a quantifier follows a quantifier", "put the first in a group")
         return Repeat(node, *counts)
 
@@ -222,18 +241,18 @@ class _Reader:
         for sign, counts in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
             if self._take(sign):
                 return counts
-        found = _QUANTIFIER.match(self._pattern, self._at)
-        if not found:
+        braces = _QUANTIFIER.match(self._pattern, self._index)
+        if not braces:
             return None
-        least = int(found[1])
-        most = None if found[2] and not found[3] else int(found[3] or least)
+        least = int(braces[1])
+        most = None if braces[2] and not braces[3] else int(braces[3] or least)
         if max(least, most or 0) > REPEAT_LIMIT:
             raise self._error(
                 f"a repetition of more than {REPEAT_LIMIT:,}", "use minLength or maxLength"
             )
         if most is not None and least > most:
             raise self._error("a repetition's counts are crossed", "swap them")
-        self._at = found.end()
+        self._index = braces.end()
         return least, most
 
     def _atom(self) -> Node:
@@ -250,12 +269,12 @@ class _Reader:
         if self._take("\\"):
             escaped = self._escape(in_class=False)
             return escaped if isinstance(escaped, Characters) else _character(escaped)
-        sign = self._pattern[self._at]
+        sign = self._pattern[self._index]
         if sign in "*+?":
             raise self._error(f"nothing to repeat before {sign}", f"escape it as \\{sign}")
-        if _BROKEN_QUANTIFIER.match(self._pattern, self._at):
+        if _BROKEN_QUANTIFIER.match(self._pattern, self._index):
             raise self._error("braces that are no quantifier", "write {0,n}, or escape them")
-        self._at += 1
+        self._index += 1
         return self._literal(sign)
 
     def _literal(self, sign: str) -> Characters:
@@ -267,11 +286,11 @@ class _Reader:
         self._depth += 1
         if self._depth > _GROUP_DEPTH_LIMIT:
             raise self._error(f"more than {_GROUP_DEPTH_LIMIT} nested groups", "flatten them")
-        name = _GROUP_NAME.match(self._pattern, self._at)
+        name = _GROUP_NAME.match(self._pattern, self._index)
         if name:
-            self._at = name.end()
+            self._index = name.end()
         elif not self._take("?:") and self._take("?"):
-            sign = self._pattern[self._at : self._at + 1]
+            sign = self._pattern[self._index : self._index + 1]
             if sign in ("=", "!", "<"):
                 raise self._error("look-around", "say it without, or check it afterwards")
             raise self._error(f"a group that starts with (?{sign}", "write (?:...)")
@@ -283,15 +302,15 @@ class _Reader:
 
     def _escape(self, in_class: bool) -> int | Characters:
         """Read what follows a backslash: a code point, or the characters of a class."""
-        sign = self._pattern[self._at : self._at + 1]
+        sign = self._pattern[self._index : self._index + 1]
         if not sign:
             raise self._error("a backslash ends the pattern", "write \\\\")
-        hexadecimal = _HEXADECIMAL.match(self._pattern, self._at)
+        hexadecimal = _HEXADECIMAL.match(self._pattern, self._index)
         if hexadecimal:
-            self._at = hexadecimal.end()
+            self._index = hexadecimal.end()
             return self._code_point(int(hexadecimal[1] or hexadecimal[2] or hexadecimal[3], 16))
-        self._at += 1
-        following = self._pattern[self._at : self._at + 1]
+        self._index += 1
+        following = self._pattern[self._index : self._index + 1]
         if sign.lower() in _SHORTHANDS:
             ranges = _SHORTHANDS[sign.lower()]
             return Characters(ranges if sign.islower() else complement(ranges))
@@ -302,7 +321,7 @@ class _Reader:
         if sign in _CONTROLS and not (sign == "0" and following.isdecimal()):
             return _CONTROLS[sign]
         if sign == "c" and following.isascii() and following.isalpha():
-            self._at += 1
+            self._index += 1
             return ord(following) % 32
         return self._identity(sign)
 
@@ -316,23 +335,23 @@ class _Reader:
         return ord(sign)
 
     def _code_point(self, code: int) -> int:
-        low = _LOW_SURROGATE.match(self._pattern, self._at)
+        low = _LOW_SURROGATE.match(self._pattern, self._index)
         if 0xD800 <= code <= 0xDBFF and low:
-            self._at = low.end()
+            self._index = low.end()
             return 0x10000 + ((code - 0xD800) << 10) + int(low[1], 16) - 0xDC00
         if 0xD800 <= code <= 0xDFFF or code > LAST:
             raise self._error("an escape that is no character", "write the whole character")
         return code
 
     def _property(self, negated: bool) -> Characters:
-        found = _PROPERTY.match(self._pattern, self._at)
-        name = CATEGORIES.get(found[1], found[1]) if found else ""
-        if not found or not _SHORT_CATEGORY.fullmatch(name):
+        braces = _PROPERTY.match(self._pattern, self._index)
+        name = CATEGORIES.get(braces[1], braces[1]) if braces else ""
+        if not braces or not _SHORT_CATEGORY.fullmatch(name):
             raise self._error(
                 "a \\p that names no general category of letters, marks, numbers or signs",
                 "name the characters",
             )
-        self._at = found.end()
+        self._index = braces.end()
         return Characters((), (name,), negated)
 
     def _class(self) -> Characters:
@@ -358,23 +377,23 @@ class _Reader:
 
     def _range_end(self, first: int) -> int:
         """Read ``-z`` if it follows; a hyphen before a bracket or a shorthand is itself."""
-        start = self._at
-        if not self._take("-") or self._pattern.startswith("]", self._at):
-            self._at = start
+        start = self._index
+        if not self._take("-") or self._pattern.startswith("]", self._index):
+            self._index = start
             return first
         last = self._class_item()
         if isinstance(last, int):
             return last
-        self._at = start
+        self._index = start
         return first
 
     def _class_item(self) -> int | Characters:
         if self._take("\\"):
             return self._escape(in_class=True)
-        if self._at >= len(self._pattern):
+        if self._index >= len(self._pattern):
             raise self._error("a class is not closed", "close it, or escape it as \\[")
-        sign = self._pattern[self._at]
-        self._at += 1
+        sign = self._pattern[self._index]
+        self._index += 1
         return self._literal(sign).ranges[0][0]
 
 

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 
 from ...typescript.json_text import JsonValue, Schema
-from ..errors import GrammarError
+from ..errors import GrammarError, Report, raise_error
+from ..token_table import COST_LIMIT, step_cost
+from .bounds import (
+    PropertyChoice,
+    check_writable,
+    coarser_steps,
+    missed_numbers,
+    plain_number,
+    property_choices,
+    safe_bounds,
+)
 from .constraints import TYPES, Constraints, Shape, State
-from .instances import possible_types, step_of
-from .numbers import check_writable, coarser_steps, missed_numbers, plain_number, safe_bounds
-from .patterns import pattern_accepts, rust_pattern
-from .property_counts import PropertyChoice, property_choices
+from .formats import FORMATS
+from .instances import possible_types, type_of
+from .patterns import has_counts, pattern_accepts, rust_pattern
 
 __all__ = ["SchemaWriter"]
 
@@ -37,14 +47,16 @@ JOIN_LIMIT = 1_000
 out; a schema whose references double has many in a few lines."""
 
 _INLINE_LEVELS = 8
-_FEW_VALUES = 8
+_TEXT_KEYWORDS = ("pattern", "format", "minLength", "maxLength")
+_FORMAT_PATTERNS = [list(text_format.patterns) for text_format in FORMATS.values()]
 
 
 class SchemaWriter:
     """Writes states as schemas; what is used twice, or deep inside, is written once and named."""
 
-    def __init__(self, satisfiable: set[State], pointer: str) -> None:
+    def __init__(self, satisfiable: set[State], pointer: str, report: Report = raise_error) -> None:
         self._satisfiable = satisfiable
+        self._report = report
         self._pointer = pointer
         self._names: dict[State, str] = {}
         self._waiting: list[State] = []
@@ -57,7 +69,16 @@ class SchemaWriter:
 
     def write(self, root: State) -> Schema | bool:
         """Return the schema of a state."""
-        self._count_uses(root)
+        waiting = [root]
+        self._uses[root] = 1
+        while waiting:
+            for inner in waiting.pop().inside():
+                if inner in self._satisfiable:
+                    if inner not in self._uses:
+                        waiting.append(inner)
+                    key = _text_key(inner)
+                    inner = self._alike.setdefault(key, inner) if key else inner
+                    self._uses[inner] = self._uses.get(inner, 0) + 1
         written = self._schema(root, 0)
         definitions: Schema = {}
         while self._waiting:
@@ -76,66 +97,63 @@ class SchemaWriter:
     def _error(self, problem: str, remedy: str) -> GrammarError:
         return GrammarError(problem, remedy=remedy, pointer=self._pointer)
 
-    def _count_uses(self, root: State) -> None:
-        waiting = [root]
-        self._uses[root] = 1
-        while waiting:
-            for inner in waiting.pop().inside():
-                if inner in self._satisfiable:
-                    if inner not in self._uses:
-                        waiting.append(inner)
-                    key = _text_key(inner)
-                    inner = self._alike.setdefault(key, inner) if key else inner
-                    self._uses[inner] = self._uses.get(inner, 0) + 1
-
     def _schema(self, state: State, level: int) -> JsonValue:
-        state = self._only(state)
+        while state.alternatives is not None:
+            options = [option for option in state.alternatives if option in self._satisfiable]
+            if len(options) != 1:
+                break
+            state = options[0]
         if state not in self._satisfiable:
             return False
         if not state.atoms:
             return True
         state = self._alike.get(_text_key(state), state)
-        if not _is_small(state) and (self._uses[state] > 1 or level >= _INLINE_LEVELS):
+        if not state.is_small and (self._uses[state] > 1 or level >= _INLINE_LEVELS):
             if state not in self._names:
                 self._names[state] = str(len(self._names))
                 self._waiting.append(state)
             return {"$ref": f"#/$defs/{self._names[state]}"}
         return self._body(state, level)
 
-    def _only(self, state: State) -> State:
-        """Return the one alternative that is left, or of that, or the state itself."""
-        while state.alternatives is not None:
-            kept = [other for other in state.alternatives if other in self._satisfiable]
-            if len(kept) != 1:
-                break
-            state = kept[0]
-        return state
-
     def _body(self, state: State, level: int) -> JsonValue:
         if state.alternatives is not None:
-            kept = [other for other in state.alternatives if other in self._satisfiable]
-            return {"anyOf": [self._schema(other, level + 1) for other in kept]}
+            alternatives = [inner for inner in state.alternatives if inner in self._satisfiable]
+            self._check_texts_together(state, alternatives)
+            return {"anyOf": [self._schema(inner, level + 1) for inner in alternatives]}
         shape = state.shape
         if shape is None:
             return False
         if shape.values is not None:
-            return self._listed(state, shape.values)
+            return self._listed(shape.values, _keyword_pointer(state, "enum", "const"))
         types = possible_types(shape, self._satisfiable)
-        written = self._scalars(state, shape, types)
+        written = self._number(state, shape) if "number" in types else {}
+        if "string" in types:
+            written |= self._text(state, shape)
         if "array" in types:
             written |= self._array(shape, level)
         choices = [{}] if "object" not in types else self._objects(state, shape, level)
-        missed = self._missed_numbers(state, shape) if "number" in types else []
-        if len(choices) == 1 and not missed:
-            return self._typed(types, shape, {**written, **choices[0]})
         options: list[JsonValue] = []
         if len(choices) == 1:
             options.append(self._typed(types, shape, {**written, **choices[0]}))
         else:
-            options += [self._typed(frozenset({"object"}), shape, one) for one in choices]
+            options += [self._typed(frozenset({"object"}), shape, choice) for choice in choices]
             if types != {"object"}:
                 options.append(self._typed(types - {"object"}, shape, written))
-        return {"anyOf": [*options, *missed]}
+        if "number" in types:
+            options += self._missed_numbers(state, shape)
+        return options[0] if len(options) == 1 else {"anyOf": options}
+
+    def _listed(self, values: list[JsonValue], pointer: str) -> Schema:
+        self._values += len(values)
+        try:
+            if self._values <= VALUE_LIMIT:
+                return {"enum": [check_writable(value, pointer) for value in values]}
+            problem = f"there are more than {VALUE_LIMIT:,} values in all"
+            self._report(GrammarError(problem, remedy="use a pattern", pointer=pointer))
+        except GrammarError as error:
+            self._report(error)
+        types: list[JsonValue] = [name for name in TYPES if name in set(map(type_of, values))]
+        return {"type": types}
 
     def _typed(self, types: frozenset[str], shape: Shape, keywords: Schema) -> JsonValue:
         names = [
@@ -148,63 +166,81 @@ class SchemaWriter:
         named: list[JsonValue] = list(names)
         return {"type": names[0] if len(names) == 1 else named, **keywords}
 
-    def _listed(self, state: State, values: list[JsonValue]) -> JsonValue:
-        self._values += len(values)
-        place = _keyword_pointer(state, "enum", "const")
-        if self._values > VALUE_LIMIT:
-            raise GrammarError(
-                f"there are more than {VALUE_LIMIT:,} values in all",
-                remedy="use a pattern",
-                pointer=place,
-            )
-        return {"enum": [check_writable(value, place) for value in values]}
-
-    def _scalars(self, state: State, shape: Shape, types: frozenset[str]) -> Schema:
+    def _text(self, state: State, shape: Shape) -> Schema:
+        if len(shape.patterns) > PATTERN_LIMIT:
+            pointer = _keyword_pointer(state, "pattern", "format")
+            problem = f"a text has to match more than {PATTERN_LIMIT} patterns"
+            remedy = "join them, or check some afterwards"
+            self._report(GrammarError(problem, remedy=remedy, pointer=pointer))
+            del shape.patterns[PATTERN_LIMIT:]
+        if shape.patterns and shape.shortest > LENGTH_LIMIT:
+            pointer = _keyword_pointer(state, "minLength")
+            problem = f"it is more than {LENGTH_LIMIT:,} beside a pattern"
+            self._report(GrammarError(problem, remedy="use a smaller number", pointer=pointer))
+            shape.shortest = 0
         written: Schema = {}
-        if "number" in types:
-            written |= self._number(state, shape)
-        if "string" in types:
-            if shape.shortest:
-                written["minLength"] = shape.shortest
-            if shape.longest is not None:
-                written["maxLength"] = shape.longest
-            self._check_texts(state, shape)
-            patterns = [rust_pattern(text, shape.pointer) for text in shape.patterns]
-            if len(patterns) == 1:
-                written["pattern"] = patterns[0]
-            elif patterns:
-                written["allOf"] = [{"pattern": text} for text in patterns]
+        if shape.shortest:
+            written["minLength"] = shape.shortest
+        if shape.longest is not None:
+            written["maxLength"] = shape.longest
+        patterns = [rust_pattern(pattern, shape.pointer) for pattern in shape.patterns]
+        if len(patterns) == 1:
+            written["pattern"] = patterns[0]
+        elif patterns:
+            written["allOf"] = [{"pattern": pattern} for pattern in patterns]
+        if shape.patterns not in _FORMAT_PATTERNS and any(map(has_counts, shape.patterns)):
+            pointer = _keyword_pointer(state, *_TEXT_KEYWORDS)
+            if self._is_too_costly({"type": "string", **written}, pointer):
+                shape.patterns.clear()
+                return self._text(state, shape)
         return written
 
-    def _check_texts(self, state: State, shape: Shape) -> None:
-        if len(shape.patterns) > PATTERN_LIMIT:
-            raise GrammarError(
-                f"a text has to match more than {PATTERN_LIMIT} patterns",
-                remedy="join them, or check some afterwards",
-                pointer=_keyword_pointer(state, "pattern", "format"),
-            )
-        if shape.patterns and shape.shortest > LENGTH_LIMIT:
-            raise GrammarError(
-                f"it is more than {LENGTH_LIMIT:,} beside a pattern",
-                remedy="use a smaller number",
-                pointer=_keyword_pointer(state, "minLength"),
-            )
+    def _check_texts_together(self, state: State, alternatives: list[State]) -> None:
+        """The engine follows the patterns of all alternatives at once."""
+        counted = [
+            (inner, inner.shape)
+            for inner in alternatives
+            if inner.shape is not None and any(map(has_counts, inner.shape.patterns))
+        ]
+        texts: list[JsonValue] = [self._text(inner, shape) for inner, shape in counted]
+        schema: Schema = {"type": "string", "anyOf": texts}
+        if len(texts) > 1 and self._is_too_costly(schema, state.pointer):
+            for _, shape in counted:
+                shape.patterns.clear()
+
+    def _is_too_costly(self, schema: Schema, pointer: str) -> bool:
+        if step_cost(json.dumps(schema)) <= COST_LIMIT:
+            return False
+        problem = "the engine takes too long to follow it"
+        remedy = "use smaller counts, or put ^ at its start and $ at its end"
+        self._report(GrammarError(problem, remedy=remedy, pointer=pointer))
+        return True
 
     def _number(self, state: State, shape: Shape) -> Schema:
         written: Schema = {}
         lowest, highest = safe_bounds(shape)
         if lowest is not None:
-            place = _keyword_pointer(state, "minimum", "exclusiveMinimum")
+            pointer = _keyword_pointer(state, "minimum", "exclusiveMinimum")
             keyword = "exclusiveMinimum" if lowest[1] else "minimum"
-            written[keyword] = plain_number(lowest[0], place)
+            self._write_number(written, keyword, lowest[0], pointer)
         if highest is not None:
-            place = _keyword_pointer(state, "maximum", "exclusiveMaximum")
+            pointer = _keyword_pointer(state, "maximum", "exclusiveMaximum")
             keyword = "exclusiveMaximum" if highest[1] else "maximum"
-            written[keyword] = plain_number(highest[0], place)
-        step = step_of(shape)
+            self._write_number(written, keyword, highest[0], pointer)
+        step = shape.step
         if step is not None and not (shape.whole and step == 1):
-            written["multipleOf"] = self._multiple(step, _keyword_pointer(state, "multipleOf"))
+            pointer = _keyword_pointer(state, "multipleOf")
+            self._write_number(written, "multipleOf", step, pointer)
         return written
+
+    def _write_number(self, written: Schema, keyword: str, number: Fraction, pointer: str) -> None:
+        try:
+            written[keyword] = plain_number(number, pointer)
+            if keyword == "multipleOf":
+                self._count_multiple(number, pointer)
+        except GrammarError as error:
+            self._report(error)
+            written.pop(keyword, None)
 
     def _missed_numbers(self, state: State, shape: Shape) -> list[JsonValue]:
         """Return schemas for the numbers that the engine misses in the one from `_number`."""
@@ -214,12 +250,12 @@ class SchemaWriter:
             schemas.append({"enum": list(numbers)})
         for step in coarser_steps(shape):
             number = self._number(state, shape)
-            number["multipleOf"] = self._multiple(step, _keyword_pointer(state, "multipleOf"))
+            pointer = _keyword_pointer(state, "multipleOf")
+            self._write_number(number, "multipleOf", step, pointer)
             schemas.append({"type": "number", **number})
         return schemas
 
-    def _multiple(self, step: Fraction, place: str) -> int | float:
-        number = plain_number(step, place)
+    def _count_multiple(self, step: Fraction, pointer: str) -> None:
         digits = step
         while digits.denominator != 1:
             digits *= 10
@@ -228,9 +264,8 @@ class SchemaWriter:
             raise GrammarError(
                 f"it has more than {MULTIPLE_LIMIT:,} remainders, all such keywords together",
                 remedy="use a smaller or rounder number",
-                pointer=place,
+                pointer=pointer,
             )
-        return number
 
     def _array(self, shape: Shape, level: int) -> Schema:
         written: Schema = {}
@@ -249,30 +284,37 @@ class SchemaWriter:
         self._properties += len(shape.properties)
         if self._properties > PROPERTY_LIMIT:
             raise self._error(f"it has more than {PROPERTY_LIMIT:,} properties", "use fewer")
+        self._check_patterns(state, shape)
         is_open = shape.additional is None or shape.additional in self._satisfiable
-        others = is_open or any(one in self._satisfiable for one in shape.named_by_pattern.values())
+        others = is_open or not self._satisfiable.isdisjoint(shape.named_by_pattern.values())
         optional = [
             name
             for name, inner in shape.properties.items()
             if inner in self._satisfiable and name not in shape.required
         ]
-        choices = property_choices(
-            shape.required,
-            optional,
-            shape.fewest_properties,
-            shape.most_properties,
-            others=others,
-            places={
-                keyword: _keyword_pointer(state, keyword)
-                for keyword in ("minProperties", "maxProperties")
-            },
-        )
-        self._check_patterns(state, shape)
+        pointers = {
+            keyword: _keyword_pointer(state, keyword)
+            for keyword in ("minProperties", "maxProperties")
+        }
+        fewest, most = shape.fewest_properties, shape.most_properties
+        required = shape.required
+        try:
+            choices = property_choices(
+                required, optional, fewest, most, others=others, pointers=pointers
+            )
+        except GrammarError as error:
+            self._report(error)
+            choices = [PropertyChoice(tuple(required), tuple(optional), others=others)]
         return [self._object(shape, choice, level) for choice in choices]
 
     def _object(self, shape: Shape, choice: PropertyChoice, level: int) -> Schema:
         written: Schema = {}
-        properties = self._named(shape, choice, level)
+        allowed = {*choice.required, *choice.optional}
+        properties: Schema = {
+            name: self._schema(inner, level + 1) if name in allowed else False
+            for name, inner in shape.properties.items()
+            if name in allowed or choice.others
+        }
         if properties:
             written["properties"] = properties
         if choice.others and shape.named_by_pattern:
@@ -292,39 +334,37 @@ class SchemaWriter:
             written["maxProperties"] = choice.most
         return written
 
-    def _named(self, shape: Shape, choice: PropertyChoice, level: int) -> Schema:
-        allowed = {*choice.required, *choice.optional}
-        properties: Schema = {}
-        for name, inner in shape.properties.items():
-            if name in allowed:
-                properties[name] = self._schema(inner, level + 1)
-            elif choice.others:
-                properties[name] = False
-        return properties
-
     def _check_patterns(self, state: State, shape: Shape) -> None:
         """The engine joins the schemas of a name and of its pattern, which must not be endless."""
+        pointer = _keyword_pointer(state, "patternProperties", "propertyNames")
         for pattern, inner in shape.named_by_pattern.items():
             joined = [
                 property_state
                 for name, property_state in shape.properties.items()
                 if inner.atoms and pattern_accepts(pattern, name)
             ]
-            if joined and any(map(_is_recursive, [inner, *joined])):
-                raise GrammarError(
-                    "a property that matches the pattern, or the pattern's schema, is recursive",
-                    remedy="use a pattern that the names of properties do not match",
-                    pointer=_keyword_pointer(state, "patternProperties"),
-                )
+            if joined and any(state.is_recursive for state in [inner, *joined]):
+                problem = "the pattern's schema, or a property that matches it, is recursive"
+                remedy = "use a pattern that the names of properties do not match"
+                self._report(GrammarError(problem, remedy=remedy, pointer=pointer))
+                shape.drop_patterns()
+                return
             for property_state in joined:
                 self._joins += _written_out([inner, property_state], JOIN_LIMIT - self._joins)
             if self._joins > JOIN_LIMIT:
-                raise GrammarError(
+                problem = (
                     "the schemas of the pattern and of the properties that match it hold more "
-                    f"than {JOIN_LIMIT:,} schemas, references written out",
-                    remedy="use a pattern that the names of properties do not match",
-                    pointer=_keyword_pointer(state, "patternProperties"),
+                    f"than {JOIN_LIMIT:,} schemas, references written out"
                 )
+                remedy = "use a pattern that the names of properties do not match"
+                self._report(GrammarError(problem, remedy=remedy, pointer=pointer))
+                self._joins = 0
+                shape.drop_patterns()
+                return
+        if any(map(has_counts, shape.named_by_pattern)):
+            names: Schema = {rust_pattern(pattern, ""): {} for pattern in shape.named_by_pattern}
+            if self._is_too_costly({"type": "object", "patternProperties": names}, pointer):
+                shape.drop_patterns()
 
 
 def _text_key(state: State) -> tuple[object, ...] | None:
@@ -335,34 +375,6 @@ def _text_key(state: State) -> tuple[object, ...] | None:
     if shape.values is not None:
         return None
     return (*shape.patterns, shape.shortest, shape.longest)
-
-
-def _is_small(state: State) -> bool:
-    """Return whether a schema is no longer than the reference to it."""
-    shape = state.shape
-    if shape is None:
-        return False
-    if shape.values is not None:
-        return len(shape.values) <= _FEW_VALUES
-    return not (shape.types & {"array", "object"} or shape.patterns)
-
-
-def _is_recursive(start: State) -> bool:
-    """Return whether states inside of this one lead back to themselves."""
-    done: dict[State, bool] = {start: False}
-    way = [(start, iter(list(start.inside())))]
-    while way:
-        state, others = way[-1]
-        following = next(others, None)
-        if following is None:
-            done[state] = True
-            way.pop()
-        elif following not in done:
-            done[following] = False
-            way.append((following, iter(list(following.inside()))))
-        elif not done[following]:
-            return True
-    return False
 
 
 def _written_out(states: list[State], limit: int) -> int:
@@ -382,22 +394,22 @@ def _levels(root: Schema, definitions: Schema) -> int:
     """Return how deep the engine goes, which reads a definition where it first meets its name."""
     met: set[str] = set()
     deepest = 0
-    way: list[list[JsonValue]] = [[root]]
-    while way:
-        if not way[-1]:
-            way.pop()
+    path: list[list[JsonValue]] = [[root]]
+    while path:
+        if not path[-1]:
+            path.pop()
             continue
-        value = way[-1].pop(0)
-        deepest = max(deepest, len(way))
+        value = path[-1].pop(0)
+        deepest = max(deepest, len(path))
         if isinstance(value, dict):
             reference = value.get("$ref")
             if isinstance(reference, str) and reference not in met:
                 met.add(reference)
-                way.append([definitions[reference.rpartition("/")[2]]])
+                path.append([definitions[reference.rpartition("/")[2]]])
             elif not isinstance(reference, str):
-                way.append([one for key, one in value.items() if key not in ("$defs", "enum")])
+                path.append([inner for key, inner in value.items() if key not in ("$defs", "enum")])
         elif isinstance(value, list):
-            way.append(list(value))
+            path.append(list(value))
     return deepest // 2
 
 
@@ -408,4 +420,4 @@ def _keyword_pointer(state: State, *keywords: str) -> str:
             for keyword in keywords:
                 if keyword in atom.keywords:
                     return atom.pointer_to(keyword)
-    return state.atoms[-1].pointer
+    return state.pointer

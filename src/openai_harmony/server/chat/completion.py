@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
+from typing_extensions import Required, TypedDict  # of Python 3.12, which tells pydantic more
 
 from ...apis.chat_output import CHAT_JOINT, chat_message_of
 from ...apis.custom_tools import CustomToolInput
@@ -14,6 +14,7 @@ from ...apis.output_items import NO_ARGUMENTS
 from ...apis.turn_request import TurnRequest
 from ...conversation.messages import Message
 from ...engines.engine import FinishReason
+from ...grammar import Violation
 from ..generation.events import (
     LogprobJson,
     MessageBegun,
@@ -82,13 +83,19 @@ class ChatHead(TypedDict):
     system_fingerprint: str
 
 
-class ChatChoice(TypedDict):
+class SchemaViolations(TypedDict, total=False):
+    """What was written against keywords that the grammar left out; absent if there is nothing."""
+
+    schema_violations: list[dict[str, str]]
+
+
+class ChatChoice(SchemaViolations):
     """A choice: a whole message."""
 
-    index: int
-    message: dict[str, Any]
-    logprobs: ChatLogprobs | None
-    finish_reason: ChatFinish
+    index: Required[int]
+    message: Required[dict[str, Any]]
+    logprobs: Required[ChatLogprobs | None]
+    finish_reason: Required[ChatFinish]
 
 
 class ChatCompletion(ChatHead):
@@ -99,13 +106,18 @@ class ChatCompletion(ChatHead):
     usage: ChatUsage
 
 
-class ChunkChoice(TypedDict):
+class ChunkChoice(SchemaViolations):
     """The addition of a chunk to a choice."""
 
-    index: int
-    delta: dict[str, Any]
-    logprobs: ChatLogprobs | None
-    finish_reason: ChatFinish | None
+    index: Required[int]
+    delta: Required[dict[str, Any]]
+    logprobs: Required[ChatLogprobs | None]
+    finish_reason: Required[ChatFinish | None]
+
+
+def _violations_json(violations: Sequence[Violation]) -> SchemaViolations:
+    listed = [violation._asdict() for violation in violations]
+    return {"schema_violations": listed} if listed else {}
 
 
 def _finish_reason(reason: FinishReason, *, has_calls: bool) -> ChatFinish:
@@ -154,6 +166,7 @@ class WholeChoice:
         self._logprobs: list[TokenLogprob] | None = None if turn.sampling.logprobs is None else []
         self._in_content = False
         self._reason = FinishReason.STOP
+        self._violations: tuple[Violation, ...] = ()
 
     def take(self, event: TurnEvent) -> None:
         """Read an event."""
@@ -166,6 +179,7 @@ class WholeChoice:
             self._messages.append(event.message)
         else:
             self._reason = event.reason
+            self._violations = event.violations
 
     def as_json(self, index: int) -> ChatChoice:
         """Write the choice."""
@@ -175,6 +189,7 @@ class WholeChoice:
             "message": message,
             "logprobs": None if self._logprobs is None else chat_logprobs(self._logprobs),
             "finish_reason": _finish_reason(self._reason, has_calls="tool_calls" in message),
+            **_violations_json(self._violations),
         }
 
 
@@ -194,7 +209,8 @@ class StreamedChoice:
             yield self._chunk(ChatDelta({"role": "assistant", "content": ""}))
         if isinstance(event, TurnEnded):
             reason = _finish_reason(event.reason, has_calls=self._deltas.calls > 0)
-            yield {**self._chunk(ChatDelta({})), "finish_reason": reason}
+            violations = _violations_json(event.violations)
+            yield {**self._chunk(ChatDelta({})), "finish_reason": reason, **violations}
         else:
             yield from map(self._chunk, self._deltas.take(event))
 

@@ -14,7 +14,7 @@ from ...apis.requests import ChatRequest
 from ...apis.turn_request import TurnRequest, turn_of_chat
 from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..generation.events import TurnEnded, TurnEvent, Usage
-from ..generation.preparation import prepare_turn
+from ..generation.preparation import prepare_turn, unenforced_header
 from ..generation.sampling import choice_sampling, sample_choices, sample_turn, with_grammar
 from ..http.identifiers import new_id
 from ..http.json import JsonResponse
@@ -59,10 +59,13 @@ async def create_chat_completion(
         "service_tier": None,
         "system_fingerprint": services.system_fingerprint,
     }
+    headers: dict[str, str] = {}
     if body.stream:
-        return EventStream(_chunks(services, caller, body, head), ending="[DONE]")
-    work = _completion(services, caller, body, head)
-    return JsonResponse(await while_connected(request.receive, work))
+        chunks = _chunks(services, caller, body, head, headers)
+        return EventStream(chunks, ending="[DONE]", headers=headers)
+    work = _completion(services, caller, body, head, headers)
+    completion = await while_connected(request.receive, work)
+    return JsonResponse(completion, headers=headers)
 
 
 async def _turn(services: Services, caller: Caller, body: ChatRequest) -> TurnRequest:
@@ -72,12 +75,16 @@ async def _turn(services: Services, caller: Caller, body: ChatRequest) -> TurnRe
 
 
 async def _completion(
-    services: Services, caller: Caller, body: ChatRequest, head: ChatHead
+    services: Services,
+    caller: Caller,
+    body: ChatRequest,
+    head: ChatHead,
+    headers: dict[str, str],
 ) -> ChatCompletion:
     turn = await _turn(services, caller, body)
     choices = [WholeChoice(turn) for _ in range(body.n or 1)]
     usages: list[Usage] = []
-    async with aclosing(_choice_events(services, caller, turn, len(choices))) as events:
+    async with aclosing(_choice_events(services, caller, turn, len(choices), headers)) as events:
         async for index, event in events:
             choices[index].take(event)
             if isinstance(event, TurnEnded):
@@ -91,12 +98,16 @@ async def _completion(
 
 
 async def _chunks(
-    services: Services, caller: Caller, body: ChatRequest, head: ChatHead
+    services: Services,
+    caller: Caller,
+    body: ChatRequest,
+    head: ChatHead,
+    headers: dict[str, str],
 ) -> AsyncGenerator[Event, None]:
     turn = await _turn(services, caller, body)
     choices = [StreamedChoice(turn, index) for index in range(body.n or 1)]
     usages: list[Usage] = []
-    async with aclosing(_choice_events(services, caller, turn, len(choices))) as events:
+    async with aclosing(_choice_events(services, caller, turn, len(choices), headers)) as events:
         async for index, event in events:
             for choice in choices[index].take(event):
                 yield None, _chunk(body, head, choice)
@@ -119,7 +130,7 @@ def _chunk(
 
 
 async def _choice_events(
-    services: Services, caller: Caller, turn: TurnRequest, count: int
+    services: Services, caller: Caller, turn: TurnRequest, count: int, headers: dict[str, str]
 ) -> AsyncGenerator[tuple[int, TurnEvent], None]:
     """Sample `count` choices at once; yield their events, with the index of the choice.
 
@@ -130,6 +141,7 @@ async def _choice_events(
     with services.metrics.preparation.time():
         prepared = await pool.run(caller.owner, prepare_turn, turn)
         prepared = await with_grammar(services, caller.owner, turn, prepared)
+    headers.update(unenforced_header(prepared.unenforced))
     choices = [
         sample_turn(
             services,

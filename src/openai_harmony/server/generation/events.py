@@ -11,6 +11,7 @@ from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic 
 
 from ...conversation.messages import Message
 from ...engines.engine import FinishReason
+from ...grammar import Violation
 from ...parsing.recovery import Recovery
 
 __all__ = [
@@ -109,12 +110,16 @@ class Usage(NamedTuple):
 
 
 class TurnEnded(NamedTuple):
-    """The end of the turn: the reason, and all that was sampled."""
+    """The end of the turn: the reason, and all that was sampled.
+
+    `violations` are of the schemas that the grammar does not enforce in full.
+    """
 
     reason: FinishReason
     usage: Usage
     tokens: list[int]
     recoveries: list[Recovery]
+    violations: tuple[Violation, ...] = ()
 
 
 TurnEvent: TypeAlias = "MessageBegun | TextAdded | MessageEnded | TurnEnded"

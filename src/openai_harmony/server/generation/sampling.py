@@ -11,7 +11,9 @@ from types import TracebackType
 from typing import NamedTuple, TypeVar
 
 from ...apis.turn_request import TurnRequest
+from ...conversation.messages import Message
 from ...engines.engine import ContextLengthError, EngineError, FinishReason, SampledToken, Sampling
+from ...grammar import find_violations
 from ...parsing.recovery import Recovery
 from ..auth.api_keys import Caller
 from ..auth.limits import RequestUsage
@@ -19,8 +21,8 @@ from ..http.errors import ApiError, shutting_down
 from ..http.requests import cancel_all
 from ..metrics import Metrics
 from ..services import Services
-from .events import TurnEnded, TurnEvent
-from .preparation import PreparedTurn, compiled_grammar
+from .events import MessageEnded, TurnEnded, TurnEvent
+from .preparation import PreparedTurn, compiled_constraint, constraint_options
 from .reader import TurnReader
 
 __all__ = [
@@ -44,8 +46,9 @@ async def with_grammar(
     """Add the grammar where a request needs one. Raises `GrammarError`."""
     if not (services.settings.grammar and request.is_constrained):
         return prepared
-    grammar = await services.pools.grammar.run(owner, compiled_grammar, request)
-    return prepared._replace(sampling=replace(prepared.sampling, grammar=grammar))
+    constraint = await services.pools.grammar.run(owner, compiled_constraint, request)
+    sampling = replace(prepared.sampling, grammar=constraint.grammar)
+    return prepared._replace(sampling=sampling, unenforced=constraint.unenforced)
 
 
 async def sample_turn(
@@ -60,13 +63,24 @@ async def sample_turn(
 
     Of several turns of one request only the first can be refused. Raises what `engine_slot` does.
     """
-    prompt, sampling = prepared
+    prompt, sampling, unenforced = prepared
+    messages: list[Message] = []
+    services.metrics.count_unenforced(unenforced if is_first else ())
     reader = TurnReader(request, len(prompt))
     slot = engine_slot(services, caller, prompt, sampling, is_first=is_first)
     async with slot as (tokens, metrics):
         async for sampled in tokens:
             for event in reader.take(sampled):
-                if isinstance(event, TurnEnded):
+                if isinstance(event, MessageEnded) and event.is_complete:
+                    messages.append(event.message)
+                elif isinstance(event, TurnEnded):
+                    if unenforced:
+                        options = constraint_options(request)
+                        violations = await services.pools.grammar.run(
+                            caller.owner, find_violations, messages, request.conversation, options
+                        )
+                        services.metrics.violations.inc(len(violations))
+                        event = event._replace(violations=tuple(violations))
                     metrics.finish(
                         event.reason,
                         cached=event.usage.cached_tokens,

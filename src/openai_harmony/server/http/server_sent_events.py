@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, TypeAlias
 
@@ -58,6 +58,7 @@ class EventStream(StreamingResponse):
       free when the turn is over. It is closed at once when the client disconnects.
     - An error before the first event becomes a response with an HTTP status. Later, `error_event`
       writes it; it is the last event but for `ending`.
+    - `headers` are read when the first event comes, so that the generator can fill them.
     - After `keep_alive` seconds without an event a comment is sent: proxies cut silent streams.
     """
 
@@ -68,12 +69,14 @@ class EventStream(StreamingResponse):
         error_event: Callable[[ApiError], Event] = lambda error: (None, error.body()),
         ending: str | None = None,
         keep_alive: float = 15,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__((), headers=_HEADERS, media_type="text/event-stream")
         self._events = events
         self._error_event = error_event
         self._ending = ending
         self._keep_alive = keep_alive
+        self._more_headers = {} if headers is None else headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events until they end, or the client disconnects."""
@@ -105,6 +108,7 @@ class EventStream(StreamingResponse):
         item = await queue.get()
         if isinstance(item, Exception):
             raise item
+        self.headers.update(self._more_headers)
         await send(
             {"type": "http.response.start", "status": 200, "headers": self.raw_headers},
         )

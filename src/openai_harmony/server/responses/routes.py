@@ -12,7 +12,7 @@ from starlette.responses import Response
 from ...apis.requests import ResponsesRequest
 from ...apis.response_resource import Response as ResponseResource
 from ..auth.api_keys import AuthenticatedCaller
-from ..generation.preparation import prepare_turn
+from ..generation.preparation import prepare_turn, unenforced_header
 from ..http.json import JsonResponse
 from ..http.large_json import large_json_response
 from ..http.requests import while_connected
@@ -50,12 +50,14 @@ async def create(body: ResponsesRequest, request: Request, caller: Authenticated
         return run, run.response
 
     run, beginning = await while_connected(request.receive, begun())
+    headers = unenforced_header(run.plan.prepared.unenforced)
     if body.stream:
-        return EventStream(_named(run.events(), None if body.background else run), ending=_DONE)
+        events = _named(run.events(), None if body.background else run)
+        return EventStream(events, ending=_DONE, headers=headers)
     if body.background:
-        return JsonResponse(beginning)
+        return JsonResponse(beginning, headers=headers)
     try:
-        return JsonResponse(await while_connected(request.receive, run.ended()))
+        return JsonResponse(await while_connected(request.receive, run.ended()), headers=headers)
     finally:
         run.stop()
 

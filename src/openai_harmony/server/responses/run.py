@@ -193,6 +193,9 @@ class ResponseRun:
         self._add(self.stream.leave_queue())
         if isinstance(event, TurnEnded):
             self._usage = (self._usage or Usage()).plus(event.usage)
+            if event.violations:
+                violations = self.stream.response.setdefault("schema_violations", [])
+                violations += [violation._asdict() for violation in event.violations]
         elif isinstance(event, CallBegun):
             self._add(self.stream.run_call())
         elif isinstance(event, CallAnswered):

@@ -1,23 +1,34 @@
-"""Numbers as the grammar engine reads them, and the values that it can have written.
+"""Bounds and counts that the engine can follow: of numbers, and of properties.
 
 Numbers are exact: they are what the shortest digits of a float say. The engine misreads some ranges
-and misses some numbers; the functions here return what makes up for that.
+and misses some numbers; the functions here return what makes up for that. It counts the names of
+properties as they are written, so that a name which comes twice would count twice:
+`property_choices` needs no more than one name that the schema does not have.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from math import ceil, floor, gcd, lcm
+from itertools import combinations
+from math import ceil, comb, floor, gcd, lcm
 from typing import TypeAlias
 
 from ...typescript.json_text import JsonValue
 from ..errors import GrammarError
 from .constraints import Shape
-from .instances import step_of
 from .patterns import unwritable
 
-__all__ = ["check_writable", "coarser_steps", "missed_numbers", "plain_number", "safe_bounds"]
+__all__ = [
+    "PropertyChoice",
+    "check_writable",
+    "coarser_steps",
+    "missed_numbers",
+    "plain_number",
+    "property_choices",
+    "safe_bounds",
+]
 
 Bound: TypeAlias = tuple[Fraction, bool]
 """A number, and whether it is excluded."""
@@ -55,7 +66,7 @@ def missed_numbers(shape: Shape) -> list[float]:
     """
     if shape.whole:
         return []
-    found: list[float] = []
+    missed: list[float] = []
     for bound, sign in ((shape.highest, 1), (shape.lowest, -1)):
         if bound is None or bound[0] * sign <= 0:
             continue
@@ -64,9 +75,9 @@ def missed_numbers(shape: Shape) -> list[float]:
             cut = Fraction(sign * floor(abs(bound[0]) * scale), scale)
             if cut == bound[0]:
                 break
-            if cut.denominator != 1 and _in_range(cut, shape):
-                found.append(float(cut))
-    return found
+            if cut.denominator != 1 and shape.has_in_bounds(cut):
+                missed.append(float(cut))
+    return missed
 
 
 def coarser_steps(shape: Shape) -> list[Fraction]:
@@ -99,15 +110,6 @@ def _tiny(number: Fraction) -> Fraction:
     """Return as small a number as a float can add to this one without losing digits."""
     decimals = min(_DECIMALS, max(1, _DIGITS - len(str(abs(number.numerator)))))
     return Fraction(1, 10**decimals)
-
-
-def _in_range(number: Fraction, shape: Shape) -> bool:
-    if shape.lowest is not None and (number, False) < shape.lowest:
-        return False
-    if shape.highest is not None and (-number, False) < (-shape.highest[0], shape.highest[1]):
-        return False
-    step = step_of(shape)
-    return step is None or (number / step).denominator == 1
 
 
 # Numbers and values as they are written
@@ -171,3 +173,98 @@ def check_writable(value: JsonValue, pointer: str, levels_left: int = _NESTING_L
             name: check_writable(item, pointer, levels_left - 1) for name, item in value.items()
         }
     return value
+
+
+# Counts of properties
+
+
+CHOICE_LIMIT = 64
+"""The most ways."""
+
+
+@dataclass(frozen=True)
+class PropertyChoice:
+    """Names that are there, names that may be there, and how many more of those unknown."""
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    others: bool
+    fewest: int = 0
+    most: int | None = None
+
+
+def property_choices(
+    required: list[str],
+    optional: list[str],
+    fewest: int,
+    most: int | None,
+    *,
+    others: bool,
+    pointers: dict[str, str],
+) -> list[PropertyChoice]:
+    """Return the ways to have that many properties; `others` says that any name is allowed.
+
+    `pointers` has those of the two keywords.
+
+    >>> for choice in property_choices([], ["a", "b"], 1, None, others=False, pointers={}):
+    ...     print(choice.required)
+    ('a',)
+    ('b',)
+    """
+    always = tuple(required)
+    needed = max(0, fewest - len(required))
+    if most == len(required):
+        return [PropertyChoice(always, (), others=False)]
+    if not others:
+        keyword = "minProperties" if needed else "maxProperties"
+        most_optional = len(optional) if most is None else min(len(optional), most - len(required))
+        choices = _closed_choices(always, tuple(optional), needed, most_optional)
+        if choices is None:
+            raise _uncounted(keyword, "use anyOf of objects that require their names", pointers)
+        return choices
+    if needed == 0 and most is None:
+        return [PropertyChoice(always, tuple(optional), others=True)]
+    if needed > 1:
+        raise _uncounted("minProperties", "list that many names as required", pointers)
+    if not optional:
+        return [PropertyChoice(always, (), True, fewest if needed else 0, most)]
+    if most is not None:
+        raise _uncounted("maxProperties", "set additionalProperties to false", pointers)
+    if len(optional) >= CHOICE_LIMIT:
+        raise _uncounted("minProperties", "list a name as required", pointers)
+    choices = [
+        PropertyChoice(
+            (*always, name), tuple(other for other in optional if other != name), others=True
+        )
+        for name in optional
+    ]
+    return [*choices, PropertyChoice(always, (), True, fewest)]
+
+
+def _closed_choices(
+    required: tuple[str, ...], optional: tuple[str, ...], needed: int, most: int
+) -> list[PropertyChoice] | None:
+    """Return the ways to have `needed` to `most` of the optional names; None for too many."""
+    if needed == 0 and most == len(optional):
+        return [PropertyChoice(required, optional, others=False)]
+    # If there is room for all, some must be there and the others may; otherwise one way for each.
+    counts = [needed] if most == len(optional) else range(needed, most + 1)
+    if sum(comb(len(optional), count) for count in counts) > CHOICE_LIMIT:
+        return None
+    return [
+        PropertyChoice(
+            (*required, *chosen),
+            tuple(name for name in optional if name not in chosen) if most == len(optional) else (),
+            others=False,
+        )
+        for count in counts
+        for chosen in combinations(optional, count)
+    ]
+
+
+def _uncounted(keyword: str, remedy: str, pointers: dict[str, str]) -> GrammarError:
+    return GrammarError(
+        "the names that count cannot all be foreseen",
+        remedy=remedy,
+        pointer=pointers.get(keyword, ""),
+    )

@@ -1,0 +1,240 @@
+"""A schema document: the schema as plain JSON, and what each `$ref` in it refers to.
+
+Each subschema has a pointer and a base address; `$id` and `$anchor` give names to some. Nothing
+outside of the document is ever read.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from urllib.parse import unquote, urldefrag, urljoin
+
+from pydantic import BaseModel, TypeAdapter
+from pydantic.errors import PydanticUserError
+
+from ...typescript.json_text import JsonValue, Schema
+from ..errors import GrammarError
+
+__all__ = ["Document", "child_pointer", "plain_schema"]
+
+_ONE = frozenset(
+    {
+        "additionalItems",
+        "additionalProperties",
+        "contains",
+        "else",
+        "if",
+        "items",
+        "not",
+        "propertyNames",
+        "then",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    }
+)
+_MANY = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
+_NAMED = frozenset(
+    {"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"},
+)
+_INDEX = re.compile(r"0|[1-9]\d{0,8}", re.ASCII)
+
+
+def child_pointer(pointer: str, *steps: str | int) -> str:
+    """Return the pointer of something inside.
+
+    >>> child_pointer("#/$defs", "a/b", 0)
+    '#/$defs/a~1b/0'
+    """
+    for step in steps:
+        pointer += "/" + str(step).replace("~", "~0").replace("/", "~1")
+    return pointer
+
+
+class Document:
+    """A whole schema, and where everything in it is."""
+
+    def __init__(self, root: Schema, pointer: str) -> None:
+        self._pointers: dict[int, str] = {}
+        self._bases: dict[int, str] = {}
+        self._named: dict[str, Schema] = {}
+        self._resources: dict[str, Schema] = {"": root}
+        self._register(root, pointer, "")
+
+    def pointer(self, schema: Schema) -> str:
+        """Return the pointer of a subschema."""
+        return self._pointers[id(schema)]
+
+    def referred(self, schema: Schema, keyword: str = "$ref") -> Schema | bool:
+        """Return what the reference of a subschema means."""
+        pointer = child_pointer(self.pointer(schema), keyword)
+        reference = schema[keyword]
+        if not isinstance(reference, str):
+            raise GrammarError("a reference is text", remedy="write #/$defs/NAME", pointer=pointer)
+        base = self._bases[id(schema)]
+        try:
+            address, fragment = urldefrag(urljoin(base, reference) if base else reference)
+        except ValueError:
+            address, fragment = reference, ""
+        target = self._target(address, unquote(fragment))
+        if isinstance(target, bool):
+            return target
+        if not isinstance(target, dict):
+            raise GrammarError(
+                f"{reference!r} leads to no schema of this document",
+                remedy="put the schema under $defs and refer to #/$defs/NAME",
+                pointer=pointer,
+            )
+        return target
+
+    def _target(self, address: str, fragment: str) -> JsonValue:
+        resource = self._resources.get(address)
+        if resource is None:
+            return None
+        if not fragment:
+            return resource
+        if not fragment.startswith("/"):
+            return self._named.get(f"{address}#{fragment}")
+        target: JsonValue = resource
+        pointer = self._pointers[id(resource)]
+        for token in fragment[1:].split("/"):
+            key = token.replace("~1", "/").replace("~0", "~")
+            pointer = child_pointer(pointer, key)
+            if isinstance(target, dict):
+                target = target.get(key)
+            elif isinstance(target, list) and _INDEX.fullmatch(key) and int(key) < len(target):
+                target = target[int(key)]
+            else:
+                return None
+        if isinstance(target, dict) and id(target) not in self._pointers:
+            self._register(target, pointer, address)  # below a keyword that holds no schemas
+        return target
+
+    def _register(self, root: Schema, pointer: str, base: str) -> None:
+        """Store the pointer of each subschema; not what merely looks like one in an enum."""
+        waiting = [(root, pointer, base)]
+        while waiting:
+            schema, pointer, base = waiting.pop()
+            if id(schema) in self._pointers:
+                continue
+            name = schema.get("$id")
+            if isinstance(name, str):
+                try:
+                    base = urldefrag(urljoin(base, name))[0]
+                except ValueError:
+                    raise GrammarError(
+                        "it is no address",
+                        remedy="leave it out",
+                        pointer=child_pointer(pointer, "$id"),
+                    ) from None
+                self._resources.setdefault(base, schema)
+            self._pointers[id(schema)] = pointer
+            self._bases[id(schema)] = base
+            for keyword in ("$anchor", "$dynamicAnchor"):
+                anchor = schema.get(keyword)
+                if isinstance(anchor, str):
+                    self._named.setdefault(f"{base}#{anchor}", schema)
+            waiting += [(child, below, base) for child, below in _children(schema, pointer)]
+
+
+def _children(schema: Schema, pointer: str) -> Iterator[tuple[Schema, str]]:
+    for keyword, value in schema.items():
+        if isinstance(value, dict):
+            if keyword in _ONE:
+                yield value, child_pointer(pointer, keyword)
+            elif keyword in _NAMED:
+                for name, child in value.items():
+                    if isinstance(child, dict):
+                        yield child, child_pointer(pointer, keyword, name)
+        elif isinstance(value, list) and keyword in _MANY:
+            for index, child in enumerate(value):
+                if isinstance(child, dict):
+                    yield child, child_pointer(pointer, keyword, index)
+
+
+# The schema as plain JSON
+
+NESTING_LIMIT = 120
+"""How deep objects and arrays of a schema may nest."""
+
+SIZE_LIMIT = 200_000
+"""The most values in a schema."""
+
+
+def plain_schema(schema: object, pointer: str) -> dict[str, JsonValue] | bool:
+    """Return the JSON of a schema.
+
+    >>> plain_schema({"enum": (1, 2.0)}, "#")
+    {'enum': [1, 2.0]}
+    """
+    data: object = schema
+    try:
+        if isinstance(schema, type) and issubclass(schema, BaseModel):
+            data = schema.model_json_schema()
+        elif isinstance(schema, TypeAdapter):
+            data = schema.json_schema()
+    except PydanticUserError as error:
+        raise GrammarError(
+            f"pydantic has no JSON Schema for it: {error.message}",
+            remedy="give the type a JSON Schema",
+            pointer=pointer,
+        ) from None
+    copied = _Copier(pointer).copy(data, NESTING_LIMIT)
+    if isinstance(copied, (dict, bool)):
+        return copied
+    raise GrammarError(
+        f"a schema is an object or a boolean, not {type(schema).__name__}",
+        remedy="pass a dict, a pydantic model or a TypeAdapter",
+        pointer=pointer,
+    )
+
+
+class _Copier:
+    """Copies values as far as there is room."""
+
+    def __init__(self, pointer: str) -> None:
+        self._pointer = pointer
+        self._room = SIZE_LIMIT
+
+    def copy(self, value: object, levels_left: int) -> JsonValue:
+        self._room -= 1
+        if levels_left < 0:
+            raise self._error(f"it is nested deeper than {NESTING_LIMIT} levels", "flatten it")
+        if self._room < 0:
+            raise self._error(f"it holds more than {SIZE_LIMIT:,} values", "use a smaller schema")
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, int):
+            return int(value)
+        if isinstance(value, float):
+            if not math.isfinite(value):
+                raise self._error(f"{value} is not a JSON number", "leave it out")
+            return float(value)
+        if isinstance(value, Mapping):
+            return self._mapping(value, levels_left)
+        if isinstance(value, (list, tuple)):
+            return [self.copy(item, levels_left - 1) for item in value]
+        raise self._error(f"{type(value).__name__} is not a JSON type", "convert it")
+
+    def _mapping(self, mapping: Mapping[object, object], levels_left: int) -> JsonValue:
+        copied: dict[str, JsonValue] = {}
+        for key, item in mapping.items():
+            if not isinstance(key, str):
+                raise self._error(f"a key is {type(key).__name__}, not text", "use text")
+            copied[self._text(key)] = self.copy(item, levels_left - 1)
+        return copied
+
+    def _text(self, text: str) -> str:
+        plain = str.__str__(text)
+        if not plain.isascii():
+            try:
+                return plain.encode("utf-16", "surrogatepass").decode("utf-16")
+            except UnicodeDecodeError:
+                raise self._error("a text holds a lone surrogate", "drop it") from None
+        return plain
+
+    def _error(self, problem: str, remedy: str) -> GrammarError:
+        return GrammarError(problem, remedy=remedy, pointer=self._pointer)

@@ -1,0 +1,162 @@
+"""The vocabulary of harmony in the form of llguidance, and what a schema costs with it.
+
+llguidance builds a lexer while the model writes. It gives each token a fixed amount of fuel, and a
+grammar that runs out of it fails for good. A pattern does not show that: it depends on how its
+counts overlap. So schemas with counted patterns are tried here, before a grammar with them is
+handed out, and must need far less than the engines give.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import random
+import re
+from typing import Any
+
+import llguidance
+from llguidance import LLInterpreter, LLParserLimits, TokenizerWrapper
+
+from ..encoding import load_harmony_encoding
+from ..tokens.special_tokens import FIRST_SPECIAL, SPECIAL_IDS, SPECIAL_TEXTS
+from ..tokens.vocabulary import load_vocabulary
+
+__all__ = [
+    "COST_LIMIT",
+    "JSON_OPTIONS",
+    "MODEL_VOCABULARY_SIZE",
+    "step_cost",
+    "token_table",
+    "with_any_spelling",
+]
+
+MODEL_VOCABULARY_SIZE = 201_088
+"""Logits of the gpt-oss models; the format's last special token has none."""
+
+_SLICES = [
+    r'[^<|"\\\x00-\x1F\x7F]{1,10}',
+    r'[^<|"\\\x00-\x1F\x7F]{1,30}',
+    r'[^<|"\\\x00-\x1F\x7F]+',
+    r"[^<|]+",
+]
+"""Kinds of tokens whose masks llguidance computes beforehand: those allowed anywhere in JSON
+strings, and those allowed anywhere in text, since no special token is spelled with them."""
+
+
+class _Table:
+    """The tokenizer of harmony in the form that llguidance takes."""
+
+    def __init__(self) -> None:
+        special = range(FIRST_SPECIAL, MODEL_VOCABULARY_SIZE)
+        self.tokens = [*load_vocabulary(), *(SPECIAL_TEXTS[token].encode() for token in special)]
+        self.special_token_ids = list(special)
+        # Ends a sequence for llguidance; in harmony <|return|> and <|call|> do, inside the grammar.
+        self.eos_token_id = SPECIAL_IDS["<|endoftext|>"]
+        self.bos_token_id = None
+
+    def __call__(self, text: bytes) -> list[int]:
+        encoding = load_harmony_encoding("HarmonyGptOss")
+        return encoding.tokenizer.encode_ordinary(text.decode("utf-8", "replace"))
+
+
+@functools.cache
+def token_table() -> llguidance.LLTokenizer:
+    """Return the vocabulary in the form of llguidance, built once per process in some 0.4 s."""
+    return llguidance.LLTokenizer(TokenizerWrapper(_Table()), slices=_SLICES)
+
+
+# Schemas
+
+JSON_OPTIONS: dict[str, Any] = {
+    # White space is part of the separators: a space, or after a comma a new line with its indent.
+    # `whitespace_pattern` would allow it elsewhere, but before llguidance 1.8 in any amount, in
+    # which a model may get lost.
+    "whitespace_flexible": False,
+    "item_separator": ",(?: |\\r?\\n[ \\t]{0,64})?",
+    "key_separator": ": ?",
+    # No \uXXXX: with it, a name that the schema knows could be written as one that it does not.
+    "json_allowed_escapes": 'nrbtf\\"',
+    "coerce_one_of": False,
+    "lenient": False,
+}
+"""The ``x-guidance`` to pass with a schema from `enforceable_schema`."""
+
+
+def with_any_spelling(grammar: str) -> str:
+    """Return a grammar of `turn_grammar` that allows JSON with any white space and escapes.
+
+    It judges what an engine sampled, not what it may sample: another spelling does no harm.
+    """
+    options = json.dumps({"coerce_one_of": False, "lenient": False})
+    return grammar.replace(json.dumps(JSON_OPTIONS), options)
+
+
+COST_LIMIT = 130_000
+"""The most fuel for one token. Ordinary schemas need less than 15,000."""
+
+ENGINE_FUEL = 200_000
+"""The fuel that vLLM and other engines give for one token; it is the default of llguidance."""
+
+_WALKS = 6
+_TOKENS_OF_A_WALK = 30
+_CHEAP = 500
+_CHEAP_TOKENS = 8
+_ALLOWED = re.compile(rb"[^\0]")
+
+
+@functools.lru_cache(maxsize=4096)
+def step_cost(schema: str) -> int:
+    """Return the most fuel that a token of those tried needed, for a schema as JSON.
+
+    It is more than `COST_LIMIT` if the engine gave up. Equal schemas have equal costs.
+
+    >>> step_cost('{"type": "string", "pattern": "^a{1,9}$"}') < 15_000
+    True
+    """
+    options = json.dumps(JSON_OPTIONS)
+    limits = LLParserLimits(step_lexer_fuel=ENGINE_FUEL, verbose_errors=False)
+    choices = random.Random(schema)
+    most = 0
+    try:
+        start = LLInterpreter(
+            token_table(),
+            f'start: %json {{"allOf": [{schema}], "x-guidance": {options}}}\n',
+            enable_backtrack=False,
+            enable_ff_tokens=False,
+            log_level=0,
+            limits=limits,
+        )
+        start.start_without_prompt()
+        for walk in range(_WALKS):
+            interpreter = start.deep_copy()
+            cheap_tokens = 0
+            for _ in range(_TOKENS_OF_A_WALK):
+                mask, progress = interpreter.compute_mask()
+                if mask is None:
+                    break
+                statistics = json.loads(progress)["progress"][0]["stats"]
+                most = max(most, int(statistics["lexer_cost"]))
+                token = _choose(mask, choices, longest=walk == 0)
+                if most > COST_LIMIT or token is None:
+                    return most
+                cheap_tokens = 0 if statistics["lexer_cost"] > _CHEAP else cheap_tokens + 1
+                if cheap_tokens == _CHEAP_TOKENS:
+                    break  # the lexer is built, as far as this walk goes
+                interpreter.commit_token(token)
+    except ValueError:  # the engine gave up
+        return ENGINE_FUEL
+    return most
+
+
+def _choose(mask: bytes, choices: random.Random, *, longest: bool) -> int | None:
+    """Return a token that the mask allows; of several drawn the longest, or the first."""
+    vocabulary = load_vocabulary()
+    drawn: list[int] = []
+    for _ in range(8 if longest else 1):
+        start = choices.randrange(FIRST_SPECIAL)
+        place = _ALLOWED.search(mask, start, FIRST_SPECIAL) or _ALLOWED.search(
+            mask, 0, FIRST_SPECIAL
+        )
+        if place is not None:
+            drawn.append(place.start())
+    return max(drawn, key=lambda token: len(vocabulary[token]), default=None)

@@ -1,0 +1,358 @@
+"""Loosened schemas: one keyword less, never fewer values, and a report of each."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from llguidance import LLMatcher, LLTokenizer
+
+from openai_harmony import (
+    Conversation,
+    DeveloperContent,
+    Message,
+    Role,
+    ToolDescription,
+    load_harmony_encoding,
+)
+from openai_harmony.grammar import (
+    GrammarError,
+    Matcher,
+    TurnOptions,
+    enforceable_schema,
+    find_violations,
+    loosened_schema,
+    structural_tag,
+    turn_constraint,
+    turn_grammar,
+)
+from openai_harmony.grammar.token_table import JSON_OPTIONS
+from support.llguidance_version import is_read_differently
+
+DATA = Path(__file__).parents[1] / "data" / "grammar"
+FEATURES = {
+    feature["name"]: feature
+    for feature in json.loads((DATA / "features.json").read_text(encoding="utf-8"))
+}
+TOKENIZER = LLTokenizer("byte")
+
+pytestmark = pytest.mark.usefixtures("no_hang")
+
+
+def accepts(schema: Any, text: str) -> bool:
+    options = {**(schema if isinstance(schema, dict) else {}), "x-guidance": JSON_OPTIONS}
+    made = LLMatcher(TOKENIZER, LLMatcher.grammar_from_json_schema(json.dumps(options)))
+    tokens = list(text.encode())
+    return made.try_consume_tokens(tokens) == len(tokens) and made.is_accepting()
+
+
+UNIQUE = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
+
+LOOSENED: dict[str, tuple[Any, Any, list[str]]] = {
+    # name: schema, what is left, pointers of what is left out
+    "nothing": ({"type": "integer"}, {"type": "integer"}, []),
+    "a keyword beside others": (
+        UNIQUE,
+        {"type": "array", "items": {"type": "integer"}},
+        ["#/uniqueItems"],
+    ),
+    "inside of an object": (
+        {"type": "object", "properties": {"a": UNIQUE}, "required": ["a"]},
+        {
+            "type": "object",
+            "properties": {"a": {"type": "array", "items": {"type": "integer"}}},
+            "required": ["a"],
+        },
+        ["#/properties/a/uniqueItems"],
+    ),
+    "oneOf becomes anyOf": (
+        {"oneOf": [{"type": "string"}, {"minLength": 2}]},
+        {"anyOf": [{"type": "string"}, {"minLength": 2}]},
+        ["#/oneOf"],
+    ),
+    "several": (
+        {"not": {"type": "string"}, "if": True, "then": {"minimum": 1}, "type": "integer"},
+        {"type": "integer"},
+        ["#/not", "#/if"],
+    ),
+    "a format": (
+        {"type": "string", "format": "regex", "minLength": 1},
+        {"type": "string", "minLength": 1},
+        ["#/format"],
+    ),
+    "a pattern": (
+        {"type": "string", "pattern": "^(?=a)", "minLength": 1},
+        {"type": "string", "minLength": 1},
+        ["#/pattern"],
+    ),
+    "a pattern of names in a closed object": (
+        {"patternProperties": {"^(?!x)": {"type": "null"}}, "additionalProperties": False},
+        {"additionalProperties": {"type": "null"}},
+        ["#/patternProperties/^(?!x)"],
+    ),
+    "two patterns of names in a closed object": (
+        {
+            "patternProperties": {"^(?!x)": {"type": "null"}, r"\b": True},
+            "additionalProperties": False,
+        },
+        {},
+        ["#/patternProperties/^(?!x)", "#/patternProperties/\\b"],
+    ),
+    "a bound": (
+        {"type": "integer", "minimum": -(2**63), "maximum": 5},
+        {"type": "integer", "maximum": 5},
+        ["#/minimum"],
+    ),
+    "a count of properties": (
+        {"type": "object", "minProperties": 3},
+        {"type": "object"},
+        ["#/minProperties"],
+    ),
+    "a value": ({"enum": ["\x01", 2]}, {"type": ["number", "string"]}, ["#/enum"]),
+    "a reference": (
+        {"$ref": "#/nowhere", "type": "string"},
+        {"type": "string"},
+        ["#/$ref"],
+    ),
+    "an invalid keyword": (
+        {"type": "object", "required": True, "properties": {"a": {"minimum": "1"}}},
+        {"type": "object", "properties": {"a": True}},
+        ["#/required", "#/properties/a/minimum"],
+    ),
+    "listed values beside a keyword": (
+        {"enum": [1, 2], "not": {"const": 2}},
+        {"enum": [1, 2]},
+        ["#/not"],
+    ),
+    "what cannot be followed": (
+        {"type": "string", "pattern": r"^([a-z]{1,20}[ ]?){1,90}$", "maxLength": 99},
+        {"type": "string", "maxLength": 99},
+        ["#/pattern"],
+    ),
+    "a schema that nothing satisfies": (
+        {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
+        {"type": "object", "properties": {"a": True}, "required": ["a"]},
+        ["#"],
+    ),
+    "false": (False, True, ["#"]),
+}
+
+
+@pytest.mark.parametrize("name", LOOSENED)
+def test_one_keyword_is_left_out(name: str) -> None:
+    schema, expected, pointers = LOOSENED[name]
+    loosened = loosened_schema(schema)
+    assert loosened.schema == expected or (expected == {} and loosened.schema is True)
+    reported = [error.pointer for error in loosened.unenforced]
+    assert sorted(reported) == sorted(pointers)
+    assert all(error.problem and error.remedy for error in loosened.unenforced)
+    if pointers:
+        with pytest.raises(GrammarError) as caught:
+            enforceable_schema(schema)
+        assert caught.value.pointer in pointers
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_nothing_less_is_accepted(name: str) -> None:
+    feature = FEATURES[name]
+    loosened = loosened_schema(feature["schema"])
+    if not loosened.unenforced:
+        assert loosened.schema == enforceable_schema(feature["schema"])
+        return
+    with pytest.raises(GrammarError) as caught:
+        enforceable_schema(feature["schema"])
+    assert caught.value.pointer in [error.pointer for error in loosened.unenforced]
+    for value in feature["valid"]:
+        orders = [value, dict(reversed(value.items()))] if isinstance(value, dict) else [value]
+        texts = [json.dumps(order, ensure_ascii=False) for order in orders]
+        if not re.search(r"\\u|\x7f", texts[0]):  # such characters cannot be written
+            accepted = any(accepts(loosened.schema, text) for text in texts)
+            assert accepted or is_read_differently(feature["schema"], texts[0]), texts
+
+
+NAMES = """
+    type not if then oneOf anyOf allOf enum const items required properties patternProperties
+    additionalProperties minItems pattern $ref format minimum multipleOf propertyNames a
+"""
+KEYWORDS = st.sampled_from(NAMES.split())
+WORDS = st.sampled_from(
+    [
+        "type",
+        "not",
+        "if",
+        "then",
+        "oneOf",
+        "anyOf",
+        "allOf",
+        "enum",
+        "const",
+        "items",
+        "required",
+        "properties",
+        "patternProperties",
+        "additionalProperties",
+        "minItems",
+        "pattern",
+        "$ref",
+        "format",
+        "minimum",
+        "multipleOf",
+        "propertyNames",
+        "unevaluatedProperties",
+        "a",
+    ]
+)
+WORDS = st.sampled_from(["string", "object", "array", "#", "#/items", "^a", "(", "regex", "a"])
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYWORDS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300)
+@given(json_values)
+def test_a_schema_of_any_json_is_loosened_or_refused_with_an_error(schema: Any) -> None:
+    try:
+        loosened = loosened_schema(schema)
+    except GrammarError:
+        assert not isinstance(schema, (dict, bool))
+    else:
+        assert not accepts(loosened.schema, "[")
+
+
+@pytest.mark.parametrize("schema", [[1], "x", None, 3])
+def test_what_is_no_schema_is_refused(schema: Any) -> None:
+    with pytest.raises(GrammarError, match="an object or a boolean"):
+        loosened_schema(schema)
+
+
+# Turns
+
+SET = {"type": "object", "properties": {"tags": UNIQUE}, "required": ["tags"]}
+LOOSEN = TurnOptions(on_unsupported="loosen")
+HEADER = "<|channel|>commentary to=functions.f <|constrain|>json<|message|>"
+
+
+def conversation() -> Conversation:
+    developer = DeveloperContent().with_function_tools([ToolDescription.new("f", "", SET)])
+    return Conversation.from_messages([Message.from_role_and_content(Role.DEVELOPER, developer)])
+
+
+def taken(grammar: str, text: str) -> bool:
+    tokens = load_harmony_encoding("HarmonyGptOss").encode(text, allowed_special="all")
+    return Matcher(grammar).accept_all(tokens) == len(tokens)
+
+
+def test_a_turn_is_loosened_and_reported() -> None:
+    for _ in range(2):  # the second time from the cache
+        constraint = turn_constraint(conversation(), LOOSEN)
+        assert [error.pointer for error in constraint.unenforced] == [
+            "tools/functions.f#/properties/tags/uniqueItems"
+        ]
+        assert turn_grammar(conversation(), LOOSEN) == constraint.grammar
+        assert taken(constraint.grammar, HEADER + '{"tags": [1, 1]}<|call|>')
+        assert not taken(constraint.grammar, HEADER + '{"tags": ["a"')
+        assert not taken(constraint.grammar, HEADER + "{}")
+    assert structural_tag(conversation(), LOOSEN)
+    with pytest.raises(GrammarError):
+        turn_grammar(conversation())
+    with pytest.raises(GrammarError):
+        structural_tag(conversation())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        TurnOptions(on_unsupported="loosen", strict_tools=frozenset(["functions.f"])),
+        TurnOptions(
+            on_unsupported="loosen",
+            response_format={
+                "type": "json_schema",
+                "json_schema": {"strict": True, "schema": {"not": {}}},
+            },
+        ),
+    ],
+)
+def test_what_is_strict_is_not_loosened(options: TurnOptions) -> None:
+    with pytest.raises(GrammarError):
+        turn_constraint(conversation(), options)
+
+
+def test_another_way_is_refused() -> None:
+    with pytest.raises(GrammarError, match="on_unsupported"):
+        TurnOptions(on_unsupported="ignore")  # type: ignore[arg-type]
+
+
+# Violations
+
+
+def call(text: str) -> Message:
+    message = Message.from_role_and_content(Role.ASSISTANT, text).with_channel("commentary")
+    return message.with_recipient("functions.f")
+
+
+@pytest.mark.parametrize(
+    ("text", "pointer", "instance"),
+    [
+        (
+            '{"tags": [1, 2, 1]}',
+            "tools/functions.f#/properties/tags/uniqueItems",
+            "#/tags",
+        ),
+        ("{}", "tools/functions.f#/required", "#"),
+        ('{"tags": [', "tools/functions.f#", "#"),
+    ],
+)
+def test_a_violation_has_its_place(text: str, pointer: str, instance: str) -> None:
+    (violation,) = find_violations([call(text)], conversation())
+    assert (violation.pointer, violation.instance) == (pointer, instance)
+    assert violation.message
+
+
+def test_what_is_valid_violates_nothing() -> None:
+    thought = Message.from_role_and_content(Role.ASSISTANT, "{").with_channel("analysis")
+    assert find_violations([thought, call('{"tags": [1, 2]}')], conversation()) == []
+
+
+def test_an_answer_follows_one_of_the_formats() -> None:
+    options = TurnOptions(response_format={"type": "json_schema", "schema": {"not": {"const": 1}}})
+    answer = Message.from_role_and_content(Role.ASSISTANT, "1").with_channel("final")
+    (violation,) = find_violations([answer], conversation(), options)
+    assert violation.pointer == "response_format#/not"
+    assert find_violations([answer], conversation()) == []
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "http://127.0.0.1:1/schema.json"},
+        {"$ref": "file:///etc/hostname"},
+        {"required": True},
+        {"$schema": "http://example.com/none"},
+    ],
+)
+def test_a_schema_that_cannot_be_read_is_not_checked_and_nothing_is_fetched(schema: Any) -> None:
+    options = TurnOptions(response_format={"type": "json_schema", "schema": schema})
+    answer = Message.from_role_and_content(Role.ASSISTANT, "1").with_channel("final")
+    assert find_violations([answer], conversation(), options) == []
+
+
+def test_the_validator_agrees_with_another() -> None:
+    for name, feature in FEATURES.items():
+        if feature.get("broken") or re.search(
+            "format|pattern|dependencies", json.dumps(feature["schema"])
+        ):
+            continue  # read in different ways
+        options = TurnOptions(response_format={"type": "json_schema", "schema": feature["schema"]})
+        for value in feature["valid"] + feature["invalid"]:
+            answer = Message.from_role_and_content(Role.ASSISTANT, json.dumps(value))
+            found = find_violations([answer.with_channel("final")], conversation(), options)
+            is_valid = Draft202012Validator(feature["schema"]).is_valid(value)
+            assert bool(found) is not is_valid, (name, value)

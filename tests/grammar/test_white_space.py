@@ -1,0 +1,60 @@
+"""White space in JSON means the same in every version of llguidance, and does no harm elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from openai_harmony import Conversation, load_harmony_encoding
+from openai_harmony.grammar import Matcher, TurnOptions, turn_grammar
+from openai_harmony.grammar.token_table import JSON_OPTIONS, with_any_spelling
+from support.llguidance_version import is_read_differently
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}, "b": {"type": "array"}},
+    "required": ["a"],
+}
+GRAMMAR = turn_grammar(
+    Conversation.from_messages([]),
+    TurnOptions(response_format={"type": "json_schema", "schema": SCHEMA}),
+)
+
+ALLOWED = ['{"a":1}', '{"a": 1}', '{"a": 1, "b": [1,2]}', '{"a": 1,\n  "b": [1,\r\n\t2]}']
+ANYWHERE = [
+    '{"a": 1, "\\u00e9": 2}',
+    '{ "a": 1}',
+    '{"a":  1}',
+    '{"a": 1\n}',
+    '{\n  "a": 1,\n  "b": [\n    1\n  ]\n}',
+]
+WRONG = ['{"b": 1}', '{"a": "1"}', '{"a"\xa0: 1}', '{"a": 1}}']
+
+
+def accepts(grammar: str, answer: str) -> bool:
+    turn = f"<|channel|>final<|message|>{answer}<|return|>"
+    tokens = load_harmony_encoding("HarmonyGptOss").encode(turn, allowed_special="all")
+    return Matcher(grammar).accept_all(tokens) == len(tokens)
+
+
+@pytest.mark.parametrize("answer", ALLOWED)
+def test_it_follows_separators(answer: str) -> None:
+    assert accepts(GRAMMAR, answer)
+    assert accepts(with_any_spelling(GRAMMAR), answer)
+
+
+@pytest.mark.parametrize("answer", ANYWHERE)
+def test_it_is_judged_more_leniently_than_it_is_sampled(answer: str) -> None:
+    assert not accepts(GRAMMAR, answer) or is_read_differently(SCHEMA, answer)
+    assert accepts(with_any_spelling(GRAMMAR), answer)
+
+
+@pytest.mark.parametrize("answer", WRONG)
+def test_what_is_wrong_stays_wrong(answer: str) -> None:
+    assert not accepts(GRAMMAR, answer)
+    assert not accepts(with_any_spelling(GRAMMAR), answer)
+
+
+def test_no_option_is_used_that_old_versions_ignore() -> None:
+    assert "whitespace_pattern" not in JSON_OPTIONS
+    assert GRAMMAR.count('"whitespace_flexible": false') == 1
+    assert "whitespace_flexible" not in with_any_spelling(GRAMMAR)
