@@ -44,13 +44,7 @@ class TransformersEngine(Engine):
         self.model = name or str(model)
         self._model = _load(model, options)
         source = model if Path(model).is_dir() else f"{model} on the Hugging Face hub"
-        kind = str(self._model.dtype).removeprefix("torch.")
-        quantizer = getattr(self._model, "hf_quantizer", None)
-        settings = None if quantizer is None else quantizer.quantization_config
-        if settings is not None and not getattr(settings, "dequantize", False):
-            kind = f"{settings.quant_method.value} and {kind}"
-        devices = sorted({str(parameter.device) for parameter in self._model.parameters()})
-        self.origin = f"{source}, {kind} on {', '.join(devices)}"
+        self.origin = f"{source}, {_weights_of(self._model)}"
         config = self._model.config.get_text_config()
         longest = int(config.max_position_embeddings)
         self._vocabulary = int(config.vocab_size)
@@ -68,24 +62,20 @@ class TransformersEngine(Engine):
         SamplingError.check_tokens(prompt, self._vocabulary)
         # Compiling a grammar would block the event loop for too long.
         sampler = await asyncio.to_thread(
-            TokenSampler, prompt, sampling, max_tokens, self._model.device
+            TokenSampler, prompt, sampling, max_tokens, self._vocabulary
         )
-        loop = asyncio.get_running_loop()
-        waiting: asyncio.Queue[SampledToken | EngineError] = asyncio.Queue()
-
-        def deliver(item: SampledToken | EngineError) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: no reader is left
-                loop.call_soon_threadsafe(waiting.put_nowait, item)
-
-        request = RunningRequest(sampler, deliver)
+        forced = sampler.take_forced()
+        request = RunningRequest(sampler, forced)
         name = next(self._names)
         self._requests[name] = request
         try:
-            stop_tokens = {*sampling.stop_tokens, RETURN}
-            if not self._batching.add(name, prompt, max_tokens, stop_tokens):
-                raise EngineError("the engine is closed, or its model failed before")
+            if not request.is_finished:
+                prompt = prompt + [sampled.token for sampled in forced]
+                stop_tokens = {*sampling.stop_tokens, RETURN}
+                if not self._batching.add(name, prompt, max_tokens - len(forced), stop_tokens):
+                    raise EngineError("the engine is closed, or its model failed before")
             while True:
-                item = await waiting.get()
+                item = await request.items.get()
                 if isinstance(item, EngineError):
                     raise item
                 if item.finish_reason is not None:
@@ -93,8 +83,8 @@ class TransformersEngine(Engine):
                     break
                 yield item
         finally:
-            if not request.finished:
-                request.finished = True
+            if not request.is_finished:
+                request.is_finished = True
                 self._batching.cancel(name)
             self._requests.pop(name, None)
 
@@ -142,3 +132,13 @@ def _progress_on_terminals() -> Iterator[None]:
         yield
     finally:
         transformers_logging.set_tqdm_hook(previous)
+
+
+def _weights_of(model: Any) -> str:
+    """Describe the type and device of the weights: ``bfloat16 on cpu``."""
+    kind = str(model.dtype).removeprefix("torch.")
+    quantizer = getattr(model, "hf_quantizer", None)
+    if quantizer is not None and not getattr(quantizer.quantization_config, "dequantize", False):
+        kind = f"{quantizer.quantization_config.quant_method.value} and {kind}"
+    devices = {str(parameter.device) for parameter in model.parameters()}
+    return f"{kind} on {', '.join(sorted(devices))}"
