@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,11 +16,18 @@ import pytest
 import torch
 from transformers import GptOssConfig, GptOssForCausalLM
 
-from openai_harmony.engines import Engine, EngineError, Sampling, TransformersEngine, open_engine
+from openai_harmony.engines import (
+    Engine,
+    EngineError,
+    FinishReason,
+    Sampling,
+    TransformersEngine,
+    open_engine,
+)
 from openai_harmony.engines.continuous_batching import TESTED_TRANSFORMERS
 from openai_harmony.engines.token_sampler import TokenSampler
 from openai_harmony.tokens.special_tokens import RETURN
-from support.engine_contract import CHECKS, Check, sample
+from support.engine_contract import CHECKS, SHORT_TURN, Check, sample
 from support.engine_servers import SERVERS, serving
 
 
@@ -113,6 +121,32 @@ def test_transformers_caches_nothing_for_a_model_with_sliding_windows(
 ) -> None:
     result = loop.run_until_complete(sample(transformers_engine, Sampling(max_tokens=2)))
     assert [sampled.cached_tokens for sampled in result] == [None, 0]
+
+
+def test_transformers_does_not_run_the_model_for_what_a_grammar_forces(
+    loop: asyncio.AbstractEventLoop, transformers_engine: Engine
+) -> None:
+    """Where log-probabilities are requested, the same tokens are sampled one by one."""
+
+    async def run() -> None:
+        for seed in range(3):
+            sampling = Sampling(seed=seed, max_tokens=40, grammar=SHORT_TURN)
+            slow = await sample(transformers_engine, replace(sampling, logprobs=0))
+            beside = Sampling(seed=9, max_tokens=30)
+            fast, _ = await asyncio.gather(
+                sample(transformers_engine, sampling), sample(transformers_engine, beside)
+            )
+            assert [sampled.token for sampled in fast] == [sampled.token for sampled in slow]
+            assert any(sampled.is_forced for sampled in fast)
+            assert not any(sampled.is_forced for sampled in slow)
+            assert all(sampled.logprob is not None for sampled in slow)
+        forced = Sampling(grammar='start: <[200005]> "final" <[200008]> <[200002]>')
+        (*_, last) = completion = await sample(transformers_engine, forced)
+        assert [sampled.token for sampled in completion] == [200005, 17196, 200008, 200002]
+        assert all(sampled.is_forced for sampled in completion)
+        assert last.finish_reason is FinishReason.STOP
+
+    loop.run_until_complete(run())
 
 
 class HeldSampler(TokenSampler):

@@ -29,8 +29,10 @@ def probabilities(
         forbidden = np.ones(len(scores), bool)
         forbidden[allowed] = False
         scores[forbidden] = -np.inf
+    weights: Row = np.zeros_like(scores)
     if sampling.temperature == 0 or sampling.top_p == 0:
-        return (np.arange(len(scores)) == scores.argmax()).astype(float)
+        weights[scores.argmax()] = 1
+        return weights
     weights = np.exp((scores - scores.max()) / sampling.temperature)
     ranked = np.argsort(-weights, kind="stable")
     if sampling.top_k:
@@ -40,5 +42,5 @@ def probabilities(
     before = np.cumsum(weights[ranked]) - weights[ranked]
     kept[ranked[before >= sampling.top_p]] = False
     weights[~kept] = 0
-    result: Row = weights / weights.sum()
-    return result
+    weights /= weights.sum()
+    return weights

@@ -175,7 +175,7 @@ class ContinuousBatching:
             use_cuda_graph=False,
             # Without a GPU, computing the defaults takes long.
             num_blocks=pages * max_requests if on_cpu else None,
-            max_batch_tokens=_CPU_BATCH_TOKENS if on_cpu else None,
+            max_batch_tokens=max(_CPU_BATCH_TOKENS, max_requests) if on_cpu else None,
         )
         generation = GenerationConfig(  # type: ignore[no-untyped-call]
             do_sample=False, eos_token_id=[RETURN, CALL], max_new_tokens=context_length

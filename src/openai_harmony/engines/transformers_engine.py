@@ -44,7 +44,13 @@ class TransformersEngine(Engine):
         self.model = name or str(model)
         self._model = _load(model, options)
         source = model if Path(model).is_dir() else f"{model} on the Hugging Face hub"
-        self.origin = f"{source}, {_weights_of(self._model)}"
+        kind = str(self._model.dtype).removeprefix("torch.")
+        quantizer = getattr(self._model, "hf_quantizer", None)
+        settings = None if quantizer is None else quantizer.quantization_config
+        if settings is not None and not getattr(settings, "dequantize", False):
+            kind = f"{settings.quant_method.value} and {kind}"
+        devices = sorted({str(parameter.device) for parameter in self._model.parameters()})
+        self.origin = f"{source}, {kind} on {', '.join(devices)}"
         config = self._model.config.get_text_config()
         longest = int(config.max_position_embeddings)
         self._vocabulary = int(config.vocab_size)
@@ -109,7 +115,7 @@ def _load(model: str | Path, options: dict[str, Any]) -> Any:
     try:
         with _progress_on_terminals():
             loaded = AutoModelForCausalLM.from_pretrained(model, **{**defaults, **options})
-    except (OSError, ValueError, RuntimeError, ImportError) as error:
+    except (OSError, ValueError, RuntimeError, ImportError, TypeError) as error:
         raise EngineError(f"cannot load the model {str(model)!r}: {error}") from error
     return loaded.eval()  # type: ignore[no-untyped-call]
 
@@ -132,13 +138,3 @@ def _progress_on_terminals() -> Iterator[None]:
         yield
     finally:
         transformers_logging.set_tqdm_hook(previous)
-
-
-def _weights_of(model: Any) -> str:
-    """Describe the type and device of the weights: ``bfloat16 on cpu``."""
-    kind = str(model.dtype).removeprefix("torch.")
-    quantizer = getattr(model, "hf_quantizer", None)
-    if quantizer is not None and not getattr(quantizer.quantization_config, "dequantize", False):
-        kind = f"{quantizer.quantization_config.quant_method.value} and {kind}"
-    devices = {str(parameter.device) for parameter in model.parameters()}
-    return f"{kind} on {', '.join(sorted(devices))}"

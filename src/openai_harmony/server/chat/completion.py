@@ -57,9 +57,10 @@ class PromptDetails(TypedDict):
 
 
 class CompletionDetails(TypedDict):
-    """The part of the completion that was reasoning."""
+    """The parts of the completion that are reasoning, and that the grammar forced."""
 
     reasoning_tokens: int
+    forced_tokens: int
 
 
 class ChatUsage(TypedDict):
@@ -140,7 +141,8 @@ def chat_usage(choices: Sequence[Usage]) -> ChatUsage:
             "cached_tokens": min((usage.cached_tokens for usage in choices), default=0)
         },
         "completion_tokens_details": {
-            "reasoning_tokens": sum(usage.reasoning_tokens for usage in choices)
+            "reasoning_tokens": sum(usage.reasoning_tokens for usage in choices),
+            "forced_tokens": sum(usage.forced_tokens for usage in choices),
         },
     }
 
