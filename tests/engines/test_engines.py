@@ -27,7 +27,7 @@ from openai_harmony.engines import (
 from openai_harmony.engines.continuous_batching import TESTED_TRANSFORMERS
 from openai_harmony.engines.token_sampler import TokenSampler
 from openai_harmony.tokens.special_tokens import RETURN
-from support.engine_contract import CHECKS, SHORT_TURN, Check, sample
+from support.engine_contract import CHECKS, PATIENCE, SHORT_TURN, Check, sample
 from support.engine_servers import SERVERS, serving
 
 
@@ -145,6 +145,23 @@ def test_transformers_does_not_run_the_model_for_what_a_grammar_forces(
         assert [sampled.token for sampled in completion] == [200005, 17196, 200008, 200002]
         assert all(sampled.is_forced for sampled in completion)
         assert last.finish_reason is FinishReason.STOP
+
+    loop.run_until_complete(run())
+
+
+def test_transformers_ends_a_completion_at_its_own_stop_tokens_only(
+    loop: asyncio.AbstractEventLoop, transformers_engine: Engine
+) -> None:
+    async def length(**settings: Any) -> int:
+        sampling = Sampling(temperature=0, max_tokens=5, **settings)
+        completion = await asyncio.wait_for(sample(transformers_engine, sampling), PATIENCE)
+        return len(completion)
+
+    async def run() -> None:
+        returns = "start: <[200002]> <[200002]> <[200002]>"
+        assert await length(grammar=returns, logprobs=0) == 1
+        assert await length(grammar=returns, logprobs=0, stop_tokens=frozenset((5,))) == 3
+        assert await length(stop_tokens=frozenset()) == 5
 
     loop.run_until_complete(run())
 

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 import transformers
 
-from ..tokens.special_tokens import CALL, RETURN
 from .engine import EngineError, SampledToken
 from .token_sampler import TokenSampler, choose_tokens
 
@@ -40,6 +39,7 @@ from transformers.generation.continuous_batching.continuous_api import OutputRou
 from transformers.generation.continuous_batching.requests import RequestStatus  # noqa: E402
 
 _PAGE = 256  # tokens in a block of the KV cache
+_END = 2**31 - 1  # no token: it ends a request in the batching, where the sampler says so
 _CPU_BATCH_TOKENS = 512  # in one step; a longer prompt takes several
 
 
@@ -98,8 +98,7 @@ class _Steps:
         }
         rows = list(running)
         logits = scores[0, : len(rows)] if len(rows) == len(names) else scores[0, rows]
-        # This token ends a request in the batching: those that are over, or were cancelled.
-        tokens = [RETURN] * len(names)
+        tokens = [_END] * len(names)
         for row, chosen in zip(rows, self._choose(logits, list(running.values())), strict=True):
             if isinstance(chosen, EngineError) or chosen[-1].finish_reason is not None:
                 running[row].is_finished = True
@@ -178,7 +177,7 @@ class ContinuousBatching:
             max_batch_tokens=max(_CPU_BATCH_TOKENS, max_requests) if on_cpu else None,
         )
         generation = GenerationConfig(  # type: ignore[no-untyped-call]
-            do_sample=False, eos_token_id=[RETURN, CALL], max_new_tokens=context_length
+            do_sample=False, eos_token_id=[_END], max_new_tokens=context_length
         )
         self._manager = model.init_continuous_batching(generation, batching)
         self._manager.logit_processor.clear()
@@ -193,12 +192,10 @@ class ContinuousBatching:
         self._manager.output_router = _Failures(requests)
         self._manager.start()
 
-    def add(
-        self, name: str, prompt: list[int], max_tokens: int, stop_tokens: Collection[int]
-    ) -> bool:
+    def add(self, name: str, prompt: list[int], max_tokens: int) -> bool:
         """Start a request; return False where the thread has stopped."""
         accepted = self._manager.add_request(
-            prompt, request_id=name, max_new_tokens=max_tokens, eos_token_id=sorted(stop_tokens)
+            prompt, request_id=name, max_new_tokens=max_tokens, eos_token_id=[_END]
         )
         return accepted is not None
 

@@ -91,7 +91,8 @@ class TokenSampler:
     def _add(self, sampled: SampledToken) -> SampledToken:
         self._length += 1
         self.counts[sampled.token] = self.counts.get(sampled.token, 0) + 1
-        if sampled.token in self.sampling.stop_tokens:
+        grammar_ended = self.matcher is not None and self.matcher.is_finished
+        if sampled.token in self.sampling.stop_tokens or grammar_ended:
             sampled = sampled._replace(finish_reason=FinishReason.STOP)
         elif self._length == self._max_tokens:
             sampled = sampled._replace(finish_reason=FinishReason.LENGTH)

@@ -13,7 +13,6 @@ import torch
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
-from ..tokens.special_tokens import RETURN
 from .continuous_batching import ContinuousBatching, RunningRequest
 from .engine import Engine, EngineError, Health, SampledToken, Sampling, SamplingError
 from .token_sampler import TokenSampler
@@ -77,8 +76,7 @@ class TransformersEngine(Engine):
         try:
             if not request.is_finished:
                 prompt = prompt + [sampled.token for sampled in forced]
-                stop_tokens = {*sampling.stop_tokens, RETURN}
-                if not self._batching.add(name, prompt, max_tokens - len(forced), stop_tokens):
+                if not self._batching.add(name, prompt, max_tokens - len(forced)):
                     raise EngineError("the engine is closed, or its model failed before")
             while True:
                 item = await request.items.get()
