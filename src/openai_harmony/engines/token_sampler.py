@@ -140,9 +140,9 @@ class _LogprobTable:
         self._rows = [row for row, count in enumerate(counts) if count is not None]
         if not self._rows:
             return
-        self._logprobs = _rows_of(logits, self._rows).log_softmax(-1)
-        most = max(count or 0 for count in counts)
-        self._largest = self._logprobs.topk(min(most, logits.shape[1]))
+        self._logprobs = _padded(_rows_of(logits, self._rows).log_softmax(-1))
+        most = max(1, *(count or 0 for count in counts))
+        self._largest = _largest(self._logprobs, min(most, logits.shape[1]))
 
     def of(self, tokens: torch.Tensor) -> list[_Logprobs]:
         """Return the log-probability of each row's token, and those of the likeliest."""
@@ -150,8 +150,8 @@ class _LogprobTable:
         if self._rows:
             chosen = tokens[self._rows].clamp_min(0).unsqueeze(-1)
             own = self._logprobs.gather(1, chosen).squeeze(-1).tolist()
-            columns = own, self._largest.indices.tolist(), self._largest.values.tolist()
-            for row, logprob, ids, values in zip(self._rows, *columns, strict=True):
+            columns = own, *(best.tolist() for best in self._largest)
+            for row, logprob, values, ids in zip(self._rows, *columns, strict=True):
                 top = tuple(zip(ids, values, strict=True))
                 logprobs[row] = logprob, top[: self._counts[row]]
         return logprobs
@@ -246,8 +246,7 @@ class _Settings(NamedTuple):
 def _sample(scores: torch.Tensor, samplers: Sequence[TokenSampler]) -> torch.Tensor:
     """Choose a token for each row; -1 where the scores are no numbers."""
     width = scores.shape[1]
-    if width % _BLOCK:
-        scores = pad(scores, (0, -width % _BLOCK), value=-torch.inf)
+    scores = _padded(scores)
     groups: dict[Callable[[torch.Tensor, _Settings], torch.Tensor], list[int]] = {}
     for row, sampler in enumerate(samplers):
         s = sampler.sampling
@@ -269,6 +268,12 @@ _BLOCK = 128
 
 _SIZES = (64, 1024)
 """How many of the likeliest tokens are sorted before all of them are."""
+
+
+def _padded(rows: torch.Tensor) -> torch.Tensor:
+    """Return rows of whole blocks; those of gpt-oss are, and need no copy."""
+    missing = -rows.shape[1] % _BLOCK
+    return pad(rows, (0, missing), value=-torch.inf) if missing else rows
 
 
 def _in_blocks(rows: torch.Tensor) -> torch.Tensor:
