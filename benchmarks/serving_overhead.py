@@ -3,7 +3,7 @@
     python -m benchmarks.serving_overhead
 
 The model is measured where it is called, and the rest is what remains of the whole. Both are the
-time of the processor, in all threads: so other programs on the machine change little.
+time of the processor, with one thread for the model: so other programs change little.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+
+import torch
 
 from openai_harmony import Conversation, Message, Role, load_harmony_encoding
 from openai_harmony.engines import Sampling, TransformersEngine
@@ -52,6 +54,7 @@ class _Stopwatch:
 
 def measure_overhead(streams: Sequence[int], rounds: int = 3) -> list[dict[str, Any]]:
     """Return a row for each kind of request and number of streams: the best of some rounds."""
+    torch.set_num_threads(1)  # several would spend time on waiting for each other
     return asyncio.run(_measured(streams, rounds))
 
 

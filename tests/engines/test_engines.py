@@ -220,6 +220,13 @@ def test_cancelling_while_a_sampler_is_made_leaves_nothing(
     loop.run_until_complete(run())
 
 
+def test_an_option_that_an_engine_does_not_have_is_an_error(transformers_engine: Engine) -> None:
+    folder = transformers_engine.origin.partition(",")[0]
+    for model in (folder, "http://127.0.0.1:9"):
+        with pytest.raises(EngineError, match="colour"):
+            asyncio.run(open_engine(model, colour="red"))
+
+
 def test_loading_shows_no_progress_where_nobody_looks(
     transformers_engine: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:

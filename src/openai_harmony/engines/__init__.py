@@ -3,7 +3,7 @@
 ::
 
     engine                        the interface, its settings and its errors
-    token_sampler                 logits to a token, for engines in this process
+    token_sampler                 logits to tokens, for engines in this process
     continuous_batching → transformers_engine
                                   a model in this process (extra ``transformers``)
     demo_embedding → demo_model   the model that comes with the package

@@ -128,8 +128,8 @@ def chat_logprobs(logprobs: Iterable[TokenLogprob]) -> ChatLogprobs:
 def chat_usage(choices: Sequence[Usage]) -> ChatUsage:
     """Count the prompt once, as it is the same for all choices, and the completions together.
 
-    >>> chat_usage([Usage(10, 4, 5, 2), Usage(10, 10, 6, 3)])["total_tokens"]
-    21
+    >>> chat_usage([Usage(10, 4, 5, 2), Usage(10, 10, 6, 3, 1)])["completion_tokens_details"]
+    {'reasoning_tokens': 5, 'forced_tokens': 1}
     """
     prompt = max((usage.input_tokens for usage in choices), default=0)
     completion = sum(usage.output_tokens for usage in choices)
