@@ -34,12 +34,14 @@ from benchmarks.measure import ROOT, peer_environment, write_vocabulary
 from benchmarks.run import DOCS, cpu_model
 from benchmarks.serving_fair import fair_rows, fair_table
 from benchmarks.serving_load import run_load
+from benchmarks.serving_overhead import measure_overhead
 
 GPT_OSS = ".venv-gpt-oss"
 SCRIPT = str(Path(__file__).with_name("serving_script.py"))
 ROUNDS = 3
 PATIENCE = 120  # seconds until a server must answer
 QUESTION = "What is 27 + 45?"
+COSTS = ("per token, µs", "per token without the model, µs")
 NUMBERS = ("first text, median, ms", "first text, p99, ms", "tokens per second")
 
 Row = dict[str, Any]
@@ -157,6 +159,19 @@ def page_table(data: Mapping[str, Any]) -> str:
             f"| {row['model']} | {row['server']} | {row['streams']} "
             f"| {first:,.0f} ms | {last:,.0f} ms | {speed:,.0f} |"
         )
+    if "overhead" in data:
+        overhead = data["overhead"]
+        lines += [
+            "",
+            "What a token of the demo model costs the processor in our engine, and how much of it "
+            f"is not the model: sampling, batching, delivery. Measured on {overhead['date']}.",
+            "",
+            "| request | streams | per token | without the model |",
+            "| --- | --: | --: | --: |",
+        ]
+        for row in overhead["rows"]:
+            costs = " | ".join(f"{row[name] / 1000:.1f} ms" for name in COSTS)
+            lines.append(f"| {row['request']} | {row['streams']} | {costs} |")
     return "\n".join(lines)
 
 
@@ -194,7 +209,7 @@ def main() -> None:
     rows = (
         fair_rows(arguments.only, _free_port()) if arguments.fair else measured(arguments.streams)
     )
-    data = {
+    data: dict[str, Any] = {
         "machine": {
             "cpu": cpu_model(),
             "cores": os.cpu_count(),
@@ -203,6 +218,9 @@ def main() -> None:
         },
         "rows": list(rows),
     }
+    if not arguments.fair:
+        costs = measure_overhead((1, 8))
+        data["overhead"] = {"date": datetime.date.today().isoformat(), "rows": costs}
     name = "fairness" if arguments.fair else "serving"
     table = fair_page_table(data) if arguments.fair else page_table(data)
     print(table)

@@ -196,6 +196,6 @@ def test_usage_adds_up() -> None:
         "input_tokens": 10,
         "input_tokens_details": {"cached_tokens": 8, "cache_write_tokens": 0},
         "output_tokens": 5,
-        "output_tokens_details": {"reasoning_tokens": 2},
+        "output_tokens_details": {"reasoning_tokens": 2, "forced_tokens": 0},
         "total_tokens": 15,
     }

@@ -17,7 +17,7 @@ import openai
 import pytest
 
 from openai_harmony.cli import main
-from openai_harmony.engines import SampledToken, Sampling
+from openai_harmony.engines import EngineError, SampledToken, Sampling
 from openai_harmony.server import Settings, create_app
 from openai_harmony.server.app import make_server
 from openai_harmony.server.auth.api_keys import ApiKeys
@@ -192,6 +192,11 @@ def test_what_is_written_is_sent_at_once() -> None:
         (("--api-key", " "), "--api-key has no key"),
         (("--api-key-file", "/nowhere"), "--api-key-file /nowhere cannot be read: No such file"),
         (("--api-key-file", "/dev/null"), "--api-key-file /dev/null has no key"),
+        (("--engine-option", "dtype"), "must be NAME=VALUE, not 'dtype'"),
+        (("--engine-option", "d-type=x"), "must be NAME=VALUE, not 'd-type=x'"),
+        (("--upstream-api-key-file", "/nowhere"), "/nowhere cannot be read: No such file"),
+        (("--upstream-api-key-file", "/dev/null"), "/dev/null has no key"),
+        (("--upstream-api-key-file", __file__), "must have one key"),
         (("--host", "0.0.0.0"), "everyone who reaches 0.0.0.0 may use this server"),
     ],
 )
@@ -202,7 +207,7 @@ def test_wrong_options_are_one_clear_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    async def opened(_: str) -> ScriptedEngine:
+    async def opened(_: str, **__: Any) -> ScriptedEngine:
         return ScriptedEngine()
 
     monkeypatch.setattr("openai_harmony.engines.open_engine", opened)
@@ -211,6 +216,48 @@ def test_wrong_options_are_one_clear_line(
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("harmony: error: ")
     assert problem in error
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "options"),
+    [
+        ("demo", (), {"max_requests": 16}),
+        ("demo", ("--max-running", "64"), {"max_requests": 64}),
+        (
+            "openai/gpt-oss-20b",
+            ("--engine-option", "dtype=bfloat16", "--engine-option", "max_requests=8"),
+            {"dtype": "bfloat16", "max_requests": 8},
+        ),
+        ("http://localhost:1", ("--max-running", "64"), {}),
+        (
+            "http://localhost:1",
+            ("--engine-option", "llguidance=true", "--engine-option", "endpoint=a=b"),
+            {"llguidance": True, "endpoint": "a=b"},
+        ),
+        ("http://localhost:1", ("--upstream-api-key-file", "KEY_FILE"), {"api_key": "secret"}),
+    ],
+    ids=("default", "max-running", "transformers", "upstream", "llama.cpp", "key"),
+)
+def test_options_reach_the_engine(
+    model: str,
+    given: tuple[str, ...],
+    options: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[tuple[str, dict[str, Any]]] = []
+
+    async def open_nothing(model: str, **options: Any) -> ScriptedEngine:
+        opened.append((model, options))
+        raise EngineError("no engine here")
+
+    key_file = tmp_path / "key.txt"
+    key_file.write_text("secret\n")
+    given = tuple(str(key_file) if word == "KEY_FILE" else word for word in given)
+    monkeypatch.setattr("openai_harmony.engines.open_engine", open_nothing)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert main(["serve", model, "--port", "0", *given]) != 0
+    assert opened == [(model, options)]
 
 
 # Who may ask

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,11 +16,18 @@ import pytest
 import torch
 from transformers import GptOssConfig, GptOssForCausalLM
 
-from openai_harmony.engines import Engine, EngineError, Sampling, TransformersEngine, open_engine
+from openai_harmony.engines import (
+    Engine,
+    EngineError,
+    FinishReason,
+    Sampling,
+    TransformersEngine,
+    open_engine,
+)
 from openai_harmony.engines.continuous_batching import TESTED_TRANSFORMERS
 from openai_harmony.engines.token_sampler import TokenSampler
 from openai_harmony.tokens.special_tokens import RETURN
-from support.engine_contract import CHECKS, Check, sample
+from support.engine_contract import CHECKS, PATIENCE, SHORT_TURN, Check, sample
 from support.engine_servers import SERVERS, serving
 
 
@@ -115,6 +123,49 @@ def test_transformers_caches_nothing_for_a_model_with_sliding_windows(
     assert [sampled.cached_tokens for sampled in result] == [None, 0]
 
 
+def test_transformers_does_not_run_the_model_for_what_a_grammar_forces(
+    loop: asyncio.AbstractEventLoop, transformers_engine: Engine
+) -> None:
+    """Where log-probabilities are requested, the same tokens are sampled one by one."""
+
+    async def run() -> None:
+        for seed in range(3):
+            sampling = Sampling(seed=seed, max_tokens=40, grammar=SHORT_TURN)
+            slow = await sample(transformers_engine, replace(sampling, logprobs=0))
+            beside = Sampling(seed=9, max_tokens=30)
+            fast, _ = await asyncio.gather(
+                sample(transformers_engine, sampling), sample(transformers_engine, beside)
+            )
+            assert [sampled.token for sampled in fast] == [sampled.token for sampled in slow]
+            assert any(sampled.is_forced for sampled in fast)
+            assert not any(sampled.is_forced for sampled in slow)
+            assert all(sampled.logprob is not None for sampled in slow)
+        forced = Sampling(grammar='start: <[200005]> "final" <[200008]> <[200002]>')
+        (*_, last) = completion = await sample(transformers_engine, forced)
+        assert [sampled.token for sampled in completion] == [200005, 17196, 200008, 200002]
+        assert all(sampled.is_forced for sampled in completion)
+        assert last.finish_reason is FinishReason.STOP
+
+    loop.run_until_complete(run())
+
+
+def test_transformers_ends_a_completion_at_its_own_stop_tokens_only(
+    loop: asyncio.AbstractEventLoop, transformers_engine: Engine
+) -> None:
+    async def length(**settings: Any) -> int:
+        sampling = Sampling(temperature=0, max_tokens=5, **settings)
+        completion = await asyncio.wait_for(sample(transformers_engine, sampling), PATIENCE)
+        return len(completion)
+
+    async def run() -> None:
+        returns = "start: <[200002]> <[200002]> <[200002]>"
+        assert await length(grammar=returns, logprobs=0) == 1
+        assert await length(grammar=returns, logprobs=0, stop_tokens=frozenset((5,))) == 3
+        assert await length(stop_tokens=frozenset()) == 5
+
+    loop.run_until_complete(run())
+
+
 class HeldSampler(TokenSampler):
     """One whose making takes until `go` is set, as for a large grammar."""
 
@@ -167,6 +218,13 @@ def test_cancelling_while_a_sampler_is_made_leaves_nothing(
         assert len(await sample(transformers_engine, Sampling(max_tokens=2))) == 2
 
     loop.run_until_complete(run())
+
+
+def test_an_option_that_an_engine_does_not_have_is_an_error(transformers_engine: Engine) -> None:
+    folder = transformers_engine.origin.partition(",")[0]
+    for model in (folder, "http://127.0.0.1:9"):
+        with pytest.raises(EngineError, match="colour"):
+            asyncio.run(open_engine(model, colour="red"))
 
 
 def test_loading_shows_no_progress_where_nobody_looks(

@@ -68,6 +68,19 @@ def read(
     return events
 
 
+def test_forced_tokens_are_counted() -> None:
+    reader = TurnReader(request(), 7)
+    events: list[TurnEvent] = []
+    for position, token in enumerate(tokens := ENCODING.encode(FINAL, allowed_special="all")):
+        sampled = SampledToken(token, is_forced=position in (1, 2))
+        if position == len(tokens) - 1:
+            sampled = sampled._replace(finish_reason=FinishReason.STOP)
+        events += reader.take(sampled)
+    ended = events[-1]
+    assert isinstance(ended, TurnEnded)
+    assert (ended.usage.output_tokens, ended.usage.forced_tokens) == (len(tokens), 2)
+
+
 def messages_of(events: Iterable[TurnEvent]) -> list[tuple[str | None, str | None, str]]:
     """The messages, as their texts were streamed."""
     found: list[tuple[str | None, str | None, str]] = []

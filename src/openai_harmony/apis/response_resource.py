@@ -36,9 +36,10 @@ class InputTokensDetails(BaseModel):
 
 
 class OutputTokensDetails(BaseModel):
-    """The number of output tokens that are reasoning."""
+    """The number of output tokens that are reasoning, and of those that the grammar forced."""
 
     reasoning_tokens: int = 0
+    forced_tokens: int = 0
 
 
 class ResponseUsage(BaseModel):
@@ -56,14 +57,21 @@ class ResponseUsage(BaseModel):
 
     @classmethod
     def of(
-        cls, input_tokens: int, cached_tokens: int, output_tokens: int, reasoning_tokens: int
+        cls,
+        input_tokens: int,
+        cached_tokens: int,
+        output_tokens: int,
+        reasoning_tokens: int,
+        forced_tokens: int = 0,
     ) -> ResponseUsage:
-        """Make the usage; cached tokens are part of the input, reasoning tokens of the output."""
+        """Make the usage; cached tokens are part of the input, the others of the output."""
         return cls(
             input_tokens=input_tokens,
             input_tokens_details=InputTokensDetails(cached_tokens=cached_tokens),
             output_tokens=output_tokens,
-            output_tokens_details=OutputTokensDetails(reasoning_tokens=reasoning_tokens),
+            output_tokens_details=OutputTokensDetails(
+                reasoning_tokens=reasoning_tokens, forced_tokens=forced_tokens
+            ),
             total_tokens=input_tokens + output_tokens,
         )
 

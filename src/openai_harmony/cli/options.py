@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
+import json
 import logging
 import os
 import sys
@@ -17,6 +19,7 @@ from ..config import SchemaDialect
 from ..conversation.messages import Role
 from ..installation import missing_package
 from .input import InputError
+from .runtime import engine_options
 
 if TYPE_CHECKING:
     from ..engines import Sampling
@@ -29,10 +32,12 @@ __all__ = [
     "add_api_keys",
     "add_built_in_tools",
     "add_color",
+    "add_engine",
     "add_mcp",
     "add_sampling",
     "add_schema_dialect",
     "api_keys",
+    "given_engine_options",
     "open_tools",
     "role_named",
     "role_names",
@@ -137,23 +142,68 @@ def add_api_keys(parser: argparse.ArgumentParser) -> None:
 
 def api_keys(arguments: argparse.Namespace) -> tuple[str, ...]:
     """Return the keys that were given, and remove the variable: no tool inherits it."""
-    sources = [("--api-key", arguments.api_key)]
-    for name in arguments.api_key_file:
-        try:
-            text = Path(name).read_text("utf-8")
-        except (OSError, ValueError) as error:
-            problem = getattr(error, "strerror", None) or "it is no text"
-            raise InputError(f"--api-key-file {name} cannot be read: {problem}") from error
-        sources.append((f"--api-key-file {name}", text.split("\n") if text.strip() else [""]))
+    keys = [_keys_in("--api-key", key) for key in arguments.api_key]
+    keys += (_keys_of_file("--api-key-file", name) for name in arguments.api_key_file)
     if _API_KEY in os.environ:
-        sources.append((_API_KEY, [os.environ.pop(_API_KEY)]))
-    keys: list[str] = []
-    for source, lines in sources:
-        given = [line.strip() for line in lines if line.strip()]
-        if lines and not given:
-            raise InputError(f"{source} has no key; write one, or leave it out")
-        keys += given
-    return tuple(keys)
+        keys.append(_keys_in(_API_KEY, os.environ.pop(_API_KEY)))
+    return tuple(itertools.chain.from_iterable(keys))
+
+
+def _keys_of_file(option: str, name: str) -> list[str]:
+    try:
+        text = Path(name).read_text("utf-8")
+    except (OSError, ValueError) as error:
+        problem = getattr(error, "strerror", None) or "it is no text"
+        raise InputError(f"{option} {name} cannot be read: {problem}") from error
+    return _keys_in(f"{option} {name}", text)
+
+
+def _keys_in(source: str, text: str) -> list[str]:
+    keys = [line.strip() for line in text.split("\n") if line.strip()]
+    if not keys:
+        raise InputError(f"{source} has no key; write one, or leave it out")
+    return keys
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """Add the options for the engine."""
+    parser.add_argument(
+        "--engine-option",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="an option of the engine, such as dtype=bfloat16, device_map=auto, tp_plan=auto, "
+        "llguidance=true; values are JSON, or else text; may be repeated",
+    )
+    parser.add_argument(
+        "--upstream-api-key-file",
+        metavar="FILE",
+        help="a file with the API key for the server of the engine; it may be in the variable "
+        "HARMONY_ENGINE_API_KEY instead",
+    )
+
+
+def given_engine_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of the engine that were given, and those from the environment."""
+    options: dict[str, Any] = {**engine_options(arguments.model)}
+    for given in arguments.engine_option:
+        name, equals, text = given.partition("=")
+        if not equals or not name.isidentifier():
+            raise InputError(f"--engine-option must be NAME=VALUE, not {given!r}")
+        try:
+            options[name] = json.loads(text)
+        except ValueError:
+            options[name] = text
+    if arguments.upstream_api_key_file:
+        options["api_key"], *more = _keys_of_file(
+            "--upstream-api-key-file", arguments.upstream_api_key_file
+        )
+        if more:
+            raise InputError(
+                f"--upstream-api-key-file {arguments.upstream_api_key_file} must have one key, "
+                f"not {1 + len(more)}"
+            )
+    return options
 
 
 _KEYS = {"brave": "BRAVE_API_KEY", "exa": "EXA_API_KEY", "you": "YDC_API_KEY"}

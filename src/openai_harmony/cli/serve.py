@@ -19,12 +19,14 @@ from .options import (
     add_api_keys,
     add_built_in_tools,
     add_color,
+    add_engine,
     add_mcp,
     api_keys,
+    given_engine_options,
     open_tools,
 )
 from .output import Output
-from .runtime import engine_options, listen
+from .runtime import listen
 
 if TYPE_CHECKING:
     import socket
@@ -136,6 +138,7 @@ class _Serve(Command):
             default=64,
             help="the most requests that wait to run; others are refused (%(default)s)",
         )
+        add_engine(parser)
         add_built_in_tools(parser)
         add_mcp(parser)
         parser.add_argument(
@@ -211,6 +214,9 @@ async def _serve(arguments: argparse.Namespace, settings: Settings) -> None:
     from ..engines import open_engine
     from ..server import create_app, run_server
 
+    options = given_engine_options(arguments)
+    if not arguments.model.startswith(("http://", "https://")):
+        options.setdefault("max_requests", arguments.max_running)
     # Open the socket first: a port in use is reported before a model is loaded.
     with listen(arguments.host, arguments.port) as listener:
         _check_reach(listener, settings)
@@ -221,9 +227,7 @@ async def _serve(arguments: argparse.Namespace, settings: Settings) -> None:
             for tool in tools:
                 opened.push_async_callback(tool.close)
             print(f"loading {arguments.model} ...", file=sys.stderr, flush=True)
-            engine = await opened.enter_async_context(
-                await open_engine(arguments.model, **engine_options(arguments.model))
-            )
+            engine = await opened.enter_async_context(await open_engine(arguments.model, **options))
             host, port = listener.getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host
             print(

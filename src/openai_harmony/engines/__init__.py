@@ -3,7 +3,7 @@
 ::
 
     engine                        the interface, its settings and its errors
-    token_sampler                 logits to a token, for engines in this process
+    token_sampler                 logits to tokens, for engines in this process
     continuous_batching → transformers_engine
                                   a model in this process (extra ``transformers``)
     demo_embedding → demo_model   the model that comes with the package
@@ -88,9 +88,15 @@ async def open_engine(model: str, **options: Any) -> Engine:
             raise EngineError(
                 missing_package("an engine behind a URL needs", error, "http")
             ) from error
-        if await LlamaCppEngine.answers(model, api_key=options.get("api_key")):
-            return await LlamaCppEngine.connect(model, **options)
-        return await VllmEngine.connect(model, **options)
+        is_llama_cpp = await LlamaCppEngine.answers(model, api_key=options.get("api_key"))
+        engine: type[LlamaCppEngine | VllmEngine] = LlamaCppEngine if is_llama_cpp else VllmEngine
+        try:
+            return await engine.connect(model, **options)
+        except TypeError as error:
+            given = ", ".join(sorted(options))
+            if not given:
+                raise
+            raise EngineError(f"{engine.__name__} does not take all of {given}: {error}") from error
     try:
         from .transformers_engine import TransformersEngine
     except ModuleNotFoundError as error:

@@ -1,8 +1,8 @@
-"""The continuous batching of Transformers, with a sampler for each request.
+"""The continuous batching of Transformers, with sampling by the settings of each request.
 
-The batching runs all requests at once, but with one set of sampling settings. So this module
-replaces its logits processors with a sampler of its own. The sampler chooses a token for each row
-by the settings of that request, and masks all others.
+The batching runs all requests at once, but with one set of sampling settings, and one token of each
+request in a step. So this module replaces its sampling with `choose_tokens`, and adds the tokens
+that a grammar forces to a request as if they were a part of its prompt.
 
 Much of this is private in Transformers, and used nowhere else: `TESTED_TRANSFORMERS` has the
 releases that it was tested with.
@@ -10,15 +10,16 @@ releases that it was tested with.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import asyncio
+import contextlib
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 import transformers
 
-from ..tokens.special_tokens import CALL, RETURN
 from .engine import EngineError, SampledToken
-from .token_sampler import TokenSampler
+from .token_sampler import TokenSampler, choose_tokens
 
 __all__ = ["TESTED_TRANSFORMERS", "ContinuousBatching", "RunningRequest"]
 
@@ -34,73 +35,104 @@ if ".".join(transformers.__version__.split(".")[:2]) not in TESTED_TRANSFORMERS:
 
 from transformers import GenerationConfig  # noqa: E402
 from transformers.generation.configuration_utils import ContinuousBatchingConfig  # noqa: E402
-from transformers.generation.continuous_batching.cb_logits_processors import (  # noqa: E402
-    ContinuousBatchingLogitsProcessor,
-)
 from transformers.generation.continuous_batching.continuous_api import OutputRouter  # noqa: E402
+from transformers.generation.continuous_batching.requests import RequestStatus  # noqa: E402
 
 _PAGE = 256  # tokens in a block of the KV cache
+_END = 2**31 - 1  # no token: it ends a request in the batching, where the sampler says so
 _CPU_BATCH_TOKENS = 512  # in one step; a longer prompt takes several
 
 
 class RunningRequest:
-    """A running request: its sampler, and the function that gets its tokens."""
+    """A running request: its sampler, and the queue of its event loop that gets its tokens."""
 
-    def __init__(
-        self, sampler: TokenSampler, deliver: Callable[[SampledToken | EngineError], None]
-    ) -> None:
-        self._sampler = sampler
-        self._deliver = deliver
-        self.finished = False
-
-    def choose(self, logits: torch.Tensor) -> int:
-        """Sample a token and deliver it, or deliver the error."""
-        if self.finished:
-            return RETURN  # ends the request in the batching
-        try:
-            sampled = self._sampler.choose(logits)
-        except Exception as error:  # noqa: BLE001 - other requests must go on
-            self.fail(f"sampling failed: {error}")
-            return RETURN
-        self.finished = sampled.finish_reason is not None
-        self._deliver(sampled)
-        return sampled.token
+    def __init__(self, sampler: TokenSampler, first: Iterable[SampledToken]) -> None:
+        self.sampler = sampler
+        self.loop = asyncio.get_running_loop()
+        self.items: asyncio.Queue[SampledToken | EngineError] = asyncio.Queue()
+        self.is_finished = sampler.is_finished
+        for sampled in first:
+            self.items.put_nowait(sampled)
 
     def fail(self, problem: str) -> None:
         """End the request with an error."""
-        if not self.finished:
-            self.finished = True
-            self._deliver(EngineError(problem))
+        if not self.is_finished:
+            self.is_finished = True
+            _deliver([(self, EngineError(problem))])
 
 
-class _Sampler(ContinuousBatchingLogitsProcessor):
-    """Chooses a token for each row of a step; the returned scores mask all others."""
+def _deliver(items: Iterable[tuple[RunningRequest, SampledToken | EngineError]]) -> None:
+    """Put items into the queues of their requests; each event loop is woken once."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Queue[Any], Any]]] = {}
+    for request, item in items:
+        by_loop.setdefault(request.loop, []).append((request.items, item))
+    for loop, puts in by_loop.items():
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no reader is left
+            loop.call_soon_threadsafe(_put_all, puts)
 
-    def __init__(self, requests: dict[str, RunningRequest]) -> None:
-        self.supported_kwargs = {}  # arguments of add_request: none is needed
-        self.ignored_kwargs = ()
+
+def _put_all(puts: list[tuple[asyncio.Queue[Any], Any]]) -> None:
+    for queue, item in puts:
+        queue.put_nowait(item)
+
+
+class _Steps:
+    """Samples the tokens of each step, and adds those that grammars force."""
+
+    def __init__(self, requests: dict[str, RunningRequest], processor: Any) -> None:
         self._requests = requests
-        self._rows: list[str] = []
+        self._processor = processor
+        self._update = processor.update_batch
+        self._forced: dict[str, list[int]] = {}
+        processor.model_runner._sample = self.sample
+        processor.update_batch = self.update_batch
 
-    def fill_defaults(self, int32_tensor: torch.Tensor) -> None:
-        """Clear the tensor: this object itself stores which request has which row."""
-        int32_tensor.zero_()
+    def sample(self, scores: torch.Tensor, output_ids: torch.Tensor) -> None:
+        """Choose a token for each row; `scores` have the shape (1, rows, vocabulary)."""
+        batch = self._processor.inputs_and_outputs.requests_in_batch
+        names = [item.state.request_id for item in batch if item.has_new_token]
+        running = {
+            row: request
+            for row, name in enumerate(names)
+            if (request := self._requests.get(name)) is not None and not request.is_finished
+        }
+        rows = list(running)
+        logits = scores[0, : len(rows)] if len(rows) == len(names) else scores[0, rows]
+        tokens = [_END] * len(names)
+        for row, chosen in zip(rows, self._choose(logits, list(running.values())), strict=True):
+            if isinstance(chosen, EngineError) or chosen[-1].finish_reason is not None:
+                running[row].is_finished = True
+                continue
+            tokens[row], *forced = (sampled.token for sampled in chosen)
+            if forced:
+                self._forced[names[row]] = forced
+        output_ids[0, : len(tokens)] = torch.tensor(tokens, device=output_ids.device)
 
-    def prepare_tensor_args(self, requests_with_new_token: list[Any]) -> torch.Tensor:
-        """Store which request has which row; called just before the step."""
-        self._rows = [item.state.request_id for item in requests_with_new_token]
-        return torch.zeros(len(self._rows), dtype=torch.int32)
-
-    def __call__(self, scores: torch.Tensor, tensor_arg: torch.Tensor) -> torch.Tensor:
-        """Choose tokens; `scores` have the shape (rows, vocabulary), padding rows at the end."""
-        chosen = torch.full_like(scores, -torch.inf)
-        chosen[:, RETURN] = 0
-        for row, name in enumerate(self._rows):
-            request = self._requests.get(name)
-            if request is not None:
-                chosen[row, RETURN] = -torch.inf
-                chosen[row, request.choose(scores[row])] = 0
+    def _choose(
+        self, logits: torch.Tensor, requests: list[RunningRequest]
+    ) -> Sequence[list[SampledToken] | EngineError]:
+        """Sample tokens, and deliver them."""
+        try:
+            chosen = choose_tokens(logits, [request.sampler for request in requests])
+        except Exception as error:  # noqa: BLE001 - it would end the thread, and all requests
+            chosen = [EngineError(f"sampling failed: {error}")] * len(requests)
+        _deliver(
+            (request, item)
+            for request, items in zip(requests, chosen, strict=True)
+            for item in ([items] if isinstance(items, EngineError) else items)
+        )
         return chosen
+
+    def update_batch(self) -> None:
+        """Update the requests of a step; forced tokens are read in the next, as prompts are."""
+        self._update()
+        for name, tokens in self._forced.items():
+            state = self._processor.scheduler.active_requests.get(name)
+            if state is not None:
+                state.remaining_prefill_tokens = state.tokens_to_process + tokens
+                state.generated_tokens += tokens
+                state.status = RequestStatus.PREFILLING
+        self._forced.clear()
 
 
 class _Failures(OutputRouter):
@@ -137,31 +169,33 @@ class ContinuousBatching:
         batching = ContinuousBatchingConfig(
             page_size=_PAGE,
             max_requests_per_batch=max_requests,
-            # The sampler runs in Python after each step, so no step can start early.
+            # Grammars run in Python after each step, so no step can start early.
             use_async_batching=False,
             use_cuda_graph=False,
             # Without a GPU, computing the defaults takes long.
             num_blocks=pages * max_requests if on_cpu else None,
-            max_batch_tokens=_CPU_BATCH_TOKENS if on_cpu else None,
+            max_batch_tokens=max(_CPU_BATCH_TOKENS, max_requests) if on_cpu else None,
         )
         generation = GenerationConfig(  # type: ignore[no-untyped-call]
-            do_sample=False, eos_token_id=[RETURN, CALL], max_new_tokens=context_length
+            do_sample=False, eos_token_id=[_END], max_new_tokens=context_length
         )
         self._manager = model.init_continuous_batching(generation, batching)
-        processors = self._manager.logit_processor
-        processors.logits_processor.clear()
-        processors.logits_processor.append(_Sampler(requests))
-        processors.tensors_required = 1
-        processors.do_processing = True
+        self._manager.logit_processor.clear()
+        create = self._manager._create_batch_processor
+
+        def create_with_our_steps() -> Any:
+            processor = create()
+            _Steps(requests, processor)
+            return processor
+
+        self._manager._create_batch_processor = create_with_our_steps
         self._manager.output_router = _Failures(requests)
         self._manager.start()
 
-    def add(
-        self, name: str, prompt: list[int], max_tokens: int, stop_tokens: Collection[int]
-    ) -> bool:
+    def add(self, name: str, prompt: list[int], max_tokens: int) -> bool:
         """Start a request; return False where the thread has stopped."""
         accepted = self._manager.add_request(
-            prompt, request_id=name, max_new_tokens=max_tokens, eos_token_id=sorted(stop_tokens)
+            prompt, request_id=name, max_new_tokens=max_tokens, eos_token_id=[_END]
         )
         return accepted is not None
 

@@ -136,7 +136,8 @@ class SampledToken(NamedTuple):
 
     `logprob` and `top_logprobs` (the likeliest tokens first) are natural logarithms; None unless
     requested. The last token has the `finish_reason` and, if the engine reports them, the
-    `cached_tokens`: how many tokens of the prompt came from the prefix cache.
+    `cached_tokens`: how many tokens of the prompt came from the prefix cache. `is_forced` is True
+    for tokens that the engine did not sample, since the grammar allowed no other.
     """
 
     token: int
@@ -144,6 +145,7 @@ class SampledToken(NamedTuple):
     top_logprobs: tuple[tuple[int, float], ...] | None = None
     finish_reason: FinishReason | None = None
     cached_tokens: int | None = None
+    is_forced: bool = False
 
 
 class Health(NamedTuple):

@@ -1,93 +1,362 @@
-"""Samples a token from a row of logits, by the settings of one request."""
+"""Rows of logits to tokens: all requests of a step at once, each by its own settings.
+
+A completion depends on its seed alone, not on the requests beside it: the random number of a token
+is a hash of the seed and the token's position. So tokens that the grammar forces can be taken
+without the model, and the tokens after them stay the same.
+
+Operations on whole rows are what sampling costs. So the likeliest token and the sampled one are
+searched by blocks: first the block, by its largest weight or by its sum, then the token in it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
+from torch.nn.functional import pad
 
+from ..errors import HarmonyError
 from .engine import EngineError, FinishReason, SampledToken, Sampling
 
-__all__ = ["TokenSampler"]
+if TYPE_CHECKING:
+    from ..grammar import Matcher
+
+__all__ = ["TokenSampler", "choose_tokens"]
 
 
 class TokenSampler:
-    """Samples one completion; it remembers the earlier tokens, so each request has its own."""
+    """The state of one completion: its settings, its tokens so far, and its grammar."""
 
     def __init__(
-        self, prompt: Iterable[int], sampling: Sampling, max_tokens: int, device: torch.device
+        self, prompt: Iterable[int], sampling: Sampling, max_tokens: int, vocabulary_size: int
     ) -> None:
-        self._sampling = sampling
-        self._left = max_tokens
-        self._seen = set(prompt) if sampling.repetition_penalty != 1 else set()
-        self._counts: dict[int, int] = {}
-        self._generator = torch.Generator(device)
-        if sampling.seed is None:
-            self._generator.seed()
-        else:
-            self._generator.manual_seed(sampling.seed % 2**63)
-        self._matcher = None
+        self.sampling = sampling
+        self.is_finished = False
+        self.counts = dict.fromkeys(prompt, 0) if sampling.repetition_penalty != 1 else {}
+        """How often the completion has each token; 0 for those that only the prompt has."""
+        self.matcher: Matcher | None = None
+        self._max_tokens = max_tokens
+        self._vocabulary_size = vocabulary_size
+        self._seed = secrets.randbits(64) if sampling.seed is None else sampling.seed
+        self._length = 0
         if sampling.grammar is not None:
             from ..grammar import Matcher  # an extra of its own
 
-            self._matcher = Matcher(sampling.grammar)
+            self.matcher = Matcher(sampling.grammar)
 
-    def choose(self, logits: torch.Tensor) -> SampledToken:
-        """Sample a token from the model's logits, which have the shape (vocabulary,)."""
-        logits = logits.float()
-        scores = self._penalised(logits)
-        if self._matcher is not None:
-            mask = np.frombuffer(self._matcher.bitmask(), np.uint8)
-            bits = np.unpackbits(mask, bitorder="little")
-            allowed = torch.zeros_like(scores, dtype=torch.bool)
-            shared = min(len(bits), len(scores))
-            allowed[:shared] = torch.from_numpy(bits[:shared].astype(bool)).to(scores.device)
-            scores = scores.masked_fill(~allowed, -torch.inf)
-        token = self._sampled(scores)
-        self._counts[token] = self._counts.get(token, 0) + 1
-        if self._sampling.repetition_penalty != 1:
-            self._seen.add(token)
-        if self._matcher is not None and not self._matcher.accept(token):
+    @property
+    def has_penalties(self) -> bool:
+        """Return whether earlier tokens change the scores of the next."""
+        sampling = self.sampling
+        penalties = sampling.frequency_penalty or sampling.presence_penalty
+        return bool(self.counts) and bool(penalties or sampling.repetition_penalty != 1)
+
+    def random(self) -> float:
+        """Return the random number of the next token, from 0 to 1."""
+        key = b"%d %d" % (self._seed, self._length)
+        digest = hashlib.blake2b(key, digest_size=8).digest()
+        return float((int.from_bytes(digest, "big") >> 11) / 2**53)
+
+    def take(
+        self,
+        token: int,
+        logprob: float | None = None,
+        top_logprobs: tuple[tuple[int, float], ...] | None = None,
+    ) -> list[SampledToken]:
+        """Add a token to the completion, and those that it forces; return them all."""
+        if self.matcher is not None and not self.matcher.accept(token):
             raise EngineError(f"the token {token} was sampled against the grammar")
-        self._left -= 1
-        stops = token in self._sampling.stop_tokens
-        reason = FinishReason.STOP if stops else None if self._left else FinishReason.LENGTH
-        count = self._sampling.logprobs
-        if count is None:
-            return SampledToken(token, finish_reason=reason)
-        logprobs = logits.log_softmax(-1)
-        best = logprobs.topk(min(count, len(logprobs))) if count else None
-        top = () if best is None else zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        return SampledToken(token, float(logprobs[token]), tuple(top), reason)
+        return [self._add(SampledToken(token, logprob, top_logprobs)), *self.take_forced()]
 
-    def _penalised(self, logits: torch.Tensor) -> torch.Tensor:
-        sampling = self._sampling
-        scores = logits.clone()
-        if sampling.repetition_penalty != 1 and self._seen:
-            seen = torch.tensor(sorted(self._seen), device=logits.device)
-            old, penalty = scores[seen], sampling.repetition_penalty
-            scores[seen] = torch.where(old > 0, old / penalty, old * penalty)
-        if self._counts and (sampling.frequency_penalty or sampling.presence_penalty):
-            ids = torch.tensor(list(self._counts), device=logits.device)
-            counts = torch.tensor(list(self._counts.values()), device=logits.device)
-            scores[ids] -= sampling.frequency_penalty * counts + sampling.presence_penalty
-        return scores
+    def take_forced(self) -> list[SampledToken]:
+        """Add the tokens that must come next, up to the first with a choice.
 
-    def _sampled(self, scores: torch.Tensor) -> int:
-        sampling = self._sampling
-        if sampling.temperature == 0:
-            return int(scores.argmax())
-        scores = scores / sampling.temperature
-        if 0 < sampling.top_k < len(scores):
-            scores[scores < scores.topk(sampling.top_k).values[-1]] = -torch.inf
-        probabilities = scores.softmax(-1)
-        if sampling.min_p > 0:
-            probabilities[probabilities < sampling.min_p * probabilities.max()] = 0
-        if sampling.top_p < 1:
-            ordered, ids = probabilities.sort(descending=True)
-            before = ordered.cumsum(-1) - ordered
-            probabilities[ids[before >= sampling.top_p]] = 0
-            if sampling.top_p == 0:
-                return int(ids[0])
-        return int(torch.multinomial(probabilities, 1, generator=self._generator))
+        Where log-probabilities are requested, there are none: only the model knows them.
+        """
+        if self.matcher is None or self.is_finished or self.sampling.logprobs is not None:
+            return []
+        forced = []
+        for token in () if self.matcher.is_finished else self.matcher.forced_tokens():
+            if token >= self._vocabulary_size or not self.matcher.accept(token):
+                break
+            forced.append(self._add(SampledToken(token, is_forced=True)))
+            if self.is_finished:
+                break
+        return forced
+
+    def _add(self, sampled: SampledToken) -> SampledToken:
+        self._length += 1
+        self.counts[sampled.token] = self.counts.get(sampled.token, 0) + 1
+        grammar_ended = self.matcher is not None and self.matcher.is_finished
+        if sampled.token in self.sampling.stop_tokens or grammar_ended:
+            sampled = sampled._replace(finish_reason=FinishReason.STOP)
+        elif self._length == self._max_tokens:
+            sampled = sampled._replace(finish_reason=FinishReason.LENGTH)
+        self.is_finished = sampled.finish_reason is not None
+        return sampled
+
+
+def choose_tokens(
+    logits: torch.Tensor, samplers: Sequence[TokenSampler]
+) -> list[list[SampledToken] | EngineError]:
+    """Sample the next token of each completion, with those that it forces; or return the error.
+
+    `logits` have the shape (completions, vocabulary) and the type float32; they are overwritten.
+    """
+    table = _LogprobTable(logits, samplers)
+    _penalise(logits, samplers)
+    problems = _apply_grammars(logits, samplers)
+    tokens = _sample(logits, samplers)
+    chosen: list[list[SampledToken] | EngineError] = []
+    columns = samplers, tokens.tolist(), table.of(tokens)
+    for row, (sampler, token, logprobs) in enumerate(zip(*columns, strict=True)):
+        try:
+            if row in problems:
+                raise problems[row]
+            if token < 0:
+                raise EngineError(
+                    "no token is possible: the model's logits are NaN or infinite, or the grammar "
+                    "allows no token of the model"
+                )
+            chosen.append(sampler.take(token, *logprobs))
+        except HarmonyError as error:
+            chosen.append(EngineError(f"sampling failed: {error}"))
+    return chosen
+
+
+_Logprobs: TypeAlias = "tuple[float, tuple[tuple[int, float], ...]] | tuple[None, None]"
+
+
+class _LogprobTable:
+    """The log-probabilities of a step, for those rows that request them."""
+
+    def __init__(self, logits: torch.Tensor, samplers: Sequence[TokenSampler]) -> None:
+        counts = [sampler.sampling.logprobs for sampler in samplers]
+        self._counts = counts
+        self._rows = [row for row, count in enumerate(counts) if count is not None]
+        if not self._rows:
+            return
+        self._logprobs = _padded(_rows_of(logits, self._rows).log_softmax(-1))
+        most = max(1, *(count or 0 for count in counts))
+        self._largest = _largest(self._logprobs, min(most, logits.shape[1]))
+
+    def of(self, tokens: torch.Tensor) -> list[_Logprobs]:
+        """Return the log-probability of each row's token, and those of the likeliest."""
+        logprobs: list[_Logprobs] = [(None, None)] * len(tokens)
+        if self._rows:
+            chosen = tokens[self._rows].clamp_min(0).unsqueeze(-1)
+            own = self._logprobs.gather(1, chosen).squeeze(-1).tolist()
+            columns = own, *(best.tolist() for best in self._largest)
+            for row, logprob, values, ids in zip(self._rows, *columns, strict=True):
+                top = tuple(zip(ids, values, strict=True))
+                logprobs[row] = logprob, top[: self._counts[row]]
+        return logprobs
+
+
+def _rows_of(matrix: torch.Tensor, rows: list[int]) -> torch.Tensor:
+    """Return some rows; all of them without a copy."""
+    return matrix if len(rows) == len(matrix) else matrix[rows]
+
+
+def _penalise(scores: torch.Tensor, samplers: Sequence[TokenSampler]) -> None:
+    """Apply the penalties for earlier tokens, in place."""
+    rows: list[int] = []
+    ids: list[int] = []
+    values: list[tuple[float, float, float]] = []
+    for row, sampler in enumerate(samplers):
+        if sampler.has_penalties:
+            sampling = sampler.sampling
+            rows += [row] * len(sampler.counts)
+            ids += sampler.counts
+            values += (
+                (
+                    sampling.repetition_penalty,
+                    sampling.frequency_penalty * count,
+                    sampling.presence_penalty if count else 0,
+                )
+                for count in sampler.counts.values()
+            )
+    if not rows:
+        return
+    at = tuple(torch.tensor([rows, ids], device=scores.device))
+    repetition, frequency, presence = torch.tensor(values, device=scores.device).unbind(1)
+    old = scores[at]
+    repeated = torch.where(old > 0, old / repetition, old * repetition)
+    scores[at] = repeated - (frequency + presence)
+
+
+def _apply_grammars(
+    scores: torch.Tensor, samplers: Sequence[TokenSampler]
+) -> dict[int, HarmonyError]:
+    """Mask the tokens that grammars forbid, in place; return the errors of rows."""
+    matchers = {row: s.matcher for row, s in enumerate(samplers) if s.matcher is not None}
+    if not matchers:
+        return {}
+    from ..grammar import BITMASK_WORDS, fill_bitmasks
+
+    bitmasks = np.zeros((len(matchers), BITMASK_WORDS), np.int32)
+    problems: dict[int, HarmonyError] = {}
+    try:
+        fill_bitmasks(enumerate(matchers.values()), bitmasks)
+    except HarmonyError:  # of the first matcher that failed: the others are filled
+        for row, matcher in matchers.items():
+            try:
+                matcher.check()
+            except HarmonyError as error:
+                problems[row] = error
+    bits = np.unpackbits(bitmasks.view(np.uint8), axis=1, bitorder="little")
+    # Infinity for tokens that are allowed, minus infinity for all others. Several vector operations
+    # are much faster than one with a condition for each token.
+    limits = torch.from_numpy(bits).to(scores.device, torch.float32).sub_(0.5).mul_(torch.inf)
+    shared = min(scores.shape[1], limits.shape[1])
+    if len(matchers) == len(samplers):
+        torch.minimum(scores[:, :shared], limits[:, :shared], out=scores[:, :shared])
+        scores[:, shared:] = -torch.inf
+    else:
+        for row, limit in zip(matchers, limits, strict=True):
+            torch.minimum(scores[row, :shared], limit[:shared], out=scores[row, :shared])
+            scores[row, shared:] = -torch.inf
+    return problems
+
+
+class _Settings(NamedTuple):
+    """The settings of several rows, one column vector each."""
+
+    temperature: torch.Tensor
+    top_p: torch.Tensor
+    top_k: torch.Tensor
+    min_p: torch.Tensor
+    random: torch.Tensor
+
+    @classmethod
+    def of(cls, samplers: Iterable[TokenSampler], device: torch.device) -> _Settings:
+        rows = [
+            (s.temperature, s.top_p, s.top_k, s.min_p, sampler.random())
+            for sampler in samplers
+            for s in (sampler.sampling,)
+        ]
+        columns = torch.tensor(rows, dtype=torch.float64, device=device)
+        return cls(*columns.T.unsqueeze(-1))
+
+
+def _sample(scores: torch.Tensor, samplers: Sequence[TokenSampler]) -> torch.Tensor:
+    """Choose a token for each row; -1 where the scores are no numbers."""
+    width = scores.shape[1]
+    scores = _padded(scores)
+    groups: dict[Callable[[torch.Tensor, _Settings], torch.Tensor], list[int]] = {}
+    for row, sampler in enumerate(samplers):
+        s = sampler.sampling
+        if s.temperature == 0 or s.top_p == 0 or s.top_k == 1:
+            groups.setdefault(_likeliest, []).append(row)
+        elif s.top_p < 1 or 0 < s.top_k < width:
+            groups.setdefault(_sample_among_largest, []).append(row)
+        else:
+            groups.setdefault(_sample_among_all, []).append(row)
+    tokens = torch.empty(len(samplers), dtype=torch.int64, device=scores.device)
+    for choose, rows in groups.items():
+        settings = _Settings.of((samplers[row] for row in rows), scores.device)
+        tokens[rows] = choose(_rows_of(scores, rows), settings).squeeze(-1)
+    return tokens
+
+
+_BLOCK = 128
+"""Tokens in a block: the vocabulary of gpt-oss has 1,571 of them."""
+
+_SIZES = (64, 1024)
+"""How many of the likeliest tokens are sorted before all of them are."""
+
+
+def _padded(rows: torch.Tensor) -> torch.Tensor:
+    """Return rows of whole blocks; those of gpt-oss are, and need no copy."""
+    missing = -rows.shape[1] % _BLOCK
+    return pad(rows, (0, missing), value=-torch.inf) if missing else rows
+
+
+def _in_blocks(rows: torch.Tensor) -> torch.Tensor:
+    return rows.view(len(rows), -1, _BLOCK)
+
+
+def _likeliest(scores: torch.Tensor, settings: _Settings) -> torch.Tensor:
+    blocks = _in_blocks(scores)
+    largest = blocks.amax(-1)
+    block = largest.argmax(-1, keepdim=True)
+    token = blocks.take_along_dim(block.unsqueeze(-1), 1).squeeze(1).argmax(-1, keepdim=True)
+    return torch.where(largest.gather(1, block).isfinite(), block * _BLOCK + token, -1)
+
+
+def _weights(scores: torch.Tensor, settings: _Settings) -> torch.Tensor:
+    """Turn scores into weights in proportion to the probabilities, in place: the largest is 1."""
+    temperature = settings.temperature.clamp_min(1e-30).float()
+    scores -= _in_blocks(scores).amax(-1).amax(-1, keepdim=True)
+    return scores.div_(temperature).exp_()
+
+
+def _sample_among_all(scores: torch.Tensor, settings: _Settings) -> torch.Tensor:
+    weights = _weights(scores, settings)
+    if bool((settings.min_p > 0).any()):
+        weights *= weights >= settings.min_p
+    blocks = _in_blocks(weights)
+    sums = blocks.sum(-1).double()
+    block, random = _draw(sums, settings.random)
+    inside = blocks.take_along_dim(block.unsqueeze(-1), 1).squeeze(1).double()
+    token, _ = _draw(inside, random)
+    return torch.where(sums.sum(-1, keepdim=True).isfinite(), block * _BLOCK + token, -1)
+
+
+def _sample_among_largest(scores: torch.Tensor, settings: _Settings) -> torch.Tensor:
+    weights = _weights(scores, settings)
+    width = weights.shape[1]
+    total = _in_blocks(weights).sum(-1).sum(-1, keepdim=True, dtype=torch.float64)
+    tokens = torch.full_like(total, -1, dtype=torch.int64)
+    left = torch.arange(len(weights), device=weights.device)
+    for size in (*(size for size in _SIZES if size < width), width):
+        part = _Settings(*(column[left] for column in settings))
+        values, ids = _largest(_rows_of(weights, left.tolist()), size)
+        values = values.double()
+        sums = values.cumsum(-1)
+        count = torch.where(part.top_k > 0, part.top_k.clamp_max(width), width).long()
+        sum_of_top_k = torch.where(
+            count < width, sums.gather(1, (count - 1).clamp_max(size - 1)), total[left]
+        )
+        kept = torch.arange(size, device=weights.device) < count
+        kept &= sums - values < part.top_p * sum_of_top_k
+        kept &= values >= part.min_p
+        index, _ = _draw(values * kept, part.random)
+        # Else the tokens beyond these could be kept as well.
+        is_whole = (count <= size) | (~kept[:, -1:] & (count == width)) | (size == width)
+        rows = left[is_whole.squeeze(-1)]
+        tokens[rows] = ids.gather(1, index)[is_whole.squeeze(-1)]
+        left = left[~is_whole.squeeze(-1)]
+        if not len(left):
+            break
+    return torch.where(total.isfinite(), tokens, -1)
+
+
+def _largest(weights: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the largest weights of each row in order, and their tokens."""
+    if size * _BLOCK * 4 > weights.shape[1]:
+        values, ids = weights.topk(size)
+        return values, ids
+    # The blocks with the largest maxima have them all.
+    blocks = _in_blocks(weights)
+    best = blocks.amax(-1).topk(size).indices
+    values, at = blocks.take_along_dim(best.unsqueeze(-1), 1).flatten(1).topk(size)
+    return values, best.gather(1, at // _BLOCK) * _BLOCK + at % _BLOCK
+
+
+def _draw(weights: torch.Tensor, random: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Choose an index of each row, with a probability in proportion to its weight.
+
+    Returns also what is left of the random number: where it fell within the weight, from 0 to 1.
+    """
+    sums = weights.cumsum(-1)
+    total = sums[:, -1:]
+    at = torch.minimum(random * total, torch.nextafter(total, torch.zeros_like(total)))
+    index = torch.searchsorted(sums, at, right=True).clamp_max(weights.shape[1] - 1)
+    weight = weights.gather(1, index)
+    within = (at - (sums.gather(1, index) - weight)) / weight
+    return index, within.clamp(0, 1)

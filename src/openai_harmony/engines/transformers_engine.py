@@ -13,7 +13,6 @@ import torch
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
-from ..tokens.special_tokens import RETURN
 from .continuous_batching import ContinuousBatching, RunningRequest
 from .engine import Engine, EngineError, Health, SampledToken, Sampling, SamplingError
 from .token_sampler import TokenSampler
@@ -68,24 +67,19 @@ class TransformersEngine(Engine):
         SamplingError.check_tokens(prompt, self._vocabulary)
         # Compiling a grammar would block the event loop for too long.
         sampler = await asyncio.to_thread(
-            TokenSampler, prompt, sampling, max_tokens, self._model.device
+            TokenSampler, prompt, sampling, max_tokens, self._vocabulary
         )
-        loop = asyncio.get_running_loop()
-        waiting: asyncio.Queue[SampledToken | EngineError] = asyncio.Queue()
-
-        def deliver(item: SampledToken | EngineError) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: no reader is left
-                loop.call_soon_threadsafe(waiting.put_nowait, item)
-
-        request = RunningRequest(sampler, deliver)
+        forced = sampler.take_forced()
+        request = RunningRequest(sampler, forced)
         name = next(self._names)
         self._requests[name] = request
         try:
-            stop_tokens = {*sampling.stop_tokens, RETURN}
-            if not self._batching.add(name, prompt, max_tokens, stop_tokens):
-                raise EngineError("the engine is closed, or its model failed before")
+            if not request.is_finished:
+                prompt = prompt + [sampled.token for sampled in forced]
+                if not self._batching.add(name, prompt, max_tokens - len(forced)):
+                    raise EngineError("the engine is closed, or its model failed before")
             while True:
-                item = await waiting.get()
+                item = await request.items.get()
                 if isinstance(item, EngineError):
                     raise item
                 if item.finish_reason is not None:
@@ -93,8 +87,8 @@ class TransformersEngine(Engine):
                     break
                 yield item
         finally:
-            if not request.finished:
-                request.finished = True
+            if not request.is_finished:
+                request.is_finished = True
                 self._batching.cancel(name)
             self._requests.pop(name, None)
 
@@ -119,7 +113,7 @@ def _load(model: str | Path, options: dict[str, Any]) -> Any:
     try:
         with _progress_on_terminals():
             loaded = AutoModelForCausalLM.from_pretrained(model, **{**defaults, **options})
-    except (OSError, ValueError, RuntimeError, ImportError) as error:
+    except (OSError, ValueError, RuntimeError, ImportError, TypeError) as error:
         raise EngineError(f"cannot load the model {str(model)!r}: {error}") from error
     return loaded.eval()  # type: ignore[no-untyped-call]
 

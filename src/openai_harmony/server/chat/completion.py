@@ -58,9 +58,10 @@ class PromptDetails(TypedDict):
 
 
 class CompletionDetails(TypedDict):
-    """The part of the completion that was reasoning."""
+    """The parts of the completion that are reasoning, and that the grammar forced."""
 
     reasoning_tokens: int
+    forced_tokens: int
 
 
 class ChatUsage(TypedDict):
@@ -139,8 +140,8 @@ def chat_logprobs(logprobs: Iterable[TokenLogprob]) -> ChatLogprobs:
 def chat_usage(choices: Sequence[Usage]) -> ChatUsage:
     """Count the prompt once, as it is the same for all choices, and the completions together.
 
-    >>> chat_usage([Usage(10, 4, 5, 2), Usage(10, 10, 6, 3)])["total_tokens"]
-    21
+    >>> chat_usage([Usage(10, 4, 5, 2), Usage(10, 10, 6, 3, 1)])["completion_tokens_details"]
+    {'reasoning_tokens': 5, 'forced_tokens': 1}
     """
     prompt = max((usage.input_tokens for usage in choices), default=0)
     completion = sum(usage.output_tokens for usage in choices)
@@ -152,7 +153,8 @@ def chat_usage(choices: Sequence[Usage]) -> ChatUsage:
             "cached_tokens": min((usage.cached_tokens for usage in choices), default=0)
         },
         "completion_tokens_details": {
-            "reasoning_tokens": sum(usage.reasoning_tokens for usage in choices)
+            "reasoning_tokens": sum(usage.reasoning_tokens for usage in choices),
+            "forced_tokens": sum(usage.forced_tokens for usage in choices),
         },
     }
 

@@ -97,12 +97,13 @@ class MessageEnded(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """Numbers of tokens; the cached are among the input's, those of reasoning the output's."""
+    """Numbers of tokens; the cached are part of the input, the last two of the output."""
 
     input_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
     reasoning_tokens: int = 0
+    forced_tokens: int = 0
 
     def plus(self, other: Usage) -> Usage:
         """Add the usage of a further turn."""

@@ -48,10 +48,12 @@ class TurnReader:
         self._emitted = 0  # messages, without these
         self._consumed = 0  # tokens of the messages that have ended
         self._reasoning_tokens = 0
+        self._forced_tokens = 0
 
     def take(self, sampled: SampledToken) -> Iterator[TurnEvent]:
         """Read a token; emit all that it means, so that no text waits without need."""
         parser = self._parser
+        self._forced_tokens += sampled.is_forced
         if self._body is not None:
             self._body.add_logprob(sampled)
         deltas = parser.process_many([sampled.token])
@@ -144,7 +146,11 @@ class TurnReader:
         self.is_over = True
         parser = self._parser
         usage = Usage(
-            self._prompt_length, cached_tokens, len(parser.tokens), self._reasoning_tokens
+            self._prompt_length,
+            cached_tokens,
+            len(parser.tokens),
+            self._reasoning_tokens,
+            self._forced_tokens,
         )
         return TurnEnded(reason, usage, parser.tokens, parser.recoveries)
 
