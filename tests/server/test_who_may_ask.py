@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from fastapi.testclient import TestClient
 from starlette.testclient import WebSocketDenialResponse
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from openai_harmony.server import Settings, create_app
@@ -208,22 +208,32 @@ FLOOD = 200
 
 def test_a_flood_of_websockets_leaves_room_for_others() -> None:
     """Open and silent, or with half of a request: others are answered, and all end together."""
+    keys = ("of the flood", "of another")
+    settings = Settings(shutdown_seconds=0, api_keys=keys)
+    floods, refusals = [], []
     with ExitStack() as stack:
-        with serving_at(ScriptedEngine(TEXT, TEXT), Settings(shutdown_seconds=0)) as url:
+        with serving_at(ScriptedEngine(TEXT, TEXT), settings) as url:
             place = url.replace("http://", "ws://") + "/responses"
-            floods = [
-                stack.enter_context(connect(place, open_timeout=PATIENCE)) for _ in range(FLOOD)
-            ]
-            for number, flood in enumerate(floods):
+            for number in range(FLOOD):
+                headers = {"Authorization": f"Bearer {keys[0]}"}
+                try:
+                    flood = connect(place, additional_headers=headers, open_timeout=PATIENCE)
+                except InvalidStatus as error:
+                    refusals.append(error.response.status_code)
+                    continue
+                floods.append(stack.enter_context(flood))
                 if number % 2:
                     flood.send(iter(['{"type": "response.create", "input": "', "hi"]))
-            with sdk(url) as client:
+            assert floods
+            assert set(refusals) == {429}
+            with sdk(url, keys[1]) as client:
                 asked = client.responses.create(model="script", input="hi")
                 assert asked.status == "completed"
-            with connect(place) as other:
+            other_key = {"Authorization": f"Bearer {keys[1]}"}
+            with connect(place, additional_headers=other_key) as other:
                 other.send('{"type": "response.create", "input": "hi"}')
                 assert "response.created" in str(other.recv(PATIENCE))
-        for flood in floods:
+        for opened in floods:
             with suppress(ConnectionClosed):  # a connection that stays open is a TimeoutError
                 while True:
-                    flood.recv(PATIENCE)
+                    opened.recv(PATIENCE)
