@@ -180,6 +180,16 @@ well_formed = st.lists(st.sampled_from([THINK, PREAMBLE]), max_size=3).flatmap(
 
 @given(hostile, st.sampled_from([(), ("END",), ("E", "ND")]), st.booleans())
 @example(ENCODING.encode(" to=user<|message|>END", allowed_special="all"), ("END",), False)
+@example(
+    ENCODING.encode("<|message|><|channel|>final<|message|>", allowed_special="all"), (), False
+)
+@example(
+    ENCODING.encode(
+        "<|channel|>analysis<|message|>assistant<|channel|>final<|message|>Hi", allowed_special="all"
+    ),
+    (),
+    True,
+)
 def test_the_stream_says_what_the_messages_say(
     tokens: list[int], stop: tuple[str, ...], logprobs: bool
 ) -> None:

@@ -100,7 +100,7 @@ class Matcher:
         if self._matcher.is_error():
             self.recover()
             mask = self._matcher.compute_bitmask()
-            self._check()
+            self.check()
         return mask[: 4 * BITMASK_WORDS]  # it has a word more
 
     def allowed_tokens(self) -> list[int]:
@@ -141,7 +141,7 @@ class Matcher:
         if taken < len(valid) and self._gave_up(valid[taken]):
             self.recover()
             more = self._matcher.try_consume_tokens(valid[taken:])
-            self._check()
+            self.check()
             self._tokens += valid[taken : taken + more]
             taken += more
         return taken
@@ -199,14 +199,15 @@ class Matcher:
         self._compiled = _compile(self._grammar)
         self._matcher = self._compiled.deep_copy()
         self._matcher.try_consume_tokens(self._tokens)
-        self._check()
+        self.check()
 
     def _drop_compiled(self) -> None:
         entry = _compiled.get(self._grammar)
         if entry is not None and entry[1] is self._compiled:
             _compiled.discard(self._grammar)
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise `GrammarError` if the engine failed: the matcher cannot be used any further."""
         if self._matcher.is_error():
             self._drop_compiled()
             raise GrammarError(

@@ -44,6 +44,7 @@ class TurnReader:
         self._stop = request.stop
         self._prompt_length = prompt_length
         self._body: MessageBody | None = None  # of the message that has begun and not ended
+        self._waiting: list[SampledToken] = []  # of a message that has not begun
         self._ended = 0  # messages, those that are left out included
         self._emitted = 0  # messages, without these
         self._consumed = 0  # tokens of the messages that have ended
@@ -56,6 +57,8 @@ class TurnReader:
         self._forced_tokens += sampled.is_forced
         if self._body is not None:
             self._body.add_logprob(sampled)
+        elif parser.state is StreamState.CONTENT:
+            self._waiting.append(sampled)
         deltas = parser.process_many([sampled.token])
         if sampled.finish_reason is not None:
             parser.process_eos()
@@ -67,8 +70,10 @@ class TurnReader:
             if self._body is not None and not self._body.is_hidden:
                 yield from self._emit(self._body, self._body.add(text))
         yield from self._end_messages(before=len(parser.messages))
-        if not self.is_over and parser.state is StreamState.CONTENT:
-            yield from self._begin()
+        if parser.state is not StreamState.CONTENT:
+            self._waiting.clear()
+        elif not self.is_over and parser.current_recipient is not None:
+            yield from self._begin()  # other headers may be repeated before there is text
         if not self.is_over and sampled.finish_reason is not None:
             yield self._end(sampled.finish_reason, sampled.cached_tokens or 0)
 
@@ -97,6 +102,9 @@ class TurnReader:
             self._encoding.tokenizer.decode_bytes,
             is_hidden=not is_own,
         )
+        for sampled in self._waiting:
+            self._body.add_logprob(sampled)
+        self._waiting.clear()
         if is_own:
             self._emitted += 1
             yield self._body.begun
