@@ -9,6 +9,7 @@ TURNS ?= 1000
 TORCH ?= 2.13.0
 LLGUIDANCE ?= 1.7.6 1.8.0 1.9.1
 DROP_IN ?= openai-harmony==0.0.8
+SUITES ?= ../suites
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -99,11 +100,11 @@ llguidance: $(LLGUIDANCE:%=$(LLGUIDANCE_VENVS)/%/.installed) ## Run the grammar'
 	@for version in $(LLGUIDANCE); do echo "llguidance $$version"; \
 	$(LLGUIDANCE_VENVS)/$$version/bin/python -m pytest -q $(GRAMMAR) || exit 1; done
 
-schemas: $(XGRAMMAR_VENV)/.installed ## Score public suites of JSON Schema that lie in the folder SUITES=
-	$(XGRAMMAR_VENV)/bin/python scripts/structural_tag/schema_suites.py $(SUITES)
-
 xgrammar: $(XGRAMMAR_VENV)/.installed ## Run the structural tag through xgrammar, beside the grammar
 	$(XGRAMMAR_VENV)/bin/python scripts/structural_tag/check.py $(XGRAMMAR)
+
+schemas: $(XGRAMMAR_VENV)/.installed ## Run public suites of JSON Schema in the folder SUITES=folder, beside two engines
+	$(XGRAMMAR_VENV)/bin/python scripts/schemas/score_suites.py $(SUITES) --write
 
 wheel: $(BUILD_VENV)/.installed ## Build the distribution gpt-oss-harmony into dist
 	$(BUILD_VENV)/bin/python -m build --outdir dist

@@ -72,14 +72,14 @@ LOOSENED: dict[str, tuple[Any, Any, list[str]]] = {
         ["#/properties/a/uniqueItems"],
     ),
     "oneOf becomes anyOf": (
-        {"oneOf": [{"type": "string"}, {"minLength": 2}]},
-        {"anyOf": [{"type": "string"}, {"minLength": 2}]},
+        {"oneOf": [{"type": "number"}, {"type": "integer"}]},
+        {"type": "number"},
         ["#/oneOf"],
     ),
     "several": (
-        {"not": {"type": "string"}, "if": True, "then": {"minimum": 1}, "type": "integer"},
+        {"not": {"multipleOf": 2}, "type": "integer", "multipleOf": 10**7},
         {"type": "integer"},
-        ["#/not", "#/if"],
+        ["#/not", "#/multipleOf"],
     ),
     "a format": (
         {"type": "string", "format": "regex", "minLength": 1},
@@ -87,26 +87,26 @@ LOOSENED: dict[str, tuple[Any, Any, list[str]]] = {
         ["#/format"],
     ),
     "a pattern": (
-        {"type": "string", "pattern": "^(?=a)", "minLength": 1},
+        {"type": "string", "pattern": "a(?=a)", "minLength": 1},
         {"type": "string", "minLength": 1},
         ["#/pattern"],
     ),
     "a pattern of names in a closed object": (
-        {"patternProperties": {"^(?!x)": {"type": "null"}}, "additionalProperties": False},
+        {"patternProperties": {"(?!x)": {"type": "null"}}, "additionalProperties": False},
         {"additionalProperties": {"type": "null"}},
-        ["#/patternProperties/^(?!x)"],
+        ["#/patternProperties/(?!x)"],
     ),
     "two patterns of names in a closed object": (
         {
-            "patternProperties": {"^(?!x)": {"type": "null"}, r"\b": True},
+            "patternProperties": {"(?!x)": {"type": "null"}, r"\b": True},
             "additionalProperties": False,
         },
         {},
-        ["#/patternProperties/^(?!x)", "#/patternProperties/\\b"],
+        ["#/patternProperties/(?!x)", "#/patternProperties/\\b"],
     ),
     "a bound": (
-        {"type": "integer", "minimum": -(2**63), "maximum": 5},
-        {"type": "integer", "maximum": 5},
+        {"type": "number", "minimum": -(2**63), "maximum": 5},
+        {"type": "number", "maximum": 5},
         ["#/minimum"],
     ),
     "a count of properties": (
@@ -126,8 +126,8 @@ LOOSENED: dict[str, tuple[Any, Any, list[str]]] = {
         ["#/required", "#/properties/a/minimum"],
     ),
     "listed values beside a keyword": (
-        {"enum": [1, 2], "not": {"const": 2}},
-        {"enum": [1, 2]},
+        {"enum": [[1], 2], "not": {"const": [1]}},
+        {"anyOf": [{"enum": [2]}, {"enum": [[1]]}]},
         ["#/not"],
     ),
     "what cannot be followed": (
@@ -216,7 +216,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(json_values)
 def test_a_schema_of_any_json_is_loosened_or_refused_with_an_error(schema: Any) -> None:
     try:

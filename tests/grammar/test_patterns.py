@@ -15,7 +15,6 @@ from openai_harmony.grammar.json_schema import JSON_OPTIONS, enforceable_schema
 from openai_harmony.grammar.json_schema.formats import FORMATS, REFUSED_FORMATS, find_format
 from openai_harmony.grammar.json_schema.patterns import (
     lengths,
-    never_both,
     pattern_accepts,
     rust_pattern,
 )
@@ -162,15 +161,6 @@ def test_lengths_of_texts_are_known_from_the_pattern() -> None:
     assert lengths("^a$|^bcd$") == (1, 3)
 
 
-def test_patterns_exclude_each_other_by_how_they_start() -> None:
-    assert never_both("^s_", "^i_")
-    assert never_both("^a$", "^ab$")
-    assert never_both("^x[0-9]{2}$", "^x[a-z]")
-    assert not never_both("^a", "b$")
-    assert not never_both("a", "b")
-    assert not never_both("^a+$", "^aa")
-
-
 WORDS = ["a", "b", "c", "[^b]", "[a-b]", "\\w", "\\s", '"', "\\\\", '[^"]', ".", "\\n", "1", "-"]
 PATTERNS = st.recursive(
     st.sampled_from(WORDS),
@@ -267,9 +257,21 @@ FORMAT_TEXTS: dict[str, tuple[list[str], list[str]]] = {
         ],
     ),
     "hostname": (
-        ["a", "example.com", "1.example", "abc--d", LABEL, f"{LABEL}.{LABEL}.{LABEL}.b"],
+        [
+            "a",
+            "example.com",
+            "1.example",
+            "abc--d",
+            "x",
+            "xn",
+            "xn-a",
+            LABEL,
+            f"{LABEL}.{LABEL}.{LABEL}.b",
+        ],
         [
             "",
+            "xn--nxasmq6b",
+            "a.XN--b",
             "-a.com",
             "a-.com",
             "a..com",
@@ -351,6 +353,10 @@ FORMAT_TEXTS: dict[str, tuple[list[str], list[str]]] = {
     "iri": (["http://é.com/日本?\ue000", "urn:ß"], ["é", "http://a b", "http://a/\ue000"]),
     "iri-reference": (["é", "#日本", "/ä?ö"], ["é ü", "\ue000", "<é>"]),
     "json-pointer": (["", "/", "/a/0", "/~0~1", '/"/\\'], ["a", "/~2", "/~", "#/a"]),
+    "uri-template": (
+        ["", "/a", "/{b}", "{+c,d*}{?e:3,f.g}", "a%20b", "é{%41}"],
+        ["{", "}", "{}", "{a,}", "{a:0}", "{a:10000}", "a b", "%2", "{a..b}", "{=a=b}"],
+    ),
     "relative-json-pointer": (["0", "1/a", "12#", "0/"], ["", "01", "a", "-1", "1#/a"]),
 }
 

@@ -24,6 +24,7 @@ from ...typescript.json_text import Schema
 from ..errors import GrammarError, Report, raise_error
 from ..token_table import JSON_OPTIONS
 from .conjunctions import Conjunctions
+from .constraints import Overlap, State
 from .documents import Document, plain_schema
 from .instances import Exclusions, satisfiable_states
 from .schema_writer import SchemaWriter
@@ -110,18 +111,56 @@ def _rewritten(plain: Schema | bool, pointer: str, report: Report) -> Schema | b
     )
     if plain is False:
         raise unsatisfiable
-    conjunctions = Conjunctions(Document(plain, pointer), plain, report)
-    satisfiable = satisfiable_states(conjunctions.states)
-    exclusions = Exclusions(satisfiable)
-    for state in conjunctions.states:
-        if state.exclusive and exclusions.overlap(state.alternatives or []):
-            report(
-                GrammarError(
-                    "two of the schemas may hold at once",
-                    remedy="use anyOf, or give each a required property with its own const",
-                    pointer=state.exclusive,
-                )
-            )
+    document = Document(plain, pointer)
+    conjunctions = Conjunctions(document, plain, report)
+    overlaps: dict[str, Overlap] = {}
+    contexts: dict[str, set[frozenset[str]]] = {}
+    while True:
+        satisfiable = satisfiable_states(conjunctions.states)
+        new_overlaps = _overlaps(conjunctions.states, satisfiable)
+        if not new_overlaps:
+            break
+        overlaps |= new_overlaps
+        contexts |= {where: conjunctions.contexts[where] for where in new_overlaps}
+        try:
+            apart = Conjunctions(document, plain, report, overlaps)
+            _check_contexts(contexts, apart.contexts)
+        except GrammarError as error:
+            where = error.pointer if error.pointer in new_overlaps else next(iter(new_overlaps))
+            report(_overlap_error(where))
+            break
+        conjunctions = apart
     if conjunctions.root not in satisfiable:
         raise unsatisfiable
     return SchemaWriter(satisfiable, pointer, report).write(conjunctions.root)
+
+
+def _overlap_error(pointer: str) -> GrammarError:
+    return GrammarError(
+        "two of the schemas may hold at once",
+        remedy="use anyOf, or give each a required property with its own const",
+        pointer=pointer,
+    )
+
+
+def _check_contexts(
+    contexts: dict[str, set[frozenset[str]]], new_contexts: dict[str, set[frozenset[str]]]
+) -> None:
+    """Raise if a `oneOf` stands where less holds beside it than where its schemas were compared."""
+    for pointer, compared in contexts.items():
+        for context in new_contexts.get(pointer, set()) - compared:
+            if not any(context >= earlier for earlier in compared):
+                raise _overlap_error(pointer)
+
+
+def _overlaps(states: list[State], satisfiable: set[State]) -> dict[str, Overlap]:
+    """Return, by the pointer of each `oneOf`, what two of its schemas may share."""
+    exclusions = Exclusions(satisfiable)
+    overlaps: dict[str, Overlap] = {}
+    for state in states:
+        overlap = exclusions.overlap(state.alternatives or []) if state.exclusive else None
+        if overlap is not None:
+            earlier = overlaps.setdefault(state.exclusive, overlap)
+            if earlier is not overlap:
+                earlier.join(overlap)
+    return overlaps

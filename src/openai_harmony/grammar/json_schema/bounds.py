@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from itertools import combinations
-from math import ceil, comb, floor, gcd, lcm
+from math import ceil, comb, floor, gcd, lcm, nextafter
 from typing import TypeAlias
 
 from ...typescript.json_text import JsonValue
@@ -41,7 +41,8 @@ def safe_bounds(shape: Shape) -> tuple[Bound | None, Bound | None]:
     """Return bounds that mean the same to the engine.
 
     The engine includes a whole number that is excluded, if the range ends before the next
-    (``0 < x <= 0.5``). The bound becomes the next number of nine decimals then.
+    (``0 < x <= 0.5``). The bound becomes the next number of nine decimals then. It reads bounds as
+    64-bit floats, so that up to 1,023 integers next to a bound beyond `LARGEST_NUMBER` are lost.
     """
     lowest, highest = shape.lowest, shape.highest
     if shape.whole:
@@ -49,6 +50,10 @@ def safe_bounds(shape: Shape) -> tuple[Bound | None, Bound | None]:
             lowest = Fraction(floor(lowest[0]) + 1 if lowest[1] else ceil(lowest[0])), False
         if highest is not None:
             highest = Fraction(ceil(highest[0]) - 1 if highest[1] else floor(highest[0])), False
+        if lowest is not None and -(2**63) <= lowest[0] < -LARGEST_NUMBER:
+            lowest = Fraction(-_largest_float(-lowest[0])), False
+        if highest is not None and LARGEST_NUMBER < highest[0] < LARGEST_INTEGER:
+            highest = Fraction(_largest_float(highest[0])), False
         return lowest, highest
     if lowest is None or highest is None:
         return lowest, highest
@@ -121,12 +126,26 @@ LARGEST_NUMBER = 2**53 - 1
 SMALLEST_NUMBER = Fraction(1, 10**9)
 """The number next to 0: below, the engine's patterns nest too deep."""
 
+LARGEST_INTEGER = 2**63 - 1
+"""The largest bound of an integer. The engine reads it as a float, 2**63, and takes one less."""
+
 _DIGITS_LIMIT = 17
 _NESTING_LIMIT = 40
 
 
-def plain_number(number: Fraction, pointer: str) -> int | float:
-    """Return a number as the engine reads it without losing a digit."""
+def _largest_float(number: Fraction) -> int:
+    """Return the largest integer below 2**63, and up to this one, that a float can be."""
+    nearest = float(min(number, Fraction(2**63 - 1024)))
+    return int(nearest if nearest <= number else nextafter(nearest, 0))
+
+
+def plain_number(number: Fraction, pointer: str, *, is_bound: bool = False) -> int | float:
+    """Return a number as the engine reads it without losing a digit.
+
+    With `is_bound`, it is the outer bound of a range of integers around 0, from `safe_bounds`.
+    """
+    if is_bound and number.denominator == 1 and abs(number) <= LARGEST_INTEGER:
+        return int(number)
     if abs(number) > LARGEST_NUMBER:
         raise GrammarError(
             "a number is beyond ±(2**53 - 1), where the engine loses digits",

@@ -8,18 +8,31 @@ that a recursive schema has finitely many.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd, lcm
 
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError, Report, raise_error
-from .constraints import TYPES, Atom, Choice, Constraints, Shape, State, canonical, higher, lower
+from .complements import Complements, Origin
+from .constraints import (
+    TYPES,
+    Atom,
+    Choice,
+    Constraints,
+    Overlap,
+    Shape,
+    State,
+    Way,
+    canonical,
+    higher,
+    lower,
+)
 from .documents import Document, child_pointer
 from .instances import Instances
 from .keywords import apply_property_names, asserts, read_constraints
-from .patterns import never_both
+from .pattern_automata import select_texts, share_a_text
 
 __all__ = ["Conjunctions"]
 
@@ -36,7 +49,19 @@ NAME_PATTERN_LIMIT = 50
 """The most patterns for the names of an object."""
 
 _ALL_PROPERTIES_LIMIT = 20_000
-_REFERRING = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
+_REFERRING = frozenset(
+    {
+        "$ref",
+        "allOf",
+        "anyOf",
+        "dependencies",
+        "dependentRequired",
+        "dependentSchemas",
+        "if",
+        "not",
+        "oneOf",
+    }
+)
 
 
 @dataclass(eq=False)
@@ -44,7 +69,7 @@ class _Parts:
     """A schema object taken apart."""
 
     constraints: Constraints
-    joined: list[JsonValue]
+    joined: list[Way]
     joins: str  # where what is joined is
     choices: list[Choice]
 
@@ -52,14 +77,25 @@ class _Parts:
 class Conjunctions:
     """Builds all states of a document."""
 
-    def __init__(self, document: Document, root: Schema, report: Report = raise_error) -> None:
+    def __init__(
+        self,
+        document: Document,
+        root: Schema,
+        report: Report = raise_error,
+        overlaps: Mapping[str, Overlap] | None = None,
+    ) -> None:
         self._document = document
+        self._overlaps = overlaps or {}
+        self._complements = Complements(document)
         self._report = report
         self._parts: dict[int, _Parts] = {}
         self._states: dict[frozenset[Atom], State] = {}
         self._waiting: deque[State] = deque()
         self._instances = Instances(document, report)
         self._properties = 0
+        self._own_atoms: set[Atom] = set()
+        self.contexts: dict[str, set[frozenset[str]]] = {}
+        """By the pointer of each `oneOf`, the pointers of what holds beside it, state by state."""
         self.never = State((), never=True)
         self.root = self._joined([root])
         while self._waiting:
@@ -91,7 +127,7 @@ class Conjunctions:
         return state
 
     def _gather(
-        self, schema: JsonValue, atoms: dict[Atom, None], met: dict[int, bool], pointer: str
+        self, schema: Way, atoms: dict[Atom, None], met: dict[int, bool], pointer: str
     ) -> bool:
         """Collect the constraints on the value itself; return False if they allow nothing.
 
@@ -99,17 +135,12 @@ class Conjunctions:
         """
         if isinstance(schema, bool):
             return schema
-        if not isinstance(schema, dict):
-            problem = "a schema is an object or a boolean"
-            self._report(GrammarError(problem, remedy="correct it", pointer=pointer))
+        if isinstance(schema, Constraints):
+            atoms[schema] = None
             return True
-        if met.get(id(schema)):
-            self._report(_endless(pointer))
-            return True
-        if len(met) > IN_PLACE_LIMIT:
-            problem = f"more than {IN_PLACE_LIMIT} schemas hold together"
-            remedy = "use fewer allOf and $ref"
-            self._report(GrammarError(problem, remedy=remedy, pointer=pointer))
+        error = _ungatherable(schema, met, pointer)
+        if error is not None or not isinstance(schema, dict):
+            self._report(error or _endless(pointer))
             return True
         parts = self._taken_apart(schema)
         if id(schema) in met or parts.constraints in atoms:
@@ -129,7 +160,7 @@ class Conjunctions:
         parts = self._parts.get(id(schema))
         if parts is None:
             pointer = self._document.pointer(schema)
-            joined: list[JsonValue] = []
+            joined: list[Way] = []
             if "$ref" in schema:
                 try:
                     joined.append(self._document.referred(schema))
@@ -141,13 +172,21 @@ class Conjunctions:
                 listed = self._listed(schema, keyword, pointer)
                 if listed:
                     list_pointer = child_pointer(pointer, keyword)
-                    choices.append(Choice(list_pointer, listed, keyword == "oneOf"))
+                    overlap = self._overlaps.get(list_pointer) if keyword == "oneOf" else None
+                    ways: list[Way] = [*listed]
+                    if overlap is not None:
+                        ways = self._complements.apart(listed, overlap, Origin(pointer, keyword))
+                    choices.append(Choice(list_pointer, ways, keyword == "oneOf" and not overlap))
+            choices += self._complements.choices(schema, pointer)
             joins = child_pointer(pointer, "$ref" if "$ref" in schema else "allOf")
-            constraints = read_constraints(schema, pointer, self._report)
+            is_old = self._document.is_old
+            constraints = read_constraints(schema, pointer, self._report, is_old=is_old)
             names = self._names(schema)
             if names is not None:
                 apply_property_names(constraints, names)
             parts = _Parts(constraints, joined, joins, choices)
+            if self._document.has(schema):
+                self._own_atoms.update((constraints, *choices))
             self._parts[id(schema)] = parts
         return parts
 
@@ -190,15 +229,19 @@ class Conjunctions:
 
     def _build(self, state: State) -> None:
         constraints = [atom for atom in state.atoms if isinstance(atom, Constraints)]
-        self._refuse(constraints, "")
         types = frozenset(TYPES).intersection(*(atom.types for atom in constraints))
-        choice = next((atom for atom in state.atoms if isinstance(atom, Choice)), None)
+        if any(rule.fractional for rule in constraints) and any(rule.whole for rule in constraints):
+            types -= {"number"}
         if not types:
             return
+        self._refuse(constraints, "")
+        choice = next((atom for atom in state.atoms if isinstance(atom, Choice)), None)
         if choice is not None:
             self._choose(state, choice)
             return
         values = self._common_values(constraints)
+        if values is None and self._name_beyond(state, constraints):
+            return
         if values is None:
             for name in TYPES:
                 if name in types:
@@ -211,6 +254,8 @@ class Conjunctions:
 
     def _choose(self, state: State, choice: Choice) -> None:
         """Distribute the other atoms over the alternatives."""
+        beside = (atom.pointer for atom in state.atoms if atom in self._own_atoms)
+        self.contexts.setdefault(choice.pointer, set()).add(frozenset(beside))
         state.alternatives = []
         state.exclusive = choice.pointer if choice.exclusive else ""
         for index, schema in enumerate(choice.schemas):
@@ -221,6 +266,26 @@ class Conjunctions:
                 alternative = self._state(atoms)
                 if choice.exclusive or alternative not in state.alternatives:
                     state.alternatives.append(alternative)
+            elif choice.exclusive:
+                state.alternatives.append(self.never)  # the others keep their indexes
+
+    def _name_beyond(self, state: State, constraints: list[Constraints]) -> bool:
+        """Choose the name that has to be `beyond` some constraints, if the names are listed."""
+        rule = next((rule for rule in constraints if rule.beyond is not None), None)
+        closed = [
+            other
+            for other in constraints
+            if other.additional is False and not other.named_by_pattern
+        ]
+        if rule is None or rule.beyond is None or not closed:
+            return False
+        atoms: dict[Atom, None] = dict.fromkeys(atom for atom in state.atoms if atom is not rule)
+        state.alternatives = [
+            self._state({**atoms, self._complements.present(name, rule): None})
+            for name in closed[0].properties
+            if rule.beyond.leaves_open(name)
+        ]
+        return True
 
     def _common_values(self, constraints: list[Constraints]) -> list[JsonValue] | None:
         """Return the listed values that satisfy everything; None when nothing is listed."""
@@ -254,6 +319,7 @@ class Conjunctions:
             shape.most_items = _smaller(shape.most_items, rule.most_items)
             shape.fewest_properties = max(shape.fewest_properties, rule.fewest_properties)
             shape.most_properties = _smaller(shape.most_properties, rule.most_properties)
+            shape.unique |= rule.unique
         return shape
 
     def _merge_items(self, shape: Shape, constraints: list[Constraints]) -> None:
@@ -305,29 +371,40 @@ class Conjunctions:
                 remedy="use fewer",
                 pointer=shape.pointer,
             )
-        patterns = self._drop_overlapping(patterns, ruling)
+        regions = self._regions(patterns, ruling)
         for name in names:
             shape.properties[name] = self._joined(
                 [schema for rule in ruling for schema in rule.schemas_of(name)],
                 pointer=shape.pointer,
             )
-        for pattern in patterns:
-            schemas = [rule.named_by_pattern.get(pattern, rule.additional) for rule in ruling]
-            shape.named_by_pattern[pattern] = self._joined(
-                [schema for schema in schemas if schema is not None], pointer=shape.pointer
-            )
+        for region, members in regions.items():
+            schemas: list[JsonValue] = []
+            for rule in ruling:
+                named = [
+                    rule.named_by_pattern[text] for text in members if text in rule.named_by_pattern
+                ]
+                schemas += named or ([] if rule.additional is None else [rule.additional])
+            shape.named_by_pattern[region] = self._joined(schemas, pointer=shape.pointer)
         others = [rule.additional for rule in ruling if rule.additional is not None]
         shape.additional = self._joined(others, pointer=shape.pointer) if others else None
 
-    def _drop_overlapping(self, patterns: list[str], ruling: list[Constraints]) -> list[str]:
-        """Return the patterns of names that exclude each other, and report the others."""
-        kept: list[str] = []
+    def _regions(
+        self, patterns: list[str], ruling: list[Constraints]
+    ) -> dict[str, tuple[str, ...]]:
+        """Return patterns of names that exclude each other, and which of these each implies."""
+        regions: dict[str, tuple[str, ...]] = {}
         for pattern in patterns:
-            overlapping = next((other for other in kept if not never_both(pattern, other)), None)
-            if overlapping is None:
-                kept.append(pattern)
+            divided = _divided(regions, pattern)
+            if divided is not None:
+                regions = divided
                 continue
             owners = [rule for rule in ruling if pattern in rule.named_by_pattern]
+            overlapping = next(
+                text
+                for members in regions.values()
+                for text in members
+                if share_a_text(text, pattern)
+            )
             self._report(
                 GrammarError(
                     f"a name may match {overlapping!r} as well",
@@ -337,16 +414,12 @@ class Conjunctions:
             )
             for rule in owners:
                 rule.widen_additional([rule.named_by_pattern.pop(pattern)])
-        return kept
+        return regions
 
     def _refuse(self, constraints: list[Constraints], name: str) -> None:
         """Report keywords that cannot be enforced for values of a type."""
-        limits = (rule.most_items for rule in constraints if rule.most_items is not None)
-        most_items = min(limits, default=2)
         for rule in constraints:
             for refusal in rule.refusals:
-                if refusal.keyword == "uniqueItems" and most_items < 2:
-                    continue  # no two items can be equal
                 if refusal.type == name:
                     self._report(refusal.error(rule))
 
@@ -357,6 +430,41 @@ class Conjunctions:
         problem, pointer = "the keyword takes a list of schemas", child_pointer(pointer, keyword)
         self._report(GrammarError(problem, remedy="correct it", pointer=pointer))
         return []
+
+
+def _divided(
+    regions: dict[str, tuple[str, ...]], pattern: str
+) -> dict[str, tuple[str, ...]] | None:
+    """Return the regions divided by one more pattern; None where a region would be too large."""
+    divided: dict[str, tuple[str, ...]] = {}
+    rest = [pattern]
+    for region, members in regions.items():
+        if not rest or not share_a_text(region, rest[0]):
+            divided[region] = members
+            continue
+        shared = select_texts((region, rest[0]))
+        others = select_texts((region,), (rest[0],))
+        left = select_texts((rest[0],), (region,))
+        if shared is None or others is None or left is None:
+            return None
+        divided |= dict.fromkeys(shared, (*members, pattern))
+        divided |= dict.fromkeys(others, members)
+        rest = left
+    return divided | dict.fromkeys(rest, (pattern,))
+
+
+def _ungatherable(schema: JsonValue, met: dict[int, bool], pointer: str) -> GrammarError | None:
+    """Return the error of a schema that cannot hold together with those met before."""
+    if not isinstance(schema, dict):
+        problem, remedy = "a schema is an object or a boolean", "correct it"
+    elif met.get(id(schema)):
+        return _endless(pointer)
+    elif len(met) > IN_PLACE_LIMIT:
+        problem = f"more than {IN_PLACE_LIMIT} schemas hold together"
+        remedy = "use fewer allOf and $ref"
+    else:
+        return None
+    return GrammarError(problem, remedy=remedy, pointer=pointer)
 
 
 def _endless(pointer: str) -> GrammarError:

@@ -8,7 +8,7 @@ states of items and properties.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, floor
@@ -17,19 +17,23 @@ from typing import TypeAlias
 from ...typescript.json_text import JsonValue
 from ..errors import GrammarError
 from .documents import child_pointer
-from .patterns import lengths, never_both, pattern_accepts
+from .pattern_automata import share_a_text
+from .patterns import lengths, pattern_accepts
 
 __all__ = [
     "TYPES",
     "Atom",
     "Choice",
     "Constraints",
+    "Overlap",
     "Refusal",
     "Shape",
     "State",
+    "Way",
     "canonical",
     "higher",
     "lower",
+    "type_of",
 ]
 
 _FEW_VALUES = 8
@@ -53,7 +57,11 @@ class Refusal:
 
 @dataclass(eq=False)
 class Constraints:
-    """The keywords of one schema object, except those that refer to others; None if missing."""
+    """The keywords of one schema object, except those that refer to others; None if missing.
+
+    Complements say more than keywords can: numbers may have to be `fractional`, and an object may
+    have to have a name of which the constraints `beyond` say nothing.
+    """
 
     pointer: str
     types: frozenset[str] = frozenset(TYPES)
@@ -76,6 +84,9 @@ class Constraints:
     required: list[str] = field(default_factory=list)
     fewest_properties: int = 0
     most_properties: int | None = None
+    unique: bool = False
+    fractional: bool = False
+    beyond: Constraints | None = None
     refusals: list[Refusal] = field(default_factory=list)
     keywords: frozenset[str] = frozenset()
 
@@ -111,15 +122,25 @@ class Constraints:
             schemas.append(self.additional)
         return schemas
 
+    def leaves_open(self, name: str) -> bool:
+        """Return whether a name is neither listed nor matched by a pattern."""
+        if name in self.properties:
+            return False
+        return not any(pattern_accepts(pattern, name) for pattern in self.named_by_pattern)
+
     def allows_itself(self, value: JsonValue) -> bool:
         """Return whether a value of an allowed type is allowed, its items and properties aside."""
         if isinstance(value, str):
             return self.allow_text(value)
         if isinstance(value, list):
             fewest, most = self.fewest_items, self.most_items
+            if self.unique and len(set(map(canonical, value))) < len(value):
+                return False
         elif isinstance(value, dict):
             fewest, most = self.fewest_properties, self.most_properties
             if not value.keys() >= set(self.required):
+                return False
+            if self.beyond is not None and not any(map(self.beyond.leaves_open, value)):
                 return False
         else:
             return value is None or isinstance(value, bool) or self.allow_number(value)
@@ -134,13 +155,26 @@ class Constraints:
     def allow_number(self, number: int | float) -> bool:
         """Return whether a number satisfies the keywords for numbers."""
         exact = Fraction(number) if isinstance(number, int) else Fraction(repr(number))
-        if self.whole and exact.denominator != 1:
+        if (self.whole or self.fractional) and (exact.denominator == 1) == self.fractional:
             return False
         if self.lowest and (exact, False) < self.lowest:
             return False
         if self.highest and (exact > self.highest[0] or (exact, True) == self.highest):
             return False
         return not self.multiple or (exact / self.multiple).denominator == 1
+
+
+def type_of(value: JsonValue) -> str:
+    """Return the type of a value as JSON Schema names it; a whole number is a number."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, list):
+        return "array"
+    return "object" if isinstance(value, dict) else "number"
 
 
 def canonical(value: JsonValue) -> str:
@@ -180,13 +214,34 @@ def lower(
     return min(left, right, key=lambda bound: (bound[0], not bound[1]))
 
 
+Way: TypeAlias = JsonValue | Constraints
+"""A schema as JSON, or what one would say."""
+
+
 @dataclass(eq=False)
 class Choice:
     """One of several schemas must hold; with `exclusive`, no two of them."""
 
     pointer: str
-    schemas: list[JsonValue]
-    exclusive: bool
+    schemas: Sequence[Way]
+    exclusive: bool = False
+
+
+@dataclass
+class Overlap:
+    """What two schemas of a ``oneOf`` may share: a type of value, by the pair of their indexes.
+
+    With a `tag` it is a property that tells all of them apart, though it may be left out.
+    """
+
+    types: dict[tuple[int, int], frozenset[str]] = field(default_factory=dict)
+    tag: str | None = None
+
+    def join(self, other: Overlap) -> None:
+        """Add what the same schemas share beside other keywords."""
+        self.tag = self.tag if self.tag == other.tag else None
+        for pair, types in other.types.items():
+            self.types[pair] = self.types.get(pair, frozenset()) | types
 
 
 Atom: TypeAlias = Constraints | Choice
@@ -216,6 +271,7 @@ class Shape:
     required: list[str] = field(default_factory=list)
     fewest_properties: int = 0
     most_properties: int | None = None
+    unique: bool = False
 
     @property
     def step(self) -> Fraction | None:
@@ -240,15 +296,33 @@ class Shape:
             shortest = max(shortest, least)
             if most is not None:
                 longest = most if longest is None else min(longest, most)
-            if any(never_both(pattern, earlier) for earlier in self.patterns[:index]):
+            if not all(share_a_text(pattern, earlier) for earlier in self.patterns[:index]):
                 return False
         return longest is None or shortest <= longest
+
+    def may_have(self, value: JsonValue) -> bool:
+        """Return False if a value is excluded, its items and the values of properties aside."""
+        if type_of(value) not in self.types:
+            return False
+        if isinstance(value, str):
+            if len(value) < self.shortest:
+                return False
+            if self.longest is not None and len(value) > self.longest:
+                return False
+            return all(pattern_accepts(pattern, value) for pattern in self.patterns)
+        if isinstance(value, dict):
+            return value.keys() >= set(self.required)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return self.has_in_bounds(Fraction(repr(value)))
+        return True
 
     def has_in_bounds(self, number: Fraction) -> bool:
         """Return whether a number is within the bounds, and a multiple."""
         if self.lowest is not None and (number, False) < self.lowest:
             return False
         if self.highest is not None and (-number, False) < (-self.highest[0], self.highest[1]):
+            return False
+        if self.whole and number.denominator != 1:
             return False
         return self.step is None or (number / self.step).denominator == 1
 

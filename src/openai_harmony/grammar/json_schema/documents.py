@@ -36,8 +36,16 @@ _ONE = frozenset(
 )
 _MANY = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})
 _NAMED = frozenset(
-    {"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"},
+    {
+        "$defs",
+        "definitions",
+        "dependencies",
+        "dependentSchemas",
+        "patternProperties",
+        "properties",
+    }
 )
+_OLD_DRAFT = re.compile(r"json-schema\.org/draft-0([3-7])/")
 _INDEX = re.compile(r"0|[1-9]\d{0,8}", re.ASCII)
 
 
@@ -53,18 +61,43 @@ def child_pointer(pointer: str, *steps: str | int) -> str:
 
 
 class Document:
-    """A whole schema, and where everything in it is."""
+    """A whole schema, and where everything in it is.
+
+    `is_old` says that it names draft 7 or an older one: what stands beside a `$ref` is ignored
+    then, and a `$id` of ``#name`` is an anchor.
+    """
 
     def __init__(self, root: Schema, pointer: str) -> None:
         self._pointers: dict[int, str] = {}
         self._bases: dict[int, str] = {}
         self._named: dict[str, Schema] = {}
+        self._added: dict[int, Schema] = {}
+        self._whole: dict[int, Schema] = {}
+        draft = _OLD_DRAFT.search(str(root.get("$schema")))
+        self.is_old = draft is not None
+        self._has_plain_ids = draft is not None and draft[1] in "34"
         self._resources: dict[str, Schema] = {"": root}
         self._register(root, pointer, "")
 
     def pointer(self, schema: Schema) -> str:
         """Return the pointer of a subschema."""
         return self._pointers[id(schema)]
+
+    def add(self, schema: Schema, pointer: str) -> Schema:
+        """Give a pointer to a schema that the document does not have itself, and return it."""
+        waiting = [schema]
+        while waiting:
+            added = waiting.pop()
+            if id(added) not in self._pointers:
+                self._added[id(added)] = added  # it stays, so that no other gets its id
+                self._pointers[id(added)] = pointer
+                self._bases[id(added)] = ""
+                waiting += [child for child, _ in _children(added, "")]
+        return schema
+
+    def has(self, schema: Schema) -> bool:
+        """Return False for a schema that was added."""
+        return id(schema) not in self._added
 
     def referred(self, schema: Schema, keyword: str = "$ref") -> Schema | bool:
         """Return what the reference of a subschema means."""
@@ -102,7 +135,7 @@ class Document:
             key = token.replace("~1", "/").replace("~0", "~")
             pointer = child_pointer(pointer, key)
             if isinstance(target, dict):
-                target = target.get(key)
+                target = self._whole.get(id(target), target).get(key)
             elif isinstance(target, list) and _INDEX.fullmatch(key) and int(key) < len(target):
                 target = target[int(key)]
             else:
@@ -118,24 +151,36 @@ class Document:
             schema, pointer, base = waiting.pop()
             if id(schema) in self._pointers:
                 continue
-            name = schema.get("$id")
-            if isinstance(name, str):
-                try:
-                    base = urldefrag(urljoin(base, name))[0]
-                except ValueError:
-                    raise GrammarError(
-                        "it is no address",
-                        remedy="leave it out",
-                        pointer=child_pointer(pointer, "$id"),
-                    ) from None
-                self._resources.setdefault(base, schema)
+            children = list(_children(schema, pointer))
+            if self.is_old and isinstance(schema.get("$ref"), str):
+                self._whole[id(schema)] = dict(schema)
+                for keyword in schema.keys() - {"$ref"}:
+                    del schema[keyword]
+            base = self._named_base(schema, pointer, base)
             self._pointers[id(schema)] = pointer
             self._bases[id(schema)] = base
             for keyword in ("$anchor", "$dynamicAnchor"):
                 anchor = schema.get(keyword)
                 if isinstance(anchor, str):
                     self._named.setdefault(f"{base}#{anchor}", schema)
-            waiting += [(child, below, base) for child, below in _children(schema, pointer)]
+            waiting += [(child, below, base) for child, below in children]
+
+    def _named_base(self, schema: Schema, pointer: str, base: str) -> str:
+        """Return the base address inside of a schema, and store the name that it has itself."""
+        name = schema.get("id" if self._has_plain_ids and "$id" not in schema else "$id")
+        if not isinstance(name, str):
+            return base
+        if self.is_old and name.startswith("#"):
+            self._named.setdefault(f"{base}{name}", schema)
+            return base
+        try:
+            base = urldefrag(urljoin(base, name))[0]
+        except ValueError:
+            raise GrammarError(
+                "it is no address", remedy="leave it out", pointer=child_pointer(pointer, "$id")
+            ) from None
+        self._resources.setdefault(base, schema)
+        return base
 
 
 def _children(schema: Schema, pointer: str) -> Iterator[tuple[Schema, str]]:

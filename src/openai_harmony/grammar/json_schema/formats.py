@@ -115,6 +115,16 @@ def _address(plain: str, private: str, relative: bool) -> str:
     return rf"(?:{whole}|(?:{authority}|{absolute}|{no_colon}+{rest}|){tail})"
 
 
+def _template() -> str:
+    """A URI template by RFC 6570."""
+    coded = "%[0-9A-Fa-f]{2}"
+    literal = r"[!#$&'(-;=?-\[\]_a-z~" + _BEYOND_ASCII + _PRIVATE + "]"
+    letter = rf"(?:[A-Za-z0-9_]|{coded})"
+    variable = rf"{letter}(?:\.?{letter})*(?::[1-9]\d{{0,3}}|\*)?"
+    expression = rf"\{{[+#./;?&=,!@|]?{variable}(?:,{variable})*\}}"
+    return rf"(?:{literal}|{coded}|{expression})*"
+
+
 _POINTER = r"(?:/(?:[^~/]|~[01])*)*"
 
 
@@ -136,12 +146,13 @@ FORMATS = {
     "uri-reference": TextFormat(_whole(_address(_PLAIN, "", relative=True))),
     "iri": TextFormat(_whole(_address(_PLAIN + _BEYOND_ASCII, _PRIVATE, relative=False))),
     "iri-reference": TextFormat(_whole(_address(_PLAIN + _BEYOND_ASCII, _PRIVATE, relative=True))),
+    "uri-template": TextFormat(_whole(_template())),
     "json-pointer": TextFormat(_whole(_POINTER)),
     "relative-json-pointer": TextFormat(_whole(rf"(?:0|[1-9]\d*)(?:#|{_POINTER})")),
 }
 """The formats that are enforced."""
 
-REFUSED_FORMATS = frozenset({"idn-email", "idn-hostname", "regex", "uri-template"})
+REFUSED_FORMATS = frozenset({"idn-email", "idn-hostname", "regex"})
 """The formats of the specification that are not."""
 
 

@@ -9,13 +9,28 @@
 
 from __future__ import annotations
 
+from math import ceil, floor
+
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError, Report, raise_error
-from .constraints import Constraints, Shape, State, canonical
+from .constraints import TYPES, Constraints, Overlap, Shape, State, canonical, type_of
 from .documents import Document, child_pointer
-from .keywords import read_constraints
+from .keywords import dependents, read_constraints
+from .pattern_automata import share_a_text
 
-__all__ = ["Exclusions", "Instances", "possible_types", "satisfiable_states"]
+__all__ = [
+    "UNIQUE_LIMIT",
+    "Exclusions",
+    "Instances",
+    "distinct_arrays",
+    "possible_types",
+    "satisfiable_states",
+]
+
+UNIQUE_LIMIT = 2_500
+"""The most items of all arrays whose items differ, where these are listed."""
+
+_RANGE_LIMIT = 50
 
 TEST_LIMIT = 200_000
 """The most tests of listed values against schemas."""
@@ -82,6 +97,8 @@ class Instances:
                 target = self._loosened(error)
             if not self._valid(value, target, pointer):
                 return False
+        if not self._cases_hold(value, schema, pointer):
+            return False
         for keyword in ("allOf", "anyOf", "oneOf"):
             listed = schema.get(keyword)
             if isinstance(listed, list):
@@ -91,21 +108,27 @@ class Instances:
                 if not (len(listed) if keyword == "allOf" else 1) <= valid <= most:
                     return False
         if id(schema) not in self._read:
-            self._read[id(schema)] = read_constraints(schema, pointer, self._loosened)
+            self._read[id(schema)] = read_constraints(
+                schema, pointer, self._loosened, is_old=self._document.is_old
+            )
         return self.satisfies(value, self._read[id(schema)])
 
-
-def type_of(value: JsonValue) -> str:
-    """Return the type of a value as JSON Schema names it; a whole number is a number."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, list):
-        return "array"
-    return "object" if isinstance(value, dict) else "number"
+    def _cases_hold(self, value: JsonValue, schema: Schema, pointer: str) -> bool:
+        """Return whether a value satisfies `not`, `if` and dependencies."""
+        if "not" in schema and self._valid(value, schema["not"], pointer):
+            return self._is_loosened
+        if "if" in schema and not self._is_loosened:
+            keyword = "then" if self._valid(value, schema["if"], pointer) else "else"
+            if not self._is_loosened and not self._valid(value, schema.get(keyword, True), pointer):
+                return False
+        for name, _, dependent in dependents(schema):
+            if isinstance(value, dict) and name in value:
+                if isinstance(dependent, list):
+                    if not value.keys() >= set(map(str, dependent)):
+                        return False
+                elif not self._valid(value, dependent, pointer):
+                    return False
+        return True
 
 
 # States that some finite value satisfies
@@ -151,7 +174,58 @@ def possible_types(shape: Shape, satisfiable: set[State]) -> frozenset[str]:
     return frozenset(possible)
 
 
+def distinct_arrays(shape: Shape, satisfiable: set[State]) -> list[list[JsonValue]] | None:
+    """Return the arrays whose items differ; None if these cannot be listed, or are too many."""
+    arrays: list[list[JsonValue]] = []
+    longest: list[list[JsonValue]] = [[]]
+    size = 0
+    while longest and size <= UNIQUE_LIMIT:
+        length = len(longest[0])
+        if length >= shape.fewest_items:
+            arrays += longest
+        if length == shape.most_items:
+            return arrays
+        item = _item(shape, length)
+        values = None if item is None else _listable_values(item, satisfiable)
+        if values is None:
+            return None
+        texts = {canonical(value): value for value in values}
+        longer = []
+        for array in longest:
+            present = set(map(canonical, array))
+            longer += [[*array, value] for text, value in texts.items() if text not in present]
+            if len(longer) * (length + 1) > UNIQUE_LIMIT:
+                return None
+        longest = longer
+        size += len(longest) * (length + 1)
+    return None if longest else arrays
+
+
+def _listable_values(state: State, satisfiable: set[State]) -> list[JsonValue] | None:
+    if state not in satisfiable:
+        return []
+    if state.alternatives is not None:
+        listed = [_listable_values(inner, satisfiable) for inner in state.alternatives]
+        if any(values is None for values in listed):
+            return None
+        return [value for values in listed for value in values or ()]
+    shape = state.shape
+    if shape is None or shape.values is not None:
+        return [] if shape is None else shape.values
+    if shape.types <= {"null", "boolean"}:
+        names: dict[str, list[JsonValue]] = {"null": [None], "boolean": [True, False]}
+        return [value for name in names if name in shape.types for value in names[name]]
+    if shape.types == {"number"} and shape.step and shape.lowest and shape.highest:
+        first, last = ceil(shape.lowest[0] / shape.step), floor(shape.highest[0] / shape.step)
+        if shape.step.denominator == 1 and last - first <= _RANGE_LIMIT:
+            multiples = [shape.step * number for number in range(first, last + 1)]
+            return [int(number) for number in multiples if shape.has_in_bounds(number)]
+    return None
+
+
 def _has_array(shape: Shape, satisfiable: set[State]) -> bool:
+    if shape.unique and distinct_arrays(shape, satisfiable) == []:
+        return False
     if shape.most_items is not None and shape.fewest_items > shape.most_items:
         return False
     if any(item not in satisfiable for item in shape.prefix[: shape.fewest_items]):
@@ -187,55 +261,84 @@ class Exclusions:
 
     def __init__(self, satisfiable: set[State]) -> None:
         self._satisfiable = satisfiable
-        self._disjoint_pairs: dict[frozenset[State], bool] = {}
+        self._shared: dict[frozenset[State], frozenset[str]] = {}
 
-    def overlap(self, states: list[State]) -> bool:
-        """Return whether two of the states may have a value in common."""
-        states = [state for state in states if state in self._satisfiable]
-        if _have_distinct_constants(states):
-            return False
-        return any(
-            not self._disjoint(left, right, 0)
-            for index, left in enumerate(states)
-            for right in states[:index]
+    def overlap(self, states: list[State]) -> Overlap | None:
+        """Return the types of values that two of the states may have in common, if any."""
+        possible = [state for state in states if state in self._satisfiable]
+        if _have_distinct_constants(possible):
+            return None
+        overlap = Overlap()
+        for index, right in enumerate(states):
+            for other, left in enumerate(states[:index]):
+                shared = self.shared_types(left, right)
+                if shared:
+                    overlap.types[other, index] = shared
+        if not overlap.types:
+            return None
+        if all(types == {"object"} for types in overlap.types.values()):
+            overlap.tag = _default_tag(possible)
+        return overlap
+
+    def shared_types(self, left: State, right: State, depth: int = 0) -> frozenset[str]:
+        """Return the types of values that both states may have."""
+        if left not in self._satisfiable or right not in self._satisfiable:
+            return frozenset()
+        pair = frozenset((left, right))
+        if left is right or depth > _PAIR_DEPTH_LIMIT or len(self._shared) > PAIR_LIMIT:
+            return frozenset(TYPES)
+        if pair not in self._shared:
+            self._shared[pair] = frozenset(TYPES)  # during the comparison: recursive
+            self._shared[pair] = self._compare(left, right, depth + 1)  # schemas meet it again
+        return self._shared[pair]
+
+    def all_differ(self, shape: Shape) -> bool:
+        """Return whether no two items of an array can be equal."""
+        most = shape.most_items
+        if most is None or most > len(shape.prefix):
+            if shape.items is None or shape.items in self._satisfiable:
+                return most is not None and most < 2
+            most = len(shape.prefix)
+        items = shape.prefix[:most]
+        return not any(
+            self.shared_types(left, right)
+            for index, right in enumerate(items)
+            for left in items[:index]
         )
 
     def _disjoint(self, left: State, right: State, depth: int) -> bool:
-        if left not in self._satisfiable or right not in self._satisfiable:
-            return True
-        pair = frozenset((left, right))
-        if left is right or depth > _PAIR_DEPTH_LIMIT or len(self._disjoint_pairs) > PAIR_LIMIT:
-            return False
-        if pair not in self._disjoint_pairs:
-            self._disjoint_pairs[pair] = (
-                False  # during the comparison: recursive schemas meet the pair again
-            )
-            self._disjoint_pairs[pair] = self._compare(left, right, depth + 1)
-        return self._disjoint_pairs[pair]
+        return not self.shared_types(left, right, depth)
 
-    def _compare(self, left: State, right: State, depth: int) -> bool:
-        if left.alternatives is not None:
-            return all(self._disjoint(state, right, depth) for state in left.alternatives)
-        if right.alternatives is not None:
-            return all(self._disjoint(left, state, depth) for state in right.alternatives)
+    def _compare(self, left: State, right: State, depth: int) -> frozenset[str]:
+        for state, other in ((left, right), (right, left)):
+            if state.alternatives is not None:
+                shared = (self.shared_types(inner, other, depth) for inner in state.alternatives)
+                return frozenset().union(*shared)
         if left.shape is None or right.shape is None:
-            return True
-        return self._shapes_disjoint(left.shape, right.shape, depth)
+            return frozenset()
+        return self._compare_shapes(left.shape, right.shape, depth)
 
-    def _shapes_disjoint(self, left: Shape, right: Shape, depth: int) -> bool:
+    def _compare_shapes(self, left: Shape, right: Shape, depth: int) -> frozenset[str]:
         if left.values is not None and right.values is not None:
-            return set(map(canonical, left.values)).isdisjoint(map(canonical, right.values))
+            texts = set(map(canonical, left.values))
+            return frozenset(type_of(value) for value in right.values if canonical(value) in texts)
         for shape, listed in ((left, right.values), (right, left.values)):
             if listed is not None:
-                return not any(type_of(value) in shape.types for value in listed)
+                return frozenset(type_of(value) for value in listed if shape.may_have(value))
         common = possible_types(left, self._satisfiable) & possible_types(right, self._satisfiable)
-        return all(self._type_disjoint(name, left, right, depth) for name in common)
+        return frozenset(
+            name for name in common if not self._type_disjoint(name, left, right, depth)
+        )
 
     def _type_disjoint(self, name: str, left: Shape, right: Shape, depth: int) -> bool:
         if name == "number":
             return _apart(left, right) or _apart(right, left)
         if name == "string":
-            return _shorter(left.longest, right.shortest) or _shorter(right.longest, left.shortest)
+            if _shorter(left.longest, right.shortest) or _shorter(right.longest, left.shortest):
+                return True
+            return not all(
+                share_a_text(first, second) for first in left.patterns for second in right.patterns
+            )
         if name == "array":
             return self._arrays_disjoint(left, right, depth)
         if name != "object":
@@ -275,6 +378,31 @@ def _have_distinct_constants(states: list[State]) -> bool:
         if _list_distinct_values(inner):
             return True
     return False
+
+
+def _default_tag(states: list[State]) -> str | None:
+    """Return a property with constants of its own in each state, which is its default as well.
+
+    It may be left out, but then nothing tells the states apart; pydantic writes such schemas.
+    """
+    shapes = [state.shape for state in states if state.shape is not None]
+    if len(shapes) < len(states) or any(shape.types != {"object"} for shape in shapes):
+        return None
+    for name in shapes[0].properties:
+        tags = [shape.properties[name] for shape in shapes if name in shape.properties]
+        if len(tags) < len(shapes) or not _list_distinct_values([tag.shape for tag in tags]):
+            continue
+        if all(
+            name in shape.required or "default" in _keywords(tag)
+            for shape, tag in zip(shapes, tags, strict=True)
+        ):
+            return name
+    return None
+
+
+def _keywords(state: State) -> frozenset[str]:
+    rules = (atom.keywords for atom in state.atoms if isinstance(atom, Constraints))
+    return frozenset().union(*rules)
 
 
 def _list_distinct_values(shapes: list[Shape | None]) -> bool:

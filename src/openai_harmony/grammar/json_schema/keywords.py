@@ -6,16 +6,18 @@ are checked, and keywords that no grammar can count or remember are noted as ref
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError, Report, raise_error
 from .constraints import TYPES, Constraints, Refusal, canonical, higher, lower
 from .formats import find_format
+from .pattern_automata import plain_patterns, select_texts, texts_but
 from .pattern_parser import REPEAT_LIMIT
 from .patterns import rust_pattern
 
-__all__ = ["COUNT_LIMIT", "apply_property_names", "asserts", "read_constraints"]
+__all__ = ["COUNT_LIMIT", "apply_property_names", "asserts", "dependents", "read_constraints"]
 
 COUNT_LIMIT = 1_000_000
 """The largest length, number of items or of properties."""
@@ -23,14 +25,9 @@ COUNT_LIMIT = 1_000_000
 
 _CHECK = "check it afterwards"
 _REFUSED = (
-    Refusal("", "not", "a grammar says what may come, not what may not", "say what may come"),
     Refusal("", "$dynamicRef", "what it means depends on where it is used", "use $ref"),
     Refusal("", "$recursiveRef", "what it means depends on where it is used", "use $ref"),
     Refusal("array", "contains", "it needs a memory of the items before", _CHECK),
-    Refusal("array", "uniqueItems", "it needs a memory of the items before", _CHECK),
-    Refusal("object", "dependencies", "it needs a memory of the names", "use anyOf"),
-    Refusal("object", "dependentRequired", "it needs a memory of the names", "use anyOf"),
-    Refusal("object", "dependentSchemas", "it needs a memory of the names", "use anyOf"),
     Refusal(
         "object",
         "propertyNames",
@@ -39,19 +36,28 @@ _REFUSED = (
     ),
 )
 _ALLOWING_ALL = {
-    "not": ("false",),
-    "uniqueItems": ("false",),
     "propertyNames": ("true", "{}"),
-    **dict.fromkeys(("dependencies", "dependentRequired", "dependentSchemas"), ("{}",)),
     **dict.fromkeys(("$dynamicRef", "$recursiveRef"), ()),
 }
 """The values, as JSON, with which a refused keyword allows everything."""
 
+_JSON_IN_TEXT = Refusal(
+    "string",
+    "contentMediaType",
+    "in draft 7 it asks for JSON inside of a text, which is no regular expression",
+    "use the type that the text stands for, or name a newer draft in $schema",
+)
+_BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+
 _REFERRING = ("$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "$dynamicRef")
 
 
-def read_constraints(schema: Schema, pointer: str, report: Report = raise_error) -> Constraints:
+def read_constraints(
+    schema: Schema, pointer: str, report: Report = raise_error, *, is_old: bool = False
+) -> Constraints:
     """Return what a schema object says itself; `report` takes the keywords that it cannot.
+
+    With `is_old` the schema is of draft 7 or before, where the content of a text is checked.
 
     >>> read_constraints({"type": "integer", "minimum": 0.5}, "#").lowest
     (Fraction(1, 2), False)
@@ -74,6 +80,10 @@ def read_constraints(schema: Schema, pointer: str, report: Report = raise_error)
     _read_items(read, schema, report)
     unread = _read_properties(read, schema, report)
     _read_refusals(read, schema)
+    if is_old and schema.get("contentMediaType") == "application/json":
+        read.refusals.append(_JSON_IN_TEXT)
+    elif is_old and schema.get("contentEncoding") == "base64":
+        read.patterns.append(_BASE64)
     read.widen_additional(unread)
     return read
 
@@ -86,6 +96,10 @@ _VALUE_KINDS: dict[str, tuple[type, str]] = {
     "properties": (dict, "an object of schemas"),
     "patternProperties": (dict, "an object of schemas"),
     "required": (list, "a list of names"),
+    "dependencies": (dict, "an object of schemas or lists of names"),
+    "dependentRequired": (dict, "an object of lists of names"),
+    "dependentSchemas": (dict, "an object of schemas"),
+    "uniqueItems": (bool, "true or false"),
 }
 
 
@@ -105,14 +119,16 @@ _ASSERTING = frozenset(
         *(refusal.keyword for refusal in _REFUSED),
         "additionalProperties",
         "const",
+        "contentEncoding",
+        "contentMediaType",
         "exclusiveMaximum",
         "exclusiveMinimum",
-        "if",
         "items",
         "maximum",
         "minimum",
         "multipleOf",
         "type",
+        "uniqueItems",
         "unevaluatedItems",
         "unevaluatedProperties",
     }
@@ -169,8 +185,8 @@ def _exact(value: JsonValue) -> Fraction | None:
 
 def _read_texts(read: Constraints, schema: Schema, report: Report) -> None:
     pattern, format_name = schema.get("pattern"), schema.get("format")
-    if isinstance(pattern, str) and _is_readable(pattern, read.pointer_to("pattern"), report):
-        read.patterns.append(pattern)
+    if isinstance(pattern, str):
+        read.patterns += _readable(pattern, read.pointer_to("pattern"), report)
     if isinstance(format_name, str) and "string" in read.types:
         try:
             text_format = find_format(format_name, read.pointer_to("format"))
@@ -181,13 +197,16 @@ def _read_texts(read: Constraints, schema: Schema, report: Report) -> None:
             read.patterns += text_format.patterns
 
 
-def _is_readable(pattern: str, pointer: str, report: Report) -> bool:
+def _readable(pattern: str, pointer: str, report: Report) -> list[str]:
+    """Return the patterns for one pattern; none where it cannot be read."""
     try:
-        rust_pattern(pattern, pointer)
+        patterns = plain_patterns(pattern, pointer)
+        for plain in patterns:
+            rust_pattern(plain, pointer)
     except GrammarError as error:
         report(error)
-        return False
-    return True
+        return []
+    return patterns
 
 
 def _read_values(read: Constraints, schema: Schema) -> None:
@@ -215,6 +234,7 @@ def _read_items(read: Constraints, schema: Schema, report: Report) -> None:
         report(_invalid(read, "items", "a schema"))
     if isinstance(prefix, list):
         read.prefix = prefix
+    read.unique = schema.get("uniqueItems") is True
 
 
 def _read_properties(read: Constraints, schema: Schema, report: Report) -> list[JsonValue]:
@@ -226,10 +246,16 @@ def _read_properties(read: Constraints, schema: Schema, report: Report) -> list[
     by_pattern = schema.get("patternProperties")
     if isinstance(by_pattern, dict):
         for pattern, inner in by_pattern.items():
-            if _is_readable(pattern, read.pointer_to("patternProperties", pattern), report):
-                read.named_by_pattern[pattern] = inner
-            else:
+            pointer = read.pointer_to("patternProperties", pattern)
+            patterns = _readable(pattern, pointer, report)
+            selected = select_texts(tuple(patterns)) if len(patterns) > 1 else patterns
+            for plain in selected or ():
+                read.named_by_pattern[plain] = inner
+            if not selected:
                 unread.append(inner)
+            if selected is None:
+                problem, remedy = "it is too large with its look-ahead", "say it without"
+                report(GrammarError(problem, remedy=remedy, pointer=pointer))
     read.additional = schema.get("additionalProperties")
     required = schema.get("required")
     if isinstance(required, list):
@@ -250,9 +276,6 @@ def _read_refusals(read: Constraints, schema: Schema) -> None:
         )
         if keyword in schema and not allows_all:
             read.refusals.append(refusal)
-    if "if" in schema and ("then" in schema or "else" in schema):
-        problem = "what follows depends on what came before"
-        read.refusals.append(Refusal("", "if", problem, "use anyOf of both cases"))
     refers = any(keyword in schema for keyword in _REFERRING)
     for keyword, kind in (("unevaluatedItems", "array"), ("unevaluatedProperties", "object")):
         if schema.get(keyword, True) is True or schema[keyword] == {}:
@@ -267,36 +290,68 @@ def _read_refusals(read: Constraints, schema: Schema) -> None:
             read.additional = schema[keyword]
 
 
+def dependents(schema: Schema) -> Iterator[tuple[str, str, JsonValue]]:
+    """Yield each name on which something depends, the keyword, and the names or schema required."""
+    for keyword in ("dependentRequired", "dependentSchemas", "dependencies"):
+        named = schema.get(keyword)
+        for name, dependent in named.items() if isinstance(named, dict) else ():
+            yield name, keyword, dependent
+
+
 # Names of properties
 
 
 def apply_property_names(rule: Constraints, names: Constraints) -> bool:
     """Say in other keywords of an object what its names must satisfy; whether that is possible."""
-    if rule.named_by_pattern or names.refusals or "string" not in names.types:
+    if names.refusals:
         return False
     others: JsonValue = True if rule.additional is None else rule.additional
-    if names.values is not None:
+    if names.values is not None or "string" not in names.types:
+        if rule.named_by_pattern:
+            return False
         rule.properties = {
             name: rule.properties.get(name, others)
-            for name in names.values
-            if isinstance(name, str) and names.allow_text(name)
+            for name in names.values or ()
+            if isinstance(name, str) and "string" in names.types and names.allow_text(name)
         }
-    elif rule.properties and rule.additional not in (None, True, False):
-        return False  # the schema for other names would hold for the listed ones as well
-    else:
-        pattern = names.patterns[0] if len(names.patterns) == 1 else None
+        rule.additional = False
+    elif names.patterns or names.shortest > 0 or names.longest is not None:
+        patterns = list(names.patterns)
         if names.shortest > 0 or names.longest is not None:
-            if names.patterns or max(names.shortest, names.longest or 0) > REPEAT_LIMIT:
+            if max(names.shortest, names.longest or 0) > REPEAT_LIMIT:
                 return False
             most = "" if names.longest is None else names.longest
-            pattern = f"^[^]{{{names.shortest},{most}}}$"
-        if pattern is None:
+            patterns.append(f"^[^]{{{names.shortest},{most}}}$")
+        named = _named(rule, patterns, others)
+        if named is None:
             return False
         rule.properties = {
             name: schema if names.allow_text(name) else False
             for name, schema in rule.properties.items()
         }
-        rule.named_by_pattern = {pattern: others}
-    rule.additional = False
+        rule.named_by_pattern = named
+        rule.additional = False
     rule.refusals = [refusal for refusal in rule.refusals if refusal.keyword != "propertyNames"]
     return True
+
+
+def _named(
+    rule: Constraints, patterns: list[str], others: JsonValue
+) -> dict[str, JsonValue] | None:
+    """Return the schemas of an object by patterns that imply all of these."""
+    unwanted = tuple(rule.named_by_pattern)
+    if rule.properties and others not in (True, False):
+        patterns = [*patterns, texts_but(list(rule.properties))]  # it does not hold for these
+    named: dict[str, JsonValue] = {}
+    for wanted, without, schema in (
+        *((text, (), schema) for text, schema in rule.named_by_pattern.items()),
+        (None, unwanted, others),
+    ):
+        joined = (*patterns, *([] if wanted is None else [wanted]))
+        selected = (
+            list(joined) if len(joined) == 1 and not without else select_texts(joined, without)
+        )
+        if selected is None:
+            return None
+        named |= dict.fromkeys(selected, schema)
+    return named

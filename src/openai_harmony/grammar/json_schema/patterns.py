@@ -23,7 +23,7 @@ from .pattern_parser import (
     parse_pattern,
 )
 
-__all__ = ["has_counts", "lengths", "never_both", "pattern_accepts", "rust_pattern", "unwritable"]
+__all__ = ["has_counts", "lengths", "pattern_accepts", "rust_pattern", "unwritable"]
 
 UNWRITABLE: Ranges = ((0x00, 0x07), (0x0B, 0x0B), (0x0E, 0x1F), (0x7F, 0x7F), (0xD800, 0xDFFF))
 """Code points that the grammar lets nobody write: JSON needs ``\\uXXXX`` for most of them."""
@@ -285,45 +285,3 @@ def _repeated_ends(node: Repeat, text: str, starts: set[int]) -> set[int]:
         ends |= new_ends
         count += 1
     return ends
-
-
-# Overlap
-
-
-def never_both(left: str, right: str) -> bool:
-    """Return whether it is certain that no text matches both patterns.
-
-    >>> never_both("^a", "^b"), never_both("^a", "b$")
-    (True, False)
-    """
-    first, first_ends = _opening(left)
-    second, second_ends = _opening(right)
-    if first is None or second is None:
-        return False
-    if any(map(Characters.exclude, first, second)):
-        return True
-    if first_ends and len(first) < len(second):
-        return True
-    return second_ends and len(second) < len(first)
-
-
-@lru_cache(maxsize=256)
-def _opening(pattern: str) -> tuple[list[Characters] | None, bool]:
-    """Return the characters that a text must start with, and whether it must end after them."""
-    node = parse_pattern(pattern, "")
-    parts = list(node.parts) if isinstance(node, Sequence) else [node]
-    if not parts or parts[0] != Edge(start=True):
-        return None, False
-    opening: list[Characters] = []
-    for part in parts[1:]:
-        if isinstance(part, Characters):
-            opening.append(part)
-        elif isinstance(part, Repeat) and isinstance(part.part, Characters):
-            opening += [part.part] * min(part.least, 100)
-            if part.least != part.most or part.least > 100:
-                return opening, False
-        elif part == Edge(start=False):
-            return opening, True
-        elif part != Edge(start=True):
-            return opening, False
-    return opening, False

@@ -17,9 +17,9 @@ from .bounds import (
     property_choices,
     safe_bounds,
 )
-from .constraints import TYPES, Constraints, Shape, State
+from .constraints import TYPES, Constraints, Shape, State, type_of
 from .formats import FORMATS
-from .instances import possible_types, type_of
+from .instances import Exclusions, distinct_arrays, possible_types
 from .patterns import has_counts, pattern_accepts, rust_pattern
 
 __all__ = ["SchemaWriter"]
@@ -36,7 +36,7 @@ VALUE_LIMIT = 10_000
 PROPERTY_LIMIT = 2_000
 """The most properties in all; each takes the engine about 40 µs."""
 
-PATTERN_LIMIT = 4
+PATTERN_LIMIT = 6
 """The most patterns and formats of a text: the engine searches for a text that matches all."""
 
 LENGTH_LIMIT = 1_000
@@ -56,6 +56,7 @@ class SchemaWriter:
 
     def __init__(self, satisfiable: set[State], pointer: str, report: Report = raise_error) -> None:
         self._satisfiable = satisfiable
+        self._exclusions = Exclusions(satisfiable)
         self._report = report
         self._pointer = pointer
         self._names: dict[State, str] = {}
@@ -126,13 +127,25 @@ class SchemaWriter:
         if shape.values is not None:
             return self._listed(shape.values, _keyword_pointer(state, "enum", "const"))
         types = possible_types(shape, self._satisfiable)
+        options: list[JsonValue] = []
+        if "array" in types and shape.unique:
+            options += self._distinct_arrays(state, shape)
+            types -= frozenset({"array"} if options else ())
+        if types or not options:
+            options += self._of_types(state, shape, types, level)
+        return options[0] if len(options) == 1 else {"anyOf": options}
+
+    def _of_types(
+        self, state: State, shape: Shape, types: frozenset[str], level: int
+    ) -> list[JsonValue]:
+        """Return schemas for the values of some types."""
+        options: list[JsonValue] = []
         written = self._number(state, shape) if "number" in types else {}
         if "string" in types:
             written |= self._text(state, shape)
         if "array" in types:
             written |= self._array(shape, level)
         choices = [{}] if "object" not in types else self._objects(state, shape, level)
-        options: list[JsonValue] = []
         if len(choices) == 1:
             options.append(self._typed(types, shape, {**written, **choices[0]}))
         else:
@@ -141,7 +154,7 @@ class SchemaWriter:
                 options.append(self._typed(types - {"object"}, shape, written))
         if "number" in types:
             options += self._missed_numbers(state, shape)
-        return options[0] if len(options) == 1 else {"anyOf": options}
+        return options
 
     def _listed(self, values: list[JsonValue], pointer: str) -> Schema:
         self._values += len(values)
@@ -219,23 +232,34 @@ class SchemaWriter:
     def _number(self, state: State, shape: Shape) -> Schema:
         written: Schema = {}
         lowest, highest = safe_bounds(shape)
+        is_outer = shape.whole and (
+            (lowest is None or lowest[0] <= 0) and (highest is None or highest[0] >= 0)
+        )
         if lowest is not None:
             pointer = _keyword_pointer(state, "minimum", "exclusiveMinimum")
             keyword = "exclusiveMinimum" if lowest[1] else "minimum"
-            self._write_number(written, keyword, lowest[0], pointer)
+            self._write_number(written, keyword, lowest[0], pointer, is_bound=is_outer)
         if highest is not None:
             pointer = _keyword_pointer(state, "maximum", "exclusiveMaximum")
             keyword = "exclusiveMaximum" if highest[1] else "maximum"
-            self._write_number(written, keyword, highest[0], pointer)
+            self._write_number(written, keyword, highest[0], pointer, is_bound=is_outer)
         step = shape.step
         if step is not None and not (shape.whole and step == 1):
             pointer = _keyword_pointer(state, "multipleOf")
             self._write_number(written, "multipleOf", step, pointer)
         return written
 
-    def _write_number(self, written: Schema, keyword: str, number: Fraction, pointer: str) -> None:
+    def _write_number(
+        self,
+        written: Schema,
+        keyword: str,
+        number: Fraction,
+        pointer: str,
+        *,
+        is_bound: bool = False,
+    ) -> None:
         try:
-            written[keyword] = plain_number(number, pointer)
+            written[keyword] = plain_number(number, pointer, is_bound=is_bound)
             if keyword == "multipleOf":
                 self._count_multiple(number, pointer)
         except GrammarError as error:
@@ -266,6 +290,20 @@ class SchemaWriter:
                 remedy="use a smaller or rounder number",
                 pointer=pointer,
             )
+
+    def _distinct_arrays(self, state: State, shape: Shape) -> list[JsonValue]:
+        """Return a schema of all arrays whose items differ; none where no schema has to say so."""
+        if self._exclusions.all_differ(shape):
+            return []
+        pointer = _keyword_pointer(state, "uniqueItems")
+        arrays = distinct_arrays(shape, self._satisfiable)
+        if arrays is not None:
+            self._values += 2 * sum(map(len, arrays))
+            return [self._listed([*arrays], pointer)]
+        problem = "it needs a memory of the items before"
+        remedy = "check it afterwards, or list few values for the items"
+        self._report(GrammarError(problem, remedy=remedy, pointer=pointer))
+        return []
 
     def _array(self, shape: Shape, level: int) -> Schema:
         written: Schema = {}

@@ -1,0 +1,137 @@
+"""Run public suites of JSON Schema through this library, llguidance alone and xgrammar.
+
+::
+
+    python scripts/schemas/score_suites.py FOLDER [--only ours] [--write] [--details FILE]
+
+FOLDER holds clones of `JSON-Schema-Test-Suite` and `jsonschemabench`; one of them is enough.
+With ``--write`` the table goes into ``docs/schema-enforcement.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from public_suites import Case, real_schemas, specification_tests
+from schema_engines import ENGINES, Accepts, Refused
+
+PAGE = Path(__file__).parents[2] / "docs" / "schema-enforcement.md"
+START, END = "<!-- suites -->", "<!-- /suites -->"
+
+SUITES: dict[str, tuple[str, Callable[[Path], Iterator[Case]]]] = {
+    "JSON-Schema-Test-Suite, drafts 2020-12 and 7": (
+        "JSON-Schema-Test-Suite",
+        specification_tests,
+    ),
+    "JSONSchemaBench, a sample of real schemas": ("jsonschemabench", real_schemas),
+}
+
+
+@dataclass
+class Score:
+    """Counts of schemas and instances; a refused schema counts no instances."""
+
+    schemas: int = 0
+    exact: int = 0
+    refused: int = 0
+    valid: int = 0
+    valid_refused: int = 0
+    invalid: int = 0
+    invalid_accepted: int = 0
+    disputed: int = 0
+    details: list[str] = field(default_factory=list)
+
+    def add(self, case: Case, compile_schema: Callable[[Any], Accepts]) -> None:
+        """Count a schema and its instances."""
+        self.schemas += 1
+        self.disputed += case.disputed
+        try:
+            accepts = compile_schema(case.schema)
+        except Refused as refusal:
+            self.refused += 1
+            self.details.append(f"refused\t{case.name}\t{refusal}")
+            return
+        refused = [value for value in case.valid if not accepts(_text(value))]
+        accepted = [value for value in case.invalid if accepts(_text(value))]
+        self.exact += not refused and not accepted
+        self.valid += len(case.valid)
+        self.valid_refused += len(refused)
+        self.invalid += len(case.invalid)
+        self.invalid_accepted += len(accepted)
+        for what, values in (("valid refused", refused), ("invalid accepted", accepted)):
+            self.details += [f"{what}\t{case.name}\t{_text(value)[:300]}" for value in values]
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def table(scores: dict[str, dict[str, Score]]) -> str:
+    """Write the scores as Markdown."""
+    lines = []
+    for suite, by_engine in scores.items():
+        count = next(iter(by_engine.values())).schemas
+        lines += [f"**{suite}** ({count:,} schemas)", ""]
+        lines.append(f"|  | {' | '.join(by_engine)} |")
+        lines.append(f"| --- |{' --: |' * len(by_engine)}")
+        rows: dict[str, Callable[[Score], str]] = {
+            "schemas without a wrong answer": lambda score: f"{score.exact:,}",
+            "schemas refused with an error": lambda score: f"{score.refused:,}",
+            "invalid instances accepted": lambda score: (
+                f"{score.invalid_accepted:,} of {score.invalid:,}"
+            ),
+            "valid instances refused": lambda score: f"{score.valid_refused:,} of {score.valid:,}",
+        }
+        for title, cell in rows.items():
+            lines.append(f"| {title} | {' | '.join(map(cell, by_engine.values()))} |")
+        lines.append("")
+    versions = ", ".join(f"{name} {version(name)}" for name in ("llguidance", "xgrammar"))
+    lines.append(f"Measured on {date.today():%d %B %Y} with {versions}.")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run what the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", choices=ENGINES, action="append")
+    parser.add_argument("--suite", choices=[folder for folder, _ in SUITES.values()])
+    parser.add_argument("--write", action="store_true", help=f"write the table into {PAGE.name}")
+    parser.add_argument("--details", type=Path, help="a file for each wrong answer and refusal")
+    options = parser.parse_args()
+    scores: dict[str, dict[str, Score]] = {}
+    details: list[str] = []
+    for suite, (name, cases_of) in SUITES.items():
+        folder = options.folder / name
+        if options.suite not in (None, name) or not folder.is_dir():
+            continue
+        cases = list(cases_of(folder))
+        for engine in options.only or ENGINES:
+            score = Score()
+            with ENGINES[engine]() as compile_schema:
+                for case in cases:
+                    score.add(case, compile_schema)
+            scores.setdefault(suite, {})[engine] = score
+            details += [f"{engine}\t{line}" for line in score.details]
+    if not scores:
+        sys.exit(f"{options.folder} holds neither of {', '.join(n for n, _ in SUITES.values())}")
+    written = table(scores)
+    print(written)
+    if options.details:
+        options.details.write_text("\n".join(details) + "\n", encoding="utf-8")
+    if options.write:
+        before, _, rest = PAGE.read_text(encoding="utf-8").partition(START)
+        after = rest.partition(END)[2]
+        PAGE.write_text(f"{before}{START}\n\n{written}\n\n{END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

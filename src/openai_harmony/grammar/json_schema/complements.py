@@ -1,0 +1,307 @@
+"""Complements of schemas: a schema in, the ways out in which a value does not satisfy it.
+
+A schema object holds where all of its keywords hold, so a value violates it where it violates one
+of them. Each way to do so is a schema or `Constraints` of its own. For some there is none that a
+grammar can follow (an array of which *some* item is wrong): those ways are refused, by the type of
+value that they concern, so that they do no harm where such a value cannot stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+
+from ...typescript.json_text import JsonValue, Schema
+from ..errors import GrammarError
+from .constraints import TYPES, Choice, Constraints, Overlap, Refusal, Way, canonical, type_of
+from .documents import Document, child_pointer
+from .keywords import dependents, read_constraints
+from .pattern_automata import select_texts, texts_but
+
+__all__ = ["Complements", "Origin"]
+
+ONE_OF_LIMIT = 8
+"""The most schemas of a `oneOf` inside of a complement: each pair of them is a way."""
+
+_REMEDIES = {
+    "if": "use anyOf of both cases",
+    "not": "say what may come",
+    "oneOf": "use anyOf, or give each a required property with its own const",
+}
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a complement comes from: a schema, and its keyword."""
+
+    pointer: str
+    keyword: str
+
+
+class Complements:
+    """Writes the complements of the schemas of a document."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._negations: dict[int, Schema] = {}
+        self._origins: dict[int, Origin] = {}
+        self._present: dict[tuple[int, str], Constraints] = {}
+
+    def joined(self, schemas: Iterable[JsonValue], origin: Origin) -> Schema:
+        """Return a schema in which all of these hold."""
+        return self._document.add({"allOf": list(schemas)}, origin.pointer)
+
+    def negation(self, schema: JsonValue, origin: Origin) -> JsonValue:
+        """Return a schema that holds where this one does not; `ways` says how, on demand."""
+        if isinstance(schema, bool):
+            return not schema
+        if id(schema) not in self._negations:
+            negation = self._document.add({"not": schema}, origin.pointer)
+            self._origins[id(negation)] = origin
+            self._negations[id(schema)] = negation
+        return self._negations[id(schema)]
+
+    def choices(self, schema: Schema, pointer: str) -> list[Choice]:
+        """Return the choices that `not`, `if` and dependencies leave."""
+        choices: list[Choice] = []
+        if "not" in schema:
+            ways = self.ways(schema)
+            choices.append(Choice(child_pointer(pointer, "not"), ways or [False]))
+        if "if" in schema and ("then" in schema or "else" in schema):
+            origin = Origin(pointer, "if")
+            condition, then, other = (schema.get(key, True) for key in ("if", "then", "else"))
+            cases: list[Way] = [condition, other]
+            if then is not True:
+                otherwise = self.joined([self.negation(condition, origin), other], origin)
+                cases = [self.joined([condition, then], origin), otherwise]
+            choices.append(Choice(child_pointer(pointer, "if"), cases))
+        for name, keyword, dependent in dependents(schema):
+            absent = Constraints(pointer, properties={name: False}, keywords=frozenset({keyword}))
+            present: Schema = {"type": "object", "required": [name]}
+            if isinstance(dependent, list):
+                present["required"] = [*dependent, name]
+            else:
+                present["allOf"] = [dependent]
+            both: list[Way] = [absent, self._document.add(present, pointer)]
+            choices.append(Choice(child_pointer(pointer, keyword, name), both))
+        return choices
+
+    def apart(self, schemas: list[JsonValue], overlap: Overlap, origin: Origin) -> list[Way]:
+        """Return schemas for the schemas of a `oneOf`, of which no two hold at once."""
+        if overlap.tag is not None:
+            tagged = self._document.add({"required": [overlap.tag]}, origin.pointer)
+            return [self.joined([schema, tagged], origin) for schema in schemas]
+        apart: list[Way] = []
+        for index, schema in enumerate(schemas):
+            joined = [schema]
+            for other, excluded in enumerate(schemas):
+                shared = overlap.types.get((min(index, other), max(index, other)))
+                if index == other or not shared:
+                    continue
+                types: list[JsonValue] = [name for name in TYPES if name in shared]
+                rest: list[JsonValue] = [name for name in TYPES if name not in shared]
+                negation = self.joined([{"type": types}, self.negation(excluded, origin)], origin)
+                joined.append({"anyOf": [{"type": rest}, negation]} if rest else negation)
+            apart.append(self.joined(joined, origin))
+        return apart
+
+    def present(self, name: str, rule: Constraints) -> Constraints:
+        """Return constraints that a name is there, in the place of a name that is `beyond` some."""
+        key = (id(rule), name)
+        if key not in self._present:
+            keywords = rule.keywords
+            self._present[key] = Constraints(
+                rule.pointer, frozenset({"object"}), required=[name], keywords=keywords
+            )
+        return self._present[key]
+
+    def ways(self, owner: Schema) -> list[Way]:
+        """Return the ways to violate what stands under the `not` of a schema."""
+        schema = owner["not"]
+        origin = self._origins.get(id(owner), Origin(self._document.pointer(owner), "not"))
+        if isinstance(schema, bool):
+            return [] if schema else [True]
+        if not isinstance(schema, dict):
+            problem = "a schema is an object or a boolean"
+            raise GrammarError(problem, remedy="correct it", pointer=f"{origin.pointer}/not")
+        errors: list[GrammarError] = []
+        pointer, is_old = self._document.pointer(schema), self._document.is_old
+        rule = read_constraints(schema, pointer, errors.append, is_old=is_old)
+        if errors:
+            return [_refused("", origin)]
+        return [*self._own_ways(rule, origin), *self._referring_ways(schema, origin)]
+
+    def _own_ways(self, rule: Constraints, origin: Origin) -> list[Way]:
+        ways: list[Way] = [_refused(refusal.type, origin) for refusal in rule.refusals]
+        if rule.values is not None:
+            return [*ways, *_other_values(rule, origin)]
+        if rule.types != set(TYPES):
+            ways.append(Constraints(origin.pointer, frozenset(TYPES) - rule.types))
+        others = {
+            "number": _other_numbers,
+            "string": _other_texts,
+            "array": self._other_arrays,
+            "object": self._other_objects,
+        }
+        for name in others:
+            if name in rule.types:
+                ways += others[name](rule, origin)
+        return ways
+
+    def _other_arrays(self, rule: Constraints, origin: Origin) -> list[Way]:
+        ways: list[Way] = [_refused("array", origin)] if rule.unique else []
+        if rule.fewest_items:
+            ways.append(_way("array", origin, most_items=rule.fewest_items - 1))
+        if rule.most_items is not None:
+            ways.append(_way("array", origin, fewest_items=rule.most_items + 1))
+        for index, item in enumerate(rule.prefix):
+            negation = self.negation(item, origin)
+            if item not in (True, {}):
+                prefix = [*[True] * index, negation]
+                ways.append(_way("array", origin, fewest_items=index + 1, prefix=prefix))
+        if rule.items is False:
+            ways.append(_way("array", origin, fewest_items=len(rule.prefix) + 1))
+        elif rule.items not in (None, True, {}):
+            ways.append(_refused("array", origin))
+        return ways
+
+    def _other_objects(self, rule: Constraints, origin: Origin) -> list[Way]:
+        ways: list[Way] = []
+        if rule.fewest_properties:
+            ways.append(_way("object", origin, most_properties=rule.fewest_properties - 1))
+        if rule.most_properties is not None:
+            ways.append(_way("object", origin, fewest_properties=rule.most_properties + 1))
+        ways += [_way("object", origin, properties={name: False}) for name in rule.required]
+        for name, schema in rule.properties.items():
+            if schema not in (True, {}):
+                properties = {name: self.negation(schema, origin)}
+                ways.append(_way("object", origin, required=[name], properties=properties))
+        if any(schema not in (True, {}) for schema in rule.named_by_pattern.values()):
+            ways.append(_refused("object", origin))
+        if rule.additional is False:
+            ways.append(_way("object", origin, beyond=rule, refusals=[_refusal("object", origin)]))
+        elif rule.additional not in (None, True, {}):
+            ways.append(_refused("object", origin))
+        return ways
+
+    def _referring_ways(self, schema: Schema, origin: Origin) -> list[Way]:
+        ways: list[Way] = []
+        if "$ref" in schema:
+            ways.append(self.negation(self._document.referred(schema), origin))
+        if "not" in schema:
+            ways.append(schema["not"])
+        if "if" in schema:
+            condition = schema["if"]
+            for holds, keyword in ((condition, "then"), (self.negation(condition, origin), "else")):
+                if keyword in schema:
+                    violated = self.negation(schema[keyword], origin)
+                    ways.append(self.joined([holds, violated], origin))
+        ways += self._missing_dependents(schema, origin)
+        for keyword in ("allOf", "anyOf", "oneOf"):
+            listed = schema.get(keyword)
+            if isinstance(listed, list):
+                negations = [self.negation(option, origin) for option in listed]
+                ways += negations if keyword == "allOf" else [self.joined(negations, origin)]
+                if keyword == "oneOf":
+                    ways += self._pairs(listed, origin)
+        return ways
+
+    def _missing_dependents(self, schema: Schema, origin: Origin) -> list[Way]:
+        ways: list[Way] = []
+        for name, _, dependent in dependents(schema):
+            present = self._document.add({"type": "object", "required": [name]}, origin.pointer)
+            if isinstance(dependent, list):
+                dependent = self._document.add({"required": dependent}, origin.pointer)
+            ways.append(self.joined([present, self.negation(dependent, origin)], origin))
+        return ways
+
+    def _pairs(self, schemas: list[JsonValue], origin: Origin) -> list[Way]:
+        if len(schemas) > ONE_OF_LIMIT:
+            return [_refused("", origin)]
+        return [
+            self.joined([left, right], origin)
+            for index, left in enumerate(schemas)
+            for right in schemas[:index]
+        ]
+
+
+def _way(name: str, origin: Origin, **keywords: object) -> Constraints:
+    way = Constraints(origin.pointer, frozenset({name}), keywords=frozenset({origin.keyword}))
+    for keyword, value in keywords.items():
+        setattr(way, keyword, value)
+    return way
+
+
+def _refusal(name: str, origin: Origin) -> Refusal:
+    what = f"the {name}s" if name else "the values"
+    problem = f"{what} that it excludes cannot be told from the others token by token"
+    return Refusal(name, origin.keyword, problem, _REMEDIES.get(origin.keyword, "use anyOf"))
+
+
+def _refused(name: str, origin: Origin) -> Constraints:
+    types = frozenset({name} if name else TYPES)
+    refusals = [_refusal(name, origin)]
+    return Constraints(
+        origin.pointer, types, keywords=frozenset({origin.keyword}), refusals=refusals
+    )
+
+
+def _other_numbers(rule: Constraints, origin: Origin) -> list[Way]:
+    ways: list[Way] = []
+    if rule.whole:
+        ways.append(_way("number", origin, fractional=True, refusals=[_refusal("number", origin)]))
+    if rule.lowest is not None:
+        number, excluded = rule.lowest
+        ways.append(_way("number", origin, highest=(number, not excluded)))
+    if rule.highest is not None:
+        number, excluded = rule.highest
+        ways.append(_way("number", origin, lowest=(number, not excluded)))
+    if rule.multiple is not None:
+        ways.append(_refused("number", origin))
+    return ways
+
+
+def _other_texts(rule: Constraints, origin: Origin) -> list[Way]:
+    ways: list[Way] = []
+    if rule.shortest:
+        ways.append(_way("string", origin, longest=rule.shortest - 1))
+    if rule.longest is not None:
+        ways.append(_way("string", origin, shortest=rule.longest + 1))
+    for pattern in rule.patterns:
+        others = select_texts((), (pattern,))
+        if others is None:
+            ways.append(_refused("string", origin))
+        elif others:
+            ways.append(_way("string", origin, patterns=others))
+    return ways
+
+
+def _other_values(rule: Constraints, origin: Origin) -> list[Way]:
+    """Return the ways not to be one of the listed values."""
+    listed = [
+        value
+        for value in rule.values or ()
+        if type_of(value) in rule.types
+        and (isinstance(value, (list, dict)) or rule.allows_itself(value))
+    ]
+    types = frozenset(map(type_of, listed))
+    ways: list[Way] = [Constraints(origin.pointer, frozenset(TYPES) - types)]
+    ways += [_refused(name, origin) for name in ("array", "object") if name in types]
+    if "boolean" in types:
+        values: list[JsonValue] = [value for value in (True, False) if value not in listed]
+        texts = frozenset(map(canonical, values))
+        ways.append(_way("boolean", origin, values=values, value_texts=texts))
+    if "number" in types:
+        numbers = sorted({_exact(value) for value in listed if type_of(value) == "number"})
+        ends = [None, *((number, True) for number in numbers), None]
+        ways += [_way("number", origin, lowest=low, highest=high) for low, high in pairwise(ends)]
+    texts_listed = [value for value in listed if isinstance(value, str)]
+    if texts_listed:
+        ways.append(_way("string", origin, patterns=[texts_but(texts_listed)]))
+    return ways
+
+
+def _exact(value: JsonValue) -> Fraction:
+    return Fraction(value) if isinstance(value, int) else Fraction(repr(value))

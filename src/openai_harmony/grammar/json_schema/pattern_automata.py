@@ -1,0 +1,385 @@
+"""Automata of patterns: which texts two patterns share, and which texts a pattern does not accept.
+
+A pattern becomes a graph whose places are joined by characters. `share_a_text` walks two graphs at
+once.
+`select_texts` makes graphs deterministic and joins them, and reads a pattern from the
+result by taking out one place after the other.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+from ..errors import GrammarError
+from .pattern_parser import (
+    LAST,
+    Alternatives,
+    Characters,
+    Edge,
+    Node,
+    Ranges,
+    Repeat,
+    complement,
+    merged,
+    parse_pattern,
+)
+
+__all__ = ["plain_patterns", "select_texts", "share_a_text", "texts_but"]
+
+PLACE_LIMIT = 50_000
+"""The most places of a pattern's graph."""
+
+PAIR_LIMIT = 40_000
+"""The most pairs of places that `share_a_text` visits."""
+
+SET_LIMIT = 100
+"""The most sets of places in the deterministic graph of `select_texts`."""
+
+TEXT_LIMIT = 15_000
+"""The most characters of the pattern that `select_texts` returns."""
+
+_ANY = Characters(((0, LAST),))
+
+
+class _TooLarge(Exception):
+    """A graph has more places than anyone should wait for."""
+
+
+class _Position(NamedTuple):
+    """A place, whether there were characters before, and whether none may follow."""
+
+    place: int
+    started: bool = False
+    ended: bool = False
+
+
+class _Graph:
+    """A pattern as places; the text is accepted if it leads from the first to the last."""
+
+    def __init__(self, pattern: str) -> None:
+        self.steps: list[list[tuple[Characters, int]]] = []
+        self.jumps: list[list[tuple[Edge | None, int]]] = []
+        first = self._place()
+        self.steps[first].append((_ANY, first))  # a pattern is found anywhere
+        self.last = self._add(parse_pattern(pattern, ""), first)
+        if self.last == first:
+            self.last = self._jump(first)
+        self.steps[self.last].append((_ANY, self.last))
+
+    def _place(self) -> int:
+        if len(self.steps) > PLACE_LIMIT:
+            raise _TooLarge
+        self.steps.append([])
+        self.jumps.append([])
+        return len(self.steps) - 1
+
+    def _jump(self, start: int, edge: Edge | None = None) -> int:
+        place = self._place()
+        self.jumps[start].append((edge, place))
+        return place
+
+    def _add(self, node: Node, start: int) -> int:
+        """Add the places of a node, and return the last."""
+        if isinstance(node, Characters):
+            place = self._place()
+            self.steps[start].append((node, place))
+            return place
+        if isinstance(node, Edge):
+            return self._jump(start, node)
+        if isinstance(node, Alternatives):
+            end = self._place()
+            for part in node.parts:
+                self.jumps[self._add(part, self._jump(start))].append((None, end))
+            return end
+        if isinstance(node, Repeat):
+            return self._repeat(node, start)
+        for part in node.parts:
+            start = self._add(part, start)
+        return start
+
+    def _repeat(self, node: Repeat, start: int) -> int:
+        for _ in range(node.least):
+            start = self._add(node.part, start)
+        if node.most is None:
+            loop = self._jump(start)
+            self.jumps[self._add(node.part, loop)].append((None, loop))
+            return self._jump(loop)
+        ends = [start]
+        for _ in range(node.most - node.least):
+            ends.append(self._add(node.part, self._jump(ends[-1])))
+        end = self._place()
+        for place in ends:
+            self.jumps[place].append((None, end))
+        return end
+
+    def jumped(self, position: _Position) -> list[_Position]:
+        """Return the positions to which no character leads."""
+        place, started, ended = position
+        return [
+            _Position(target, started, ended or (edge is not None and not edge.start))
+            for edge, target in self.jumps[place]
+            if edge is None or not edge.start or not started
+        ]
+
+    def accepts(self, positions: frozenset[_Position]) -> bool:
+        """Return whether the text that leads to these positions is accepted."""
+        return any(position.place == self.last for position in positions)
+
+    def borders(self, positions: frozenset[_Position]) -> set[int]:
+        """Return the code points at which the positions start to lead somewhere else."""
+        borders: set[int] = set()
+        for position in positions:
+            for characters, _ in self.steps[position.place]:
+                if characters.categories:
+                    raise _TooLarge  # a category has no ranges to divide
+                borders.update(
+                    code for first, last in characters.ranges for code in (first, last + 1)
+                )
+        return borders
+
+    def step(self, positions: frozenset[_Position], code: int) -> frozenset[_Position]:
+        """Return the positions after one more character."""
+        return self.settled(
+            {
+                _Position(target, True)
+                for place, _, ended in positions
+                if not ended
+                for characters, target in self.steps[place]
+                if any(first <= code <= last for first, last in characters.ranges)
+            }
+        )
+
+    def settled(self, positions: set[_Position]) -> frozenset[_Position]:
+        """Return the positions and all that follow; the last alone where the text is accepted."""
+        reached = self.reached(positions)
+        last = _Position(self.last, True)
+        if any(place == self.last and not ended for place, _, ended in reached):
+            return frozenset({last})
+        return reached
+
+    def reached(self, positions: set[_Position]) -> frozenset[_Position]:
+        """Return the positions and all to which no character leads from them."""
+        reached, waiting = set(positions), list(positions)
+        while waiting:
+            for position in self.jumped(waiting.pop()):
+                if position not in reached:
+                    reached.add(position)
+                    waiting.append(position)
+        return frozenset(reached)
+
+
+@lru_cache(maxsize=256)
+def _graph(pattern: str) -> _Graph:
+    return _Graph(pattern)
+
+
+@lru_cache(maxsize=4096)
+def share_a_text(left: str, right: str) -> bool:
+    """Return False if it is certain that no text matches both patterns.
+
+    >>> share_a_text("^a+$", "^a*b"), share_a_text("^[ab]+$", "^a*b")
+    (False, True)
+    """
+    try:
+        first, second = _graph(left), _graph(right)
+    except _TooLarge:
+        return True
+    start = (_Position(0), _Position(0))
+    visited, waiting = {start}, [start]
+    while waiting:
+        one, other = waiting.pop()
+        if one.place == first.last and other.place == second.last:
+            return True
+        following = [(position, other) for position in first.jumped(one)]
+        following += [(one, position) for position in second.jumped(other)]
+        if not one.ended and not other.ended:
+            following += [
+                (_Position(target, True), _Position(goal, True))
+                for characters, target in first.steps[one.place]
+                for others, goal in second.steps[other.place]
+                if not characters.exclude(others)
+            ]
+        fresh = set(following) - visited
+        visited |= fresh
+        waiting += fresh
+        if len(visited) > PAIR_LIMIT:
+            return True
+    return False
+
+
+@lru_cache(maxsize=256)
+def select_texts(wanted: tuple[str, ...], unwanted: tuple[str, ...] = ()) -> list[str] | None:
+    """Return a pattern of all texts that match the first patterns and none of the others.
+
+    The list is empty if there are none; the result is None where the pattern would be too large.
+
+    >>> select_texts((), ("^a",))
+    ['^(?:(?:[^a](?:[^])*|))$']
+    >>> select_texts(("^a",), ("^a",))
+    []
+    """
+    try:
+        labels = _labels([_graph(pattern) for pattern in wanted], list(map(_graph, unwanted)))
+    except _TooLarge:
+        return None
+    while len(labels) > 1:
+        place = min((place for place in labels if place != _START), key=partial(_degree, labels))
+        outgoing = labels.pop(place)
+        loop = _repeated(outgoing.pop(place, None))
+        for targets in labels.values():
+            if place in targets:
+                before = targets.pop(place) + loop
+                for target, label in outgoing.items():
+                    written = before + label
+                    earlier = targets.get(target)
+                    targets[target] = written if earlier is None else f"(?:{earlier}|{written})"
+                    if len(targets[target]) > TEXT_LIMIT:
+                        return None
+    if _END not in labels[_START]:
+        return []
+    selected = f"^(?:{_repeated(labels[_START].get(_START))}{labels[_START][_END]})$"
+    try:
+        parse_pattern(selected, "")
+    except GrammarError:  # too long, or nested too deep
+        return None
+    return [selected]
+
+
+def plain_patterns(pattern: str, pointer: str) -> list[str]:
+    """Return patterns that all hold where this one does, without the look-aheads at its start.
+
+    >>> plain_patterns("^(?=.*[0-9])(?!$)[a-z0-9]*$", "#/pattern")[:2]
+    ['^(?:.*[0-9])', '^[a-z0-9]*$']
+    """
+    wanted: list[str] = []
+    unwanted: list[str] = []
+    index = 1
+    while pattern[:1] == "^" and pattern.startswith(("(?=", "(?!"), index):
+        end = _group_end(pattern, index)
+        listed = wanted if pattern[index + 2] == "=" else unwanted
+        listed.append(f"^(?:{pattern[index + 3 : end]})")
+        index = end + 1
+    if index == 1 or _group_end(f"({pattern[index:]}", 0, sign="|") <= len(pattern) - index:
+        return [pattern]
+    wanted.append(f"^{pattern[index:]}")
+    try:
+        selected = [select_texts((), (text,)) for text in unwanted]
+    except GrammarError as error:
+        raise GrammarError(error.problem, remedy=error.remedy, pointer=pointer) from None
+    if None in selected:
+        return [pattern]
+    return [*wanted, *(text for texts in selected for text in texts or ["[]"])]
+
+
+def _group_end(pattern: str, start: int, sign: str = ")") -> int:
+    """Return where a parenthesis closes, or where another sign stands right inside of it."""
+    depth, in_class, index = 0, False, start
+    while index < len(pattern):
+        character = pattern[index]
+        if character == "\\":
+            index += 1
+        elif in_class:
+            in_class = character != "]"
+        elif character == "[":
+            in_class = True
+        elif character == sign and depth == 1:
+            return index
+        elif character in "()":
+            depth += 1 if character == "(" else -1
+        index += 1
+    return len(pattern) + 1
+
+
+def texts_but(texts: list[str]) -> str:
+    """Return a pattern of all texts but these: they differ from each at some character.
+
+    >>> texts_but(["a"])
+    '^(?:(?:[^a][^]*)?|a[^][^]*)$'
+    """
+    following: dict[str, set[str]] = {text: set() for text in texts}
+    for text in texts:
+        for length, character in enumerate(text):
+            following.setdefault(text[:length], set()).add(character)
+    parts: list[str] = []
+    for start, characters in sorted(following.items()):
+        others = "".join(map(_code, sorted(map(ord, characters))))
+        longer = f"[^{others}][^]*"
+        written = "".join(map(_code, map(ord, start)))
+        parts.append(f"{written}{longer}" if start in texts else f"{written}(?:{longer})?")
+    return f"^(?:{'|'.join(parts)})$"
+
+
+def _code(code: int) -> str:
+    character = chr(code)
+    return character if character.isascii() and character.isalnum() else f"\\u{{{code:x}}}"
+
+
+_START, _END = 0, -1
+
+_Places: TypeAlias = tuple[frozenset[_Position], ...]
+"""For each graph, the positions to which one text leads."""
+
+
+def _labels(wanted: list[_Graph], unwanted: list[_Graph]) -> dict[int, dict[int, str]]:
+    """Return the characters that lead from place to place of a graph of the selected texts."""
+    graphs = [*wanted, *unwanted]
+    start = tuple(graph.settled({_Position(_START)}) for graph in graphs)
+    numbers: dict[_Places, int] = {start: _START}
+    ranges: dict[int, dict[int, list[tuple[int, int]]]] = {}
+    ends: set[int] = set()
+    waiting = [start]
+    while waiting:
+        places = waiting.pop()
+        number = numbers[places]
+        targets = ranges.setdefault(number, {})
+        accepting = [
+            graph.accepts(positions) for graph, positions in zip(graphs, places, strict=True)
+        ]
+        if accepting == [True] * len(wanted) + [False] * len(unwanted):
+            ends.add(number)
+        borders = sorted({0, LAST + 1}.union(*map(_Graph.borders, graphs, places)))
+        for first, end in pairwise(borders):
+            following = tuple(
+                graph.step(positions, first)
+                for graph, positions in zip(graphs, places, strict=True)
+            )
+            if following not in numbers:
+                if len(numbers) > SET_LIMIT:
+                    raise _TooLarge
+                numbers[following] = len(numbers)
+                waiting.append(following)
+            targets.setdefault(numbers[following], []).append((first, end - 1))
+    useful = set(ends)
+    while useful != (more := useful | {n for n in ranges if not useful.isdisjoint(ranges[n])}):
+        useful = more
+    labels: dict[int, dict[int, str]] = {_START: {}}
+    for number in useful:
+        targets = ranges[number]
+        labels[number] = {n: _class(merged(targets[n])) for n in targets if n in useful}
+        if number in ends:
+            labels[number][_END] = ""
+    return labels
+
+
+def _degree(labels: dict[int, dict[int, str]], place: int) -> int:
+    """Return how many labels there are more without a place."""
+    return len(labels[place]) * sum(place in targets for targets in labels.values())
+
+
+def _class(ranges: Ranges) -> str:
+    if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
+        return _code(ranges[0][0])
+    written = "[" + "".join(map(_range, ranges)) + "]"
+    others = "[^" + "".join(map(_range, complement(ranges))) + "]"
+    return min(written, others, key=len)
+
+
+def _range(ends: tuple[int, int]) -> str:
+    first, last = ends
+    return _code(first) if first == last else f"{_code(first)}-{_code(last)}"
+
+
+def _repeated(label: str | None) -> str:
+    return f"(?:{label})*" if label else ""
