@@ -185,7 +185,8 @@ well_formed = st.lists(st.sampled_from([THINK, PREAMBLE]), max_size=3).flatmap(
 )
 @example(
     ENCODING.encode(
-        "<|channel|>analysis<|message|>assistant<|channel|>final<|message|>Hi", allowed_special="all"
+        "<|channel|>analysis<|message|>assistant<|channel|>final<|message|>Hi",
+        allowed_special="all",
     ),
     (),
     True,
