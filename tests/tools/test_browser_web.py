@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import datetime
 import re
+import socket
 import ssl
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -16,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from openai_harmony.tools.browser import AddressRules, Page, WebLimits, WebPages
 from openai_harmony.tools.browser.web_fetch import BoundedBody
+from openai_harmony.tools.browser.web_pages import ReadingProcesses
 from openai_harmony.tools.tool import ToolError
 from support.hostile_pages import LOOPBACK, MEBIBYTE, Answer, Site, hostile_site, pdf, web
 
@@ -310,6 +313,41 @@ def test_a_bomb_is_cut(site: Site) -> None:
 
 def test_a_body_that_drips_has_a_limit_as_a_whole(site: Site) -> None:
     assert "longer than 1 seconds to come" in refused(web(HASTY), site.url("/drip"))
+
+
+def test_a_server_that_says_nothing_is_left_after_the_patience() -> None:
+    """The whole fetch has hours here; what ends it is the wait for a piece of the answer."""
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # which accepts nobody
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        assert url in refused(web(WebLimits(seconds=7200, patience=0.2)), url)
+
+
+def test_only_so_many_processes_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    running: list[int] = []
+    most = 0
+
+    async def read(_self: ReadingProcesses, _request: bytes, _address: str) -> dict[str, Any]:
+        nonlocal most
+        running.append(1)
+        most = max(most, len(running))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        running.pop()
+        return {"error": "read"}
+
+    async def read_many() -> None:
+        processes = ReadingProcesses(seconds=1, memory=MEBIBYTE, at_once=3)
+        document = {"content_type": "text/html", "address": "x", "limit": 1}
+        reading = [
+            processes.read(b"", **document, source=False, cut=False)  # type: ignore[arg-type]
+            for _ in range(20)
+        ]
+        await asyncio.gather(*reading, return_exceptions=True)
+
+    monkeypatch.setattr(ReadingProcesses, "_run", read)
+    asyncio.run(read_many())
+    assert most == 3
 
 
 def test_ten_megabytes_of_html_are_read_up_to_the_limit_of_text(site: Site) -> None:

@@ -15,6 +15,7 @@ docs/api.md shows the rules of steps 2 and 3 as tables.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
@@ -29,25 +30,76 @@ from .header_words import (
     KNOWN_TYPES,
     KNOWN_WORDS,
     LONGEST_NAME,
+    NAMESPACE,
     PLAIN_NAME,
+    QUOTES,
     WORD_RULES,
     Piece,
     Place,
     Slot,
     Word,
     nearest_channel,
-    resolve_tool,
-    split_glued_type,
     split_words,
     type_in_garble,
     unglue,
 )
 from .recovery import RecoveryKind
 
-__all__ = ["HeaderReading", "Note", "read_header"]
+__all__ = ["HeaderReading", "Note", "read_header", "resolve_tool"]
 
 Note: TypeAlias = tuple[RecoveryKind, str]
 """A repair and the text concerned."""
+
+# Names of tools
+
+_BUILT_IN = frozenset({"python", "browser.search", "browser.open", "browser.find"})
+_QUALIFIED_NAME = re.compile(r"(?:functions|browser)\.[\w.-]+$")
+_GLUED_TYPE = re.compile(r"(?:<\|constrain\|>|commentary|analysis|json|code)+$")
+
+
+def resolve_tool(name: str, tools: AbstractSet[str]) -> str | None:
+    """Find the tool that a name means: a declared one, else a name that only a tool can have.
+
+    >>> resolve_tool("shell", {"functions.shell"}), resolve_tool("shell", set())
+    ('functions.shell', None)
+    >>> resolve_tool("functions.browser.search", {"browser.search"})
+    'browser.search'
+    """
+    if len(name) > LONGEST_NAME:
+        return None
+    name = " ".join(name.strip(QUOTES).split())
+    bare = NAMESPACE.sub("", name, count=1)
+    middle = len(bare) // 2
+    first, second = bare[:middle], bare[-middle:]
+    written_twice = first == second and bare[middle:-middle] in ("", ".")
+    for candidate in (name, bare, first) if written_twice else (name, bare):
+        for declared in (candidate, f"functions.{candidate}"):
+            if declared in tools:
+                return declared
+    if name in _BUILT_IN:
+        return name
+    return name if not tools and _QUALIFIED_NAME.match(name) else None
+
+
+def _split_glued_type(name: str, tools: AbstractSet[str]) -> tuple[str, str] | None:
+    """Cut a declared tool's name and the content type written right after it apart.
+
+    >>> _split_glued_type("functions.shelljson", {"functions.shell"})
+    ('functions.shell', 'json')
+    """
+    match = _GLUED_TYPE.search(name) if len(name) <= LONGEST_NAME else None
+    while match is not None:
+        tool = resolve_tool(name[: match.start()], tools)
+        if tool in tools and tool is not None:
+            suffix = match[0]
+            content_type = next(t for t in (*CONTENT_TYPES, suffix) if suffix.endswith(t))
+            marked = suffix.endswith(f"{CONSTRAIN_TEXT}{content_type}")
+            return tool, f"{CONSTRAIN_TEXT}{content_type}" if marked else content_type
+        match = _GLUED_TYPE.search(name, match.start() + 1)
+    return None
+
+
+# The words of a header
 
 _NOT_MEANT = frozenset(
     {
@@ -195,7 +247,7 @@ class HeaderReading:
             if tool != name and " " not in name:
                 self._note(RecoveryKind.TOOL_NAME, name)
             return tool
-        elif (cut := split_glued_type(name, self.tools)) is not None:
+        elif (cut := _split_glued_type(name, self.tools)) is not None:
             tool, content_type = cut
             self._note(RecoveryKind.GLUED_WORDS, name)
             self.words[Slot.TYPE].append(content_type)

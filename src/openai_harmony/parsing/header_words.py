@@ -25,6 +25,7 @@ __all__ = [
     "KNOWN_TYPES",
     "KNOWN_WORDS",
     "LONGEST_NAME",
+    "NAMESPACE",
     "PLAIN_NAME",
     "QUOTES",
     "WORD_RULES",
@@ -34,8 +35,6 @@ __all__ = [
     "Word",
     "name_pattern",
     "nearest_channel",
-    "resolve_tool",
-    "split_glued_type",
     "split_header",
     "split_words",
     "type_in_garble",
@@ -64,61 +63,11 @@ def split_header(tokens: Sequence[int], tokenizer: Tokenizer) -> list[Piece]:
     return [Piece(None, texts[0]), *pieces] if texts[0] else pieces
 
 
-# Names of tools
-
 LONGEST_NAME = 256
 """Characters; a longer word is no tool's name, and a longer header is not kept in the cache."""
 
-_BUILT_IN = frozenset({"python", "browser.search", "browser.open", "browser.find"})
-_QUALIFIED_NAME = re.compile(r"(?:functions|browser)\.[\w.-]+$")
-_NAMESPACE = re.compile(r"(?:functions?\.)*")
-_GLUED_TYPE = re.compile(r"(?:<\|constrain\|>|commentary|analysis|json|code)+$")
+NAMESPACE = re.compile(r"(?:functions?\.)*")
 QUOTES = "\"'`:,"
-
-
-def resolve_tool(name: str, tools: AbstractSet[str]) -> str | None:
-    """Find the tool that a name means: a declared one, else a name that only a tool can have.
-
-    >>> resolve_tool("shell", {"functions.shell"}), resolve_tool("shell", set())
-    ('functions.shell', None)
-    >>> resolve_tool("functions.browser.search", {"browser.search"})
-    'browser.search'
-    """
-    if len(name) > LONGEST_NAME:
-        return None
-    name = " ".join(name.strip(QUOTES).split())
-    bare = _NAMESPACE.sub("", name, count=1)
-    middle = len(bare) // 2
-    first, second = bare[:middle], bare[-middle:]
-    written_twice = first == second and bare[middle:-middle] in ("", ".")
-    for candidate in (name, bare, first) if written_twice else (name, bare):
-        for declared in (candidate, f"functions.{candidate}"):
-            if declared in tools:
-                return declared
-    if name in _BUILT_IN:
-        return name
-    return name if not tools and _QUALIFIED_NAME.match(name) else None
-
-
-def split_glued_type(name: str, tools: AbstractSet[str]) -> tuple[str, str] | None:
-    """Cut a declared tool's name and the content type written right after it apart.
-
-    >>> split_glued_type("functions.shelljson", {"functions.shell"})
-    ('functions.shell', 'json')
-    """
-    match = _GLUED_TYPE.search(name) if len(name) <= LONGEST_NAME else None
-    while match is not None:
-        tool = resolve_tool(name[: match.start()], tools)
-        if tool in tools and tool is not None:
-            suffix = match[0]
-            content_type = next(t for t in (*CONTENT_TYPES, suffix) if suffix.endswith(t))
-            marked = suffix.endswith(f"{CONSTRAIN_TEXT}{content_type}")
-            return tool, f"{CONSTRAIN_TEXT}{content_type}" if marked else content_type
-        match = _GLUED_TYPE.search(name, match.start() + 1)
-    return None
-
-
-# Words
 
 _GLUE = "|".join(("assistant", *CHANNELS, *CONTENT_TYPES))
 _GLUED = re.compile(rf"({_GLUE}|tool:(?=.))(?={_GLUE}|to=|$|(?<=tool:))")
@@ -128,7 +77,7 @@ PLAIN_NAME = re.compile(r"[A-Za-z][\w+./-]*$")
 @functools.lru_cache(maxsize=64)
 def name_pattern(tools: frozenset[str]) -> str:
     """Return a pattern for the declared names that hold a space; the longest is tried first."""
-    bare = {_NAMESPACE.sub("", tool, count=1) for tool in tools if len(tool.split()) > 1}
+    bare = {NAMESPACE.sub("", tool, count=1) for tool in tools if len(tool.split()) > 1}
     names = [r"\s+".join(map(re.escape, name.split())) for name in sorted(bare, key=len)]
     return rf"(?:functions?\.)*(?:{'|'.join(reversed(names))})" if names else "(?!)"
 

@@ -20,8 +20,8 @@ from ..tokens.special_tokens import (
     STOP_TOKENS,
 )
 from ..tokens.tokenizer import ASSISTANT
-from .damaged_header import read_header
-from .header_words import CHANNELS, LONGEST_NAME, Piece, resolve_tool, split_header
+from .damaged_header import read_header, resolve_tool
+from .header_words import CHANNELS, LONGEST_NAME, Piece, split_header
 from .recovery import RecoveryKind
 from .state import NO_TOKEN, ParserState, StreamState, TokenKind, Transitions, spelling
 from .unfinished_header import Unfinished, split_body, split_last_header, split_plain_text

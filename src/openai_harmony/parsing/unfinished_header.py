@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ..conversation.header import INVISIBLE, INVISIBLE_RUN, ROLES, Header
 from ..conversation.messages import Role
 from ..tokens.special_tokens import CONSTRAIN
-from .damaged_header import HeaderReading
+from .damaged_header import HeaderReading, resolve_tool
 from .header_words import (
     CHANNELS,
     CONTENT_TYPES,
@@ -23,7 +23,6 @@ from .header_words import (
     Piece,
     Slot,
     name_pattern,
-    resolve_tool,
     type_in_garble,
 )
 
