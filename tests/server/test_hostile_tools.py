@@ -199,14 +199,16 @@ def test_files_of_a_live_notebook_are_served_to_their_owner_alone() -> None:
     with serving_tools(engine, PythonTool(SETTINGS), api_keys=("one", "two")) as client:
         client.headers["authorization"] = "Bearer one"
         first = create(client, input="Write!", tools=[COMPUTE])
-        second = create(client, input="Change!", tools=[COMPUTE], previous_response_id=first["id"])
         place = f"/v1/containers/{first['output'][0]['container_id']}/files"
-        listed = client.get(place, params={"limit": 100, "order": "asc"}).json()["data"]
+        written = client.get(place, params={"limit": 100}).json()["data"]
+        second = create(client, input="Change!", tools=[COMPUTE], previous_response_id=first["id"])
+        listed = client.get(place, params={"limit": 100}).json()["data"]
         contents = {
             file["path"].removeprefix("/mnt/data/"): client.get(f"{place}/{file['id']}/content")
-            for file in listed[: len(EXPECTED)]
+            for file in written
         }
-        changed = client.get(f"{place}/{listed[-1]['id']}/content").content
+        (new,) = [file for file in listed if file not in written]
+        changed = client.get(f"{place}/{new['id']}/content").content
         third = create(
             client,
             input="Again?",

@@ -203,7 +203,7 @@ def test_a_server_gives_a_client_a_time_to_ask() -> None:
             assert honest.get("/models").status_code == 200
 
 
-FLOOD = 200
+FLOOD = 300  # more than one key may have
 
 
 def test_a_flood_of_websockets_leaves_room_for_others() -> None:

@@ -61,7 +61,7 @@ def test_the_prompts_of_the_server_are_trained_on(name: str) -> None:
     for index in spoken:
         request = ChatRequest(**{**chat, "messages": chat["messages"][:index]})
         turn = turn_of_chat(request, date=DATE)
-        prompt, _ = preparation.prepare_turn(turn)
+        prompt, *_ = preparation.prepare_turn(turn)
         following = [entry for entry in examples if entry.input_ids[: len(prompt)] == prompt]
         # What the model is to say next is trained on right after it, in one of the examples.
         assert any(entry.labels[len(prompt)] != IGNORED for entry in following), index

@@ -73,6 +73,7 @@ def _patterns(tools: frozenset[str]) -> _Patterns:
 def split_body(pieces: Sequence[Piece], role: Role | None, tools: AbstractSet[str]) -> Unfinished:
     """Part the words of a header without ``<|message|>`` from the body, and read them.
 
+    >>> from openai_harmony.tokens.special_tokens import CHANNEL
     >>> split_body([Piece(CHANNEL, "final I cannot help.")], Role.ASSISTANT, set()).body
     'I cannot help.'
     """

@@ -216,7 +216,7 @@ def select_texts(wanted: tuple[str, ...], unwanted: tuple[str, ...] = ()) -> lis
     The list is empty if there are none; the result is None where the pattern would be too large.
 
     >>> select_texts((), ("^a",))
-    ['^(?:(?:[^a](?:[^])*|))$']
+    ['^(?:(?:|[^a](?:[^])*))$']
     >>> select_texts(("^a",), ("^a",))
     []
     """

@@ -90,8 +90,8 @@ def output_with_notes(
     before, after = [note for note in before if note], [note for note in after if note]
     room = characters - sum(len(note) + 1 for note in (*before, *after))
     shown = joined_output(*output, max(room, characters // 2)).rstrip("\n")
-    text = "\n".join((*before, *([shown] if shown else []), *after)) or "[no output]"
-    return joined_output(text, 0, "", characters)
+    text = "\n".join((*before, *([shown] if shown else []), *after))
+    return joined_output(text, 0, "", characters) or "[no output]"
 
 
 def listed(names: Sequence[str], more: int = 0) -> str:
