@@ -1,4 +1,4 @@
-"""What errors say about how this library is installed: under which name, with which extras."""
+"""Errors about how this library is installed: under which name, with which extras."""
 
 __all__ = ["DISTRIBUTION", "VERSION", "missing_package", "mixed_installation"]
 

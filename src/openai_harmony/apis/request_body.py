@@ -147,7 +147,7 @@ def no_bias(bias: Any) -> Any:
 
 
 class SamplingFields(RequestBody):
-    """How tokens are sampled; the server has defaults for what is left out."""
+    """The settings of sampling; the server has defaults for those that are left out."""
 
     temperature: float | None = Field(default=None, ge=0, le=2, description="0 is greedy.")
     top_p: float | None = Field(default=None, ge=0, le=1)

@@ -28,7 +28,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class Role(str, Enum):
-    """Who wrote a message."""
+    """The author's role in a message."""
 
     USER = "user"
     ASSISTANT = "assistant"

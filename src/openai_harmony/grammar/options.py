@@ -35,7 +35,7 @@ def _tool_name(tool: JsonField) -> str:
 
 @dataclass(frozen=True)
 class TurnOptions:
-    """How a turn is restricted.
+    """The restrictions of a turn.
 
     - `tool_choice`: as the APIs have it: ``"none"``, ``"auto"``, ``"required"``, a tool's name as
       an object, or allowed tools.

@@ -1,4 +1,4 @@
-"""What a turn says, against the whole schemas: the part that its grammar did not enforce.
+"""Validates a turn against the whole schemas, of which its grammar enforced a part.
 
 A grammar with ``on_unsupported="loosen"`` leaves keywords out. Here the calls and the answer of a
 sampled turn are validated against the schemas as they were given.

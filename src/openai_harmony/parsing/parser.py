@@ -24,7 +24,7 @@ __all__ = ["ContentDelta", "StreamableParser", "parse_messages"]
 
 
 class Encoding(Protocol):
-    """What a parser needs of a `HarmonyEncoding`."""
+    """The part of a `HarmonyEncoding` that a parser needs."""
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -147,7 +147,7 @@ class StreamableParser:
 
     @property
     def state(self) -> StreamState:
-        """What the parser expects next."""
+        """The part of a message that the parser expects next."""
         return self._state.state
 
     @property
@@ -194,7 +194,7 @@ class StreamableParser:
 
     @property
     def recoveries(self) -> list[Recovery]:
-        """What was repaired or left out; always empty in strict mode."""
+        """The repairs so far; always empty in strict mode."""
         return self._state.recoveries.copy()
 
     @property

@@ -39,7 +39,7 @@ __all__ = [
 
 
 class StreamState(Enum):
-    """What the parser expects next."""
+    """The part of a message that the parser expects next."""
 
     EXPECT_START = "ExpectStart"
     HEADER = "Header"
@@ -74,7 +74,7 @@ class SuspendedBody(NamedTuple):
 
 
 class SplitTokens(dict[int, "tuple[str | None, list[str | None], SplitTokens]"]):
-    """What tokens do behind the bytes `partial` of a character that has not ended.
+    """The effects of tokens behind the bytes `partial` of a character that has not ended.
 
     A token leads to the text that it completes, and to the two tables that hold after it. Only
     tokens that were met, and that are valid UTF-8 here, have an entry.
@@ -104,7 +104,7 @@ NO_TOKEN = -1
 
 
 class ParserState:
-    """Where a parser stands, and the messages so far."""
+    """The state of a parser, and the messages so far."""
 
     __slots__ = (
         "_unread",
@@ -445,5 +445,5 @@ def decode_next(partial: bytes, data: bytes) -> tuple[str, bytes]:
 
 
 def spelling(token: int) -> str:
-    """How an error or a record names a token: special ones by their text."""
+    """Return the name of a token in errors and records: its text if it is special."""
     return SPECIAL_TEXTS.get(token, str(token))

@@ -1,4 +1,4 @@
-"""What each token does in each state when the tokens must follow the format.
+"""The transitions of strict parsing: the step of each token in each state.
 
 On any tokens this is what openai-harmony 0.0.8 does: a header collects every token up to
 ``<|message|>``, and an error leaves the parser where the reference's stands. Two things are more:

@@ -1,4 +1,4 @@
-"""How strict parsing reads a message header: its text in, a `Header` or an error out.
+"""Message headers as strict parsing reads them: text in, a `Header` or an error out.
 
 A header is read as openai-harmony 0.0.8 reads it, as text, special tokens by their spelling::
 

@@ -1,4 +1,4 @@
-"""How text is spelled: the vocabulary, the tokenizer, the special tokens.
+"""Text as tokens: the vocabulary, the tokenizer, the special tokens.
 
 ::
 

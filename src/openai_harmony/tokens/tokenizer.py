@@ -244,7 +244,7 @@ def _refuse_disallowed(
 
 
 def special_positions(ids: array[int]) -> list[int]:
-    """Where `ids` holds special tokens, or ids beyond the vocabulary.
+    """Return the positions of special tokens and of ids beyond the vocabulary.
 
     The third byte of every special id is a 3, which is searched at C speed; few ordinary ids
     (those from 196608) have a 3 there.

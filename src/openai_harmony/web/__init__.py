@@ -1,4 +1,4 @@
-"""What every server of this library does before its routes: who may ask, and for how long.
+"""The checks of every server of this library before its routes: who may ask, and for how long.
 
 ::
 

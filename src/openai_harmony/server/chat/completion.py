@@ -85,7 +85,7 @@ class ChatHead(TypedDict):
 
 
 class SchemaViolations(TypedDict, total=False):
-    """What was written against keywords that the grammar left out; absent if there is nothing."""
+    """Violations of keywords that the grammar left out; absent if there are none."""
 
     schema_violations: list[dict[str, str]]
 

@@ -32,7 +32,7 @@ _CLIENT_VARIABLES = ("PATH", "HOME", "DOCKER_HOST", "DOCKER_CONFIG", "XDG_RUNTIM
 
 
 class Isolation(str, Enum):
-    """How the code is isolated from the server."""
+    """The isolation of the code from the server."""
 
     AUTO = "auto"
     """A container if one is configured, else bubblewrap; never no isolation."""
