@@ -26,6 +26,7 @@ from .constraints import (
     State,
     Way,
     canonical,
+    circular_node,
     higher,
     lower,
 )
@@ -205,22 +206,10 @@ class Conjunctions:
 
     def _check_ends(self) -> None:
         """Nothing may refer to itself with no value between, not even as one of several."""
-        is_done: dict[int, bool] = {}
-        for start in self._parts:
-            path = [(start, iter(self._in_place(start)))] if start not in is_done else []
-            is_done.setdefault(start, False)
-            while path:
-                schema_id, others = path[-1]
-                following = next(others, None)
-                if following is None:
-                    is_done[schema_id] = True
-                    path.pop()
-                elif following not in is_done:
-                    is_done[following] = False
-                    path.append((following, iter(self._in_place(following))))
-                elif not is_done[following]:
-                    parts = self._parts[schema_id]
-                    raise _endless(parts.choices[0].pointer if parts.choices else parts.joins)
+        schema_id = circular_node(self._parts, self._in_place)
+        if schema_id is not None:
+            parts = self._parts[schema_id]
+            raise _endless(parts.choices[0].pointer if parts.choices else parts.joins)
 
     def _in_place(self, schema_id: int) -> list[int]:
         parts = self._parts[schema_id]

@@ -8,11 +8,11 @@ states of items and properties.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, floor
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from ...typescript.json_text import JsonValue
 from ..errors import GrammarError
@@ -31,6 +31,7 @@ __all__ = [
     "State",
     "Way",
     "canonical",
+    "circular_node",
     "higher",
     "lower",
     "type_of",
@@ -342,6 +343,38 @@ class Shape:
         return first <= last
 
 
+_Node = TypeVar("_Node", bound=Hashable)
+
+
+def circular_node(
+    starts: Iterable[_Node], following: Callable[[_Node], Iterable[_Node]]
+) -> _Node | None:
+    """Return a node that leads back to one on the way to it; None where no path is a circle.
+
+    >>> edges = {1: [2, 3], 2: [3], 3: [], 4: [5], 5: [4]}
+    >>> circular_node([1], edges.__getitem__), circular_node(edges, edges.__getitem__)
+    (None, 5)
+    """
+    is_done: dict[_Node, bool] = {}
+    for start in starts:
+        path = [(start, iter(list(following(start))))] if start not in is_done else []
+        is_done.setdefault(start, False)
+        while path:
+            node, others = path[-1]
+            try:
+                target = next(others)
+            except StopIteration:
+                is_done[node] = True
+                path.pop()
+                continue
+            if target not in is_done:
+                is_done[target] = False
+                path.append((target, iter(list(following(target)))))
+            elif not is_done[target]:
+                return node
+    return None
+
+
 @dataclass(eq=False)
 class State:
     """Atoms that hold together: once built, a shape or alternatives, or neither if nothing can."""
@@ -369,20 +402,7 @@ class State:
     @property
     def is_recursive(self) -> bool:
         """True if states inside of this one lead back to themselves."""
-        is_done: dict[State, bool] = {self: False}
-        path = [(self, iter(list(self.inside())))]
-        while path:
-            state, others = path[-1]
-            following = next(others, None)
-            if following is None:
-                is_done[state] = True
-                path.pop()
-            elif following not in is_done:
-                is_done[following] = False
-                path.append((following, iter(list(following.inside()))))
-            elif not is_done[following]:
-                return True
-        return False
+        return circular_node([self], State.inside) is not None
 
     def inside(self) -> Iterable[State]:
         """Return the states that this one leads to."""
