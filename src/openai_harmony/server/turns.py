@@ -26,6 +26,10 @@ class Turns:
         """Return how many wait for this owner."""
         return len(self._waiting.get(owner, ()))
 
+    def requests(self, owner: str) -> int:
+        """Return how many places an owner has or waits for."""
+        return self._taken[owner] + self.waiting(owner)
+
     async def take(self, owner: str) -> None:
         """Wait for a place. It is given back by `give_back`, unless this is cancelled."""
         if self._free and self._may_take(owner):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 
@@ -31,7 +30,6 @@ class Admission:
         of_key = max(1, max_running - 1)
         # Without keys, all requests have the same owner.
         self._slots = Turns(max_running, lambda owner: of_key if owner else max_running)
-        self._requests: Counter[str] = Counter()
         self._average_seconds = _FIRST_GUESS
         self._idle = asyncio.Event()
         self._idle.set()
@@ -44,7 +42,7 @@ class Admission:
         """Raise `ApiError` where a new request would find the queue full, or the server closing."""
         if self.is_closed:
             raise shutting_down()
-        if self._requests[owner] >= self._max_running + self._max_waiting:
+        if self._slots.requests(owner) >= self._max_running + self._max_waiting:
             raise ApiError(
                 429,
                 f"the server is busy: {self.running} requests run and {self.waiting} wait; "
@@ -66,13 +64,12 @@ class Admission:
         if is_first:
             self.check(owner)
         self.waiting += 1
-        self._requests[owner] += 1
         self._idle.clear()
         try:
             await self._slots.take(owner)
         except asyncio.CancelledError:
             self.waiting -= 1
-            self._note_end(owner)
+            self._note_idle()
             raise
         self.waiting -= 1
         self.running += 1
@@ -82,7 +79,7 @@ class Admission:
         finally:
             self.running -= 1
             self._slots.give_back(owner)
-            self._note_end(owner)
+            self._note_idle()
             self._average_seconds += _NEW_SHARE * (time.monotonic() - begun - self._average_seconds)
 
     @contextmanager
@@ -102,12 +99,6 @@ class Admission:
         with suppress(asyncio.TimeoutError):  # a class of its own before Python 3.11
             await asyncio.wait_for(self._idle.wait(), seconds)
         return self._idle.is_set()
-
-    def _note_end(self, owner: str) -> None:
-        self._requests[owner] -= 1
-        if not self._requests[owner]:
-            del self._requests[owner]
-        self._note_idle()
 
     def _note_idle(self) -> None:
         if not self.running and not self.waiting and not self._whole_requests:
