@@ -234,6 +234,18 @@ REPAIRS = [
         role=None,
     ),
     Repair(
+        "a marker as text in a header",
+        [*plain("<|channel|>final"), *tokens_of("<|message|>Hi<|return|>")],
+        [HI],
+        [(K.SPELLED_MARKER, 6, "<|channel|>final")],
+    ),
+    Repair(
+        "a recipient and the marker behind it as text",
+        [*plain(" to=functions.f<|channel|>commentary"), *tokens_of("<|message|>{}<|call|>")],
+        [Message.from_role_and_content(Role.ASSISTANT, "{}").with_channel("commentary").with_recipient("functions.f")],
+        [(K.SPELLED_MARKER, 11, " to=functions.f<|channel|>commentary")],
+    ),
+    Repair(
         "text between messages",
         tokens_of("<|channel|>analysis<|message|>Hm<|end|>.\n<|start|>assistant", FINAL),
         [HM, HI],

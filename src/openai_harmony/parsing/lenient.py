@@ -32,6 +32,8 @@ _RECIPIENT_AT_END = re.compile(r"\bto=([\w.-]+)\s*$")
 _MARKERS = ("start", "end", "message", "channel", "constrain", "return", "call")
 _SPELLED = re.compile(rf"<\|(?:{'|'.join(_MARKERS)})\|>")
 _MARKER_TEXTS = frozenset(f"<|{name}|>" for name in _MARKERS)
+_SPELLED_IN_HEADER = re.compile(r"<\|(?:channel|constrain)\|>")
+_HEADER_MARKER_TEXTS = frozenset({"<|channel|>", "<|constrain|>"})
 _HEADER_WORDS = frozenset((*ROLES, *CHANNELS))
 _LATER_WORDS = ("to=", "json", "code", *CHANNELS)
 
@@ -192,6 +194,13 @@ def _open_header_again(parser: ParserState, token: int) -> None:
 def _header_pieces(parser: ParserState) -> list[Piece]:
     """Cut the header tokens; text before a header without ``<|start|>`` is a message by itself."""
     pieces = split_header(parser.header_tokens, parser.tokenizer)
+    if any(_SPELLED_IN_HEADER.search(piece.text) for piece in pieces):
+        parser.recover(RecoveryKind.SPELLED_MARKER, parser.tokenizer.decode(parser.header_tokens))
+        tokens = parser.header_tokens = []
+        for piece in pieces:
+            tokens += [] if piece.marker is None else [piece.marker]
+            tokens += parser.tokenizer.encode(piece.text, _HEADER_MARKER_TEXTS, ())
+        pieces = split_header(tokens, parser.tokenizer)
     if parser.started or len(pieces) < 2 or pieces[0].marker is not None:
         return pieces
     text, words = split_last_header(pieces[0].text)
