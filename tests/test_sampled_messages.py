@@ -183,3 +183,6 @@ def test_past_reasoning_is_left_out(messages: list[Message], kept: list[int]) ->
 def test_leaving_out_twice_changes_nothing(messages: list[Message]) -> None:
     once = without_past_reasoning(messages)
     assert without_past_reasoning(once) == once
+    rule = RenderConversationConfig(reasoning_rule="by-turn", header_style="guide")
+    by_rule = prompt_tokens(ENCODING, Conversation.from_messages(messages), rule)
+    assert by_rule == prompt_tokens(ENCODING, Conversation.from_messages(once), GUIDE)

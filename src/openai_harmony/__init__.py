@@ -19,7 +19,13 @@ The layers, each importing only those above it::
 
 from typing import TYPE_CHECKING, Any
 
-from .config import HeaderStyle, RenderConversationConfig, RenderOptions, SchemaDialect
+from .config import (
+    HeaderStyle,
+    ReasoningRule,
+    RenderConversationConfig,
+    RenderOptions,
+    SchemaDialect,
+)
 from .conversation.content import (
     ChannelConfig,
     Content,
@@ -56,6 +62,7 @@ __all__ = [
     "HeaderStyle",
     "Message",
     "ReasoningEffort",
+    "ReasoningRule",
     "Recovery",
     "RecoveryKind",
     "RenderConversationConfig",

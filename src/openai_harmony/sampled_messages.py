@@ -14,7 +14,7 @@ from .conversation.messages import Conversation, Message, Role, is_answer
 from .encoding import HarmonyEncoding
 from .errors import TokenError
 from .rendering.segments import Segment, SegmentKind
-from .tokens.special_tokens import END, MESSAGE, RETURN, START, STOP_TOKENS
+from .tokens.special_tokens import CALL, END, MESSAGE, RETURN, START, STOP_TOKENS
 from .tokens.tokenizer import ASSISTANT
 
 __all__ = [
@@ -31,9 +31,12 @@ OPENING = (START, ASSISTANT)
 """The tokens that end a prompt, and start each later message by the assistant."""
 
 
-def stop_in_prompt(stop: int) -> int:
-    """Return the stop token of a message in later prompts: ``<|return|>`` becomes ``<|end|>``."""
-    return END if stop == RETURN else stop
+def stop_in_prompt(stop: int, *, is_call: bool) -> int:
+    """Return the stop token of a message in later prompts.
+
+    ``<|return|>`` becomes ``<|end|>``, or ``<|call|>`` behind a call.
+    """
+    return (CALL if is_call else END) if stop == RETURN else stop
 
 
 def sampled_stop(message: Message, stop: int) -> int:
@@ -65,7 +68,7 @@ class SampledMessage(Message):
     def tokens_in_prompt(self) -> tuple[list[int], int]:
         """Return the tokens of the message in later prompts, and how many are its header."""
         tokens = [*OPENING, *self.sampled_tokens]
-        tokens[-1] = stop_in_prompt(tokens[-1])
+        tokens[-1] = stop_in_prompt(tokens[-1], is_call=self.recipient is not None)
         return tokens, tokens.index(MESSAGE) + 1
 
 

@@ -62,6 +62,14 @@ OUTPUTS = [
         "<|start|>assistant<|channel|>final<|message|>hi<|end|>",
     ),
     (
+        "render --role none --reasoning-rule by-turn",
+        '[{"role": "assistant", "channel": "final", "content": "ho"},'
+        ' {"role": "assistant", "channel": "analysis", "content": "hm"},'
+        ' {"role": "assistant", "channel": "final", "content": "hi"}]',
+        "<|start|>assistant<|channel|>final<|message|>ho<|end|>"
+        "<|start|>assistant<|channel|>final<|message|>hi<|end|>",
+    ),
+    (
         "render --role none --header-style guide",
         '[{"role": "assistant", "channel": "commentary", "recipient": "f", "content": "{}"}]',
         "<|start|>assistant<|channel|>commentary to=f<|message|>{}<|call|>",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 
 import pytest
 
+from openai_harmony.apis.current_date import TODAY
 from openai_harmony.cli import main
+from openai_harmony.cli.prepare import PREPARE
 from support.training_conversations import conversation
 
 pq = pytest.importorskip("pyarrow.parquet")
@@ -29,7 +32,11 @@ def test_it_reports_what_it_made(source: Path, capsys: pytest.CaptureFixture[str
     out = source.parent / "out"
     assert main(["prepare", str(source), "--out", str(out), "--workers", "1"]) == 0
     printed, errors = capsys.readouterr()
-    assert printed.startswith("3 rows (1 chat, 1 harmony), 1 rejected\n3 examples in 3 sequences\n")
+    assert printed.startswith(
+        "3 rows (1 chat, 1 harmony), 1 rejected\n"
+        "  1 × neither … nor … among the fields …\n"
+        "3 examples in 3 sequences\n"
+    )
     assert printed.endswith(
         f"{out}/data has the examples, {out}/rejected.jsonl the rejected rows\n"
     )
@@ -81,6 +88,7 @@ def test_who_watches_sees_a_bar(
         (["none.jsonl"], 1, "none.jsonl: no such file"),
         (["none.jsonl", "--pack"], 1, "--pack needs --context-length"),
         (["none.jsonl", "--workers", "0"], 2, "'0' is not a number of 1 or more"),
+        (["none.jsonl", "--date", "soon"], 2, "'soon' is no date; write YYYY-MM-DD, YYYY-"),
     ],
 )
 def test_errors_are_one_line(
@@ -91,3 +99,23 @@ def test_errors_are_one_line(
     errors = capsys.readouterr().err
     assert problem in errors
     assert errors.count("\n") == 1
+
+
+def test_an_output_that_cannot_be_written_is_named(
+    source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = source / "out"  # inside of a file
+    source = source.with_name("other.jsonl")
+    source.write_text("{}\n")
+    assert main(["prepare", str(source), "--out", str(out)]) == 1
+    problem = f"harmony: error: cannot write the output: {out}: Not a directory\n"
+    assert capsys.readouterr().err == problem
+
+
+def test_the_date_is_todays_unless_given() -> None:
+    parser = argparse.ArgumentParser()
+    PREPARE.add_arguments(parser)
+    given = ["x", "--out", "y"]
+    assert parser.parse_args(given).date == TODAY
+    for text, date in [("none", None), ("today", TODAY), ("field:day", "field:day")]:
+        assert parser.parse_args([*given, "--date", text]).date == date

@@ -294,6 +294,17 @@ CHATS: dict[str, dict[str, Any]] = {
             USER,
         ]
     },
+    "reasoning between answers, and after them": {
+        "messages": [
+            USER,
+            *SEVERAL_CALLS[1:],
+            {"role": "assistant", "content": "Sun.", "reasoning": "So."},
+            USER,
+            {"role": "assistant", "reasoning": "Hm."},
+            *SEVERAL_CALLS[1:],
+        ],
+        "tools": [WEATHER],
+    },
     "reasoning alone": {"messages": [USER, {"role": "assistant", "reasoning": "Hm."}]},
     "a tool": {"messages": [USER], "tools": [WEATHER]},
     "a tool without parameters": {"messages": [USER], "tools": [_tool("now", None, None)]},
@@ -323,9 +334,10 @@ STYLES: tuple[HeaderStyle, ...] = ("guide", "reference")
 
 
 def _rendered(chat: dict[str, Any], date: str | None, **config: Any) -> list[int]:
+    """The prompt by the server's rule for past reasoning."""
     conversation = conversation_from_chat(chat, conversation_start_date=date)
     return ENCODING.render_conversation_for_completion(
-        conversation, Role.ASSISTANT, RenderConversationConfig(**config)
+        conversation, Role.ASSISTANT, RenderConversationConfig(reasoning_rule="by-turn", **config)
     )
 
 

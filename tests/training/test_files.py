@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
+import resource
+import signal
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +18,7 @@ from typing import Any
 import pytest
 
 from openai_harmony import load_harmony_encoding
+from openai_harmony.apis.current_date import TODAY, current_date
 from openai_harmony.training import IGNORED, TrainingOptions, training_examples
 from support.training_conversations import conversation, spoken
 
@@ -19,8 +26,14 @@ pa = pytest.importorskip("pyarrow")
 pc = pytest.importorskip("pyarrow.compute")
 pq = pytest.importorskip("pyarrow.parquet")
 
-from openai_harmony.training.files import PrepareSettings, find_chunks, find_files, prepare  # noqa: E402
-from openai_harmony.training.files.sources import SourceError, read_chunk  # noqa: E402
+from openai_harmony.training.files import (  # noqa: E402
+    PrepareSettings,
+    TokenReport,
+    find_chunks,
+    find_files,
+    prepare,
+)
+from openai_harmony.training.files.sources import OutputError, SourceError, read_chunk  # noqa: E402
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 
@@ -117,6 +130,119 @@ def test_bad_rows_are_kept_aside_with_the_reason(tmp_path: Path) -> None:
     assert result[3]["row"] == {"text": "hi"}
     assert (made.report.rows, made.report.rejected) == (2 * len(BAD), len(BAD))
     assert made.report.examples == len(BAD)
+
+
+def test_rejected_rows_are_counted_by_reason(tmp_path: Path) -> None:
+    picture = {"role": "assistant", "content": [{"type": "image_url"}]}
+    rows: list[Any] = [{"messages": [picture] * count} for count in (1, 2)]
+    rows += ["{", "{]", {"messages": [{"role": "alien"}]}, {"messages": [picture, {"role": "x"}]}]
+    made = prepare(write_jsonl(tmp_path / "rows.jsonl", rows), tmp_path / "out", workers=1)
+    reasons = {
+        "an assistant's content part of the type … cannot be learned": 2,
+        "messages[…].role: expected one of user, assistant, system, developer, tool": 2,
+        "not valid JSON: Expecting property name enclosed in double quotes: "
+        "line … column … (char …)": 2,
+    }
+    assert made.report.reasons == reasons
+    assert "6 rejected\n  2 × an assistant" in made.report.text()
+    assert TokenReport.from_json(made.report.as_json()) == made.report
+
+
+QUESTION = {"role": "user", "content": "hi"}
+
+
+def dated(out: Path) -> list[str]:
+    rows = (ENCODING.decode(row["input_ids"]) for row in table(out).to_pylist())
+    return [row.partition("Current date: ")[2][:10] for row in rows]
+
+
+def test_the_date_is_that_of_the_server_unless_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"messages": [QUESTION, {"role": "assistant", "content": f"{n}"}]} for n in range(9)]
+    source = write_jsonl(tmp_path / "rows.jsonl", rows)
+    prepare(source, tmp_path / "out", workers=1)
+    (today,) = set(dated(tmp_path / "out"))
+    assert today == current_date()
+    # A preparation that goes on another day keeps its date.
+    tomorrow = lambda choice: "2099-01-01" if choice == TODAY else choice  # noqa: E731
+    monkeypatch.setattr("openai_harmony.training.files.shards.current_date", tomorrow)
+    (tmp_path / "out" / ".harmony" / "00000.json").unlink()
+    prepare(source, tmp_path / "out", workers=1)
+    monkeypatch.undo()
+    assert set(dated(tmp_path / "out")) == {today}
+    for date, days in [(None, {""}), ("2025-06-01..2025-06-02", {"2025-06-01", "2025-06-02"})]:
+        out = tmp_path / f"{date}"
+        prepare(source, out, PrepareSettings(start_date=date), workers=1)
+        assert set(dated(out)) == days
+    with pytest.raises(ValueError, match="is no date"):
+        PrepareSettings(start_date="soon")
+
+
+def limit_files(size: int) -> None:
+    """Let files grow to that size only, as on a disk that is almost full."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such limit")
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_full_disk_is_an_error_of_the_output(tmp_path: Path, suffix: str) -> None:
+    source = write_jsonl(tmp_path / "rows.jsonl", ROWS * 4)
+    if suffix:
+        source = packed(source, suffix, source.read_bytes())
+    out = tmp_path / "out"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    limit_files(2000)
+    try:
+        with pytest.raises(OutputError, match=rf"{out}.*: File too large; free space and repeat"):
+            prepare(source, out, workers=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list(out.rglob("*.tmp"))
+    prepare(source, out, workers=1)
+    assert len(table(out)) > 100
+
+
+def test_what_killed_workers_left_is_removed(tmp_path: Path) -> None:
+    source, out = write_jsonl(tmp_path / "rows.jsonl"), tmp_path / "out"
+    prepare(source, out, workers=1)
+    left = out / "data" / "train-00001.parquet.1.tmp"
+    left.write_bytes(b"x")
+    prepare(source, out, workers=1)
+    assert not left.exists()
+
+
+_ENDLESS = """
+import sys, time
+from pathlib import Path
+from openai_harmony.training.files.preparation import ShardJob, local_runner
+
+class Job(ShardJob):
+    def run(self):
+        print(os.getpid(), flush=True)
+        time.sleep(600)
+
+import os
+if __name__ == "__main__":
+    list(local_runner(2)([Job(n, None, None, Path()) for n in range(2)]))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL")
+def test_workers_end_with_their_parent(tmp_path: Path) -> None:
+    program = tmp_path / "endless.py"
+    program.write_text(_ENDLESS)
+    with subprocess.Popen([sys.executable, program], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        workers = [int(parent.stdout.readline()) for _ in range(2)]
+        parent.kill()
+        try:
+            # The pipe has an end once nobody holds it open any more: once both workers are gone.
+            assert parent.communicate(timeout=60)[0] == ""
+        finally:
+            for worker in workers:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(worker, signal.SIGKILL)
 
 
 def test_what_is_too_long_is_counted(tmp_path: Path) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import re
+from collections import Counter
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -12,8 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openai_harmony import ConversationError, Message, Role, load_harmony_encoding
-from openai_harmony.training import training_examples
-from openai_harmony.training.rows import detect_form, read_row
+from openai_harmony.training import (
+    IGNORED,
+    RejectedRow,
+    TrainingOptions,
+    row_examples,
+    stream_examples,
+    training_examples,
+)
+from openai_harmony.training.rows import RowDates, detect_form, read_row
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 
@@ -52,6 +62,10 @@ def calling(*calls: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": None, "tool_calls": list(calls)}
 
 
+def said(content: Any, **fields: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": content, **fields}
+
+
 def share(*messages: tuple[str, Any], **fields: Any) -> dict[str, Any]:
     return {"conversations": [{"from": who, "value": value} for who, value in messages], **fields}
 
@@ -67,6 +81,60 @@ VECTORS: dict[str, tuple[Any, str, list[str]]] = {
         "chat",
         [USER, THOUGHT, FINAL],
     ),
+    "thinking parts": (
+        chat(said([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "ho"}])),
+        "chat",
+        [USER, THOUGHT, FINAL],
+    ),
+    "thinking parts of parts": (
+        chat(
+            said(
+                [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}],
+                tool_calls=[CALL],
+            )
+        ),
+        "chat",
+        [USER, THOUGHT, CALL_TEXT],
+    ),
+    "reasoning parts": (
+        chat(said([{"type": "reasoning", "text": "hm"}, {"type": "text", "text": "ho"}])),
+        "chat",
+        [USER, THOUGHT, FINAL],
+    ),
+    "reasoning parts with a summary": (
+        chat(said([{"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}])),
+        "chat",
+        [USER, THOUGHT],
+    ),
+    "reasoning parts beside the field": (
+        chat(
+            said(
+                [{"type": "thinking", "thinking": "x"}, {"type": "text", "text": "ho"}],
+                thinking="hm",
+            )
+        ),
+        "chat",
+        [USER, THOUGHT, FINAL],
+    ),
+    "a refusal": (chat(said(None, refusal="ho")), "chat", [USER, FINAL]),
+    "no refusal beside calls": (
+        chat(said(None, refusal="", tool_calls=[CALL])),
+        "chat",
+        [USER, CALL_TEXT],
+    ),
+    "an empty part beside calls": (
+        chat(said([{"type": "text", "text": ""}], tool_calls=[CALL])),
+        "chat",
+        [USER, CALL_TEXT],
+    ),
+    "marked reasoning": (chat(said("<think>\nhm\n</think>\n\nho")), "chat", [USER, THOUGHT, FINAL]),
+    "no thought in the marks": (chat(said("<think>\n\n</think>\n\nho")), "chat", [USER, FINAL]),
+    "marked calls": (
+        chat(said(f"<think>hm</think><tool_call>{json.dumps(CALL)}</tool_call>")),
+        "chat",
+        [USER, THOUGHT, CALL_TEXT],
+    ),
+    "messages beside no conversations": (chat(ANSWERED, conversations=[]), "chat", [USER, FINAL]),
     "a call without id, with an object": (
         chat(calling({"function": CALL}), {"role": "tool", "content": {}}),
         "chat",
@@ -166,6 +234,11 @@ REFUSED: list[tuple[Any, str]] = [
     (chat({"role": "tool", "content": "{}"}), r"messages\[1\].tool_call_id: the field is missing"),
     (chat({**ANSWERED, "weight": "1"}), r"messages\[1\].weight: expected a number"),
     (chat({**ANSWERED, "weight": -1}), "expected a number of 0 or more"),
+    (chat({**ANSWERED, "train": 1}), r"messages\[1\].train: expected true or false"),
+    (chat({**ANSWERED, "weight": 0, "train": True}), "train: another field .* says the opposite"),
+    (chat({**ANSWERED, "train": True, "masked": True}), "masked: another field"),
+    (chat({**ANSWERED, "train_detail": [{"begin_offset": 0}]}), "weights of single characters"),
+    (chat(said([{"type": "thinking"}])), r"content\[0\].thinking: the field is missing"),
     ({"messages": [{"role": "user", "channel": "x", "content": 1}]}, r"messages\[0\].content"),
     (
         {"messages": [{**ASKED, "channel": "x"}, {"content": "hi"}]},
@@ -234,6 +307,122 @@ def test_weights_go_to_all_that_a_message_becomes() -> None:
 def test_weights_of_harmony_messages() -> None:
     row = {"messages": [ASKED, {**ANSWERED, "channel": "final", "weight": 2}]}
     assert read_row(row).weights == {1: 2.0}
+
+
+FLAGS: list[tuple[str, Any]] = [
+    ("train", False),
+    ("training", False),
+    ("trainable", False),
+    ("loss", False),
+    ("masked", True),
+    ("weight", 0),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), FLAGS)
+def test_other_spellings_of_weights(name: str, value: Any) -> None:
+    flagged = {name: value}
+    opposite = {name: 1 if name == "weight" else not value}
+    rows = [
+        chat({**ANSWERED, **flagged}, ASKED, {**ANSWERED, **opposite}),
+        {
+            "messages": [
+                ASKED,
+                {**ANSWERED, "channel": "final", **flagged},
+                {**ANSWERED, **opposite},
+            ]
+        },
+        {
+            "conversations": [
+                {"from": "human", "value": "hi"},
+                {"from": "gpt", "value": "ho", **flagged},
+                {"from": "gpt", "value": "ho", **opposite},
+            ]
+        },
+    ]
+    for row in rows:
+        weights = read_row(row).weights
+        assert [weights[index] for index in sorted(weights)] == [0.0, 1.0]
+
+
+PICTURE = {"type": "image_url", "image_url": {"url": "x"}}
+TOOL_USE = {"type": "tool_use", "id": "1", "name": "f", "input": {}}
+UNLEARNABLE: list[tuple[Any, str]] = [
+    (said([{"type": "text", "text": "see"}, PICTURE]), "type 'image_url' cannot be learned"),
+    (said([TOOL_USE]), "type 'tool_use' cannot be learned"),
+    (said("hm</think>ho"), "</think> in an assistant's text"),
+    (said("ho <think>hm</think>"), "<think> in an assistant's text"),
+    (said([{"type": "text", "text": "<think>hm</think>ho"}]), "<think> in an assistant's text"),
+    (said("<think>x</think>ho", reasoning="hm"), "<think> in an assistant's text"),
+    (said("<tool_call>{}</tool_call>", tool_calls=[CALL]), "<tool_call> in an assistant's text"),
+]
+
+
+@pytest.mark.parametrize(("message", "reason"), UNLEARNABLE)
+def test_what_no_model_should_say_is_rejected_where_it_would_be_learned(
+    message: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(RejectedRow, match=reason):
+        row_examples(chat(message))
+    for row, options in [
+        (chat({**message, "weight": 0}, ASKED, ANSWERED), None),
+        (chat(message, ASKED, ANSWERED), TrainingOptions(turns="last")),
+    ]:
+        _, made = row_examples(row, options)
+        assert sum(example.trainable_tokens for example in made.examples) == 5
+
+
+def test_a_stream_goes_on_behind_rejected_rows() -> None:
+    rejected: list[tuple[object, str]] = []
+    rows = [chat(ANSWERED), chat(), {"text": "x"}, chat(said([PICTURE])), chat(ANSWERED)]
+    made = stream_examples(rows, on_rejected=lambda row, error: rejected.append((row, str(error))))
+    assert [example.trainable_tokens for example in made] == [5, 5]
+    assert [row for row, _ in rejected] == rows[1:4]
+    assert rejected[0][1] == "nothing to train on"
+    with pytest.raises(RejectedRow):
+        list(stream_examples(rows))
+
+
+DATES: list[tuple[str, dict[str, Any], str]] = [
+    ("2025-06-28", {}, "2025-06-28"),
+    ("2025-06-28..2025-06-28", {}, "2025-06-28"),
+    ("field:day", {"day": "2025-06-28"}, "2025-06-28"),
+    ("field:day", {"day": "2025-06-28T23:59:59+02:00"}, "2025-06-28"),
+    ("field:day", {"day": datetime(2025, 6, 28, 23)}, "2025-06-28"),
+    ("field:day", {"day": 1751068799.5}, "2025-06-27"),
+]
+
+
+@pytest.mark.parametrize(("text", "fields", "day"), DATES)
+def test_dates_of_rows(text: str, fields: dict[str, Any], day: str) -> None:
+    row = read_row(chat(ANSWERED, **fields), start_date=text)
+    assert f"Current date: {day}\n" in ENCODING.decode(
+        ENCODING.render(row.conversation.messages[0])
+    )
+
+
+@pytest.mark.parametrize("value", [None, "soon", True, [], float("nan"), 10**30, "2025-02-30"])
+def test_rows_without_their_date(value: Any) -> None:
+    with pytest.raises(ConversationError, match=r"day: .*a date, such as"):
+        read_row(chat(ANSWERED, day=value), start_date="field:day")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "field:", "28.6.2025", "2025-06-31", "2025-06-02..2025-06-01"]
+)
+def test_dates_that_are_none(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is no date|day is out of range|ends before|must be in"):
+        RowDates.parse(text)
+
+
+def test_a_range_of_dates_is_drawn_from_evenly_and_the_same_each_time() -> None:
+    dates = RowDates.parse("2025-02-27..2025-03-02")
+    rows = [{"messages": str(number)} for number in range(400)]
+    drawn = [dates.date_of(row) for row in rows]
+    assert drawn == [dates.date_of(dict(row)) for row in rows]
+    counts = Counter(drawn)
+    assert sorted(counts) == ["2025-02-27", "2025-02-28", "2025-03-01", "2025-03-02"]
+    assert min(counts.values()) > 60
 
 
 # As many as are read in one go; what is odd about the last one has them read one by one.
@@ -307,3 +496,95 @@ def test_harmony_is_read_as_from_dict_reads_it(raw: list[dict[str, Any]]) -> Non
     else:
         result = read_row({"messages": unweighted}, form="harmony")
         assert result.conversation.messages == expected
+
+
+# What is learned is what the weights say. Each text of the assistant is marked with the index of
+# its message in the row, so that the tokens themselves say where they come from.
+
+REASONING_NAMES = ["reasoning", "reasoning_content", "thinking"]
+
+
+@st.composite
+def assistants(draw: st.DrawFn, source: int) -> dict[str, Any]:
+    """A message by the assistant whose texts all hold its index; any part may be empty."""
+    count = iter(range(100))
+
+    def text() -> str:
+        return draw(st.sampled_from(["", f"«{source}.{next(count)}»"]))
+
+    def part(kind: str) -> dict[str, Any]:
+        return {"type": kind, {"text": "text"}.get(kind, kind): text()}
+
+    kinds = st.lists(st.sampled_from(["text", "thinking", "reasoning", "refusal"]), max_size=3)
+    parts = st.builds(lambda chosen: [part(kind) for kind in chosen], kinds)
+    content: Any = draw(st.one_of(st.none(), st.builds(text), parts))
+    message: dict[str, Any] = {"role": "assistant"}
+    if draw(st.booleans()):
+        message[draw(st.sampled_from(REASONING_NAMES))] = text()
+    if draw(st.booleans()):
+        message["refusal"] = draw(st.sampled_from([None, ""]))
+    if draw(st.booleans()):
+        message["tool_calls"] = [
+            {
+                "id": f"{source}.{number}",
+                "function": {"name": "f", "arguments": f"«{source}.c{number}»"},
+            }
+            for number in range(draw(st.integers(0, 2)))
+        ]
+    is_said = any(message.get(name) for name in [*REASONING_NAMES, "tool_calls"])
+    if isinstance(content, list) and any(message.get(name) for name in REASONING_NAMES):
+        content = [part for part in content if part["type"] not in REASONING_NAMES]
+    message["content"] = "" if content is None and not is_said else content
+    return message
+
+
+WEIGHTS: dict[float, list[dict[str, Any]]] = {
+    0.0: [{"weight": 0}, {"train": False}, {"masked": True}],
+    0.5: [{"weight": 0.5}, {"weight": 0.5, "train": True}],
+    1.0: [{}, {"weight": 1}, {"train": True}, {"weight": None}],
+}
+
+
+@st.composite
+def weighted_chats(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[float]]:
+    """Messages, and the weight of each."""
+    messages: list[dict[str, Any]] = []
+    weights: list[float] = []
+    for kind in draw(st.lists(st.sampled_from("suaaa"), min_size=1, max_size=8)):
+        weight = draw(st.sampled_from(list(WEIGHTS)))
+        fields = draw(st.sampled_from(WEIGHTS[weight]))
+        role = {"s": "system", "u": "user"}.get(kind)
+        message: dict[str, Any] = {"role": role, "content": "hi"}
+        if role is None:
+            message = draw(assistants(len(messages)))
+        messages.append({**message, **fields})
+        weights.append(weight)
+        for call in message.get("tool_calls", ()):
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": "{}"})
+            weights.append(1.0)
+    return messages, weights
+
+
+@settings(deadline=None, max_examples=200)
+@given(weighted_chats())
+def test_what_is_learned_is_what_the_weights_of_the_row_say(
+    chosen: tuple[list[dict[str, Any]], list[float]],
+) -> None:
+    messages, weights = chosen
+    expected = sorted(
+        (mark, weights[source])
+        for source, message in enumerate(messages)
+        if weights[source]
+        for mark in re.findall("«[^»]*»", json.dumps(message, ensure_ascii=False))
+    )
+    learned: list[tuple[str, float]] = []
+    with contextlib.suppress(RejectedRow):  # nothing to train on
+        _, made = row_examples({"messages": messages}, form="chat")
+        for example in made.examples:
+            pairs = zip(example.labels, example.loss_weights(), strict=True)
+            for weight, run in itertools.groupby(pairs, key=lambda pair: pair[1]):
+                labels = [label for label, _ in run]
+                assert all((label == IGNORED) == (weight == 0) for label in labels)
+                text = ENCODING.decode(label for label in labels if label != IGNORED)
+                learned += ((mark, weight) for mark in re.findall("«[^»]*»", text))
+    assert sorted(learned) == expected

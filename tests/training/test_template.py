@@ -224,6 +224,10 @@ def test_our_own_template_agrees_on_calls() -> None:
     variables = {"conversation_start_date": DATE}
     chats: list[Any] = [[SYSTEM, USER], with_tools(taking(type="string", enum=["x"], default="x"))]
     chats.append([USER, calling(content="I look.", reasoning="hm"), RESULT])
+    # By the server's rule, the reasoning of the second turn goes as well; the reference keeps it.
+    turns = [USER, calling(reasoning="hm"), RESULT, {**ANSWER, "thinking": "so"}]
+    chats.append([*turns, USER, {**ANSWER, "reasoning": "hm"}, USER])
+    chats.append([*turns, *turns[:3]])
     for chat in chats:
         difference = find_template_difference(chat, template, date=DATE, variables=variables)
         assert difference is None

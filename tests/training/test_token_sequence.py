@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openai_harmony import ConversationError, Role, load_harmony_encoding
-from openai_harmony.training import IGNORED, TokenSequence, inference_prompt
+from openai_harmony import Conversation, ConversationError, Role, load_harmony_encoding
+from openai_harmony.training import (
+    IGNORED,
+    TokenSequence,
+    inference_prompt,
+    training_examples,
+)
 from support.training_conversations import conversation, result
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
@@ -87,6 +92,39 @@ def test_past_reasoning_begins_a_sequence_of_the_same_tokens() -> None:
     assert last.earlier == (turn,)  # there was no more reasoning to leave out
 
 
+def test_a_call_that_ended_in_return_is_closed_as_a_call() -> None:
+    prompt = TokenSequence.of_prompt(conversation("stu"))
+    turn = prompt.add_sampled(tokens(CALL.replace("<|call|>", "<|return|>")))
+    following = turn.extend([result()])
+    index = len(turn.input_ids) - 1
+    assert (following.input_ids[index], following.labels[index]) == (200012, 200002)
+    assert following.input_ids == inference_prompt([*turn.messages, result()])
+
+
+def test_functions_declared_late_begin_a_sequence() -> None:
+    prompt = TokenSequence.of_prompt(conversation("su"))
+    turn = prompt.add_sampled(tokens(ANSWER))
+    more = conversation("tu").messages
+    following = turn.extend(more)
+    assert following.earlier == (turn,)
+    assert following.input_ids == inference_prompt([*turn.messages, *more])
+    assert set(following.labels) == {IGNORED}
+    again = following.add_sampled(tokens(ANSWER)).extend(more)
+    assert again.earlier == (turn,)  # they had been declared
+
+
+def test_one_object_may_be_several_messages() -> None:
+    chat = conversation("suaf")
+    question, thought, answer = chat.messages[1:]
+    again = Conversation.from_messages([*chat.messages, question, thought, answer, question])
+    expected = inference_prompt(conversation("suafuafu").messages)
+    assert inference_prompt(again.messages) == expected
+    assert TokenSequence.of_prompt(again).input_ids == expected
+    (first, second) = training_examples(Conversation.from_messages(again.messages[:-1]))
+    copied = training_examples(conversation("suafuaf"))
+    assert [first.input_ids, second.input_ids] == [example.input_ids for example in copied]
+
+
 def test_one_prompt_many_samples() -> None:
     prompt = TokenSequence.of_prompt(conversation("su"))
     length = len(prompt.input_ids)
@@ -120,6 +158,16 @@ def test_nothing_comes_before_the_first_message() -> None:
 
 # Laws
 
+STEPS = [
+    (CALL, "r"),
+    (THOUGHT + CALL, "r"),
+    (CALL.replace("<|call|>", "<|return|>"), "r"),
+    (ANSWER, "u"),
+    (THOUGHT + ANSWER, "u"),
+    (THOUGHT + ANSWER, "tu"),
+]
+"""What a model samples, and what follows."""
+
 some_tokens = st.lists(
     st.one_of(
         st.integers(0, 200020),
@@ -146,3 +194,16 @@ def test_any_tokens_are_fed_back(sampled: list[int]) -> None:
     assert shown == expected
     assert following.labels[start : start + len(sampled)] == sampled
     assert following.runs[-1].end == len(following.input_ids) - 2
+
+
+@settings(deadline=None)
+@given(st.sampled_from(["", "s", "sd", "st"]), st.lists(st.sampled_from(STEPS), max_size=5))
+def test_each_prompt_is_that_of_inference(opening: str, steps: list[tuple[str, str]]) -> None:
+    messages = conversation(opening + "u").messages
+    sequence = TokenSequence.of_prompt(Conversation.from_messages(messages))
+    for sampled, then in steps:
+        sequence = sequence.add_sampled(tokens(sampled))
+        said = sequence.messages[len(sequence.messages) - sampled.count("<|message|>") :]
+        messages = [*messages, *said, *conversation(then).messages]
+        sequence = sequence.extend(conversation(then).messages)
+        assert sequence.input_ids == inference_prompt(messages)

@@ -1,7 +1,7 @@
 """The Responses, Chat Completions and Completions APIs as data: requests in, items out.
 
-Pure functions, without a network, a clock or ids of their own. They need pydantic and the core,
-and the settings `openai_harmony.engines.Sampling`, but no extra.
+Pure functions, without a network or ids of their own; only `current_date` reads a clock. They need
+pydantic and the core, and the settings `openai_harmony.engines.Sampling`, but no extra.
 
 ::
 
@@ -12,6 +12,7 @@ and the settings `openai_harmony.engines.Sampling`, but no extra.
     items, custom_tools → output_items, chat_output
                                         the model's messages as items, or as a chat message
     response_resource                   the response that contains the items
+    current_date                        the default of the date that the model reads
 """
 
 from importlib import import_module
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .chat_output import CHAT_JOINT, chat_message_of, chat_tool_call
+    from .current_date import TODAY, current_date
     from .custom_tools import CustomToolInput, custom_tool_input
     from .input_items import complete_item, input_items_of
     from .items import (
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CHAT_JOINT",
     "ID_PREFIXES",
+    "TODAY",
     "ChatRequest",
     "CompletionRequest",
     "CustomToolInput",
@@ -64,6 +67,7 @@ __all__ = [
     "chat_message_of",
     "chat_tool_call",
     "complete_item",
+    "current_date",
     "custom_tool_input",
     "field_path",
     "input_items_of",
@@ -83,6 +87,7 @@ _MODULES = (
     "items",
     "input_items",
     "output_items",
+    "current_date",
     "custom_tools",
     "chat_output",
     "request_body",

@@ -6,7 +6,8 @@
 ``tools``                    functions in that ``developer`` message; a custom tool is a
                              function with one text argument
 ``response_format``          a response format in that ``developer`` message
-``reasoning``                an ``analysis`` message, as are the other `REASONING_FIELDS`
+``reasoning``                an ``analysis`` message, as are the other `REASONING_FIELDS` and,
+                             without them, content parts of the `REASONING_TYPES`
 ``content``                  ``final``, or a preamble on ``commentary`` if calls follow before
                              the next user message
 ``tool_calls``               calls on ``commentary``, with unchanged arguments
@@ -20,7 +21,7 @@ replace images, files and audio.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..conversation.content import ReasoningEffort
@@ -28,6 +29,7 @@ from ..conversation.json_field import JsonField
 from ..conversation.messages import Conversation, Role
 from ..conversation.tool_namespaces import ToolDescription
 from .conversation_builder import (
+    REASONING_TYPES,
     ConversationBuilder,
     RequestedFormat,
     content_texts,
@@ -64,11 +66,16 @@ def conversation_from_chat(
 
 
 class ParsedRequest(NamedTuple):
-    """The conversation of a request, and the tools and response format that it asks for."""
+    """The conversation of a request, and the tools and response format that it asks for.
+
+    `sources` has, for each message of a chat's conversation, the index of the request's message
+    that it comes from; None for the system's and the developer's message, which come from several.
+    """
 
     conversation: Conversation
     tools: RequestedTools
     response_format: RequestedFormat | None
+    sources: Sequence[int | None] = ()
 
 
 def read_chat(
@@ -85,12 +92,15 @@ def read_chat(
     tools = read_tools(chat["tools"].optional_items())
     response_format = read_response_format(chat["response_format"])
     builder = ConversationBuilder(tools)
-    for message in messages:
+    sources: list[int | None] = []
+    for index, message in enumerate(messages):
         _read_message(message, builder)
+        sources += [index] * (len(builder.messages) - len(sources))
     conversation = builder.conversation(
         effort=effort, start_date=conversation_start_date, response_format=response_format
     )
-    return ParsedRequest(conversation, tools, response_format)
+    opening = [None] * (len(conversation.messages) - len(sources))
+    return ParsedRequest(conversation, tools, response_format, [*opening, *sources])
 
 
 def is_chat(raw: object) -> bool:
@@ -151,21 +161,32 @@ def _read_message(message: JsonField, builder: ConversationBuilder) -> None:
 
 def _read_assistant(message: JsonField, builder: ConversationBuilder) -> None:
     _refuse_old_functions(message["function_call"], "send tool_calls instead")
-    thoughts = (message[name].optional_text() for name in REASONING_FIELDS)
-    reasoning = next(filter(None, thoughts), None)
-    calls = list(message["tool_calls"].optional_items())
-    if reasoning:
-        builder.add_reasoning([reasoning])
+    thoughts = list(filter(None, (message[name].optional_text() for name in REASONING_FIELDS)))[:1]
     content, refusal = message["content"], message["refusal"]
-    may_be_missing = bool(reasoning or calls)
-    if not content.value and not refusal.is_null:
-        builder.add_text([refusal.text()])
-    elif not (content.is_null and may_be_missing):
-        texts = content_texts(content)
+    if not thoughts and isinstance(content.value, list):
+        thoughts = list(filter(None, _thoughts(content)))
+    calls = list(message["tool_calls"].optional_items())
+    if thoughts:
+        builder.add_reasoning(thoughts)
+    may_be_missing = bool(thoughts or calls)
+    is_refusal = not content.value and not refusal.is_null
+    if is_refusal or not (content.is_null and may_be_missing):
+        texts = [refusal.text()] if is_refusal else content_texts(content, REASONING_TYPES)
         if any(texts) or not may_be_missing:
             builder.add_text(texts)
     for call in calls:
         _read_call(call, builder)
+
+
+def _thoughts(content: JsonField) -> Iterator[str]:
+    """Yield the texts of content parts with reasoning; servers use several names for the text."""
+    for part in content.items():
+        kind = part["type"].text()
+        if kind in REASONING_TYPES:
+            names = (kind, "text", "summary")
+            yield from content_texts(
+                next((part[name] for name in names if not part[name].is_null), part[kind])
+            )
 
 
 def _read_call(call: JsonField, builder: ConversationBuilder) -> None:

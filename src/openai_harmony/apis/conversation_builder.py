@@ -12,7 +12,7 @@ messages, and so into the same tokens:
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from ..conversation.content import DeveloperContent, ReasoningEffort, SystemContent, TextContent
@@ -22,6 +22,8 @@ from ..sampled_messages import SampledMessage
 from .requested_tools import CUSTOM_TOOL_FIELD, RequestedTools
 
 __all__ = [
+    "PART_TYPES",
+    "REASONING_TYPES",
     "ConversationBuilder",
     "RequestedFormat",
     "content_texts",
@@ -108,6 +110,12 @@ def read_response_format(requested: JsonField) -> RequestedFormat | None:
 
 _TEXT_TYPES = {"text", "input_text", "output_text", "reasoning_text", "summary_text"}
 
+REASONING_TYPES = frozenset({"thinking", "reasoning"})
+"""The types of content parts with the assistant's reasoning."""
+
+PART_TYPES = frozenset({*_TEXT_TYPES, *REASONING_TYPES, "refusal"})
+"""The types of content parts that the assistant can have written; notes replace all others."""
+
 _ATTACHMENTS = {
     "image": "image",
     "image_url": "image",
@@ -122,8 +130,10 @@ _ATTACHMENTS = {
 }
 
 
-def content_texts(content: JsonField) -> list[str]:
-    """Read a content: text, or a list of content parts. A note replaces each part without text.
+def content_texts(content: JsonField, skipped: Collection[str] = ()) -> list[str]:
+    """Read a content: text, or a list of content parts, without those of the `skipped` types.
+
+    A note replaces each part without text.
 
     >>> content_texts(JsonField([{"type": "text", "text": "See:"}, {"type": "image_url"}]))
     ['See:', '[image: not shown, this model reads text only]']
@@ -135,6 +145,8 @@ def content_texts(content: JsonField) -> list[str]:
     texts: list[str] = []
     for part in content.items():
         kind = part["type"].text()
+        if kind in skipped:
+            continue
         if kind == "refusal":
             texts.append(part["refusal"].text())
         elif kind in _TEXT_TYPES:

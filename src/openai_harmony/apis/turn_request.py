@@ -163,7 +163,7 @@ def turn_of_chat(
 def _turn(
     parsed: ParsedRequest, body: Mapping[str, Any], sampling: Sampling, stop: tuple[str, ...]
 ) -> TurnRequest:
-    conversation, tools, response_format = parsed
+    conversation, tools, response_format, _ = parsed
     requested = JsonField(body)["tool_choice"]
     choice = read_tool_choice(requested, tools)
     return TurnRequest(

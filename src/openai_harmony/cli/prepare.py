@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
+from ..apis.current_date import TODAY
 from ..config import HeaderStyle
 from ..installation import missing_package
-from .input import InputError, iso_date
+from .input import InputError
 from .options import Command, add_color, add_schema_dialect
 from .output import Output
 
@@ -27,6 +28,9 @@ class _Prepare(Command):
   harmony prepare chats.jsonl.gz --out data --turns last
   harmony prepare chats.parquet --out data --context-length 8192 --pack
   harmony prepare dataset_folder --out data --from sharegpt --channels final
+  harmony prepare chats.jsonl --out data --date 2025-06-01..2025-12-31
+
+On a cluster, Ray runs the same preparation from Python: openai_harmony.training.files.ray.
 """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -49,9 +53,12 @@ class _Prepare(Command):
         )
         parser.add_argument(
             "--date",
-            type=iso_date,
-            metavar="YYYY-MM-DD",
-            help="the current date for the model, for chats",
+            type=_date,
+            default=TODAY,
+            metavar="DATE",
+            help="the current date for the model, for chats: today (UTC, the default, as servers "
+            "write it), YYYY-MM-DD, a range A..B of which each row gets a day, field:NAME for a "
+            "field of the row, or none",
         )
         parser.add_argument(
             "--header-style",
@@ -107,7 +114,7 @@ class _Prepare(Command):
         try:
             from ..training import TrainingOptions
             from ..training.files import PrepareSettings, prepare
-            from ..training.files.sources import SourceError
+            from ..training.files.sources import OutputError, SourceError
         except ModuleNotFoundError as error:
             raise InputError(missing_package("prepare needs", error, "train")) from error
         training = TrainingOptions(
@@ -134,6 +141,8 @@ class _Prepare(Command):
                 "a process was killed, usually for lack of memory; repeat the command with fewer "
                 "--workers to resume"
             ) from error
+        except OutputError:
+            raise  # the command's own message about output
         except (SourceError, OSError) as error:
             raise InputError(str(error)) from error
         output = Output(arguments.color)
@@ -163,6 +172,18 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
             bar.refresh()  # there are few shards: show each
 
         yield watch
+
+
+def _date(text: str) -> str | None:
+    if text in (TODAY, "none"):
+        return None if text == "none" else text
+    from ..training.rows import RowDates
+
+    try:
+        RowDates.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
 
 
 def _count(text: str) -> int:

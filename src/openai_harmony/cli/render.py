@@ -9,7 +9,7 @@ from importlib import resources
 from typing import get_args
 
 from ..apis.chat_input import tool_from_chat
-from ..config import HeaderStyle, RenderConversationConfig, SchemaDialect
+from ..config import HeaderStyle, ReasoningRule, RenderConversationConfig, SchemaDialect
 from ..encoding import load_harmony_encoding
 from ..rendering.segments import SegmentKind
 from ..rendering.system_prompt import tool_declaration
@@ -49,7 +49,14 @@ class _Render(Command):
         parser.add_argument(
             "--keep-analysis",
             action="store_true",
-            help="keep the reasoning before the first final answer",
+            help="keep all reasoning",
+        )
+        parser.add_argument(
+            "--reasoning-rule",
+            choices=get_args(ReasoningRule),
+            default="reference",
+            help="which reasoning is dropped after an answer: what stands before the first final "
+            "message, as the reference does it, or that of every finished turn, as servers do it",
         )
         parser.add_argument(
             "--header-style",
@@ -71,6 +78,7 @@ class _Render(Command):
         encoding = load_harmony_encoding("HarmonyGptOss")
         config = RenderConversationConfig(
             auto_drop_analysis=not arguments.keep_analysis,
+            reasoning_rule=arguments.reasoning_rule,
             schema_dialect=arguments.schema_dialect,
             header_style=arguments.header_style,
         )

@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..apis.current_date import TODAY
 from ..installation import missing_package
 from .input import InputError, iso_date
 from .options import (
@@ -107,9 +108,9 @@ class _Serve(Command):
         )
         parser.add_argument(
             "--date",
-            type=lambda text: text if text in ("today", "none") else iso_date(text),
+            type=lambda text: text if text in (TODAY, "none") else iso_date(text),
             metavar="YYYY-MM-DD",
-            default="today",
+            default=TODAY,
             help="the current date for the model, or none; today (UTC) by default",
         )
         parser.add_argument(

@@ -5,12 +5,13 @@ on subsequent sampling if the responses by the assistant ended in a message to t
 and keep it through the tool calls of a turn that goes on. There are two rules for it:
 
 `analysis_before_first_final`
-    The reference's rule, and that of `RenderConversationConfig.auto_drop_analysis`. It looks at the
-    last assistant message and at the first ``final`` message of the conversation only, so it keeps
-    the reasoning between the first answer and the last one.
-`without_past_reasoning`
-    The rule of the server, the command and training. Each answer ends a turn of its own, so the
-    reasoning of every finished turn is dropped, with the calls of built-in tools in it.
+    The reference's rule, and the default of `RenderConversationConfig` (``reasoning_rule=
+    "reference"``). It looks at the last assistant message and at the first ``final`` message of the
+    conversation only, so it keeps the reasoning between the first answer and the last one.
+`past_reasoning`
+    The rule of the server, of `harmony chat`, of training and of the chat template
+    (``reasoning_rule="by-turn"``). Each answer ends a turn of its own, so the reasoning of every
+    finished turn is dropped, with the calls of built-in tools in it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Sequence
 
 from ..conversation.messages import Message, Role
 
-__all__ = ["analysis_before_first_final", "without_past_reasoning"]
+__all__ = ["analysis_before_first_final", "past_reasoning", "without_past_reasoning"]
 
 _BUILT_IN_TOOLS = ("browser", "python")
 
@@ -37,25 +38,29 @@ def analysis_before_first_final(messages: Sequence[Message]) -> frozenset[int]:
     return frozenset(i for i in range(first_final) if messages[i].channel == "analysis")
 
 
-def without_past_reasoning(messages: Sequence[Message]) -> list[Message]:
-    """Drop the reasoning before the last answer, with the calls and results of built-in tools.
+def past_reasoning(messages: Sequence[Message]) -> frozenset[int]:
+    """Return the indices of the reasoning before the last answer.
 
-    Calls of functions stay on any channel, because their results are messages of the conversation.
+    The calls and results of built-in tools on ``analysis`` are part of it. Calls of functions stay
+    on any channel, because their results are messages of the conversation.
+    """
+    last_answer = -1
+    for index, message in enumerate(messages):
+        if message.author.role is Role.ASSISTANT and message.channel == "final":
+            last_answer = index
+    return frozenset(index for index in range(last_answer) if _is_reasoning(messages[index]))
+
+
+def without_past_reasoning(messages: Sequence[Message]) -> list[Message]:
+    """Drop the messages of `past_reasoning`.
 
     >>> thought = Message.from_role_and_content(Role.ASSISTANT, "hm").with_channel("analysis")
     >>> answer = Message.from_role_and_content(Role.ASSISTANT, "2").with_channel("final")
     >>> [m.content[0].text for m in without_past_reasoning([thought, answer, thought])]
     ['2', 'hm']
     """
-    last_answer = -1
-    for index, message in enumerate(messages):
-        if message.author.role is Role.ASSISTANT and message.channel == "final":
-            last_answer = index
-    return [
-        message
-        for index, message in enumerate(messages)
-        if index > last_answer or not _is_reasoning(message)
-    ]
+    dropped = past_reasoning(messages)
+    return [message for index, message in enumerate(messages) if index not in dropped]
 
 
 def _is_reasoning(message: Message) -> bool:

@@ -23,7 +23,7 @@ from ..tokens.special_tokens import CALL, END, SPECIAL_TEXTS, START
 from ..tokens.tokenizer import Tokenizer
 from .cache import DEFAULT_CACHE_BYTES, BoundedCache
 from .headers import header_pieces
-from .history import analysis_before_first_final
+from .history import analysis_before_first_final, past_reasoning
 from .segments import Segment, SegmentKind
 from .system_prompt import PromptWriter
 
@@ -90,7 +90,10 @@ class Renderer:
         self, messages: Sequence[Message], config: RenderConversationConfig
     ) -> tuple[Sequence[int], list[Rendered]]:
         """Render all messages that `config` does not drop; return them after their indices."""
-        dropped = analysis_before_first_final(messages) if config.auto_drop_analysis else None
+        dropped: frozenset[int] = frozenset()
+        if config.auto_drop_analysis:
+            is_by_turn = config.reasoning_rule == "by-turn"
+            dropped = (past_reasoning if is_by_turn else analysis_before_first_final)(messages)
         indices: Sequence[int] = range(len(messages))
         if dropped:
             indices = [index for index in indices if index not in dropped]

@@ -6,12 +6,12 @@ import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from typing import Any
 
 from fastapi import Request
 
 from .. import __version__
+from ..apis.current_date import current_date
 from ..conversation.tool_namespaces import ToolNamespaceConfig
 from ..engines.engine import Engine
 from ..tools.tool import ServerTool, Tool
@@ -104,8 +104,7 @@ class Services:
 
     def current_date(self) -> str | None:
         """Return the date that the model reads."""
-        date = self.settings.current_date
-        return datetime.now(timezone.utc).date().isoformat() if date == "today" else date
+        return current_date(self.settings.current_date)
 
     async def shut_down(self) -> None:
         """Let requests under way end; after the deadline, those that are left end with an error."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ..apis.current_date import TODAY
+
 __all__ = ["Settings"]
 
 
@@ -44,7 +46,7 @@ class Settings:
     allowed_origins: tuple[str, ...] = ()
     open_to_everyone: bool = False
     grammar: bool = True
-    current_date: str | None = "today"
+    current_date: str | None = TODAY
     inspector: bool = True
     event_names: Literal["openai", "open-responses"] = "openai"
     context_length: int | None = None

@@ -7,7 +7,7 @@
     examples                     ids, labels, and where each token comes from
     token_sequence               sampled tokens, carried on for reinforcement learning
     packing                      several examples in one sequence
-    rows → files                 data sets of any size (extra ``train``)
+    chat_rows → rows → files     data sets of any size (extra ``train``)
     template_difference          where a chat template differs from harmony
 """
 
@@ -24,6 +24,7 @@ from .examples import (
 )
 from .options import TrainingOptions
 from .packing import PackedSequence, pack, packed_groups
+from .rows import RejectedRow, row_examples, stream_examples
 from .template_difference import TemplateDifference, find_template_difference
 from .token_sequence import TokenSequence
 
@@ -32,6 +33,7 @@ __all__ = [
     "PackedSequence",
     "PromptDifference",
     "ReadExamples",
+    "RejectedRow",
     "TemplateDifference",
     "TokenSequence",
     "TokenSpan",
@@ -43,5 +45,7 @@ __all__ = [
     "pack",
     "packed_groups",
     "read_examples",
+    "row_examples",
+    "stream_examples",
     "training_examples",
 ]

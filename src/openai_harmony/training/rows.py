@@ -1,50 +1,144 @@
-"""One row of a data set to a conversation: harmony, Chat Completions or ShareGPT.
+"""One row of a data set to a conversation and its examples: harmony, Chat Completions or ShareGPT.
 
-ShareGPT is rewritten as Chat Completions. Data sets leave out what follows from the order, so rows
-of Chat Completions are completed to requests as the API has them. Columns have one type and tools
-have many, so tools, arguments and whole conversations may be JSON as text.
+The weights of a row belong to its messages; the reader says which message of the row each message
+of the conversation comes from. Rows that would teach something else than they say are rejected.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date as calendar_date
+from datetime import datetime, timedelta, timezone
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
-from ..apis.chat_input import REASONING_FIELDS, conversation_from_chat, is_chat
+from ..apis.chat_input import is_chat, read_chat
+from ..apis.current_date import TODAY, current_date
 from ..conversation.content import TextContent
 from ..conversation.json_field import JsonField
-from ..conversation.messages import Conversation, Message, Role
+from ..conversation.messages import Conversation, Message
+from ..encoding import HarmonyEncoding
 from ..errors import ConversationError
+from .chat_rows import completed_chat, parsed_json, read_weight, sharegpt_as_chat, unlearnable
+from .examples import ReadExamples, TrainingExample, read_examples
+from .options import TrainingOptions
 
 __all__ = [
     "ReadRow",
+    "RejectedRow",
+    "RowDates",
     "RowForm",
-    "chat_conversation",
     "detect_form",
     "read_row",
+    "row_examples",
+    "stream_examples",
     "without_nulls",
 ]
 
 RowForm: TypeAlias = Literal["harmony", "chat", "sharegpt"]
 
 
+class RejectedRow(ConversationError):
+    """A row gives no examples, or examples that must not be trained on.
+
+    `too_long` are the messages that the context cannot hold.
+    """
+
+    def __init__(self, problem: str, too_long: Sequence[int] = ()) -> None:
+        super().__init__(problem)
+        self.too_long = too_long
+
+
 class ReadRow(NamedTuple):
-    """A conversation and its form; `weights` has the messages whose weight the row gives."""
+    """A conversation and its form.
+
+    `weights` has the messages whose weight the row gives, `unlearnable` the messages that must not
+    be trained on, with the reason; both by the index of the message in the conversation.
+    """
 
     form: RowForm
     conversation: Conversation
     weights: dict[int, float]
+    unlearnable: dict[int, str]
+
+
+def row_examples(
+    raw: object,
+    options: TrainingOptions | None = None,
+    *,
+    form: RowForm | None = None,
+    start_date: str | None = None,
+    encoding: HarmonyEncoding | None = None,
+) -> tuple[ReadRow, ReadExamples]:
+    """Read a row of parsed JSON and make its examples; see `read_row` for the arguments.
+
+    Raises `ConversationError` for a row that cannot be read, and `RejectedRow` for one that gives
+    no examples, or that would teach what no model should say: the note that stands for an image,
+    or ``<think>`` as text.
+    """
+    try:
+        row = read_row(raw, form=form, start_date=start_date)
+        made = read_examples(row.conversation, options, weights=row.weights, encoding=encoding)
+    except RecursionError:
+        raise RejectedRow("nested too deeply to be read") from None
+    if made.too_long and not made.examples:
+        limit = options and options.context_length
+        raise RejectedRow(f"nothing fits in {limit} tokens", made.too_long)
+    if not made.examples:
+        raise RejectedRow("nothing to train on")
+    if row.unlearnable:
+        trained = (
+            part.message
+            for example in made.examples
+            for part in filter(example.is_trainable, example.messages)
+        )
+        reason = next((row.unlearnable[i] for i in trained if i in row.unlearnable), None)
+        if reason is not None:
+            raise RejectedRow(reason, made.too_long)
+    return row, made
+
+
+def stream_examples(
+    rows: Iterable[object],
+    options: TrainingOptions | None = None,
+    *,
+    form: RowForm | None = None,
+    start_date: str | None = TODAY,
+    on_rejected: Callable[[object, ConversationError], None] | None = None,
+) -> Iterator[TrainingExample]:
+    """Make the examples of rows one after the other, for trainers that read no files.
+
+    `start_date` is that of `PrepareSettings`: today's unless given.
+    A row that is rejected goes to `on_rejected`, or raises its `ConversationError` without one.
+
+    >>> rows = [{"messages": [{"role": "user", "content": "hi"},
+    ...                       {"role": "assistant", "content": "ho"}]}]
+    >>> [example.trainable_tokens for example in stream_examples(rows)]
+    [5]
+    """
+    start_date = current_date(start_date)
+    for raw in rows:
+        try:
+            _, made = row_examples(raw, options, form=form, start_date=start_date)
+        except ConversationError as error:
+            if on_rejected is None:
+                raise
+            on_rejected(raw, error)
+        else:
+            yield from made.examples
 
 
 def read_row(raw: object, *, form: RowForm | None = None, start_date: str | None = None) -> ReadRow:
     """Read a row of parsed JSON; the form is detected unless it is given.
 
-    `start_date` is the date in the system message of a chat. Raises `ConversationError`, which
-    names the field at fault.
+    `start_date` is the date in the system message of a chat, as `RowDates.parse` reads it. Raises
+    `ConversationError`, which names the field at fault.
 
     >>> row = {"conversations": [{"from": "human", "value": "hi"}, {"from": "gpt", "value": "ho"}]}
     >>> read = read_row(row)
@@ -54,53 +148,46 @@ def read_row(raw: object, *, form: RowForm | None = None, start_date: str | None
     row = JsonField({"messages": raw} if isinstance(raw, list) else raw)
     form = form or detect_form(row.object())
     if form == "harmony":
-        return ReadRow(form, *harmony_conversation(row))
+        return _harmony_row(row)
+    if start_date is not None:
+        start_date = RowDates.parse(start_date).date_of(row.object())
     if form == "sharegpt":
         row = JsonField(sharegpt_as_chat(row))
-    return ReadRow(form, *chat_conversation(row, start_date))
+    request = completed_chat(row)
+    read = read_chat(request, conversation_start_date=start_date)
+    result = ReadRow(form, read.conversation, {}, {})
+    sources = [
+        (read_weight(JsonField(message, f"messages[{index}]")), unlearnable(message))
+        for index, message in enumerate(request["messages"])
+    ]
+    for index, source in enumerate(read.sources):
+        if source is None:
+            continue
+        weight, reason = sources[source]
+        if weight is not None:
+            result.weights[index] = weight
+        if reason is not None:
+            result.unlearnable[index] = reason
+    return result
 
 
 def detect_form(row: Mapping[str, Any]) -> RowForm:
     """Return the form of a row by its messages; raises `ConversationError` where it has none."""
     field = JsonField(row)
     if row.get("conversations") is not None:
-        first = next(iter(parsed_json(field["conversations"]).items()), None)
-        if first is None or "from" in first.object():
+        shared = list(parsed_json(field["conversations"]).optional_items())
+        if shared and "from" not in shared[0].object():
+            raise field["conversations"].error(
+                "messages without 'from'; name a list of role and content 'messages'"
+            )
+        if shared or row.get("messages") is None:
             return "sharegpt"
-        raise field["conversations"].error(
-            "messages without 'from'; name a list of role and content 'messages'"
-        )
     if row.get("messages") is None:
         names = ", ".join(map(repr, list(row)[:8]))
         raise ConversationError(
             f"neither 'messages' nor 'conversations' among the fields {names or '(none)'}"
         )
     return "chat" if is_chat(parsed_json(field["messages"]).value) else "harmony"
-
-
-# Values of fields
-
-
-def parsed_json(field: JsonField) -> JsonField:
-    """Parse a field that is text; anything else stays as it is.
-
-    Raises `ConversationError` where the text is not JSON.
-    """
-    if not isinstance(field.value, str):
-        return field
-    if not field.value.strip():
-        return JsonField(None, field.path)
-    try:
-        return JsonField(json.loads(field.value), field.path)
-    except (ValueError, RecursionError) as error:
-        raise field.error(
-            f"text that is no JSON ({error!s:.100}); found {field.value!r:.60}"
-        ) from None
-
-
-def json_text(value: Any) -> str:
-    """Write a value as the JSON that a model reads, as ``tojson`` of chat templates does."""
-    return json.dumps(value, ensure_ascii=False)
 
 
 def without_nulls(value: Any) -> Any:
@@ -116,22 +203,13 @@ def without_nulls(value: Any) -> Any:
     return value
 
 
-def read_weight(weight: JsonField) -> float:
-    """Read the weight of a message; raises `ConversationError` for anything but such a number."""
-    if isinstance(weight.value, bool) or not isinstance(weight.value, (int, float)):
-        raise weight.unexpected("a number")
-    if not 0 <= weight.value < float("inf"):
-        raise weight.unexpected("a number of 0 or more")
-    return float(weight.value)
-
-
 # Harmony
 
 _MESSAGES = TypeAdapter(list[Message])
 
 
-def harmony_conversation(row: JsonField) -> tuple[Conversation, dict[int, float]]:
-    """Read a row in harmony's own JSON; return the weights of messages, too, by their index.
+def _harmony_row(row: JsonField) -> ReadRow:
+    """Read a row in harmony's own JSON; what it says is taken literally.
 
     All messages are validated in one go. Where that fails they are read one by one, which takes
     twice as long, accepts a few more spellings, and names the field at fault.
@@ -157,227 +235,75 @@ def harmony_conversation(row: JsonField) -> tuple[Conversation, dict[int, float]
                 path = f"{item.path}.{error.field}" if error.field else item.path
                 raise ConversationError(error.problem, field=path) from error
     weights = {
-        index: read_weight(JsonField(raw["weight"], f"{items.path}[{index}].weight"))
+        index: weight
         for index, raw in enumerate(items.value)
-        if raw.get("weight") is not None
+        if (weight := read_weight(JsonField(raw, f"{items.path}[{index}]"))) is not None
     }
-    return Conversation.from_messages(messages), weights
+    return ReadRow("harmony", Conversation.from_messages(messages), weights, {})
 
 
-# Chat Completions
+# Dates
 
-_PASSED_ON = ("reasoning_effort", "response_format")
+_RANGE = re.compile(r"(\d{4}-\d\d-\d\d)\.\.(\d{4}-\d\d-\d\d)", re.ASCII)
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_FIELD = "field:"
 
 
-def chat_conversation(
-    row: JsonField, start_date: str | None
-) -> tuple[Conversation, dict[int, float]]:
-    """Read a row of Chat Completions; return the weights of messages, too, by their index.
+@dataclass(frozen=True)
+class RowDates:
+    """The date that the model reads as today's, for each row: a day, one of many, or the row's own.
 
-    Rows leave out what follows from the order: ids of calls, the ``type`` of tools. Arguments and
-    tool results are objects as often as text.
+    >>> dates = RowDates.parse("2025-01-01..2025-12-31")
+    >>> dates.date_of({"messages": "a"}), dates.date_of({"messages": "b"})
+    ('2025-04-06', '2025-04-30')
+    >>> RowDates.parse("field:created").date_of({"created": 1751068800})
+    '2025-06-28'
     """
-    request: dict[str, Any] = {name: row.object().get(name) for name in _PASSED_ON}
-    calls = _OpenCalls()
-    request["messages"] = [
-        _chat_message(message, calls) for message in parsed_json(row["messages"]).items()
-    ]
-    tools = parsed_json(row["tools"])
-    request["tools"] = [_chat_tool(parsed_json(tool)) for tool in tools.optional_items()]
-    conversation = conversation_from_chat(request, conversation_start_date=start_date)
-    return conversation, _chat_weights(request["messages"], conversation)
 
+    first: calendar_date | None = None
+    days: int = 1
+    field: str | None = None
 
-class _OpenCalls:
-    """Calls without a result yet, by id, so that results without an id find theirs."""
+    @classmethod
+    @functools.lru_cache(maxsize=16)
+    def parse(cls, text: str) -> RowDates:
+        """Read ``YYYY-MM-DD``, ``YYYY-MM-DD..YYYY-MM-DD`` or ``field:NAME``.
 
-    def __init__(self) -> None:
-        self._names: dict[str, str] = {}
-        self._count = 0
+        A range gives each row one of its days, the same one each time. Raises `ValueError`.
+        """
+        if text.startswith(_FIELD) and text != _FIELD:
+            return cls(field=text.removeprefix(_FIELD))
+        bounds = _RANGE.fullmatch(text)
+        if bounds is None and not _DAY.fullmatch(text):
+            raise ValueError(
+                f"{text!r} is no date; write YYYY-MM-DD, YYYY-MM-DD..YYYY-MM-DD or {_FIELD}NAME"
+            )
+        first, last = map(calendar_date.fromisoformat, bounds.groups() if bounds else (text, text))
+        if last < first:
+            raise ValueError(f"{text!r} ends before it begins; swap the two dates")
+        return cls(first, (last - first).days + 1)
 
-    def add(self, call_id: str | None, name: str) -> str:
-        """Enter a call; return its id, a new one where it has none."""
-        self._count += 1
-        call_id = call_id or f"call_{self._count}"
-        self._names[call_id] = name
-        return call_id
+    def date_of(self, row: Mapping[str, Any]) -> str:
+        """Return the date of a row; raises `ConversationError` where its field has none."""
+        if self.first is None:
+            return self._date_in(JsonField(row.get(self.field or ""), self.field or ""))
+        if self.days == 1:
+            return self.first.isoformat()
+        text = json.dumps(row, sort_keys=True, default=str)
+        digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+        return (self.first + timedelta(int.from_bytes(digest, "big") % self.days)).isoformat()
 
-    def close(self, call_id: str | None, name: str | None) -> str | None:
-        """Return the call of a result: by its id, else the first of that name, else the first."""
-        if call_id is None:
-            same = (open_id for open_id, other in self._names.items() if other == name)
-            call_id = next(same, next(iter(self._names), None))
-        if call_id is not None:
-            self._names.pop(call_id, None)
-        return call_id
-
-
-def _chat_message(message: JsonField, calls: _OpenCalls) -> Mapping[str, Any]:
-    """Complete a message: calls get ids and text as arguments, results the id of their call."""
-    fields = message.object()
-    role = fields.get("role")
-    if role == Role.ASSISTANT.value and fields.get("tool_calls"):
-        tool_calls = parsed_json(message["tool_calls"]).items()
-        return {**fields, "tool_calls": [_chat_call(parsed_json(c), calls) for c in tool_calls]}
-    if role == Role.TOOL.value:
-        content = fields.get("content")
-        if isinstance(content, list):
-            is_content = all(isinstance(part, Mapping) and "type" in part for part in content)
-        else:
-            is_content = isinstance(content, str)
-        return {
-            **fields,
-            "tool_call_id": calls.close(
-                message["tool_call_id"].optional_text(), message["name"].optional_text()
-            ),
-            "content": content if is_content else json_text(content),
-        }
-    return fields
-
-
-def _chat_call(call: JsonField, calls: _OpenCalls) -> dict[str, Any]:
-    fields = call.object()
-    if fields.get("type") == "custom":
-        return {**fields, "id": calls.add(call["id"].optional_text(), "")}
-    function = call if call["function"].is_null else call["function"]
-    name = function["name"].text()
-    arguments = function["arguments"].value
-    if not isinstance(arguments, str):
-        arguments = json_text({} if arguments is None else arguments)
-    return {
-        "id": calls.add(call["id"].optional_text(), name),
-        "type": "function",
-        "function": {"name": name, "arguments": arguments},
-    }
-
-
-def _chat_tool(tool: JsonField) -> dict[str, Any]:
-    fields = dict(tool.object())
-    nested = tool["function"]
-    if nested.is_null and fields.get("type", "function") != "function":
-        return fields  # of another kind: custom, or one that the model cannot have
-    function = dict((tool if nested.is_null else nested).object())
-    function.pop("type", None)
-    function["parameters"] = parsed_json(
-        JsonField(function.get("parameters"), f"{tool.path}.parameters")
-    ).value
-    return {"type": "function", "function": function}
-
-
-def _chat_weights(
-    messages: list[Mapping[str, Any]], conversation: Conversation
-) -> dict[int, float]:
-    """Return the weights of harmony messages: each has that of the chat message it comes from."""
-    if not any(message.get("weight") is not None for message in messages):
-        return {}
-    counts = []  # of harmony messages, for each chat message
-    for message in messages:
-        role = message.get("role")
-        if role == Role.ASSISTANT.value:
-            reasons = any(message.get(name) for name in REASONING_FIELDS)
-            calls = len(message.get("tool_calls") or ())
-            speaks = bool(message.get("content") or message.get("refusal"))
-            counts.append(reasons + calls + (speaks or not (reasons or calls)))
-        else:
-            counts.append(int(role in (Role.USER.value, Role.TOOL.value)))
-    start = len(conversation.messages) - sum(counts)
-    weights: dict[int, float] = {}
-    for index, (message, count) in enumerate(zip(messages, counts, strict=True)):
-        weight = JsonField(message.get("weight"), f"messages[{index}].weight")
-        if not weight.is_null:
-            weights.update(dict.fromkeys(range(start, start + count), read_weight(weight)))
-        start += count
-    return weights
-
-
-# ShareGPT
-
-_SHAREGPT_ROLES = {
-    "human": "user",
-    "user": "user",
-    "gpt": "assistant",
-    "assistant": "assistant",
-    "chatgpt": "assistant",
-    "model": "assistant",
-    "system": "system",
-    "developer": "developer",
-    "tool": "tool",
-    "observation": "tool",
-    "function_response": "tool",
-    "tool_response": "tool",
-    "function_call": "call",
-    "tool_call": "call",
-}
-
-_THOUGHT = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
-_CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
-_RESULT = re.compile(r"<tool_response>(.*?)</tool_response>", re.DOTALL)
-
-
-def sharegpt_as_chat(row: JsonField) -> dict[str, Any]:
-    """Write a row as Chat Completions; raises `ConversationError` where it cannot be read.
-
-    ``conversations`` has messages of ``from`` and ``value``; ``system`` and ``tools`` may stand
-    beside it. Marks of other models' formats are read: reasoning in ``<think>``, calls in
-    ``<tool_call>``, results in ``<tool_response>``.
-    """
-    messages: list[dict[str, Any]] = []
-    system = row["system"].optional_text()
-    if system:
-        messages.append({"role": "system", "content": system})
-    for message in parsed_json(row["conversations"]).items():
-        weight = message.object().get("weight")
-        for chat_message in _sharegpt_messages(message):
-            messages.append(chat_message if weight is None else {**chat_message, "weight": weight})
-    return {**row.object(), "messages": messages, "conversations": None}
-
-
-def _sharegpt_messages(message: JsonField) -> Iterator[dict[str, Any]]:
-    role = _SHAREGPT_ROLES.get(message["from"].text())
-    value = message["value"]
-    if role is None:
-        raise message["from"].unexpected(f"one of {', '.join(_SHAREGPT_ROLES)}")
-    if role == "assistant":
-        yield _sharegpt_answer(value)
-    elif role == "call":
-        calls = parsed_json(value).value
-        yield {"role": "assistant", "tool_calls": calls if isinstance(calls, list) else [calls]}
-    elif role != "tool":
-        yield {"role": role, "content": value.text()}
-    elif isinstance(value.value, str) and (results := _RESULT.findall(value.value)):
-        for text in results:
-            yield {"role": "tool", "content": text.strip(), **_sharegpt_result(text)}
-    else:
-        yield {"role": "tool", "content": value.value}
-
-
-def _sharegpt_answer(value: JsonField) -> dict[str, Any]:
-    """Take reasoning and calls out of the text of an assistant."""
-    text = value.text()
-    message: dict[str, Any] = {"role": "assistant"}
-    thought = _THOUGHT.match(text)
-    if thought:
-        message["reasoning"] = thought[1].strip()
-        text = text[thought.end() :]
-    calls = [parsed_json(JsonField(match[1], value.path)).value for match in _CALL.finditer(text)]
-    if calls:
-        message["tool_calls"] = calls
-        text = _CALL.sub("", text).strip()
-    if text or not (thought or calls):
-        message["content"] = text
-    return message
-
-
-def _sharegpt_result(text: str) -> dict[str, Any]:
-    """Read a result of the form ``{"name": ..., "content": ...}``; nothing for any other text."""
-    try:
-        result = parsed_json(JsonField(text)).value
-    except ValueError:
-        return {}
-    if not isinstance(result, dict) or set(result) != {"name", "content"}:
-        return {}
-    content = result["content"]
-    return {
-        "name": result["name"],
-        "content": content if isinstance(content, str) else json_text(content),
-    }
+    @staticmethod
+    def _date_in(field: JsonField) -> str:
+        """Read a date, a time in ISO 8601, or the seconds since 1970, as columns have them."""
+        value = field.value
+        try:
+            if isinstance(value, str):
+                return calendar_date.fromisoformat(value[:10]).isoformat()
+            if isinstance(value, calendar_date):  # or a datetime
+                return value.isoformat()[:10]
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                return datetime.fromtimestamp(value, timezone.utc).date().isoformat()
+        except (ValueError, OverflowError, OSError):
+            pass  # no date: the error below says so
+        raise field.unexpected("a date, such as 2025-06-28, or seconds since 1970")

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeAlias
 
 from ..conversation.content import DeveloperContent
 from ..conversation.messages import Message, Role, is_answer
-from ..rendering.history import without_past_reasoning
+from ..rendering.history import past_reasoning
 from .options import TrainingOptions
 
 __all__ = [
@@ -77,8 +77,8 @@ def kept_in_prompt(
     chosen = list(indices)
     if options.keep_past_reasoning:
         return chosen
-    kept = {id(message) for message in without_past_reasoning([messages[i] for i in chosen])}
-    return [index for index in chosen if id(messages[index]) in kept]
+    dropped = past_reasoning([messages[index] for index in chosen])
+    return [index for position, index in enumerate(chosen) if position not in dropped]
 
 
 def declares_functions(message: Message) -> bool:

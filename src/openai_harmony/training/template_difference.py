@@ -12,14 +12,15 @@ from collections.abc import Mapping
 from datetime import date as calendar_date
 from typing import Any, NamedTuple, NoReturn, Protocol
 
+from ..apis.chat_input import conversation_from_chat
 from ..conversation.json_field import JsonField
 from ..conversation.messages import Conversation, Role
 from ..encoding import load_harmony_encoding
 from ..errors import ConversationError
 from ..rendering.segments import SegmentKind
+from .chat_rows import completed_chat
 from .examples import training_examples
 from .options import TrainingOptions
-from .rows import chat_conversation
 from .sequence_plan import kept_in_prompt
 
 __all__ = ["TemplateDifference", "find_template_difference"]
@@ -78,7 +79,8 @@ def find_template_difference(
     """
     fields = {"messages": chat} if isinstance(chat, list) else dict(chat)
     options = options or TrainingOptions()
-    conversation, _ = chat_conversation(JsonField(fields), date)
+    request = completed_chat(JsonField(fields))
+    conversation = conversation_from_chat(request, conversation_start_date=date)
     expected = (_example_tokens if training else _prompt_tokens)(conversation, options)
     encoding = load_harmony_encoding("HarmonyGptOss")
     ours = [token for token, _, _ in expected]

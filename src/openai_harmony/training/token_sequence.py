@@ -26,6 +26,8 @@ from .sequence_plan import kept_in_prompt
 
 __all__ = ["TokenSequence"]
 
+_OPENINGS = (Role.SYSTEM, Role.DEVELOPER)
+
 
 class _Run(NamedTuple):
     """The tokens of a message, from `start` up to `end`; None where the parser read no message."""
@@ -33,6 +35,7 @@ class _Run(NamedTuple):
     message: Message | None
     start: int
     end: int
+    is_sampled: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class TokenSequence:
     `labels` are the sampled tokens, and `IGNORED` for all others. `logprobs` are their logarithmic
     probabilities: 0 where nothing was sampled, NaN where none was given. `recoveries` list the
     parser's repairs of the last completion. `earlier` are sequences with the reasoning that this
-    one leaves out; train on them, too.
+    one leaves out, or with another system message; train on them, too.
 
     >>> question = Message.from_role_and_content(Role.USER, "2 + 2?")
     >>> prompt = TokenSequence.of_prompt(Conversation.from_messages([question]))
@@ -70,7 +73,8 @@ class TokenSequence:
         options = options or TrainingOptions()
         kept = kept_in_prompt(conversation.messages, range(len(conversation.messages)), options)
         chosen = [conversation.messages[index] for index in kept]
-        return cls([], [], [], options)._with_rendered(chosen)._with_opening()
+        empty = cls([], [], [], options)
+        return empty._with_messages(chosen, empty._rendered(chosen))._with_opening()
 
     @property
     def messages(self) -> list[Message]:
@@ -105,10 +109,10 @@ class TokenSequence:
         first = len(self.input_ids)
         runs: list[_Run] = []
         for message, end in zip(parser.messages, ends, strict=True):
-            runs.append(_Run(message, start, first + end))
+            runs.append(_Run(message, start, first + end, is_sampled=True))
             start = first + end
         if not runs:
-            runs = [_Run(None, start, first)]
+            runs = [_Run(None, start, first, is_sampled=True)]
         runs[-1] = runs[-1]._replace(end=first + len(tokens))
         return replace(
             self,
@@ -123,54 +127,72 @@ class TokenSequence:
     def extend(self, messages: Sequence[Message]) -> TokenSequence:
         """Go on with tool results, or the next question: add them, and open the next message.
 
-        The result begins with the tokens of this sequence. Where the next prompt leaves out
-        reasoning, it is put together anew of the same tokens, without labels, and this sequence
-        becomes the last of `earlier`.
+        The result begins with the tokens of this sequence, unless the next prompt leaves reasoning
+        out, or has another system message because functions are declared only now. Then that
+        prompt is put together anew of the same tokens, without labels, and this sequence becomes
+        the last of `earlier`.
         """
         closed = self._closed()
+        numbers = [number for number, run in enumerate(closed.runs) if run.message is not None]
         history = closed.messages
-        kept = kept_in_prompt(history, range(len(history)), self.options)
-        if len(kept) < len(history):
-            chosen = {id(history[index]) for index in kept}
-            prompt = TokenSequence([], [], [], self.options, earlier=(*self.earlier, self))
-            tokens: list[int] = []
-            runs: list[_Run] = []
-            for run in closed.runs:
-                if run.message is None or id(run.message) in chosen:
-                    start = len(tokens)
-                    tokens += closed.input_ids[run.start : run.end]
-                    runs.append(_Run(run.message, start, len(tokens)))
-            closed = replace(prompt._with_tokens(tokens), runs=tuple(runs))
-        return closed._with_rendered(messages)._with_opening()
+        kept = {numbers[i] for i in kept_in_prompt(history, range(len(history)), self.options)}
+        # What is declared now changes the tokens of the system message.
+        openings = {
+            number: run.message
+            for number, run in enumerate(closed.runs)
+            if run.message is not None
+            and not run.is_sampled
+            and run.message.author.role in _OPENINGS
+        }
+        rendered = self._rendered([*openings.values(), *messages])
+        changed = dict(zip(openings, rendered, strict=False))
+        tokens: list[int] = []
+        runs: list[_Run] = []
+        for number, run in enumerate(closed.runs):
+            if run.message is None or number in kept:
+                start = len(tokens)
+                tokens += changed.get(number, closed.input_ids[run.start : run.end])
+                runs.append(run._replace(start=start, end=len(tokens)))
+        if tokens != closed.input_ids:
+            fresh = TokenSequence([], [], [], self.options, earlier=(*self.earlier, self))
+            closed = replace(fresh._with_tokens(tokens), runs=tuple(runs))
+        return closed._with_messages(messages, rendered[len(openings) :])._with_opening()
 
     def _closed(self) -> TokenSequence:
         """End the last message as a prompt has it."""
         if self.awaits_sampling:
             raise ConversationError("the model is to speak; call add_sampled() before extend()")
         last = self.input_ids[-1]
-        if last in STOP_TOKENS:
-            return replace(self, input_ids=[*self.input_ids[:-1], stop_in_prompt(last)])
         message = self.runs[-1].message
         is_call = message is not None and message.recipient is not None
+        if last in STOP_TOKENS:
+            stop = stop_in_prompt(last, is_call=is_call)
+            return replace(self, input_ids=[*self.input_ids[:-1], stop])
         closed = self._with_tokens([CALL if is_call else END])
         run = closed.runs[-1]._replace(end=len(closed.input_ids))
         return replace(closed, runs=(*closed.runs[:-1], run))
 
-    def _with_rendered(self, messages: Sequence[Message]) -> TokenSequence:
+    def _rendered(self, messages: Sequence[Message]) -> list[list[int]]:
+        """Render messages; return the tokens of each."""
         encoding = load_harmony_encoding("HarmonyGptOss")
         conversation = Conversation(messages=list(messages))
+        tokens: list[list[int]] = [[] for _ in messages]
         rendering = self.options.rendering()
-        lengths = [0] * len(messages)
-        tokens: list[int] = []
         for segment in encoding.segments_for_completion(conversation, None, rendering):
-            lengths[segment.message] += len(segment.tokens)
-            tokens += segment.tokens
+            tokens[segment.message] += segment.tokens
+        return tokens
+
+    def _with_messages(
+        self, messages: Sequence[Message], rendered: Sequence[Sequence[int]]
+    ) -> TokenSequence:
+        """Add messages that were not sampled, with their tokens."""
         runs = list(self.runs)
         end = len(self.input_ids)
-        for message, length in zip(messages, lengths, strict=True):
-            runs.append(_Run(message, end, end + length))
-            end += length
-        return replace(self._with_tokens(tokens), runs=tuple(runs))
+        for message, tokens in zip(messages, rendered, strict=True):
+            runs.append(_Run(message, end, end + len(tokens)))
+            end += len(tokens)
+        added = [token for tokens in rendered for token in tokens]
+        return replace(self._with_tokens(added), runs=tuple(runs))
 
     def _with_opening(self) -> TokenSequence:
         return replace(self._with_tokens(OPENING), awaits_sampling=True)

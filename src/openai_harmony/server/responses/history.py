@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
+from ...apis.current_date import TODAY
 from ...apis.items import HistoryItem
 from ...apis.requests import ResponsesRequest
 from ..http.errors import ApiError
@@ -88,7 +89,7 @@ def _of_conversation(services: Services, owner: str, id: str) -> History:
             code="conversation_not_found",
         ) from None
     date = services.settings.current_date
-    if date == "today":
+    if date == TODAY:
         created = datetime.fromtimestamp(conversation.created_at, timezone.utc)
         date = created.date().isoformat()
     return History(history_items(items), date)

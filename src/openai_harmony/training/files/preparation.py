@@ -15,6 +15,7 @@ import json
 import multiprocessing
 import os
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -23,11 +24,24 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ... import __version__
+from ...apis.current_date import TODAY
 from .report import TokenReport, write_plot
 from .shards import PrepareSettings, Shard, prepare_shard, read_shard
-from .sources import CHUNK_BYTES, Chunk, SourceError, UnpackedFiles, find_chunks, find_files
+from .sources import (
+    CHUNK_BYTES,
+    TEMPORARY,
+    Chunk,
+    OutputError,
+    SourceError,
+    UnpackedFiles,
+    atomic_file,
+    find_chunks,
+    find_files,
+)
 
 __all__ = ["Preparation", "Runner", "ShardJob", "prepare"]
+
+_MANIFEST = "manifest.json"
 
 _CARD = """\
 ---
@@ -86,14 +100,19 @@ def prepare(
 ) -> Preparation:
     """Make training data of a file or a folder; a preparation that was interrupted goes on.
 
+    Where the settings leave the date to today, a preparation that goes on keeps the date on which
+    it began.
+
     `workers` are processes, as many as there are cores unless given; or a `runner` makes the
     shards, such as `ray_runner`. After each shard, `watch` is called with the bytes that are done,
     and all there are. Raises `SourceError` where the source cannot be read, or where `out` holds
-    something else.
+    something else, `OutputError` where it cannot be written.
     """
-    settings = settings or PrepareSettings()
     if out.resolve().is_relative_to(source.resolve()):
         raise SourceError(f"{out} is inside of {source}; give a folder elsewhere for the output")
+    earlier = _read_manifest(out)
+    begun = TODAY if earlier is None else earlier["settings"]["start_date"]
+    settings = (settings or PrepareSettings()).dated(begun)
     files = find_files(source)
     stats = {str(file.path): file.path.stat() for file in files}
     manifest = {  # all that decides what the shards are
@@ -102,7 +121,7 @@ def prepare(
         "files": {path: [stat.st_size, stat.st_mtime_ns] for path, stat in stats.items()},
         "chunk_bytes": chunk_bytes,
     }
-    _begin(out, manifest)
+    _begin(out, manifest, earlier)
     state = _state(out)
     unpacked = UnpackedFiles(state / "unpacked")
     chunks = find_chunks(files, chunk_bytes, unpacked)
@@ -135,11 +154,7 @@ def local_runner(workers: int | None = None) -> Runner:
             yield from (job.run() for job in jobs)
             return
         context = multiprocessing.get_context("spawn")
-        # Ctrl-C is for the process that waits; shards under way are finished.
-        ignore_interrupts = signal.SIGINT, signal.SIG_IGN
-        with ProcessPoolExecutor(
-            min(count, len(jobs)), context, signal.signal, ignore_interrupts
-        ) as pool:
+        with ProcessPoolExecutor(min(count, len(jobs)), context, _begin_worker) as pool:
             futures = [pool.submit(job.run) for job in jobs]
             try:
                 for future in as_completed(futures):
@@ -150,6 +165,19 @@ def local_runner(workers: int | None = None) -> Runner:
     return run
 
 
+def _begin_worker() -> None:
+    """Leave Ctrl-C to the parent, so that shards under way are finished, and end where it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()  # also returns if it was killed, which no signal handler notices
+        os._exit(1)
+
+
 def _data(out: Path) -> Path:
     return out / "data"
 
@@ -158,30 +186,40 @@ def _state(out: Path) -> Path:
     return out / ".harmony"
 
 
-def _begin(out: Path, manifest: dict[str, Any]) -> None:
-    state = _state(out)
-    path = state / "manifest.json"
+def _read_manifest(out: Path) -> dict[str, Any] | None:
     try:
-        earlier = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        if out.exists() and any(out.iterdir()):
-            raise SourceError(f"{out} is not empty; give another folder for the output") from None
-    else:
-        if earlier != manifest:
-            raise SourceError(
-                f"{out} holds what was made of other rows or with other options; "
-                "give another folder for the output, or remove this one"
-            )
-    _data(out).mkdir(parents=True, exist_ok=True)
-    state.mkdir(exist_ok=True)
-    path.write_text(json.dumps(manifest), encoding="utf-8")
+        manifest: dict[str, Any] = json.loads((_state(out) / _MANIFEST).read_text("utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return manifest
+
+
+def _begin(out: Path, manifest: dict[str, Any], earlier: dict[str, Any] | None) -> None:
+    if earlier is None and out.exists() and any(out.iterdir()):
+        raise SourceError(f"{out} is not empty; give another folder for the output")
+    if earlier not in (None, manifest):
+        raise SourceError(
+            f"{out} holds what was made of other rows or with other options; "
+            "give another folder for the output, or remove this one"
+        )
+    state = _state(out)
+    try:
+        _data(out).mkdir(parents=True, exist_ok=True)
+        state.mkdir(exist_ok=True)
+    except OSError as error:
+        raise OutputError(error.errno, f"{out}: {error.strerror}") from error
+    with atomic_file(state / _MANIFEST) as path:
+        path.write_text(json.dumps(manifest), encoding="utf-8")
 
 
 def _finish(out: Path, chunks: Sequence[Chunk], shards: Sequence[Shard]) -> Preparation:
     """Put the counts and the rejected rows of all shards together."""
     report = TokenReport()
     lines: Counter[str] = Counter()  # of each file, before the shard
-    with open(out / "rejected.jsonl", "w", encoding="utf-8") as file:
+    with (
+        atomic_file(out / "rejected.jsonl") as rejected_path,
+        open(rejected_path, "w", encoding="utf-8") as file,
+    ):
         for chunk, shard in zip(chunks, shards, strict=True):
             report.add(shard.report)
             path = _state(out) / f"{shard.number:05}.rejected.jsonl"
@@ -191,9 +229,14 @@ def _finish(out: Path, chunks: Sequence[Chunk], shards: Sequence[Shard]) -> Prep
                     entry["line"] += lines[chunk.path] + 1  # lines count from 1 in their file
                     file.write(json.dumps(entry) + "\n")
             lines[chunk.path] += shard.lines
-    (out / "report.json").write_text(json.dumps(report.as_json(), indent=2) + "\n")
+    with atomic_file(out / "report.json") as path:
+        path.write_text(json.dumps(report.as_json(), indent=2) + "\n")
     plotted = write_plot(report, out / "report.svg")
     picture = "\n![Tokens by channel, and examples by length](report.svg)\n" if plotted else ""
     card = _CARD.format(version=__version__, report=report.text(), picture=picture)
-    (out / "README.md").write_text(card, encoding="utf-8")
+    with atomic_file(out / "README.md") as path:
+        path.write_text(card, encoding="utf-8")
+    for folder in (_data(out), _state(out)):
+        for left in folder.glob(f"*{TEMPORARY}"):  # by workers that were killed
+            left.unlink()
     return Preparation(out, report)

@@ -62,7 +62,7 @@ def ray_examples(
     a batch of `batch_size` rows (None: a block). Fields that are null are taken as missing, as in
     Parquet.
     """
-    make = functools.partial(_batch_examples, settings=settings or PrepareSettings())
+    make = functools.partial(_batch_examples, settings=(settings or PrepareSettings()).dated())
     return rows.map_batches(make, batch_size=batch_size, batch_format="pyarrow")
 
 

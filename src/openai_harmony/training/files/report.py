@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,10 +11,13 @@ from typing import Any
 
 from ...conversation.messages import Message, Role
 from ..examples import TrainingExample
+from .sources import atomic_file
 
 __all__ = ["TokenReport", "write_plot"]
 
 _BAR = 40  # characters of the longest bar
+_REASONS = 8  # that are shown
+_VALUES = re.compile(r"""(?<!\w)'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\d+""")
 
 
 @dataclass
@@ -22,7 +26,8 @@ class TokenReport:
 
     `tokens` and `trainable` are by channel for the assistant, else by role. `lengths` counts
     examples by their length, rounded up to a power of two. `too_long` counts messages that the
-    context cannot hold. `sequences` are the rows of the files: examples, or packed sequences.
+    context cannot hold. `reasons` counts rejected rows, by the reason without its names and
+    numbers. `sequences` are the rows of the files: examples, or packed sequences.
     """
 
     rows: int = 0
@@ -30,6 +35,7 @@ class TokenReport:
     examples: int = 0
     sequences: int = 0
     too_long: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
     forms: Counter[str] = field(default_factory=Counter)
     tokens: Counter[str] = field(default_factory=Counter)
     trainable: Counter[str] = field(default_factory=Counter)
@@ -48,6 +54,12 @@ class TokenReport:
             self.tokens[name] += part.end - part.start
             if example.is_trainable(part):
                 self.trainable[name] += part.end - part.sampled
+
+    def add_rejected(self, problem: str) -> None:
+        """Count a rejected row."""
+        self.rejected += 1
+        reason = problem.partition("; ")[0].partition(", found ")[0]
+        self.reasons[_VALUES.sub("…", reason)] += 1
 
     def add(self, other: TokenReport) -> None:
         """Add the counts of another report."""
@@ -68,7 +80,7 @@ class TokenReport:
     def from_json(cls, raw: dict[str, Any]) -> TokenReport:
         """Read what `as_json` wrote."""
         lengths = {int(length): count for length, count in raw["lengths"].items()}
-        names = ("forms", "tokens", "trainable")
+        names = ("reasons", "forms", "tokens", "trainable")
         counters = {name: Counter[str](raw[name]) for name in names}
         return cls(**{**raw, **counters, "lengths": Counter(lengths)})
 
@@ -77,8 +89,12 @@ class TokenReport:
         forms = ", ".join(f"{count:,} {form}" for form, count in sorted(self.forms.items()))
         lines: list[str] = [
             f"{self.rows:,} rows ({forms or 'none read'}), {self.rejected:,} rejected",
-            f"{self.examples:,} examples in {self.sequences:,} sequences",
         ]
+        reasons = sorted(self.reasons.items(), key=lambda item: (-item[1], item[0]))
+        lines += (f"  {count:,} × {reason}" for reason, count in reasons[:_REASONS])
+        if len(reasons) > _REASONS:
+            lines.append(f"  {sum(count for _, count in reasons[_REASONS:]):,} × other reasons")
+        lines.append(f"{self.examples:,} examples in {self.sequences:,} sequences")
         if self.too_long:
             lines.append(f"{self.too_long:,} messages left out: too long for the context")
         lines += ["", f"{'tokens':<12}{'in all':>16}{'trainable':>16}"]
@@ -95,7 +111,7 @@ class TokenReport:
 
 
 def write_plot(report: TokenReport, path: Path) -> bool:
-    """Draw tokens by channel, and examples by length; return False where matplotlib is missing."""
+    """Draw tokens by channel, and examples by length, as SVG; return False without matplotlib."""
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
@@ -122,6 +138,9 @@ def write_plot(report: TokenReport, path: Path) -> bool:
     lengths.set_ylabel("examples")
     lengths.tick_params(axis="x", rotation=45)
     # Without a date and with fixed ids, so that equal reports make equal files.
-    with mpl.rc_context({"svg.hashsalt": "harmony", "svg.fonttype": "none"}):
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    with (
+        mpl.rc_context({"svg.hashsalt": "harmony", "svg.fonttype": "none"}),
+        atomic_file(path) as temporary,
+    ):
+        figure.savefig(temporary, format="svg", metadata={"Date": None})
     return True

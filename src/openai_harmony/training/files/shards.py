@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
+from ...apis.current_date import TODAY, current_date
 from ...errors import HarmonyError
-from ..examples import read_examples
 from ..options import TrainingOptions
 from ..packing import packed_groups
-from ..rows import RowForm, read_row
+from ..rows import RejectedRow, RowDates, RowForm, row_examples
 from .report import TokenReport
 from .sources import Chunk, atomic_file, read_chunk
 
@@ -32,20 +32,27 @@ class PrepareSettings:
 
     - `training`: what is trained on, and how it is rendered.
     - `form`: the form of the rows; None detects each row's.
-    - `start_date`: the date in the system message of chats.
+    - `start_date`: the date in the system message of chats: today's in UTC, as the server writes it
+      unless told otherwise; None for none; or what `RowDates.parse` reads.
     - `pack`: put several examples in one sequence of `training.context_length` tokens.
     - `loss_weights`: write a column with the weights of messages.
     """
 
     training: TrainingOptions = field(default_factory=TrainingOptions)
     form: RowForm | None = None
-    start_date: str | None = None
+    start_date: str | None = TODAY
     pack: bool = False
     loss_weights: bool = False
 
     def __post_init__(self) -> None:
         if self.pack and self.training.context_length is None:
             raise ValueError("packing needs a context_length: the length of the sequences")
+        if self.start_date not in (TODAY, None):
+            RowDates.parse(self.start_date)
+
+    def dated(self, today: str | None = TODAY) -> PrepareSettings:
+        """Return the settings with a date in the place of `TODAY`: the current one unless given."""
+        return replace(self, start_date=current_date(today)) if self.start_date == TODAY else self
 
     def as_json(self) -> dict[str, Any]:
         """Return the settings as JSON, to be compared."""
@@ -72,26 +79,22 @@ class Columns:
         """Add and count the examples of a row; return the problem where there are none."""
         settings = self._settings
         try:
-            form, conversation, weights = read_row(
-                raw, form=settings.form, start_date=settings.start_date
+            row, (examples, too_long) = row_examples(
+                raw, settings.training, form=settings.form, start_date=settings.start_date
             )
-            examples, too_long = read_examples(conversation, settings.training, weights=weights)
         except HarmonyError as error:
+            if isinstance(error, RejectedRow):
+                report.too_long += len(error.too_long)
             return str(error)
-        except RecursionError:
-            return "nested too deeply to be read"
         report.too_long += len(too_long)
-        if not examples:
-            limit = settings.training.context_length
-            return f"nothing fits in {limit} tokens" if too_long else "nothing to train on"
-        report.forms[form] += 1
+        report.forms[row.form] += 1
         for example in examples:
             self._ids.fromlist(example.input_ids)
             self._labels.fromlist(example.labels)
             if settings.loss_weights:
                 self._weights.fromlist(example.loss_weights())
             self._lengths.append(len(example))
-            report.add_example(example, conversation.messages)
+            report.add_example(example, row.conversation.messages)
         return None
 
     def table(self) -> pa.Table:
@@ -160,7 +163,7 @@ def prepare_shard(
             report.rows += 1
             problem = row.problem or columns.add_row(row.raw, report)
             if problem:
-                report.rejected += 1
+                report.add_rejected(problem)
                 entry = {"file": chunk.path, "line": row.number, "reason": problem, "row": row.raw}
                 rejected.write(json.dumps(entry, default=str) + "\n")
     table = columns.table()

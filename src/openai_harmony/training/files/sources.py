@@ -15,6 +15,7 @@ Compressed files are unpacked beside the output, since reading cannot begin in t
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -30,7 +31,9 @@ from ..rows import without_nulls
 
 __all__ = [
     "CHUNK_BYTES",
+    "TEMPORARY",
     "Chunk",
+    "OutputError",
     "SourceError",
     "SourceFile",
     "SourceRow",
@@ -44,6 +47,9 @@ __all__ = [
 CHUNK_BYTES = 16 * 1024 * 1024
 """Bytes of a chunk of JSONL, about; a worker's memory grows with it, and not with the file."""
 
+TEMPORARY = ".tmp"
+"""The end of the names of files that are being written."""
+
 _ROWS_AT_ONCE = 64  # of a table, as Python objects
 _PACKED_SUFFIXES = (".gz", ".zst")  # by which pyarrow chooses the decompression
 
@@ -51,7 +57,14 @@ FileKind = Literal["jsonl", "parquet", "arrow"]
 
 
 class SourceError(ValueError):
-    """The input holds no rows that can be read, or the output cannot be written."""
+    """The input holds no rows that can be read, or the output holds something else."""
+
+
+class OutputError(OSError):
+    """A file of the output cannot be written: the disk is full, or the folder is not ours."""
+
+
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 
 
 class SourceFile(NamedTuple):
@@ -138,6 +151,8 @@ def find_chunks(
             raise SourceError(f"{file.path} is compressed; say where it shall be unpacked")
         try:
             size = unpacked.size(file.number, file.path)
+        except OutputError:
+            raise
         except OSError as error:
             raise SourceError(f"{file.path} cannot be unpacked: {error}") from error
         copy = str(unpacked.path(file.number))
@@ -170,11 +185,21 @@ def _kind(path: Path) -> FileKind | None:
 
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Yield another name to write a file under; it is renamed to `path` if nothing is raised."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    """Yield another name to write a file under; it is renamed to `path` if nothing is raised.
+
+    Raises `OutputError` if it cannot be written; errors about other files are left as they are.
+    """
+    temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY}")
     try:
         yield temporary
         os.replace(temporary, path)
+    except OSError as error:
+        is_ours = error.errno in _NO_ROOM or error.filename == str(temporary)
+        if isinstance(error, OutputError) or not is_ours:
+            raise
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        remedy = "free space and repeat the command to go on"
+        raise OutputError(error.errno, f"{path}: {reason}; {remedy}") from error
     finally:
         temporary.unlink(missing_ok=True)
 
