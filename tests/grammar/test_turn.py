@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from llguidance import LLInterpreter
 
 from openai_harmony import (
     Conversation,
@@ -24,6 +26,7 @@ from openai_harmony.grammar import (
     find_mismatch,
     turn_grammar,
 )
+from openai_harmony.grammar.token_table import token_table
 from openai_harmony.grammar.turn import TEXT_PATTERN
 from support.turns import (
     ANSWER,
@@ -252,3 +255,21 @@ def test_no_text_spells_a_marker(text: str) -> None:
     ]
     found = find_mismatch(turn_grammar(PLAIN), tokens)
     assert (found is None) == (SPELLED.search(text) is None)
+
+
+@pytest.mark.parametrize("text", ["", "a", "a <", "a <b", "<<", "<|", "<|a", "<|a b", "a | b"])
+def test_few_tokens_are_tried_one_by_one_in_text(text: str) -> None:
+    interpreter = LLInterpreter(
+        token_table(),
+        turn_grammar(PLAIN),
+        enable_backtrack=False,
+        enable_ff_tokens=False,
+        log_level=0,
+    )
+    interpreter.start_without_prompt()
+    walked = []
+    for token in [*tokens_of(FINAL), *ENCODING.encode(text), tokens_of("!")[0]]:
+        _, progress = interpreter.compute_mask()
+        walked.append(json.loads(progress)["progress"][0]["stats"]["trie_nodes_walked"])
+        interpreter.commit_token(token)
+    assert max(walked) < 10_000  # of 420,638

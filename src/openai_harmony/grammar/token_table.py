@@ -37,7 +37,7 @@ _SLICES = [
     r'[^<|"\\\x00-\x1F\x7F]{1,10}',
     r'[^<|"\\\x00-\x1F\x7F]{1,30}',
     r'[^<|"\\\x00-\x1F\x7F]+',
-    r"[^<|]+",
+    r"[^<|][^<|]*",  # not "+": llguidance looks into alternatives only for a concatenation
 ]
 """Kinds of tokens whose masks llguidance computes beforehand: those allowed anywhere in JSON
 strings, and those allowed anywhere in text, since no special token is spelled with them."""

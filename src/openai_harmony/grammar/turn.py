@@ -31,12 +31,12 @@ from .options import (
 
 __all__ = ["TEXT_PATTERN", "TurnConstraint", "turn_constraint", "turn_grammar"]
 
-# Text in which nothing looks like <|end|>: every "<" is followed by what cannot become that. A word
-# is [a-z_0-9]+; the marks are <, <|, <|word and <|word|, after the last of which no ">" may stand.
-_AGAIN = r"((\|([a-z_0-9]+\|?)?)?<)*"  # from one mark back to "<"
-_HARMLESS = r"([^<|]|\|[^<a-z_0-9]|\|[a-z_0-9]+[^<|a-z_0-9]|\|[a-z_0-9]+\|[^<>])"
-_MARK_AT_END = rf"(<{_AGAIN}(\|([a-z_0-9]+\|?)?)?)?"
-TEXT_PATTERN = rf"([^<]|<{_AGAIN}{_HARMLESS})*{_MARK_AT_END}"
+# A "<" is followed by all that holds no "<" and cannot become <|word|>. The alternatives begin with
+# a repetition where they can: llguidance then uses the masks that it computed beforehand.
+_WORD = r"[a-z_0-9]+"
+_AFTER_BAR = rf"([^<|]*|{_WORD}\|([^<>][^<]*)?|([a-z_0-9]*[^<|a-z_0-9][^<|]*)?\|[^<]*)"
+_AFTER_LESS = rf"([^<|]*|[^<|]+\|[^<]*|\|{_AFTER_BAR})"
+TEXT_PATTERN = rf"[^<]*(<{_AFTER_LESS})*"
 """A regular expression for text in which no special token, nor what looks like one, is spelled."""
 
 _JSON_TYPE = '(" json" | " "? <|constrain|> "json")?'
