@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -209,6 +210,37 @@ def test_of_several_response_formats_any_may_be_chosen() -> None:
     assert mismatch(grammar, f'{FINAL}{{"answer":1}}<|return|>') is None
     assert mismatch(grammar, f"{FINAL}[true]<|return|>") is None
     assert mismatch(grammar, f"{FINAL}true") == (FINAL, "true")
+
+
+@pytest.mark.parametrize(
+    ("completion", "is_canonical"),
+    [
+        ("<|channel|>commentary to=functions.now <|constrain|>json<|message|>{}<|call|>", True),
+        ("<|channel|>commentary to=functions.now json<|message|>{}<|call|>", False),
+        ("<|channel|>commentary to=functions.now<|message|>{}<|call|>", False),
+        ("<|channel|>analysis to=functions.now <|constrain|>json<|message|>{}<|call|>", False),
+        (" to=functions.now<|channel|>commentary <|constrain|>json<|message|>{}<|call|>", False),
+        ('<|channel|>analysis to=browser.find code<|message|>{"pattern":"x"}<|call|>', True),
+        ('<|channel|>analysis to=browser.find code<|message|>{"pattern": "x"}<|call|>', False),
+        ("<|channel|>analysis to=python code<|message|>print( 1 )<|call|>", True),
+        ("<|channel|>commentary to=python code<|message|>print( 1 )<|call|>", False),
+        ("<|channel|>final<|message|>a, b: c<|return|>", True),
+    ],
+)
+def test_a_canonical_turn_has_one_spelling(completion: str, is_canonical: bool) -> None:
+    turn = THINK + PLAN + completion
+    assert mismatch(turn_grammar(TOOLS), turn) is None
+    found = mismatch(turn_grammar(TOOLS, TurnOptions(canonical=True)), turn)
+    assert (found is None) == is_canonical
+
+
+def test_more_of_a_canonical_call_is_forced() -> None:
+    choice = {"type": "function", "name": "get_weather"}
+    free = TurnOptions(tool_choice=choice, reasoning=False, preambles=False)
+    canonical = Matcher(turn_grammar(TOOLS, replace(free, canonical=True)))
+    header = "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"
+    assert ENCODING.decode(canonical.forced_tokens()).startswith(header)
+    assert Matcher(turn_grammar(TOOLS, free)).forced_tokens() == []
 
 
 def test_what_cannot_be_enforced_is_named() -> None:
