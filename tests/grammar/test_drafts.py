@@ -6,8 +6,10 @@ import random
 
 import numpy as np
 import pytest
+from llguidance import LLMatcher
 
 from openai_harmony.grammar import BITMASK_WORDS, Matcher, TurnOptions, turn_grammar
+from openai_harmony.grammar.token_table import token_table
 from openai_harmony.tokens.special_tokens import FIRST_SPECIAL
 from openai_harmony.tokens.vocabulary import load_vocabulary
 from support.turns import ENCODING, FORMAT, PLAIN, TOOLS, tokens_of
@@ -153,6 +155,19 @@ def test_many_tokens_that_count_can_be_taken_back(count: int) -> None:
     assert matcher.count_allowed(word * 301) == count
     assert matcher.accept_all(word * 301) == count
     assert twin.accept_all(word) == 0
+
+
+@pytest.mark.parametrize(("name", "goes_back"), [("free", True), ("bounded", False)])
+def test_llguidance_alone_takes_tokens_back_that_it_does_not_count(
+    name: str, goes_back: bool
+) -> None:
+    engine = LLMatcher(token_table(), GRAMMARS[name], log_level=0)  # as vLLM uses it
+    mask = engine.compute_bitmask()
+    for token in tokens_of("<|channel|>analysis<|message|>"):
+        assert engine.consume_token(token)
+    assert engine.rollback(3) == goes_back
+    assert engine.is_error() == (not goes_back)
+    assert not goes_back or engine.compute_bitmask() == mask
 
 
 def test_a_draft_needs_room() -> None:
