@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from llguidance import LLInterpreter
 
 from openai_harmony import (
     Conversation,
@@ -24,6 +27,7 @@ from openai_harmony.grammar import (
     find_mismatch,
     turn_grammar,
 )
+from openai_harmony.grammar.token_table import token_table
 from openai_harmony.grammar.turn import TEXT_PATTERN
 from support.turns import (
     ANSWER,
@@ -208,6 +212,37 @@ def test_of_several_response_formats_any_may_be_chosen() -> None:
     assert mismatch(grammar, f"{FINAL}true") == (FINAL, "true")
 
 
+@pytest.mark.parametrize(
+    ("completion", "is_canonical"),
+    [
+        ("<|channel|>commentary to=functions.now <|constrain|>json<|message|>{}<|call|>", True),
+        ("<|channel|>commentary to=functions.now json<|message|>{}<|call|>", False),
+        ("<|channel|>commentary to=functions.now<|message|>{}<|call|>", False),
+        ("<|channel|>analysis to=functions.now <|constrain|>json<|message|>{}<|call|>", False),
+        (" to=functions.now<|channel|>commentary <|constrain|>json<|message|>{}<|call|>", False),
+        ('<|channel|>analysis to=browser.find code<|message|>{"pattern":"x"}<|call|>', True),
+        ('<|channel|>analysis to=browser.find code<|message|>{"pattern": "x"}<|call|>', False),
+        ("<|channel|>analysis to=python code<|message|>print( 1 )<|call|>", True),
+        ("<|channel|>commentary to=python code<|message|>print( 1 )<|call|>", False),
+        ("<|channel|>final<|message|>a, b: c<|return|>", True),
+    ],
+)
+def test_a_canonical_turn_has_one_spelling(completion: str, is_canonical: bool) -> None:
+    turn = THINK + PLAN + completion
+    assert mismatch(turn_grammar(TOOLS), turn) is None
+    found = mismatch(turn_grammar(TOOLS, TurnOptions(canonical=True)), turn)
+    assert (found is None) == is_canonical
+
+
+def test_more_of_a_canonical_call_is_forced() -> None:
+    choice = {"type": "function", "name": "get_weather"}
+    free = TurnOptions(tool_choice=choice, reasoning=False, preambles=False)
+    canonical = Matcher(turn_grammar(TOOLS, replace(free, canonical=True)))
+    header = "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"
+    assert ENCODING.decode(canonical.forced_tokens()).startswith(header)
+    assert Matcher(turn_grammar(TOOLS, free)).forced_tokens() == []
+
+
 def test_what_cannot_be_enforced_is_named() -> None:
     tool = ToolDescription.new("f", "", {"properties": {"a": {"contains": {"const": 1}}}})
     content = DeveloperContent.new().with_function_tools([tool])
@@ -252,3 +287,21 @@ def test_no_text_spells_a_marker(text: str) -> None:
     ]
     found = find_mismatch(turn_grammar(PLAIN), tokens)
     assert (found is None) == (SPELLED.search(text) is None)
+
+
+@pytest.mark.parametrize("text", ["", "a", "a <", "a <b", "<<", "<|", "<|a", "<|a b", "a | b"])
+def test_few_tokens_are_tried_one_by_one_in_text(text: str) -> None:
+    interpreter = LLInterpreter(
+        token_table(),
+        turn_grammar(PLAIN),
+        enable_backtrack=False,
+        enable_ff_tokens=False,
+        log_level=0,
+    )
+    interpreter.start_without_prompt()
+    walked = []
+    for token in [*tokens_of(FINAL), *ENCODING.encode(text), tokens_of("!")[0]]:
+        _, progress = interpreter.compute_mask()
+        walked.append(json.loads(progress)["progress"][0]["stats"]["trie_nodes_walked"])
+        interpreter.commit_token(token)
+    assert max(walked) < 10_000  # of 420,638

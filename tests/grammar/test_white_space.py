@@ -6,7 +6,11 @@ import pytest
 
 from openai_harmony import Conversation, load_harmony_encoding
 from openai_harmony.grammar import Matcher, TurnOptions, turn_grammar
-from openai_harmony.grammar.token_table import JSON_OPTIONS, with_any_spelling
+from openai_harmony.grammar.token_table import (
+    JSON_OPTIONS,
+    for_llguidance_1_0,
+    with_any_spelling,
+)
 from support.llguidance_version import is_read_differently
 
 SCHEMA = {
@@ -14,10 +18,10 @@ SCHEMA = {
     "properties": {"a": {"type": "integer"}, "b": {"type": "array"}},
     "required": ["a"],
 }
-GRAMMAR = turn_grammar(
-    Conversation.from_messages([]),
-    TurnOptions(response_format={"type": "json_schema", "schema": SCHEMA}),
-)
+FORMAT = {"type": "json_schema", "schema": SCHEMA}
+NOTHING = Conversation.from_messages([])
+GRAMMAR = turn_grammar(NOTHING, TurnOptions(response_format=FORMAT))
+CANONICAL = turn_grammar(NOTHING, TurnOptions(response_format=FORMAT, canonical=True))
 
 ALLOWED = ['{"a":1}', '{"a": 1}', '{"a": 1, "b": [1,2]}', '{"a": 1,\n  "b": [1,\r\n\t2]}']
 ANYWHERE = [
@@ -42,6 +46,15 @@ def test_it_follows_separators(answer: str) -> None:
     assert accepts(with_any_spelling(GRAMMAR), answer)
 
 
+@pytest.mark.parametrize("answer", [*ALLOWED, '{"a":1,"b":[1,{"c":null}]}'])
+def test_canonical_json_has_none(answer: str) -> None:
+    is_compact = not any(space in answer for space in " \n\t")
+    assert accepts(CANONICAL, answer) == is_compact
+    assert accepts(for_llguidance_1_0(CANONICAL), answer) == is_compact
+    assert accepts(for_llguidance_1_0(GRAMMAR), answer) == is_compact
+    assert accepts(with_any_spelling(CANONICAL), answer)
+
+
 @pytest.mark.parametrize("answer", ANYWHERE)
 def test_it_is_judged_more_leniently_than_it_is_sampled(answer: str) -> None:
     assert not accepts(GRAMMAR, answer) or is_read_differently(SCHEMA, answer)
@@ -58,3 +71,4 @@ def test_no_option_is_used_that_old_versions_ignore() -> None:
     assert "whitespace_pattern" not in JSON_OPTIONS
     assert GRAMMAR.count('"whitespace_flexible": false') == 1
     assert "whitespace_flexible" not in with_any_spelling(GRAMMAR)
+    assert "json_allowed_escapes" not in for_llguidance_1_0(GRAMMAR)

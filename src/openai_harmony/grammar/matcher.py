@@ -36,6 +36,7 @@ BITMASK_WORDS = MODEL_VOCABULARY_SIZE // 32
 """32-bit words of a bitmask: one bit for each logit of the model, the lowest bit first."""
 
 _COUNTS_TOKENS = "[max_tokens="
+_MARK_TOKENS = 64
 _BYTES_OF_A_GRAMMAR = 80  # compiled, for each character of its text: 58 to 83 were measured
 # Ten times what a grammar may need that was handed out, see `step_cost`.
 _LIMITS = LLParserLimits(step_lexer_fuel=10 * COST_LIMIT, verbose_errors=False)
@@ -78,13 +79,16 @@ class Matcher:
     True
     """
 
-    __slots__ = ("_compiled", "_grammar", "_matcher", "_tokens")
+    __slots__ = ("_compiled", "_counts", "_grammar", "_marks", "_matcher", "_tokens")
 
     def __init__(self, grammar: str) -> None:
         self._grammar = grammar
+        self._counts = _COUNTS_TOKENS in grammar
+        self._tokens: list[int] = []
+        # Where the engine counts tokens it cannot take them back: two states to go on from.
+        self._marks: list[tuple[int, LLMatcher]] = []
         self._compiled = _compile(grammar)
         self._matcher = self._compiled.deep_copy()
-        self._tokens: list[int] = []
 
     @property
     def is_finished(self) -> bool:
@@ -117,7 +121,7 @@ class Matcher:
         Bounds on tokens count, too: where a text may not go on, the end of its message is forced.
         """
         forced = self._matcher.compute_ff_tokens()
-        if _COUNTS_TOKENS not in self._grammar:
+        if not self._counts:
             return forced
         twin = self.copy()  # the engine overlooks bounds while it looks ahead
         del forced[twin.accept_all(forced) :]
@@ -144,6 +148,11 @@ class Matcher:
             self.check()
             self._tokens += valid[taken : taken + more]
             taken += more
+        if self._counts:
+            last = self._marks[-1][0] if self._marks else 0
+            if len(self._tokens) - last >= _MARK_TOKENS:
+                mark = len(self._tokens), self._matcher.deep_copy()
+                self._marks = [*self._marks[-1:], mark]
         return taken
 
     def _gave_up(self, token: int) -> bool:
@@ -158,32 +167,58 @@ class Matcher:
 
         It is what `accept_all` would return.
         """
-        if _COUNTS_TOKENS in self._grammar:  # which the engine overlooks while it looks ahead
+        if self._counts:  # which the engine overlooks while it looks ahead
             return self.copy().accept_all(tokens)
         return self._matcher.validate_tokens(_before_unknown(tokens))
+
+    def fill_draft(self, tokens: Sequence[int], bitmasks: NDArray[np.int32]) -> int:
+        """Compute the bitmasks that a model needs to verify a draft, without taking its tokens.
+
+        `bitmasks` is as in `fill_bitmasks`, with a row for each token of the draft and one more:
+        row `n` says what may follow the first `n` tokens. Returns how many tokens are allowed;
+        the rows after the one that says so are left alone, and so is that of a turn that has ended.
+        """
+        _check_bitmasks(bitmasks)
+        if len(bitmasks) <= len(tokens):
+            raise ValueError(
+                f"a draft of {len(tokens)} tokens needs {len(tokens) + 1} rows, not {len(bitmasks)}"
+            )
+        twin = self.copy()
+        for row, token in enumerate((*tokens, None)):
+            if twin.is_finished:
+                return row
+            bitmasks[row] = memoryview(twin.bitmask()).cast("i")
+            if token is None or not twin.accept(token):
+                return row
+        return len(tokens)
 
     def rollback(self, count: int) -> None:
         """Take back the last `count` tokens."""
         kept = len(self._tokens) - count
         if not 0 <= kept <= len(self._tokens):
             raise ValueError(f"cannot take back {count} of {len(self._tokens)} tokens")
-        if _COUNTS_TOKENS not in self._grammar and self._matcher.rollback(count):
+        if not self._counts and self._matcher.rollback(count):
             del self._tokens[kept:]
             return
-        tokens = self._tokens[:kept]  # the engine cannot take tokens back that it counts
-        self.reset()
+        self._marks = [mark for mark in self._marks if mark[0] <= kept]
+        if not self._marks:
+            self._compiled = _compile(self._grammar)
+        start, state = self._marks[-1] if self._marks else (0, self._compiled)
+        tokens = self._tokens[start:kept]
+        del self._tokens[start:]
+        self._matcher = state.deep_copy()
         self.accept_all(tokens)
 
     def reset(self) -> None:
         """Take back all tokens."""
-        self._compiled = _compile(self._grammar)
-        self._matcher = self._compiled.deep_copy()
-        self._tokens = []
+        self.rollback(len(self._tokens))
 
     def copy(self) -> Matcher:
         """Return another matcher in the same state, as beam search needs it."""
         twin = Matcher.__new__(Matcher)
         twin._grammar = self._grammar
+        twin._counts = self._counts
+        twin._marks = self._marks
         twin._compiled = self._compiled
         twin._matcher = self._matcher.deep_copy()
         twin._tokens = self._tokens.copy()
@@ -198,6 +233,7 @@ class Matcher:
         self._drop_compiled()
         self._compiled = _compile(self._grammar)
         self._matcher = self._compiled.deep_copy()
+        self._marks = []
         self._matcher.try_consume_tokens(self._tokens)
         self.check()
 
@@ -233,13 +269,7 @@ def fill_bitmasks(matchers: Iterable[tuple[int, Matcher]], bitmasks: NDArray[np.
     names.
     """
     global _executor
-    if bitmasks.ndim != 2 or bitmasks.shape[1] != BITMASK_WORDS or bitmasks.dtype != "int32":
-        raise ValueError(
-            f"bitmasks must have the shape (rows, {BITMASK_WORDS}) and the type int32, "
-            f"not {bitmasks.shape} and {bitmasks.dtype}"
-        )
-    if not bitmasks.flags.c_contiguous:
-        raise ValueError("bitmasks must be contiguous")
+    _check_bitmasks(bitmasks)
     if _executor is None:
         _executor = LLExecutor()
     unfinished = [(row, matcher) for row, matcher in matchers if not matcher.is_finished]
@@ -250,6 +280,16 @@ def fill_bitmasks(matchers: Iterable[tuple[int, Matcher]], bitmasks: NDArray[np.
     for row, matcher in unfinished:
         if matcher._matcher.is_error():
             bitmasks[row] = memoryview(matcher.bitmask()).cast("i")
+
+
+def _check_bitmasks(bitmasks: NDArray[np.int32]) -> None:
+    if bitmasks.ndim != 2 or bitmasks.shape[1] != BITMASK_WORDS or bitmasks.dtype != "int32":
+        raise ValueError(
+            f"bitmasks must have the shape (rows, {BITMASK_WORDS}) and the type int32, "
+            f"not {bitmasks.shape} and {bitmasks.dtype}"
+        )
+    if not bitmasks.flags.c_contiguous:
+        raise ValueError("bitmasks must be contiguous")
 
 
 # Mismatches

@@ -50,6 +50,9 @@ class TurnOptions:
       `GrammarError` (``"error"``) or is left out (``"loosen"``; `turn_constraint` reports it).
     - `strict_tools`: recipients whose schemas are not loosened; nor is a response format that is
       marked as strict.
+    - `canonical`: whether calls and JSON have one spelling only, the most frequent of the models:
+      ``<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>`` and JSON without
+      white space. More tokens are then forced, and need no pass through the model.
     """
 
     tool_choice: ToolChoice | str | Mapping[str, Any] | None = None
@@ -61,6 +64,7 @@ class TurnOptions:
     text_tokens: int | None = None
     on_unsupported: Literal["error", "loosen"] = "error"
     strict_tools: frozenset[str] = frozenset()
+    canonical: bool = False
 
     def __post_init__(self) -> None:
         for name in ("reasoning_tokens", "reasoning_messages", "text_tokens"):

@@ -22,9 +22,11 @@ from ..tokens.special_tokens import FIRST_SPECIAL, SPECIAL_IDS, SPECIAL_TEXTS
 from ..tokens.vocabulary import load_vocabulary
 
 __all__ = [
+    "COMPACT_JSON_OPTIONS",
     "COST_LIMIT",
     "JSON_OPTIONS",
     "MODEL_VOCABULARY_SIZE",
+    "for_llguidance_1_0",
     "step_cost",
     "token_table",
     "with_any_spelling",
@@ -37,7 +39,7 @@ _SLICES = [
     r'[^<|"\\\x00-\x1F\x7F]{1,10}',
     r'[^<|"\\\x00-\x1F\x7F]{1,30}',
     r'[^<|"\\\x00-\x1F\x7F]+',
-    r"[^<|]+",
+    r"[^<|][^<|]*",  # not "+": llguidance looks into alternatives only for a concatenation
 ]
 """Kinds of tokens whose masks llguidance computes beforehand: those allowed anywhere in JSON
 strings, and those allowed anywhere in text, since no special token is spelled with them."""
@@ -81,14 +83,38 @@ JSON_OPTIONS: dict[str, Any] = {
 }
 """The ``x-guidance`` to pass with a schema from `enforceable_schema`."""
 
+COMPACT_JSON_OPTIONS = {**JSON_OPTIONS, "item_separator": ",", "key_separator": ":"}
+"""The same for JSON without white space."""
+
+_OPTIONS_OF_1_0 = {
+    "whitespace_flexible",
+    "item_separator",
+    "key_separator",
+    "coerce_one_of",
+    "lenient",
+}
+
 
 def with_any_spelling(grammar: str) -> str:
     """Return a grammar of `turn_grammar` that allows JSON with any white space and escapes.
 
     It judges what an engine sampled, not what it may sample: another spelling does no harm.
     """
-    options = json.dumps({"coerce_one_of": False, "lenient": False})
-    return grammar.replace(json.dumps(JSON_OPTIONS), options)
+    any_spelling = json.dumps({"coerce_one_of": False, "lenient": False})
+    for options in (JSON_OPTIONS, COMPACT_JSON_OPTIONS):
+        grammar = grammar.replace(json.dumps(options), any_spelling)
+    return grammar
+
+
+def for_llguidance_1_0(grammar: str) -> str:
+    """Return a grammar of `turn_grammar` that llguidance 1.0 reads, which llama.cpp builds.
+
+    There separators are literal, so that JSON has no white space, and escapes cannot be chosen.
+    """
+    plain = {name: value for name, value in COMPACT_JSON_OPTIONS.items() if name in _OPTIONS_OF_1_0}
+    for options in (JSON_OPTIONS, COMPACT_JSON_OPTIONS):
+        grammar = grammar.replace(json.dumps(options), json.dumps(plain))
+    return grammar
 
 
 COST_LIMIT = 130_000

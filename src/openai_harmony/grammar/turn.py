@@ -28,15 +28,16 @@ from .options import (
     declared_calls,
     requested_schemas,
 )
+from .token_table import COMPACT_JSON_OPTIONS
 
 __all__ = ["TEXT_PATTERN", "TurnConstraint", "turn_constraint", "turn_grammar"]
 
-# Text in which nothing looks like <|end|>: every "<" is followed by what cannot become that. A word
-# is [a-z_0-9]+; the marks are <, <|, <|word and <|word|, after the last of which no ">" may stand.
-_AGAIN = r"((\|([a-z_0-9]+\|?)?)?<)*"  # from one mark back to "<"
-_HARMLESS = r"([^<|]|\|[^<a-z_0-9]|\|[a-z_0-9]+[^<|a-z_0-9]|\|[a-z_0-9]+\|[^<>])"
-_MARK_AT_END = rf"(<{_AGAIN}(\|([a-z_0-9]+\|?)?)?)?"
-TEXT_PATTERN = rf"([^<]|<{_AGAIN}{_HARMLESS})*{_MARK_AT_END}"
+# A "<" is followed by all that holds no "<" and cannot become <|word|>. The alternatives begin with
+# a repetition where they can: llguidance then uses the masks that it computed beforehand.
+_WORD = r"[a-z_0-9]+"
+_AFTER_BAR = rf"([^<|]*|{_WORD}\|([^<>][^<]*)?|([a-z_0-9]*[^<|a-z_0-9][^<|]*)?\|[^<]*)"
+_AFTER_LESS = rf"([^<|]*|[^<|]+\|[^<]*|\|{_AFTER_BAR})"
+TEXT_PATTERN = rf"[^<]*(<{_AFTER_LESS})*"
 """A regular expression for text in which no special token, nor what looks like one, is spelled."""
 
 _JSON_TYPE = '(" json" | " "? <|constrain|> "json")?'
@@ -84,7 +85,7 @@ def turn_constraint(
     lines += _other_messages(options)
     if choice.mode != "required":
         lines += _answer(requested_schemas(conversation, options), options, unenforced)
-    if calls:
+    if calls and not options.canonical:
         lines.append('call_channel: "commentary" | "analysis"')
     for index, call in enumerate(calls):
         lines += _call(index, call, options, unenforced)
@@ -125,38 +126,53 @@ def _answer(
         yield 'answer: <|channel|> "final" <|message|> text <|return|>'
         return
     bodies = " | ".join(f"answer_{index}" for index in range(len(schemas)))
-    yield f'answer: <|channel|> "final" {_JSON_TYPE} <|message|> ({bodies}) <|return|>'
+    content_type = "" if options.canonical else _JSON_TYPE
+    yield f'answer: <|channel|> "final" {content_type} <|message|> ({bodies}) <|return|>'
     for index, (pointer, schema) in enumerate(schemas):
-        yield f"answer_{index}: {_json(schema, pointer, options.loosens(None), unenforced)}"
+        yield f"answer_{index}: {_json(schema, pointer, options, None, unenforced)}"
 
 
 def _call(
     index: int, call: Call, options: TurnOptions, unenforced: list[GrammarError]
 ) -> Iterator[str]:
-    recipient = json.dumps(f" to={call.recipient}")
+    recipient = f" to={call.recipient}"
     if call.schema is None:
         content_type, body = _CODE_TYPE, "text"
     else:
         content_type = _JSON_TYPE if call.is_function else _TOOL_JSON_TYPE
-        loosens = options.loosens(call.recipient)
-        body = _json(call.schema, f"tools/{call.recipient}#", loosens, unenforced)
-    yield (
-        f"call_{index}: ({recipient} <|channel|> call_channel"
-        f" | <|channel|> call_channel {recipient}) {content_type} <|message|> body_{index} <|call|>"
-    )
+        pointer = f"tools/{call.recipient}#"
+        body = _json(call.schema, pointer, options, call.recipient, unenforced)
+    if not options.canonical:
+        recipient = json.dumps(recipient)
+        header = (
+            f"({recipient} <|channel|> call_channel | <|channel|> call_channel {recipient}) "
+            f"{content_type}"
+        )
+    elif call.is_function:
+        header = f'<|channel|> {json.dumps(f"commentary{recipient} ")} <|constrain|> "json"'
+    else:
+        header = f"<|channel|> {json.dumps(f'analysis{recipient} code')}"
+    yield f"call_{index}: {header} <|message|> body_{index} <|call|>"
     yield f"body_{index}: {body}"
 
 
 # Servers get the same tools with every request: what was written for a schema is kept, beside the
 # length of the key, which may hold more than is written.
-_written: SharedCache[tuple[str, bytes, bool], tuple[str, tuple[GrammarError, ...], int]] = (
+_written: SharedCache[tuple[str, bytes, bool, bool], tuple[str, tuple[GrammarError, ...], int]] = (
     SharedCache(16 * 1024 * 1024, lambda entry: len(entry[0]) + 500 * len(entry[1]) + entry[2])
 )
 
 
-def _json(schema: Any, pointer: str, loosens: bool, unenforced: list[GrammarError]) -> str:
-    """Write the JSON that a schema allows, as a part of a rule."""
+def _json(
+    schema: Any,
+    pointer: str,
+    options: TurnOptions,
+    recipient: str | None,
+    unenforced: list[GrammarError],
+) -> str:
+    """Write the JSON that a schema allows, as a part of a rule; of a call, or of the answer."""
     data = fingerprint(schema)
+    loosens = options.loosens(recipient)
 
     def write() -> tuple[str, tuple[GrammarError, ...], int]:
         errors: tuple[GrammarError, ...] = ()
@@ -164,10 +180,11 @@ def _json(schema: Any, pointer: str, loosens: bool, unenforced: list[GrammarErro
             enforced, errors = loosened_schema(schema, pointer)
         else:
             enforced = enforceable_schema(schema, pointer)
-        options = {"x-guidance": JSON_OPTIONS, **({} if isinstance(enforced, bool) else enforced)}
-        return f"%json {json.dumps(options)}", errors, len(data or b"") + 500
+        spelling = COMPACT_JSON_OPTIONS if options.canonical else JSON_OPTIONS
+        written = {"x-guidance": spelling, **({} if isinstance(enforced, bool) else enforced)}
+        return f"%json {json.dumps(written)}", errors, len(data or b"") + 500
 
-    key = pointer, data or b"", loosens
+    key = pointer, data or b"", loosens, options.canonical
     text, errors, _ = write() if data is None else _written.get_or_make(key, write)
     unenforced += errors
     return text

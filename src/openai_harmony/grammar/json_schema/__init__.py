@@ -7,6 +7,7 @@ the specification read alike. Schemas that cannot be written so raise `GrammarEr
 ::
 
     documents                                the schema as JSON, and what each `$ref` refers to
+    simple_schemas                           schemas that need none of what follows
     pattern_parser → patterns, formats       regular expressions of ECMA-262, and named ones
     constraints, keywords                    the keywords of one schema object
     instances                                which values a schema has, and two schemas share
@@ -28,6 +29,7 @@ from .constraints import Overlap, State
 from .documents import Document, plain_schema
 from .instances import Exclusions, satisfiable_states
 from .schema_writer import SchemaWriter
+from .simple_schemas import simple_schema
 
 __all__ = ["JSON_OPTIONS", "LoosenedSchema", "enforceable_schema", "loosened_schema"]
 
@@ -102,6 +104,9 @@ def _outlines(schema: object) -> Iterator[Schema | bool]:
 
 
 def _rewritten(plain: Schema | bool, pointer: str, report: Report) -> Schema | bool:
+    simple = simple_schema(plain)
+    if simple is not None:
+        return simple
     if plain is True:
         return True
     unsatisfiable = GrammarError(

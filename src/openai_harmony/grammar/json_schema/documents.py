@@ -258,7 +258,7 @@ class _Copier:
             if not math.isfinite(value):
                 raise self._error(f"{value} is not a JSON number", "leave it out")
             return float(value)
-        if isinstance(value, Mapping):
+        if isinstance(value, (dict, Mapping)):  # dict first, as the other takes long to check
             return self._mapping(value, levels_left)
         if isinstance(value, (list, tuple)):
             return [self.copy(item, levels_left - 1) for item in value]

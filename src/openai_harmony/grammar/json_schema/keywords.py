@@ -63,8 +63,9 @@ def read_constraints(
     (Fraction(1, 2), False)
     """
     read = Constraints(pointer, keywords=frozenset(schema))
-    for keyword, (kind, expected) in _VALUE_KINDS.items():
-        if keyword in schema and not isinstance(schema[keyword], kind):
+    for keyword in [keyword for keyword in schema if keyword in _VALUE_KINDS]:
+        kind, expected = _VALUE_KINDS[keyword]
+        if not isinstance(schema[keyword], kind):
             report(_invalid(read, keyword, expected))
             schema = {name: value for name, value in schema.items() if name != keyword}
     if "type" in schema:
@@ -74,12 +75,14 @@ def read_constraints(
         else:
             read.whole = "integer" in names and "number" not in names
             read.types = frozenset("number" if name == "integer" else str(name) for name in names)
-    _read_numbers(read, schema, report)
+    if not _NUMERIC.isdisjoint(schema):
+        _read_numbers(read, schema, report)
     _read_texts(read, schema, report)
     _read_values(read, schema)
     _read_items(read, schema, report)
     unread = _read_properties(read, schema, report)
-    _read_refusals(read, schema)
+    if not _RARE.isdisjoint(schema):
+        _read_refusals(read, schema)
     if is_old and schema.get("contentMediaType") == "application/json":
         read.refusals.append(_JSON_IN_TEXT)
     elif is_old and schema.get("contentEncoding") == "base64":
@@ -112,6 +115,16 @@ _COUNTS = {
     "maxProperties": "most_properties",
 }
 
+_NUMERIC = frozenset(
+    {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf", *_COUNTS}
+)
+_RARE = frozenset(
+    {
+        *(refusal.keyword for refusal in _REFUSED),
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    }
+)
 _ASSERTING = frozenset(
     {
         *_VALUE_KINDS,

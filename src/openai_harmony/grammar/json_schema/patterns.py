@@ -91,6 +91,7 @@ def _read(pattern: str) -> Node:
     return parse_pattern(pattern, "")
 
 
+@lru_cache(maxsize=4096)
 def lengths(pattern: str) -> tuple[int, int | None]:
     """Return how few and how many characters a text has that the pattern accepts.
 

@@ -330,11 +330,9 @@ class SchemaWriter:
             for name, inner in shape.properties.items()
             if inner in self._satisfiable and name not in shape.required
         ]
-        pointers = {
-            keyword: _keyword_pointer(state, keyword)
-            for keyword in ("minProperties", "maxProperties")
-        }
         fewest, most = shape.fewest_properties, shape.most_properties
+        keywords = ("minProperties", "maxProperties") if fewest or most is not None else ()
+        pointers = {keyword: _keyword_pointer(state, keyword) for keyword in keywords}
         required = shape.required
         try:
             choices = property_choices(
