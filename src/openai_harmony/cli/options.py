@@ -180,8 +180,8 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="an option of the engine, such as dtype=bfloat16, device_map=auto, tp_plan=auto, "
-        "llguidance=true; values are JSON, or else text; may be repeated",
+        help="an option of the engine, such as dtype=bfloat16, device_map=auto, llguidance=true; "
+        "values are JSON, or else text; may be repeated",
     )
     parser.add_argument(
         "--threads",

@@ -119,8 +119,13 @@ class TransformersEngine(Engine):
                 self._batching.cancel(name)
             self._requests.pop(name, None)
 
+    @property
+    def is_follower(self) -> bool:
+        """Return whether the engine of another process takes the requests."""
+        return self._processes.is_follower
+
     def follow(self) -> None:
-        """Compute for the engine of rank 0 until it is closed; for the other processes."""
+        """Compute for the engine of rank 0 until it is closed."""
         self._batching.join()
 
     async def health(self) -> Health:
