@@ -243,7 +243,9 @@ def test_loading_is_shown_on_a_terminal_and_to_no_program(
     assert first == "loading demo ..."
     assert second == f"writing the demo model that comes with the package to {folder}, once"
     assert any("Loading weights: 100%" in bar for bar in bars)
-    assert re.fullmatch(rf"demo: {folder}, b?float\d\d on cpu; 4,096 tokens of context", last)
+    assert re.fullmatch(
+        rf"demo: {folder}, float32 on cpu with 1 thread; 4,096 tokens of context", last
+    )
     assert logging.getLogger("openai_harmony.engines").handlers == []
     pipe = io.StringIO()
     monkeypatch.setattr("sys.stderr", pipe)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import socket
 import sqlite3
@@ -52,6 +53,9 @@ def test_it_starts_answers_ends_and_remembers(tmp_path: Path, cache: Path) -> No
         sdk(server.url, KEYS[0]) as client,
     ):
         assert server.log[0] == "loading demo ...\n"
+        assert re.fullmatch(
+            r"demo: .*, float32 on cpu with 1 thread; 4,096 tokens of context\n", server.log[1]
+        )
         assert [model.id for model in client.models.list()] == ["tiny", "demo"]
         first = client.responses.create(model="tiny", **ASK)
         assert (first.model, first.output_text) == ("tiny", SUM)
@@ -197,6 +201,11 @@ def test_what_is_written_is_sent_at_once() -> None:
         (("--upstream-api-key-file", "/nowhere"), "/nowhere cannot be read: No such file"),
         (("--upstream-api-key-file", "/dev/null"), "/dev/null has no key"),
         (("--upstream-api-key-file", __file__), "must have one key"),
+        (("--max-running", "0"), "--max-running: must be an integer from 1, not 0"),
+        (("--context-length", "0"), "--context-length: must be an integer from 1, not 0"),
+        (("--context-length", "4k"), "--context-length: must be an integer from 1, not 4k"),
+        (("--context-length", "2000"), "--context-length 2000: demo has a context of 1000 tokens"),
+        (("--threads", "0"), "--threads: must be an integer from 1, not 0"),
         (("--host", "0.0.0.0"), "everyone who reaches 0.0.0.0 may use this server"),
     ],
 )
@@ -228,7 +237,12 @@ def test_wrong_options_are_one_clear_line(
             ("--engine-option", "dtype=bfloat16", "--engine-option", "max_requests=8"),
             {"dtype": "bfloat16", "max_requests": 8},
         ),
-        ("http://localhost:1", ("--max-running", "64"), {}),
+        (
+            "demo",
+            ("--context-length", "9000", "--threads", "3"),
+            {"max_requests": 16, "context_length": 9000, "threads": 3},
+        ),
+        ("http://localhost:1", ("--max-running", "64", "--context-length", "9000"), {}),
         (
             "http://localhost:1",
             ("--engine-option", "llguidance=true", "--engine-option", "endpoint=a=b"),
@@ -236,7 +250,7 @@ def test_wrong_options_are_one_clear_line(
         ),
         ("http://localhost:1", ("--upstream-api-key-file", "KEY_FILE"), {"api_key": "secret"}),
     ],
-    ids=("default", "max-running", "transformers", "upstream", "llama.cpp", "key"),
+    ids=("default", "max-running", "transformers", "context", "upstream", "llama.cpp", "key"),
 )
 def test_options_reach_the_engine(
     model: str,

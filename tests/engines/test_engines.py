@@ -113,7 +113,7 @@ def test_transformers_outlives_event_loops(transformers_engine: Engine) -> None:
 
 
 def test_transformers_says_what_it_runs(transformers_engine: Engine) -> None:
-    assert transformers_engine.origin.endswith(", float32 on cpu")
+    assert transformers_engine.origin.endswith(", float32 on cpu with 1 thread")
 
 
 def test_transformers_caches_nothing_for_a_model_with_sliding_windows(

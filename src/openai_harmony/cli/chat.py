@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -19,14 +20,16 @@ from .options import (
     Command,
     add_built_in_tools,
     add_color,
+    add_engine,
     add_mcp,
     add_sampling,
+    given_engine_options,
     open_tools,
     sampling_of,
     tool_options_given,
 )
 from .output import Output
-from .runtime import EventLoop, open_watched
+from .runtime import EventLoop, follow_rank_0, open_watched
 
 if TYPE_CHECKING:
     from .chat_backend import Backend, Opening
@@ -81,14 +84,27 @@ class _Chat(Command):
             help="how much the model reasons; by default medium, or the default of a server",
         )
         add_sampling(parser)
+        add_engine(parser)
         add_color(parser)
 
     def run(self, arguments: argparse.Namespace) -> None:
         from .chat_conversation import ChatConversation
 
+        url = server_url(arguments.target)
+        if url is None:
+            options = given_engine_options(arguments, arguments.target)
+        elif arguments.engine_option or arguments.threads or arguments.upstream_api_key_file:
+            raise InputError(
+                "the options of an engine are for a model in this process; "
+                f"leave them out, or name a model instead of {arguments.target!r}"
+            )
+        else:
+            options = {}
+        if follow_rank_0(url or arguments.target, options):
+            return
         output, opening = Output(arguments.color), _opening(arguments)
         given = tool_options_given(arguments)
-        if given and server_url(arguments.target) is not None:
+        if given and url is not None:
             raise InputError(
                 f"{given[0]} is for a model in this process; a server runs its own tools "
                 f"(see 'harmony serve --help'), or name a model instead of {arguments.target!r}"
@@ -97,7 +113,7 @@ class _Chat(Command):
             tools = loop.run(open_tools(arguments))
             for tool in tools:
                 opened.callback(lambda tool: loop.run(tool.close()), tool)
-            backend = loop.run(_backend(arguments))
+            backend = loop.run(_backend(arguments, options))
             opened.callback(lambda: loop.run(backend.close()))
             if sys.stderr.isatty():
                 print("/help helps.", file=sys.stderr)
@@ -107,7 +123,7 @@ class _Chat(Command):
 CHAT = _Chat()
 
 
-async def _backend(arguments: argparse.Namespace) -> Backend:
+async def _backend(arguments: argparse.Namespace, options: Mapping[str, Any]) -> Backend:
     sampling = sampling_of(arguments)
     url = server_url(arguments.target)
     if url is not None:
@@ -120,7 +136,7 @@ async def _backend(arguments: argparse.Namespace) -> Backend:
             )
     from .chat_backend import EngineBackend
 
-    return EngineBackend(await open_watched(arguments.target), sampling)
+    return EngineBackend(await open_watched(arguments.target, options), sampling)
 
 
 async def _server(url: str, arguments: argparse.Namespace) -> ServerBackend:

@@ -11,9 +11,16 @@ from ..conversation.tool_choice import ToolChoice, ToolMode
 from ..installation import missing_package
 from ..written_tokens import written_tokens
 from .input import InputError, add_request, read_request, read_text
-from .options import Command, add_color, add_sampling, sampling_of
+from .options import (
+    Command,
+    add_color,
+    add_engine,
+    add_sampling,
+    given_engine_options,
+    sampling_of,
+)
 from .output import Output, json_lines, write_message
-from .runtime import EventLoop, open_watched
+from .runtime import EventLoop, follow_rank_0, open_watched
 
 if TYPE_CHECKING:
     from ..engines import Completion
@@ -143,17 +150,21 @@ class _Generate(Command):
             default="text",
             help="messages to read (the default), harmony JSON with the tokens, or the token ids",
         )
+        add_engine(parser)
         add_color(parser)
 
     def run(self, arguments: argparse.Namespace) -> None:
         from ..engines import complete
 
+        options = given_engine_options(arguments, arguments.model)
+        if follow_rank_0(arguments.model, options):
+            return
         conversation, fields = read_request(arguments)
         grammar = _grammar(conversation, fields) if arguments.grammar else None
         sampling = sampling_of(arguments, grammar)
 
         async def complete_turn() -> Completion:
-            async with await open_watched(arguments.model) as engine:
+            async with await open_watched(arguments.model, options) as engine:
                 return await complete(engine, conversation, sampling)
 
         with EventLoop() as loop:

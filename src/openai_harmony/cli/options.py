@@ -39,6 +39,7 @@ __all__ = [
     "api_keys",
     "given_engine_options",
     "open_tools",
+    "positive",
     "role_named",
     "role_names",
     "sampling_of",
@@ -60,6 +61,13 @@ class Command(ABC):
     @abstractmethod
     def run(self, arguments: argparse.Namespace) -> None:
         """Run the command; raises `InputError` or `HarmonyError`."""
+
+
+def positive(text: str) -> int:
+    """Read an integer from 1, for the `type` of an argument."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be an integer from 1, not {text}")
+    return int(text)
 
 
 def add_color(parser: argparse.ArgumentParser) -> None:
@@ -172,8 +180,15 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="an option of the engine, such as dtype=bfloat16, device_map=auto, tp_plan=auto, "
-        "llguidance=true; values are JSON, or else text; may be repeated",
+        help="an option of the engine, such as dtype=bfloat16, device_map=auto, llguidance=true; "
+        "values are JSON, or else text; may be repeated",
+    )
+    parser.add_argument(
+        "--threads",
+        type=positive,
+        metavar="N",
+        help="the threads that compute a model on the CPU; by default one for a small model, and "
+        "else as many as there are cores",
     )
     parser.add_argument(
         "--upstream-api-key-file",
@@ -183,9 +198,14 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def given_engine_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of the engine that were given, and those from the environment."""
-    options: dict[str, Any] = {**engine_options(arguments.model)}
+def given_engine_options(arguments: argparse.Namespace, model: str) -> dict[str, Any]:
+    """Return the options of a model's engine that were given, and those from the environment."""
+    options: dict[str, Any] = {**engine_options(model)}
+    is_server = model.startswith(("http://", "https://"))
+    if arguments.threads is not None:
+        if is_server:
+            raise InputError(f"--threads is for a model in this process, and {model} is a server")
+        options["threads"] = arguments.threads
     for given in arguments.engine_option:
         name, equals, text = given.partition("=")
         if not equals or not name.isidentifier():

@@ -7,10 +7,11 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..apis.current_date import TODAY
 from ..installation import missing_package
@@ -25,9 +26,10 @@ from .options import (
     api_keys,
     given_engine_options,
     open_tools,
+    positive,
 )
 from .output import Output
-from .runtime import listen
+from .runtime import described, follow_rank_0, let_threads_sleep, listen
 
 if TYPE_CHECKING:
     import socket
@@ -121,13 +123,14 @@ class _Serve(Command):
         )
         parser.add_argument(
             "--context-length",
-            type=int,
+            type=positive,
             metavar="N",
-            help="the most tokens of prompt and answer together; by default the engine's limit",
+            help="the most tokens of prompt and answer together; by default the engine's limit, "
+            "which is 4,096 for a model on the CPU",
         )
         parser.add_argument(
             "--max-running",
-            type=int,
+            type=positive,
             metavar="N",
             default=16,
             help="the most requests that run at the same time (%(default)s)",
@@ -163,6 +166,13 @@ class _Serve(Command):
             from ..web import read_host, read_origin
         except ModuleNotFoundError as error:
             raise InputError(missing_package("the server needs", error, "serve")) from error
+        options = given_engine_options(arguments, arguments.model)
+        if not arguments.model.startswith(("http://", "https://")):
+            options.setdefault("max_requests", arguments.max_running)
+            if arguments.context_length is not None:
+                options.setdefault("context_length", arguments.context_length)
+        if follow_rank_0(arguments.model, options):
+            return
         date = arguments.date
         own_hosts = () if arguments.host in _EVERY_ADDRESS else (arguments.host,)
         try:
@@ -190,7 +200,7 @@ class _Serve(Command):
         )
         # The server raises the signal again when it has stopped; the engine is still to be closed.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        asyncio.run(_serve(arguments, settings))
+        asyncio.run(_serve(arguments, settings, options))
 
 
 SERVE = _Serve()
@@ -211,13 +221,13 @@ def database_url(arguments: argparse.Namespace) -> str:
     return arguments.database or f"sqlite:///{_state_folder() / 'responses.db'}"
 
 
-async def _serve(arguments: argparse.Namespace, settings: Settings) -> None:
+async def _serve(
+    arguments: argparse.Namespace, settings: Settings, options: Mapping[str, Any]
+) -> None:
     from ..engines import open_engine
     from ..server import create_app, run_server
 
-    options = given_engine_options(arguments)
-    if not arguments.model.startswith(("http://", "https://")):
-        options.setdefault("max_requests", arguments.max_running)
+    let_threads_sleep()
     # Open the socket first: a port in use is reported before a model is loaded.
     with listen(arguments.host, arguments.port) as listener:
         _check_reach(listener, settings)
@@ -229,6 +239,13 @@ async def _serve(arguments: argparse.Namespace, settings: Settings) -> None:
                 opened.push_async_callback(tool.close)
             print(f"loading {arguments.model} ...", file=sys.stderr, flush=True)
             engine = await opened.enter_async_context(await open_engine(arguments.model, **options))
+            longest = engine.context_length
+            if settings.context_length is not None and settings.context_length > longest:
+                raise InputError(
+                    f"--context-length {settings.context_length}: {arguments.model} has a context "
+                    f"of {longest} tokens; start its server with a longer one"
+                )
+            print(described(engine), file=sys.stderr, flush=True)
             host, port = listener.getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host
             print(

@@ -4,6 +4,9 @@ The batching runs all requests at once, but with one set of sampling settings, a
 request in a step. So this module replaces its sampling with `choose_tokens`, and adds the tokens
 that a grammar forces to a request as if they were a part of its prompt.
 
+Under ``torchrun``, the batching of each process computes the same steps: that of rank 0 sends the
+others its requests, and this module sends them the chosen tokens.
+
 Much of this is private in Transformers, and used nowhere else: `TESTED_TRANSFORMERS` has the
 releases that it was tested with.
 """
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -89,6 +93,13 @@ class _Steps:
 
     def sample(self, scores: torch.Tensor, output_ids: torch.Tensor) -> None:
         """Choose a token for each row; `scores` have the shape (1, rows, vocabulary)."""
+        group = self._processor.distributed_helper
+        chosen = self._chosen(scores) if group.is_tp_driver else None
+        tokens, self._forced = group.tp_broadcast_object_from_rank_0(chosen)
+        output_ids[0, : len(tokens)] = torch.tensor(tokens, device=output_ids.device)
+
+    def _chosen(self, scores: torch.Tensor) -> tuple[list[int], dict[str, list[int]]]:
+        """Return the token of each row, and the tokens that requests are forced to add."""
         batch = self._processor.inputs_and_outputs.requests_in_batch
         names = [item.state.request_id for item in batch if item.has_new_token]
         running = {
@@ -99,14 +110,15 @@ class _Steps:
         rows = list(running)
         logits = scores[0, : len(rows)] if len(rows) == len(names) else scores[0, rows]
         tokens = [_END] * len(names)
+        all_forced: dict[str, list[int]] = {}
         for row, chosen in zip(rows, self._choose(logits, list(running.values())), strict=True):
             if isinstance(chosen, EngineError) or chosen[-1].finish_reason is not None:
                 running[row].is_finished = True
                 continue
             tokens[row], *forced = (sampled.token for sampled in chosen)
             if forced:
-                self._forced[names[row]] = forced
-        output_ids[0, : len(tokens)] = torch.tensor(tokens, device=output_ids.device)
+                all_forced[names[row]] = forced
+        return tokens, all_forced
 
     def _choose(
         self, logits: torch.Tensor, requests: list[RunningRequest]
@@ -154,6 +166,14 @@ class _Failures(OutputRouter):
             self.deliver(output)
 
 
+class _AlwaysSet(threading.Event):
+    """Makes the loop of a follower wait for rank 0 alone, not also for requests of its own."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Return at once."""
+        return True
+
+
 class ContinuousBatching:
     """The thread that runs a model; `requests` are those that run, by name."""
 
@@ -190,6 +210,8 @@ class ContinuousBatching:
 
         self._manager._create_batch_processor = create_with_our_steps
         self._manager.output_router = _Failures(requests)
+        if not self._manager.is_tp_driver:
+            self._manager._wake_up_loop = _AlwaysSet()
         self._manager.start()
 
     def add(self, name: str, prompt: list[int], max_tokens: int) -> bool:
@@ -217,6 +239,12 @@ class ContinuousBatching:
         """
         processor = self._manager.batch_processor
         return 0 if processor is not None and not processor.cache.use_prefix_sharing else None
+
+    def join(self) -> None:
+        """Wait until the thread ends."""
+        thread = self._manager._generation_thread
+        if thread is not None:
+            thread.join()
 
     def stop(self) -> None:
         """Stop the thread, and wait for its end."""

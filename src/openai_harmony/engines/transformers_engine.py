@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.distributed.configuration_utils import DistributedConfig
 from transformers.utils import logging as transformers_logging
 
 from .continuous_batching import ContinuousBatching, RunningRequest
 from .engine import Engine, EngineError, Health, SampledToken, Sampling, SamplingError
+from .parallel import Processes, thread_count
 from .token_sampler import TokenSampler
 
 __all__ = ["TransformersEngine"]
@@ -23,10 +25,14 @@ __all__ = ["TransformersEngine"]
 class TransformersEngine(Engine):
     """Runs a folder or a hub name, such as ``openai/gpt-oss-20b``.
 
-    `context_length` limits prompt and completion together. On a CPU, it and `max_requests` also
-    determine the memory of the KV cache; on a GPU, Transformers uses the free memory. `options` are
-    those of ``AutoModelForCausalLM.from_pretrained``: ``device_map="auto"``,
-    ``attn_implementation``, ``tp_plan="auto"`` or ``distributed_config`` under ``torchrun``, ...
+    `context_length` limits prompt and completion together; by default it is the model's, on a CPU
+    at most 4,096. On a CPU, it and `max_requests` also determine the memory of the KV cache; on a
+    GPU, Transformers uses the free memory. `threads` are those of PyTorch on a CPU, in the whole
+    program; by default `parallel.thread_count`. `options` are those of
+    ``AutoModelForCausalLM.from_pretrained``: ``device_map="auto"``, ``attn_implementation``, ...
+
+    Under ``torchrun``, the model is divided among the processes, tensor and expert parallel. The
+    engine of rank 0 takes the requests; the other processes call `follow`.
 
     Raises `EngineError` if the model cannot be loaded.
     """
@@ -38,10 +44,19 @@ class TransformersEngine(Engine):
         name: str | None = None,
         context_length: int | None = None,
         max_requests: int = 16,
+        threads: int | None = None,
         **options: Any,
     ) -> None:
+        for setting, value in (
+            ("context_length", context_length),
+            ("max_requests", max_requests),
+            ("threads", threads),
+        ):
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise EngineError(f"{setting} must be an integer from 1, not {value!r}")
         self.model = name or str(model)
-        self._model = _load(model, options)
+        self._processes = Processes.of()
+        self._model = _load(model, options, self._processes)
         source = model if Path(model).is_dir() else f"{model} on the Hugging Face hub"
         kind = str(self._model.dtype).removeprefix("torch.")
         quantizer = getattr(self._model, "hf_quantizer", None)
@@ -50,11 +65,23 @@ class TransformersEngine(Engine):
             kind = f"{settings.quant_method.value} and {kind}"
         devices = sorted({str(parameter.device) for parameter in self._model.parameters()})
         self.origin = f"{source}, {kind} on {', '.join(devices)}"
+        if self._processes.size > 1:
+            self.origin += f" of {self._processes.size} processes"
         config = self._model.config.get_text_config()
         longest = int(config.max_position_embeddings)
         self._vocabulary = int(config.vocab_size)
         on_cpu = self._model.device.type == "cpu"
-        self.context_length = min(context_length or (4096 if on_cpu else longest), longest)
+        if context_length is not None and context_length > longest:
+            raise EngineError(
+                f"the context of {self.model} has {longest:,} tokens at most, so it cannot have "
+                f"{context_length:,}"
+            )
+        self.context_length = context_length or (min(4096, longest) if on_cpu else longest)
+        if on_cpu:
+            count = sum(parameter.numel() for parameter in self._model.parameters())
+            threads = threads or thread_count(count, self._processes.size)
+            torch.set_num_threads(threads)
+            self.origin += f" with {threads} {'thread' if threads == 1 else 'threads'}"
         self._requests: dict[str, RunningRequest] = {}
         self._names = map("request-{}".format, itertools.count())
         self._batching = ContinuousBatching(
@@ -92,6 +119,15 @@ class TransformersEngine(Engine):
                 self._batching.cancel(name)
             self._requests.pop(name, None)
 
+    @property
+    def is_follower(self) -> bool:
+        """Return whether the engine of another process takes the requests."""
+        return self._processes.is_follower
+
+    def follow(self) -> None:
+        """Compute for the engine of rank 0 until it is closed."""
+        self._batching.join()
+
     async def health(self) -> Health:
         """Return whether the thread that runs the model is alive."""
         running = self._batching.is_running
@@ -104,18 +140,41 @@ class TransformersEngine(Engine):
         await asyncio.to_thread(self._batching.stop)
 
 
-def _load(model: str | Path, options: dict[str, Any]) -> Any:
-    """Load the weights, by default in their stored type."""
+def _load(model: str | Path, options: dict[str, Any], processes: Processes) -> Any:
+    """Load the weights, by default in their stored type and divided among the processes."""
     on_cpu = not torch.cuda.is_available() and "device_map" not in options
     defaults: dict[str, Any] = {"dtype": "auto"}
     if on_cpu:
         defaults["experts_implementation"] = "eager"  # the default is slow on a CPU
     try:
         with _progress_on_terminals():
+            if processes.size > 1 and not options.keys() & _DIVIDING:
+                config = _text_config(model, options)
+                processes.check_divides(str(model), config)
+                defaults["distributed_config"] = DistributedConfig(
+                    tp_size=processes.size,
+                    ep_size=processes.size,
+                    # A head that is the embedding stays whole, as the embedding does.
+                    tp_plan={"lm_head": "replicate"} if config.tie_word_embeddings else None,
+                )
+                defaults["experts_implementation"] = "grouped_mm"  # "eager" knows no parts
             loaded = AutoModelForCausalLM.from_pretrained(model, **{**defaults, **options})
+    except EngineError:
+        raise
     except (OSError, ValueError, RuntimeError, ImportError, TypeError) as error:
         raise EngineError(f"cannot load the model {str(model)!r}: {error}") from error
     return loaded.eval()  # type: ignore[no-untyped-call]
+
+
+_DIVIDING = {"distributed_config", "tp_plan", "tp_size", "device_mesh", "device_map"}
+"""Options that divide a model in another way."""
+
+_OF_CONFIG = {"revision", "token", "cache_dir", "trust_remote_code", "local_files_only"}
+
+
+def _text_config(model: str | Path, options: dict[str, Any]) -> Any:
+    given = {name: value for name, value in options.items() if name in _OF_CONFIG}
+    return AutoConfig.from_pretrained(model, **given).get_text_config()
 
 
 @contextlib.contextmanager
