@@ -19,6 +19,7 @@ _STDERR = pytest.StashKey[int]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ["OMP_NUM_THREADS"] = "1"  # workers would wait for each other's threads
     config.stash[_STDERR] = os.dup(2)  # tests run with another one, which is thrown away
 
 

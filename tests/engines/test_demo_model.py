@@ -44,15 +44,6 @@ ROOT = Path(__file__).parents[2]
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Workers that run at once would wait for each other's threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One folder for all workers, which ask for it at once."""

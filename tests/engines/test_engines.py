@@ -65,7 +65,6 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 def transformers_engine(
     loop: asyncio.AbstractEventLoop, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Engine]:
-    torch.set_num_threads(1)
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("model")
     config = GptOssConfig(

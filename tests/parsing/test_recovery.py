@@ -242,7 +242,7 @@ REPAIRS = [
     Repair(
         "a recipient and the marker behind it as text",
         [*plain(" to=functions.f<|channel|>commentary"), *tokens_of("<|message|>{}<|call|>")],
-        [Message.from_role_and_content(Role.ASSISTANT, "{}").with_channel("commentary").with_recipient("functions.f")],
+        [call()],
         [(K.SPELLED_MARKER, 11, " to=functions.f<|channel|>commentary")],
     ),
     Repair(

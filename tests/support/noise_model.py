@@ -23,7 +23,6 @@ _CLOSING = ['"', '",', '"}', '":', '"]', '"},', "}", "]", "]}", "}}", "},", "],"
 @functools.cache
 def noise_model() -> Any:
     """Build the model. It leans to what ends a text, which noise would not within any patience."""
-    torch.set_num_threads(1)  # tests run side by side
     torch.manual_seed(0)
     # Others are slow without an accelerator.
     eager: dict[str, Any] = {"attn_implementation": "eager", "experts_implementation": "eager"}

@@ -94,20 +94,15 @@ def sdk(url: str, key: str = "none") -> OpenAI:
 
 @contextmanager
 def demo_engine(cache: Path) -> Iterator[Engine]:
-    """The demo model, by Transformers, on one thread: workers would wait for each other's."""
-    import torch
-
+    """The demo model, by Transformers."""
     from openai_harmony.engines import TransformersEngine
     from openai_harmony.engines.demo_model import demo_model_folder
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
     engine = TransformersEngine(demo_model_folder(cache), name="demo")
     try:
         yield engine
     finally:
         asyncio.run(engine.close())
-        torch.set_num_threads(before)
 
 
 class ServerProcess:
@@ -125,7 +120,6 @@ class ServerProcess:
                 **os.environ,
                 "XDG_STATE_HOME": str(state),
                 "XDG_CACHE_HOME": str(cache),
-                "OMP_NUM_THREADS": "1",  # workers would wait for each other's threads
             },
         )
         self._reader = threading.Thread(target=self._read)

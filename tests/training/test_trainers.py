@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +27,6 @@ def chat(city: str) -> dict[str, Any]:
     asked = {"role": "user", "content": f"Where is {city}?"}
     answer = {"role": "assistant", "thinking": f"They ask for {city}.", "content": "Far away."}
     return {"messages": [asked, answer, asked, {**answer, "content": "Still far away."}]}
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """Compute on one thread: the workers of the tests would wait for each other's."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def prepared(folder: Path, settings: PrepareSettings | None = None) -> Any:
@@ -91,7 +82,6 @@ def test_torch_reads_batches_of_it(tmp_path: Path) -> None:
     assert all((batch["labels"][:, 0] == IGNORED).all() for batch in batches)
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_the_trainer_of_transformers_trains_on_it(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -119,7 +109,6 @@ def labels_of_masks(row: dict[str, Any]) -> list[int]:
 
 @pytest.mark.parametrize("columns", ["labels", "masks"])
 @pytest.mark.filterwarnings("ignore")  # TRL uses what Transformers deprecated
-@pytest.mark.usefixtures("one_thread")
 def test_the_trainer_of_trl_trains_on_it(
     columns: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
