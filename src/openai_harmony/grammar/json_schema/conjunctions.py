@@ -71,6 +71,7 @@ class _Parts:
 
     constraints: Constraints
     joined: list[Way]
+    first: int  # how many of these stand before its own properties
     joins: str  # where what is joined is
     choices: list[Choice]
 
@@ -147,12 +148,15 @@ class Conjunctions:
         if id(schema) in met or parts.constraints in atoms:
             return True
         met[id(schema)] = True
-        for joined in parts.joined:
+        for joined in parts.joined[: parts.first]:
+            if not self._gather(joined, atoms, met, parts.joins):
+                return False
+        if asserts(schema):
+            atoms[parts.constraints] = None
+        for joined in parts.joined[parts.first :]:
             if not self._gather(joined, atoms, met, parts.joins):
                 return False
         met[id(schema)] = False
-        if asserts(schema):
-            atoms[parts.constraints] = None
         for choice in parts.choices:
             atoms[choice] = None
         return True
@@ -161,13 +165,7 @@ class Conjunctions:
         parts = self._parts.get(id(schema))
         if parts is None:
             pointer = self._document.pointer(schema)
-            joined: list[Way] = []
-            if "$ref" in schema:
-                try:
-                    joined.append(self._document.referred(schema))
-                except GrammarError as error:
-                    self._report(error)
-            joined += self._listed(schema, "allOf", pointer)
+            joined, first = self._joined_ways(schema, pointer)
             choices: list[Choice] = []
             for keyword in ("anyOf", "oneOf"):
                 listed = self._listed(schema, keyword, pointer)
@@ -185,11 +183,27 @@ class Conjunctions:
             names = self._names(schema)
             if names is not None:
                 apply_property_names(constraints, names)
-            parts = _Parts(constraints, joined, joins, choices)
+            parts = _Parts(constraints, joined, first, joins, choices)
             if self._document.has(schema):
                 self._own_atoms.update((constraints, *choices))
             self._parts[id(schema)] = parts
         return parts
+
+    def _joined_ways(self, schema: Schema, pointer: str) -> tuple[list[Way], int]:
+        """Return what is joined, in the order of the schema; how much before its properties."""
+        joined: list[Way] = []
+        first = None
+        for keyword in schema:
+            if keyword == "$ref":
+                try:
+                    joined.append(self._document.referred(schema))
+                except GrammarError as error:
+                    self._report(error)
+            elif keyword == "allOf":
+                joined += self._listed(schema, "allOf", pointer)
+            elif keyword in ("properties", "required") and first is None:
+                first = len(joined)
+        return joined, len(joined) if first is None else first
 
     def _names(self, schema: Schema) -> Constraints | None:
         """Return what the names of an object must satisfy, if one schema says all of it."""

@@ -107,7 +107,9 @@ class Document:
             raise GrammarError("a reference is text", remedy="write #/$defs/NAME", pointer=pointer)
         base = self._bases[id(schema)]
         try:
-            address, fragment = urldefrag(urljoin(base, reference) if base else reference)
+            inside = reference.startswith("#")  # urljoin knows no fragments of a URN
+            joined = base + reference if inside else urljoin(base, reference) if base else reference
+            address, fragment = urldefrag(joined)
         except ValueError:
             address, fragment = reference, ""
         target = self._target(address, unquote(fragment))

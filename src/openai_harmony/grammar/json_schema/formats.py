@@ -102,7 +102,7 @@ def _address(plain: str, private: str, relative: bool) -> str:
     letter = rf"(?:[{plain}{_SIGNS}:@]|{coded})"
     no_colon = rf"(?:[{plain}{_SIGNS}@]|{coded})"
     user = rf"(?:[{plain}{_SIGNS}:]|{coded})*@"
-    literal = rf"\[(?:{_IPV6}|v[0-9A-Fa-f]+\.[A-Za-z0-9._~\-{_SIGNS}:]+)\]"
+    literal = rf"\[(?:{_IPV6}|[vV][0-9A-Fa-f]+\.[A-Za-z0-9._~\-{_SIGNS}:]+)\]"
     host = rf"(?:{literal}|(?:[{plain}{_SIGNS}]|{coded})*)"
     rest = rf"(?:/{letter}*)*"
     authority = rf"//(?:{user})?{host}(?::\d*)?{rest}"
