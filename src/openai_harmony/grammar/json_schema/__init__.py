@@ -12,6 +12,7 @@ the specification read alike. Schemas that cannot be written so raise `GrammarEr
     constraints, keywords                    the keywords of one schema object
     instances                                which values a schema has, and two schemas share
     conjunctions                             schemas that hold together, as states
+    complements, choices, evaluations        the choices that keywords leave
     bounds                                   what the engine misreads or cannot count
     schema_writer                            the states as a schema again
 """
@@ -122,7 +123,10 @@ def _rewritten(plain: Schema | bool, pointer: str, report: Report) -> Schema | b
     contexts: dict[str, set[frozenset[str]]] = {}
     while True:
         satisfiable = satisfiable_states(conjunctions.states)
-        new_overlaps = _overlaps(conjunctions.states, satisfiable)
+        possible = satisfiable
+        if any(state.unwritten for state in conjunctions.states):
+            possible = satisfiable_states(conjunctions.states, unwritten=True)
+        new_overlaps = _overlaps(conjunctions.states, possible)
         if not new_overlaps:
             break
         overlaps |= new_overlaps

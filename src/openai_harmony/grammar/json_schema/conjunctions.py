@@ -15,7 +15,8 @@ from math import gcd, lcm
 
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError, Report, raise_error
-from .complements import Complements, Origin
+from .choices import Choices
+from .complements import Complements
 from .constraints import (
     TYPES,
     Atom,
@@ -32,7 +33,7 @@ from .constraints import (
 )
 from .documents import Document, child_pointer
 from .instances import Instances
-from .keywords import apply_property_names, asserts, read_constraints
+from .keywords import apply_property_names, asserts, listed_schemas, read_constraints
 from .pattern_automata import select_texts, share_a_text
 
 __all__ = ["Conjunctions"]
@@ -87,8 +88,8 @@ class Conjunctions:
         overlaps: Mapping[str, Overlap] | None = None,
     ) -> None:
         self._document = document
-        self._overlaps = overlaps or {}
         self._complements = Complements(document)
+        self._choices = Choices(document, self._complements, overlaps or {}, report)
         self._report = report
         self._parts: dict[int, _Parts] = {}
         self._states: dict[frozenset[Atom], State] = {}
@@ -166,23 +167,13 @@ class Conjunctions:
         if parts is None:
             pointer = self._document.pointer(schema)
             joined, first = self._joined_ways(schema, pointer)
-            choices: list[Choice] = []
-            for keyword in ("anyOf", "oneOf"):
-                listed = self._listed(schema, keyword, pointer)
-                if listed:
-                    list_pointer = child_pointer(pointer, keyword)
-                    overlap = self._overlaps.get(list_pointer) if keyword == "oneOf" else None
-                    ways: list[Way] = [*listed]
-                    if overlap is not None:
-                        ways = self._complements.apart(listed, overlap, Origin(pointer, keyword))
-                    choices.append(Choice(list_pointer, ways, keyword == "oneOf" and not overlap))
-            choices += self._complements.choices(schema, pointer)
             joins = child_pointer(pointer, "$ref" if "$ref" in schema else "allOf")
             is_old = self._document.is_old
             constraints = read_constraints(schema, pointer, self._report, is_old=is_old)
             names = self._names(schema)
             if names is not None:
                 apply_property_names(constraints, names)
+            choices = self._choices.of(schema, constraints)
             parts = _Parts(constraints, joined, first, joins, choices)
             if self._document.has(schema):
                 self._own_atoms.update((constraints, *choices))
@@ -200,7 +191,7 @@ class Conjunctions:
                 except GrammarError as error:
                     self._report(error)
             elif keyword == "allOf":
-                joined += self._listed(schema, "allOf", pointer)
+                joined += listed_schemas(schema, "allOf", pointer, self._report)
             elif keyword in ("properties", "required") and first is None:
                 first = len(joined)
         return joined, len(joined) if first is None else first
@@ -425,14 +416,6 @@ class Conjunctions:
             for refusal in rule.refusals:
                 if refusal.type == name:
                     self._report(refusal.error(rule))
-
-    def _listed(self, schema: Schema, keyword: str, pointer: str) -> list[JsonValue]:
-        value = schema.get(keyword, [])
-        if isinstance(value, list) and (value or keyword not in schema):
-            return value
-        problem, pointer = "the keyword takes a list of schemas", child_pointer(pointer, keyword)
-        self._report(GrammarError(problem, remedy="correct it", pointer=pointer))
-        return []
 
 
 def _divided(

@@ -8,13 +8,13 @@ states of items and properties.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, floor
 from typing import TypeAlias, TypeVar
 
-from ...typescript.json_text import JsonValue
+from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError
 from .documents import child_pointer
 from .pattern_automata import share_a_text
@@ -23,6 +23,7 @@ from .patterns import lengths, pattern_accepts
 __all__ = [
     "TYPES",
     "Atom",
+    "Case",
     "Choice",
     "Constraints",
     "Overlap",
@@ -61,7 +62,8 @@ class Constraints:
     """The keywords of one schema object, except those that refer to others; None if missing.
 
     Complements say more than keywords can: numbers may have to be `fractional`, and an object may
-    have to have a name of which the constraints `beyond` say nothing.
+    have to have a name of which the constraints `beyond` say nothing. What is `unwritten` holds for
+    values that the schema allows and the grammar leaves out.
     """
 
     pointer: str
@@ -79,6 +81,9 @@ class Constraints:
     items: JsonValue = None
     fewest_items: int = 0
     most_items: int | None = None
+    contains: JsonValue = None
+    fewest_matches: int = 1
+    most_matches: int | None = None
     properties: dict[str, JsonValue] = field(default_factory=dict)
     named_by_pattern: dict[str, JsonValue] = field(default_factory=dict)
     additional: JsonValue = None
@@ -88,6 +93,7 @@ class Constraints:
     unique: bool = False
     fractional: bool = False
     beyond: Constraints | None = None
+    unwritten: bool = False
     refusals: list[Refusal] = field(default_factory=list)
     keywords: frozenset[str] = frozenset()
 
@@ -215,8 +221,21 @@ def lower(
     return min(left, right, key=lambda bound: (bound[0], not bound[1]))
 
 
-Way: TypeAlias = JsonValue | Constraints
-"""A schema as JSON, or what one would say."""
+@dataclass(eq=False)
+class Case:
+    """A schema, where some of its choices are made: `picks` has the ways that hold for each.
+
+    The `further` schemas hold as well, and the `closing` constraints.
+    """
+
+    schema: Schema
+    picks: Mapping[Choice, tuple[Way, ...]]
+    further: tuple[Way, ...]
+    closing: Constraints | None
+
+
+Way: TypeAlias = JsonValue | Constraints | Case
+"""A schema as JSON, what one would say, or a case of one."""
 
 
 @dataclass(eq=False)
@@ -224,6 +243,7 @@ class Choice:
     """One of several schemas must hold; with `exclusive`, no two of them."""
 
     pointer: str
+    keyword: str
     schemas: Sequence[Way]
     exclusive: bool = False
 
@@ -384,6 +404,10 @@ class State:
     alternatives: list[State] | None = None
     exclusive: str = ""  # where the oneOf is
     never: bool = False
+    unwritten: bool = field(init=False)  # the grammar leaves its values out
+
+    def __post_init__(self) -> None:
+        self.unwritten = any(isinstance(a, Constraints) and a.unwritten for a in self.atoms)
 
     @property
     def pointer(self) -> str:

@@ -64,8 +64,16 @@ class Instances:
             return False
         if rule.values is not None and canonical(value) not in rule.value_texts:
             return False
-        return rule.allows_itself(value) and all(
+        if not rule.allows_itself(value) or not all(
             self._valid(inner, schema, rule.pointer) for inner, schema in rule.inside(value)
+        ):
+            return False
+        if rule.contains is None or not isinstance(value, list):
+            return True
+        matches = sum(self._valid(item, rule.contains, rule.pointer) for item in value)
+        is_enough = matches >= rule.fewest_matches
+        return is_enough and (
+            self._is_loosened or rule.most_matches is None or matches <= rule.most_matches
         )
 
     def _loosened(self, error: GrammarError) -> bool:
@@ -134,8 +142,11 @@ class Instances:
 # States that some finite value satisfies
 
 
-def satisfiable_states(states: list[State]) -> set[State]:
-    """Return the states that have an instance, found from the inside out."""
+def satisfiable_states(states: list[State], *, unwritten: bool = False) -> set[State]:
+    """Return the states that have an instance, found from the inside out.
+
+    With `unwritten`, instances count that the grammar leaves out.
+    """
     leading_to: dict[State, list[State]] = {}
     for state in states:
         for inner in state.inside():
@@ -144,7 +155,7 @@ def satisfiable_states(states: list[State]) -> set[State]:
     waiting = list(states)  # inner states come last, and are tried first
     while waiting:
         state = waiting.pop()
-        if state in satisfiable:
+        if state in satisfiable or (state.unwritten and not unwritten):
             continue
         if state.alternatives is not None:
             has_instance = any(option in satisfiable for option in state.alternatives)

@@ -12,22 +12,28 @@ from fractions import Fraction
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError, Report, raise_error
 from .constraints import TYPES, Constraints, Refusal, canonical, higher, lower
+from .documents import child_pointer
 from .formats import find_format
 from .pattern_automata import plain_patterns, select_texts, texts_but
 from .pattern_parser import REPEAT_LIMIT
 from .patterns import rust_pattern
 
-__all__ = ["COUNT_LIMIT", "apply_property_names", "asserts", "dependents", "read_constraints"]
+__all__ = [
+    "COUNT_LIMIT",
+    "apply_property_names",
+    "asserts",
+    "dependents",
+    "listed_schemas",
+    "read_constraints",
+]
 
 COUNT_LIMIT = 1_000_000
 """The largest length, number of items or of properties."""
 
 
-_CHECK = "check it afterwards"
 _REFUSED = (
     Refusal("", "$dynamicRef", "what it means depends on where it is used", "use $ref"),
     Refusal("", "$recursiveRef", "what it means depends on where it is used", "use $ref"),
-    Refusal("array", "contains", "it needs a memory of the items before", _CHECK),
     Refusal(
         "object",
         "propertyNames",
@@ -113,6 +119,8 @@ _COUNTS = {
     "maxItems": "most_items",
     "minProperties": "fewest_properties",
     "maxProperties": "most_properties",
+    "minContains": "fewest_matches",
+    "maxContains": "most_matches",
 }
 
 _NUMERIC = frozenset(
@@ -132,6 +140,7 @@ _ASSERTING = frozenset(
         *(refusal.keyword for refusal in _REFUSED),
         "additionalProperties",
         "const",
+        "contains",
         "contentEncoding",
         "contentMediaType",
         "exclusiveMaximum",
@@ -199,7 +208,7 @@ def _exact(value: JsonValue) -> Fraction | None:
 def _read_texts(read: Constraints, schema: Schema, report: Report) -> None:
     pattern, format_name = schema.get("pattern"), schema.get("format")
     if isinstance(pattern, str):
-        read.patterns += _readable(pattern, read.pointer_to("pattern"), report)
+        read.patterns += _readable(pattern, read.pointer_to("pattern"), report) or []
     if isinstance(format_name, str) and "string" in read.types:
         try:
             text_format = find_format(format_name, read.pointer_to("format"))
@@ -210,15 +219,15 @@ def _read_texts(read: Constraints, schema: Schema, report: Report) -> None:
             read.patterns += text_format.patterns
 
 
-def _readable(pattern: str, pointer: str, report: Report) -> list[str]:
-    """Return the patterns for one pattern; none where it cannot be read."""
+def _readable(pattern: str, pointer: str, report: Report) -> list[str] | None:
+    """Return the patterns for one pattern; None where it cannot be read."""
     try:
         patterns = plain_patterns(pattern, pointer)
         for plain in patterns:
             rust_pattern(plain, pointer)
     except GrammarError as error:
         report(error)
-        return []
+        return None
     return patterns
 
 
@@ -248,6 +257,11 @@ def _read_items(read: Constraints, schema: Schema, report: Report) -> None:
     if isinstance(prefix, list):
         read.prefix = prefix
     read.unique = schema.get("uniqueItems") is True
+    contains = schema.get("contains")
+    if isinstance(contains, (dict, bool)):
+        read.contains = contains
+    elif contains is not None:
+        report(_invalid(read, "contains", "a schema"))
 
 
 def _read_properties(read: Constraints, schema: Schema, report: Report) -> list[JsonValue]:
@@ -261,14 +275,15 @@ def _read_properties(read: Constraints, schema: Schema, report: Report) -> list[
         for pattern, inner in by_pattern.items():
             pointer = read.pointer_to("patternProperties", pattern)
             patterns = _readable(pattern, pointer, report)
-            selected = select_texts(tuple(patterns)) if len(patterns) > 1 else patterns
-            for plain in selected or ():
-                read.named_by_pattern[plain] = inner
-            if not selected:
+            if patterns is not None and len(patterns) > 1:
+                patterns = select_texts(tuple(patterns))
+                if patterns is None:
+                    problem, remedy = "it is too large with its look-ahead", "say it without"
+                    report(GrammarError(problem, remedy=remedy, pointer=pointer))
+            if patterns is None:
                 unread.append(inner)
-            if selected is None:
-                problem, remedy = "it is too large with its look-ahead", "say it without"
-                report(GrammarError(problem, remedy=remedy, pointer=pointer))
+            for plain in patterns or ():
+                read.named_by_pattern[plain] = inner
     read.additional = schema.get("additionalProperties")
     required = schema.get("required")
     if isinstance(required, list):
@@ -282,18 +297,13 @@ def _read_properties(read: Constraints, schema: Schema, report: Report) -> list[
 def _read_refusals(read: Constraints, schema: Schema) -> None:
     for refusal in _REFUSED:
         keyword = refusal.keyword
-        allows_all = (
-            schema.get("minContains") == 0 and "maxContains" not in schema
-            if keyword == "contains"
-            else keyword in schema and canonical(schema[keyword]) in _ALLOWING_ALL[keyword]
-        )
-        if keyword in schema and not allows_all:
+        if keyword in schema and canonical(schema[keyword]) not in _ALLOWING_ALL[keyword]:
             read.refusals.append(refusal)
     refers = any(keyword in schema for keyword in _REFERRING)
     for keyword, kind in (("unevaluatedItems", "array"), ("unevaluatedProperties", "object")):
         if schema.get(keyword, True) is True or schema[keyword] == {}:
             continue
-        if refers or "contains" in schema:
+        if refers or (kind == "array" and read.contains is not None):
             problem = "it depends on which other schemas hold"
             remedy = "repeat the properties beside additionalProperties false"
             read.refusals.append(Refusal(kind, keyword, problem, remedy))
@@ -301,6 +311,16 @@ def _read_refusals(read: Constraints, schema: Schema) -> None:
             read.items = schema[keyword]
         elif kind == "object" and read.additional is None:
             read.additional = schema[keyword]
+
+
+def listed_schemas(schema: Schema, keyword: str, pointer: str, report: Report) -> list[JsonValue]:
+    """Return the schemas that `allOf`, `anyOf` or `oneOf` lists."""
+    value = schema.get(keyword, [])
+    if isinstance(value, list) and (value or keyword not in schema):
+        return value
+    problem, pointer = "the keyword takes a list of schemas", child_pointer(pointer, keyword)
+    report(GrammarError(problem, remedy="correct it", pointer=pointer))
+    return []
 
 
 def dependents(schema: Schema) -> Iterator[tuple[str, str, JsonValue]]:
