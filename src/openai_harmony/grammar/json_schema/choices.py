@@ -1,4 +1,4 @@
-"""Choices that the keywords of a schema leave: `anyOf`, `oneOf`, `not`, `if`, `contains` and others.
+"""Choices that keywords of a schema leave: `anyOf`, `oneOf`, `not`, `if`, `contains` and others.
 
 A choice lists ways, one of which must hold. A grammar follows what may come, and cannot look back.
 So `contains` becomes a list of the places where its items may be.
@@ -11,7 +11,7 @@ from itertools import combinations
 from math import comb
 
 from ...typescript.json_text import JsonValue, Schema
-from ..errors import GrammarError, Report
+from ..errors import Report
 from .complements import Complements, Origin
 from .constraints import TYPES, Choice, Constraints, Overlap, Refusal, Way
 from .documents import Document, child_pointer
@@ -124,7 +124,8 @@ class Choices:
             return None
         ways: list[Way] = [Constraints(rule.pointer, frozenset(TYPES) - {"array"})]
         longest = rule.most_items
-        if rule.contains is False or any(end is not None and fewest > end for end in (most, longest)):
+        ends = [end for end in (most, longest) if end is not None]
+        if rule.contains is False or fewest > min(ends, default=fewest):
             return ways
         if rule.contains in (True, {}):
             return [*ways, _array(rule, fewest_items=fewest, most_items=most)]

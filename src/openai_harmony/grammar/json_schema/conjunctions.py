@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd, lcm
 
@@ -20,9 +19,12 @@ from .complements import Complements
 from .constraints import (
     TYPES,
     Atom,
+    Case,
     Choice,
     Constraints,
     Overlap,
+    Parts,
+    Picks,
     Shape,
     State,
     Way,
@@ -32,8 +34,15 @@ from .constraints import (
     lower,
 )
 from .documents import Document, child_pointer
+from .evaluations import Evaluations
 from .instances import Instances
-from .keywords import apply_property_names, asserts, listed_schemas, read_constraints
+from .keywords import (
+    apply_property_names,
+    asserts,
+    listed_schemas,
+    read_constraints,
+    read_evaluated,
+)
 from .pattern_automata import select_texts, share_a_text
 
 __all__ = ["Conjunctions"]
@@ -50,6 +59,7 @@ PROPERTY_LIMIT = 1_000
 NAME_PATTERN_LIMIT = 50
 """The most patterns for the names of an object."""
 
+_NO_PICKS: Picks = {}
 _ALL_PROPERTIES_LIMIT = 20_000
 _REFERRING = frozenset(
     {
@@ -66,17 +76,6 @@ _REFERRING = frozenset(
 )
 
 
-@dataclass(eq=False)
-class _Parts:
-    """A schema object taken apart."""
-
-    constraints: Constraints
-    joined: list[Way]
-    first: int  # how many of these stand before its own properties
-    joins: str  # where what is joined is
-    choices: list[Choice]
-
-
 class Conjunctions:
     """Builds all states of a document."""
 
@@ -90,8 +89,9 @@ class Conjunctions:
         self._document = document
         self._complements = Complements(document)
         self._choices = Choices(document, self._complements, overlaps or {}, report)
+        self._evaluations = Evaluations(document, self._choices, self._taken_apart)
         self._report = report
-        self._parts: dict[int, _Parts] = {}
+        self._parts: dict[int, Parts] = {}
         self._states: dict[frozenset[Atom], State] = {}
         self._waiting: deque[State] = deque()
         self._instances = Instances(document, report)
@@ -130,55 +130,93 @@ class Conjunctions:
         return state
 
     def _gather(
-        self, schema: Way, atoms: dict[Atom, None], met: dict[int, bool], pointer: str
+        self,
+        schema: Way,
+        atoms: dict[Atom, None],
+        met: dict[int, bool],
+        pointer: str,
+        picks: Picks = _NO_PICKS,
     ) -> bool:
         """Collect the constraints on the value itself; return False if they allow nothing.
 
-        `met` has the schemas on the way here (True) and those done.
+        `met` has the schemas on the way here (True) and those done, `picks` the ways that are
+        chosen already.
         """
         if isinstance(schema, bool):
             return schema
         if isinstance(schema, Constraints):
             atoms[schema] = None
             return True
+        if isinstance(schema, Case):
+            return self._gather_case(schema, atoms, pointer)
         error = _ungatherable(schema, met, pointer)
         if error is not None or not isinstance(schema, dict):
             self._report(error or _endless(pointer))
             return True
         parts = self._taken_apart(schema)
-        if id(schema) in met or parts.constraints in atoms:
+        if id(schema) in met or (not picks and parts.constraints in atoms):
             return True
-        met[id(schema)] = True
-        for joined in parts.joined[: parts.first]:
-            if not self._gather(joined, atoms, met, parts.joins):
+        if parts.cases:
+            atoms.update(dict.fromkeys(parts.cases))
+            return True
+        return self._gather_parts(parts, atoms, met, picks)
+
+    def _gather_parts(
+        self, parts: Parts, atoms: dict[Atom, None], met: dict[int, bool], picks: Picks
+    ) -> bool:
+        """Collect what a schema says itself, and what it joins, in its order."""
+        met[id(parts.schema)] = True
+        own: list[Way] = [parts.constraints] if asserts(parts.schema) else []
+        for way in (*parts.joined[: parts.first], *own, *parts.joined[parts.first :]):
+            if not self._gather(way, atoms, met, parts.joins, picks):
                 return False
-        if asserts(schema):
-            atoms[parts.constraints] = None
-        for joined in parts.joined[parts.first :]:
-            if not self._gather(joined, atoms, met, parts.joins):
-                return False
-        met[id(schema)] = False
+        met[id(parts.schema)] = False
         for choice in parts.choices:
-            atoms[choice] = None
+            if choice not in picks or choice.exclusive:
+                atoms[choice] = None
+            for way in picks.get(choice, ()):
+                if not self._gather(way, atoms, met, choice.pointer, picks):
+                    return False
         return True
 
-    def _taken_apart(self, schema: Schema) -> _Parts:
+    def _gather_case(self, case: Case, atoms: dict[Atom, None], pointer: str) -> bool:
+        met: dict[int, bool] = {}
+        if not self._gather_parts(self._taken_apart(case.schema), atoms, met, case.picks):
+            return False
+        if case.closing is not None:
+            atoms[case.closing] = None
+        return all(self._gather(way, atoms, met, pointer, case.picks) for way in case.further)
+
+    def _taken_apart(self, schema: Schema) -> Parts:
         parts = self._parts.get(id(schema))
         if parts is None:
             pointer = self._document.pointer(schema)
             joined, first = self._joined_ways(schema, pointer)
             joins = child_pointer(pointer, "$ref" if "$ref" in schema else "allOf")
             is_old = self._document.is_old
-            constraints = read_constraints(schema, pointer, self._report, is_old=is_old)
+            rule = read_constraints(schema, pointer, self._report, is_old=is_old)
+            evaluated = read_evaluated(schema, rule)
             names = self._names(schema)
             if names is not None:
-                apply_property_names(constraints, names)
-            choices = self._choices.of(schema, constraints)
-            parts = _Parts(constraints, joined, first, joins, choices)
-            if self._document.has(schema):
-                self._own_atoms.update((constraints, *choices))
+                apply_property_names(rule, names)
+            choices = self._choices.of(schema, rule)
+            parts = Parts(schema, rule, evaluated, joined, first, joins, choices, [])
             self._parts[id(schema)] = parts
+            self._find_cases(parts)
+            if self._document.has(schema):
+                self._own_atoms.update((rule, *choices, *parts.cases))
         return parts
+
+    def _find_cases(self, parts: Parts) -> None:
+        """Replace the refusals of `unevaluatedProperties` and `unevaluatedItems` by cases."""
+        rule = parts.constraints
+        for refusal in [refusal for refusal in rule.refusals if refusal.depends]:
+            if refusal.type in rule.types and parts.evaluated[refusal.type] is not None:
+                try:
+                    parts.cases.append(self._evaluations.cases(parts, refusal.type))
+                except GrammarError:
+                    continue
+            rule.refusals.remove(refusal)
 
     def _joined_ways(self, schema: Schema, pointer: str) -> tuple[list[Way], int]:
         """Return what is joined, in the order of the schema; how much before its properties."""

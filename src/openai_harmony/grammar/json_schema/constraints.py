@@ -26,7 +26,10 @@ __all__ = [
     "Case",
     "Choice",
     "Constraints",
+    "Evaluated",
     "Overlap",
+    "Parts",
+    "Picks",
     "Refusal",
     "Shape",
     "State",
@@ -45,12 +48,16 @@ TYPES = ("null", "boolean", "number", "string", "array", "object")
 
 @dataclass(frozen=True)
 class Refusal:
-    """A keyword that cannot be enforced for values of a type (empty: of any type)."""
+    """A keyword that cannot be enforced for values of a type (empty: of any type).
+
+    With `depends`, that depends on the schemas beside it.
+    """
 
     type: str
     keyword: str
     problem: str
     remedy: str
+    depends: bool = False
 
     def error(self, rule: Constraints) -> GrammarError:
         """Return the error for a schema object that has the keyword."""
@@ -94,6 +101,7 @@ class Constraints:
     fractional: bool = False
     beyond: Constraints | None = None
     unwritten: bool = False
+    unread: bool = False  # a pattern for names
     refusals: list[Refusal] = field(default_factory=list)
     keywords: frozenset[str] = frozenset()
 
@@ -229,11 +237,12 @@ class Case:
     """
 
     schema: Schema
-    picks: Mapping[Choice, tuple[Way, ...]]
+    picks: Picks
     further: tuple[Way, ...]
     closing: Constraints | None
 
 
+Picks: TypeAlias = Mapping["Choice", tuple["Way", ...]]
 Way: TypeAlias = JsonValue | Constraints | Case
 """A schema as JSON, what one would say, or a case of one."""
 
@@ -266,6 +275,40 @@ class Overlap:
 
 
 Atom: TypeAlias = Constraints | Choice
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The names and items of a value about which schemas say something."""
+
+    names: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    first_items: int = 0
+    matches: tuple[JsonValue, ...] = ()
+    """Items that satisfy one of these."""
+
+    def joined(self, other: Evaluated) -> Evaluated:
+        """Return what either evaluates."""
+        return Evaluated(
+            tuple(dict.fromkeys((*self.names, *other.names))),
+            tuple(dict.fromkeys((*self.patterns, *other.patterns))),
+            max(self.first_items, other.first_items),
+            (*self.matches, *(match for match in other.matches if match not in self.matches)),
+        )
+
+
+@dataclass(eq=False)
+class Parts:
+    """A schema object taken apart."""
+
+    schema: Schema
+    constraints: Constraints
+    evaluated: dict[str, Evaluated | None]  # by type, by the schema itself; None: everything
+    joined: list[Way]
+    first: int  # how many of these stand before its own properties
+    joins: str  # where what is joined is
+    choices: list[Choice]
+    cases: list[Choice]  # of `unevaluatedProperties` and `unevaluatedItems`
 
 
 @dataclass(eq=False)

@@ -45,6 +45,14 @@ _NAMED = frozenset(
         "properties",
     }
 )
+_NEWER = (
+    "$dynamicRef",
+    "$recursiveRef",
+    "maxContains",
+    "minContains",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+)
 _OLD_DRAFT = re.compile(r"json-schema\.org/draft-0([3-7])/")
 _INDEX = re.compile(r"0|[1-9]\d{0,8}", re.ASCII)
 
@@ -64,7 +72,7 @@ class Document:
     """A whole schema, and where everything in it is.
 
     `is_old` says that it names draft 7 or an older one: what stands beside a `$ref` is ignored
-    then, and a `$id` of ``#name`` is an anchor.
+    then, as are some newer keywords, and a `$id` of ``#name`` is an anchor.
     """
 
     def __init__(self, root: Schema, pointer: str) -> None:
@@ -158,6 +166,8 @@ class Document:
                 self._whole[id(schema)] = dict(schema)
                 for keyword in schema.keys() - {"$ref"}:
                     del schema[keyword]
+            for keyword in _NEWER if self.is_old else ():
+                schema.pop(keyword, None)
             base = self._named_base(schema, pointer, base)
             self._pointers[id(schema)] = pointer
             self._bases[id(schema)] = base

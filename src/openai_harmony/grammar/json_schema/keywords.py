@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError, Report, raise_error
-from .constraints import TYPES, Constraints, Refusal, canonical, higher, lower
+from .constraints import TYPES, Constraints, Evaluated, Refusal, canonical, higher, lower
 from .documents import child_pointer
 from .formats import find_format
 from .pattern_automata import plain_patterns, select_texts, texts_but
@@ -25,6 +25,7 @@ __all__ = [
     "dependents",
     "listed_schemas",
     "read_constraints",
+    "read_evaluated",
 ]
 
 COUNT_LIMIT = 1_000_000
@@ -93,6 +94,7 @@ def read_constraints(
         read.refusals.append(_JSON_IN_TEXT)
     elif is_old and schema.get("contentEncoding") == "base64":
         read.patterns.append(_BASE64)
+    read.unread = bool(unread)
     read.widen_additional(unread)
     return read
 
@@ -304,13 +306,27 @@ def _read_refusals(read: Constraints, schema: Schema) -> None:
         if schema.get(keyword, True) is True or schema[keyword] == {}:
             continue
         if refers or (kind == "array" and read.contains is not None):
-            problem = "it depends on which other schemas hold"
+            problem = "it depends on which of too many other schemas hold"
             remedy = "repeat the properties beside additionalProperties false"
-            read.refusals.append(Refusal(kind, keyword, problem, remedy))
+            read.refusals.append(Refusal(kind, keyword, problem, remedy, depends=True))
         elif kind == "array" and read.items is None:
             read.items = schema[keyword]
         elif kind == "object" and read.additional is None:
             read.additional = schema[keyword]
+
+
+def read_evaluated(schema: Schema, rule: Constraints) -> dict[str, Evaluated | None]:
+    """Return by type what a schema object evaluates itself; None for everything."""
+    by_pattern = tuple(rule.named_by_pattern)
+    matches = () if rule.contains in (None, False) else (rule.contains,)
+    return {
+        "object": None
+        if "additionalProperties" in schema or rule.unread
+        else Evaluated(tuple(rule.properties), by_pattern),
+        "array": None
+        if rule.items is not None
+        else Evaluated(first_items=len(rule.prefix), matches=matches),
+    }
 
 
 def listed_schemas(schema: Schema, keyword: str, pointer: str, report: Report) -> list[JsonValue]:
