@@ -123,12 +123,12 @@ class Complements:
         elif rule.items not in (None, True, {}):
             ways.append(_refused("array", origin))
         if rule.contains is not None:
-            counted = {"contains": rule.contains, "fewest_matches": 0}
-            if rule.fewest_matches:
-                fewer = rule.fewest_matches - 1
-                ways.append(_way("array", origin, **counted, most_matches=fewer))
+            counts = [{"maxContains": rule.fewest_matches - 1}] if rule.fewest_matches else []
             if rule.most_matches is not None:
-                ways.append(_way("array", origin, **counted, fewest_matches=rule.most_matches + 1))
+                counts.append({"minContains": rule.most_matches + 1})
+            for count in counts:
+                way = {"type": "array", "contains": rule.contains, "minContains": 0, **count}
+                ways.append(self._document.add(way, origin.pointer))
         return ways
 
     def _other_objects(self, rule: Constraints, origin: Origin) -> list[Way]:
