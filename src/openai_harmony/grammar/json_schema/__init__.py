@@ -118,7 +118,7 @@ def _rewritten(plain: Schema | bool, pointer: str, report: Report) -> Schema | b
     if plain is False:
         raise unsatisfiable
     document = Document(plain, pointer)
-    conjunctions = Conjunctions(document, plain, report)
+    conjunctions = Conjunctions(document, report)
     overlaps: dict[str, Overlap] = {}
     contexts: dict[str, set[frozenset[str]]] = {}
     while True:
@@ -132,7 +132,7 @@ def _rewritten(plain: Schema | bool, pointer: str, report: Report) -> Schema | b
         overlaps |= new_overlaps
         contexts |= {where: conjunctions.contexts[where] for where in new_overlaps}
         try:
-            apart = Conjunctions(document, plain, report, overlaps)
+            apart = Conjunctions(document, report, overlaps)
             _check_contexts(contexts, apart.contexts)
         except GrammarError as error:
             where = error.pointer if error.pointer in new_overlaps else next(iter(new_overlaps))

@@ -16,7 +16,7 @@ from itertools import pairwise
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError
 from .constraints import TYPES, Constraints, Refusal, Way, canonical, type_of
-from .documents import Document
+from .documents import REFERENCES, Document
 from .keywords import dependents, read_constraints
 from .pattern_automata import select_texts, texts_but
 
@@ -123,12 +123,14 @@ class Complements:
         elif rule.items not in (None, True, {}):
             ways.append(_refused("array", origin))
         if rule.contains is not None:
-            counts = [{"maxContains": rule.fewest_matches - 1}] if rule.fewest_matches else []
+            counts: list[Schema] = []
+            if rule.fewest_matches:
+                counts.append({"maxContains": rule.fewest_matches - 1})
             if rule.most_matches is not None:
                 counts.append({"minContains": rule.most_matches + 1})
             for count in counts:
-                way = {"type": "array", "contains": rule.contains, "minContains": 0, **count}
-                ways.append(self._document.add(way, origin.pointer))
+                way: Schema = {"type": "array", "contains": rule.contains, "minContains": 0}
+                ways.append(self._document.add(way | count, origin.pointer))
         return ways
 
     def _other_objects(self, rule: Constraints, origin: Origin) -> list[Way]:
@@ -152,8 +154,9 @@ class Complements:
 
     def _referring_ways(self, schema: Schema, origin: Origin) -> list[Way]:
         ways: list[Way] = []
-        if "$ref" in schema:
-            ways.append(self.negation(self._document.referred(schema), origin))
+        for keyword in REFERENCES:
+            if keyword in schema:
+                ways.append(self.negation(self._document.referred(schema, keyword), origin))
         if "not" in schema:
             ways.append(schema["not"])
         if "if" in schema:

@@ -33,7 +33,7 @@ from .constraints import (
     higher,
     lower,
 )
-from .documents import Document, child_pointer
+from .documents import REFERENCES, Document, child_pointer
 from .evaluations import Evaluations
 from .instances import Instances
 from .keywords import (
@@ -63,7 +63,7 @@ _NO_PICKS: Picks = {}
 _ALL_PROPERTIES_LIMIT = 20_000
 _REFERRING = frozenset(
     {
-        "$ref",
+        *REFERENCES,
         "allOf",
         "anyOf",
         "dependencies",
@@ -82,7 +82,6 @@ class Conjunctions:
     def __init__(
         self,
         document: Document,
-        root: Schema,
         report: Report = raise_error,
         overlaps: Mapping[str, Overlap] | None = None,
     ) -> None:
@@ -100,7 +99,7 @@ class Conjunctions:
         self.contexts: dict[str, set[frozenset[str]]] = {}
         """By the pointer of each `oneOf`, the pointers of what holds beside it, state by state."""
         self.never = State((), never=True)
-        self.root = self._joined([root])
+        self.root = self._joined([document.root])
         while self._waiting:
             self._build(self._waiting.popleft())
         self._check_ends()
@@ -192,7 +191,8 @@ class Conjunctions:
         if parts is None:
             pointer = self._document.pointer(schema)
             joined, first = self._joined_ways(schema, pointer)
-            joins = child_pointer(pointer, "$ref" if "$ref" in schema else "allOf")
+            references = [keyword for keyword in REFERENCES if keyword in schema]
+            joins = child_pointer(pointer, *references[:1] or ["allOf"])
             is_old = self._document.is_old
             rule = read_constraints(schema, pointer, self._report, is_old=is_old)
             evaluated = read_evaluated(schema, rule)
@@ -223,9 +223,9 @@ class Conjunctions:
         joined: list[Way] = []
         first = None
         for keyword in schema:
-            if keyword == "$ref":
+            if keyword in REFERENCES:
                 try:
-                    joined.append(self._document.referred(schema))
+                    joined.append(self._document.referred(schema, keyword))
                 except GrammarError as error:
                     self._report(error)
             elif keyword == "allOf":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
+from typing import TypeAlias
 from urllib.parse import unquote, urldefrag, urljoin
 
 from pydantic import BaseModel, TypeAdapter
@@ -17,7 +18,7 @@ from pydantic.errors import PydanticUserError
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError
 
-__all__ = ["Document", "child_pointer", "plain_schema"]
+__all__ = ["REFERENCES", "Document", "child_pointer", "plain_schema"]
 
 _ONE = frozenset(
     {
@@ -53,6 +54,7 @@ _NEWER = (
     "unevaluatedItems",
     "unevaluatedProperties",
 )
+_DEFINING = frozenset({"$defs", "definitions"})
 _OLD_DRAFT = re.compile(r"json-schema\.org/draft-0([3-7])/")
 _INDEX = re.compile(r"0|[1-9]\d{0,8}", re.ASCII)
 
@@ -68,6 +70,16 @@ def child_pointer(pointer: str, *steps: str | int) -> str:
     return pointer
 
 
+REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+"""The keywords that refer to a schema elsewhere."""
+
+COPY_LIMIT = 5_000
+"""The most schemas in other scopes than their own, where dynamic references mean something else."""
+
+_Scope: TypeAlias = dict[str, Schema]
+"""What a dynamic reference means, by the name of its anchor: the outermost such anchor."""
+
+
 class Document:
     """A whole schema, and where everything in it is.
 
@@ -79,6 +91,10 @@ class Document:
         self._pointers: dict[int, str] = {}
         self._bases: dict[int, str] = {}
         self._named: dict[str, Schema] = {}
+        self._dynamic: dict[str, _Scope] = {}
+        self._scopes: dict[int, _Scope] = {}
+        self._scoped: dict[tuple[int, tuple[int, ...]], Schema] = {}
+        self._copies = 0
         self._added: dict[int, Schema] = {}
         self._whole: dict[int, Schema] = {}
         draft = _OLD_DRAFT.search(str(root.get("$schema")))
@@ -86,6 +102,9 @@ class Document:
         self._has_plain_ids = draft is not None and draft[1] in "34"
         self._resources: dict[str, Schema] = {"": root}
         self._register(root, pointer, "")
+        anchors = [anchor for anchors in self._dynamic.values() for anchor in anchors]
+        self._ambiguous = sorted({anchor for anchor in anchors if anchors.count(anchor) > 1})
+        self.root = self._in_scope(root, {})
 
     def pointer(self, schema: Schema) -> str:
         """Return the pointer of a subschema."""
@@ -123,13 +142,57 @@ class Document:
         target = self._target(address, unquote(fragment))
         if isinstance(target, bool):
             return target
-        if not isinstance(target, dict):
+        scope = self._scopes.get(id(schema), {})
+        if isinstance(target, dict):
+            dynamic = keyword == "$dynamicRef" and target.get("$dynamicAnchor") == fragment
+            if dynamic or (keyword == "$recursiveRef" and target.get("$recursiveAnchor") is True):
+                target = scope.get(fragment, target)
+            return self._in_scope(target, scope)
+        raise GrammarError(
+            f"{reference!r} leads to no schema of this document",
+            remedy="put the schema under $defs and refer to #/$defs/NAME",
+            pointer=pointer,
+        )
+
+    def _in_scope(self, schema: Schema, scope: _Scope) -> Schema:
+        """Return a schema as it is met in a scope: a copy, if its dynamic references may differ."""
+        if not self._ambiguous:
+            return schema
+        scope = {**self._dynamic.get(self._bases[id(schema)], {}), **scope}
+        key = id(schema), tuple(id(scope.get(anchor)) for anchor in self._ambiguous)
+        if key not in self._scoped:
+            self._scoped[key] = self._copied(schema, scope)
+        return self._scoped[key]
+
+    def _copied(self, schema: Schema, scope: _Scope) -> Schema:
+        self._copies += 1
+        if self._copies > COPY_LIMIT:
             raise GrammarError(
-                f"{reference!r} leads to no schema of this document",
-                remedy="put the schema under $defs and refer to #/$defs/NAME",
-                pointer=pointer,
+                f"$dynamicRef and $recursiveRef stand for more than {COPY_LIMIT:,} schemas",
+                remedy="use $ref",
+                pointer=self._pointers[id(schema)],
             )
-        return target
+        base = self._bases[id(schema)]
+        scope = {**self._dynamic.get(base, {}), **scope}
+        copied: Schema = {}
+        for keyword, value in schema.items():
+            if isinstance(value, dict) and keyword in _ONE:
+                copied[keyword] = self._copied(value, scope)
+            elif isinstance(value, dict) and keyword in _NAMED - _DEFINING:
+                copied[keyword] = {
+                    name: self._copied(child, scope) if isinstance(child, dict) else child
+                    for name, child in value.items()
+                }
+            elif isinstance(value, list) and keyword in _MANY:
+                copied[keyword] = [
+                    self._copied(child, scope) if isinstance(child, dict) else child
+                    for child in value
+                ]
+            else:
+                copied[keyword] = value
+        self._pointers[id(copied)] = self._pointers[id(schema)]
+        self._bases[id(copied)], self._scopes[id(copied)] = base, scope
+        return copied
 
     def _target(self, address: str, fragment: str) -> JsonValue:
         resource = self._resources.get(address)
@@ -175,6 +238,10 @@ class Document:
                 anchor = schema.get(keyword)
                 if isinstance(anchor, str):
                     self._named.setdefault(f"{base}#{anchor}", schema)
+                    if keyword == "$dynamicAnchor":
+                        self._dynamic.setdefault(base, {}).setdefault(anchor, schema)
+            if schema.get("$recursiveAnchor") is True and schema is self._resources.get(base):
+                self._dynamic.setdefault(base, {}).setdefault("", schema)
             waiting += [(child, below, base) for child, below in children]
 
     def _named_base(self, schema: Schema, pointer: str, base: str) -> str:

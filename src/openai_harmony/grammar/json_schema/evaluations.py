@@ -1,10 +1,10 @@
 """Cases of `unevaluatedProperties` and `unevaluatedItems`: a schema in, a choice of cases out.
 
-Both keywords hold for what no other schema evaluates that holds for the same value. Which ones hold
-depends on the choices inside (`anyOf`, `oneOf`, `if`, dependencies). A case makes these choices, and
-closes the value for all that its schemas do not evaluate. The more schemas hold, the more values are
-allowed; so no case has to say that a schema does not hold, and all cases together allow what the
-keyword allows.
+Both keywords hold for what no other schema evaluates that holds for the same value. Which ones do
+depends on the choices inside (`anyOf`, `oneOf`, `if`, `dependentSchemas`). A case makes these, and
+closes the value for all that its schemas do not evaluate. The more schemas hold, the more values
+are allowed; so no case has to say that a schema does not hold, and all cases together allow what
+the keyword allows.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ CASE_LIMIT = 64
 """The most cases of one keyword."""
 
 _KEYWORDS = {"object": "unevaluatedProperties", "array": "unevaluatedItems"}
+_APPLYING = ("anyOf", "oneOf", "dependentSchemas")  # beside `if`
+_NOTHING = Evaluated()
 _MANY = GrammarError("too many combinations of other schemas may hold")
 
 
@@ -32,7 +34,7 @@ _MANY = GrammarError("too many combinations of other schemas may hold")
 class _Outcome:
     """Choices that are made, and what the schemas evaluate then; None: everything."""
 
-    evaluated: Evaluated | None = Evaluated()
+    evaluated: Evaluated | None = _NOTHING
     picks: dict[Choice, tuple[Way, ...]] = field(default_factory=dict)
     further: tuple[Way, ...] = ()
 
@@ -109,7 +111,7 @@ class Evaluations:
         for joined in parts.joined:
             outcomes = _both(outcomes, self._of_way(joined, kind, path))
         for choice in parts.choices:
-            if choice.keyword not in ("not", "if", "contains"):
+            if choice.keyword in _APPLYING:
                 outcomes = _both(outcomes, self._of_choice(choice, kind, path))
         if "if" in parts.schema:
             outcomes = _both(outcomes, self._of_condition(parts, kind, path))
@@ -148,7 +150,7 @@ class Evaluations:
 
 
 def _tells(outcome: _Outcome) -> bool:
-    return outcome.evaluated != Evaluated()
+    return outcome.evaluated != _NOTHING
 
 
 def _both(left: Iterable[_Outcome], right: _Outcomes) -> _Outcomes:

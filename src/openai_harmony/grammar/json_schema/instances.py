@@ -14,7 +14,7 @@ from math import ceil, floor
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError, Report, raise_error
 from .constraints import TYPES, Constraints, Overlap, Shape, State, canonical, type_of
-from .documents import Document, child_pointer
+from .documents import REFERENCES, Document, child_pointer
 from .keywords import dependents, read_constraints
 from .pattern_automata import share_a_text
 
@@ -98,9 +98,9 @@ class Instances:
 
     def _valid_object(self, value: JsonValue, schema: Schema) -> bool:
         pointer = self._document.pointer(schema)
-        if "$ref" in schema:
+        for keyword in [keyword for keyword in REFERENCES if keyword in schema]:
             try:
-                target = self._document.referred(schema)
+                target = self._document.referred(schema, keyword)
             except GrammarError as error:
                 target = self._loosened(error)
             if not self._valid(value, target, pointer):

@@ -12,7 +12,7 @@ from fractions import Fraction
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError, Report, raise_error
 from .constraints import TYPES, Constraints, Evaluated, Refusal, canonical, higher, lower
-from .documents import child_pointer
+from .documents import REFERENCES, child_pointer
 from .formats import find_format
 from .pattern_automata import plain_patterns, select_texts, texts_but
 from .pattern_parser import REPEAT_LIMIT
@@ -33,8 +33,6 @@ COUNT_LIMIT = 1_000_000
 
 
 _REFUSED = (
-    Refusal("", "$dynamicRef", "what it means depends on where it is used", "use $ref"),
-    Refusal("", "$recursiveRef", "what it means depends on where it is used", "use $ref"),
     Refusal(
         "object",
         "propertyNames",
@@ -56,7 +54,7 @@ _JSON_IN_TEXT = Refusal(
 )
 _BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 
-_REFERRING = ("$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "$dynamicRef")
+_REFERRING = (*REFERENCES, "allOf", "anyOf", "oneOf", "if", "dependentSchemas")
 
 
 def read_constraints(
