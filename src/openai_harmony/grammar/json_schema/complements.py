@@ -122,16 +122,16 @@ class Complements:
             ways.append(_way("array", origin, fewest_items=len(rule.prefix) + 1))
         elif rule.items not in (None, True, {}):
             ways.append(_refused("array", origin))
-        if rule.contains is not None:
-            counts: list[Schema] = []
-            if rule.fewest_matches:
-                counts.append({"maxContains": rule.fewest_matches - 1})
-            if rule.most_matches is not None:
-                counts.append({"minContains": rule.most_matches + 1})
-            for count in counts:
-                way: Schema = {"type": "array", "contains": rule.contains, "minContains": 0}
-                ways.append(self._document.add(way | count, origin.pointer))
-        return ways
+        return [*ways, *self._other_matches(rule, origin)]
+
+    def _other_matches(self, rule: Constraints, origin: Origin) -> list[Way]:
+        counts: list[Schema] = []
+        if rule.contains is not None and rule.fewest_matches:
+            counts.append({"maxContains": rule.fewest_matches - 1})
+        if rule.contains is not None and rule.most_matches is not None:
+            counts.append({"minContains": rule.most_matches + 1})
+        counted: Schema = {"type": "array", "contains": rule.contains, "minContains": 0}
+        return [self._document.add(counted | count, origin.pointer) for count in counts]
 
     def _other_objects(self, rule: Constraints, origin: Origin) -> list[Way]:
         ways: list[Way] = []

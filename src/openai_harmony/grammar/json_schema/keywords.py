@@ -32,19 +32,12 @@ COUNT_LIMIT = 1_000_000
 """The largest length, number of items or of properties."""
 
 
-_REFUSED = (
-    Refusal(
-        "object",
-        "propertyNames",
-        "no one list or pattern says which names may come",
-        "use properties or patternProperties, with additionalProperties false",
-    ),
+_PROPERTY_NAMES = Refusal(
+    "object",
+    "propertyNames",
+    "no one list or pattern says which names may come",
+    "use properties or patternProperties, with additionalProperties false",
 )
-_ALLOWING_ALL = {
-    "propertyNames": ("true", "{}"),
-    **dict.fromkeys(("$dynamicRef", "$recursiveRef"), ()),
-}
-"""The values, as JSON, with which a refused keyword allows everything."""
 
 _JSON_IN_TEXT = Refusal(
     "string",
@@ -137,7 +130,6 @@ _ASSERTING = frozenset(
     {
         *_VALUE_KINDS,
         *_COUNTS,
-        *(refusal.keyword for refusal in _REFUSED),
         "additionalProperties",
         "const",
         "contains",
@@ -149,6 +141,7 @@ _ASSERTING = frozenset(
         "maximum",
         "minimum",
         "multipleOf",
+        "propertyNames",
         "type",
         "uniqueItems",
         "unevaluatedItems",
@@ -295,10 +288,8 @@ def _read_properties(read: Constraints, schema: Schema, report: Report) -> list[
 
 
 def _read_refusals(read: Constraints, schema: Schema) -> None:
-    for refusal in _REFUSED:
-        keyword = refusal.keyword
-        if keyword in schema and canonical(schema[keyword]) not in _ALLOWING_ALL[keyword]:
-            read.refusals.append(refusal)
+    if schema.get("propertyNames", True) not in (True, {}):
+        read.refusals.append(_PROPERTY_NAMES)
     refers = any(keyword in schema for keyword in _REFERRING)
     for keyword, kind in (("unevaluatedItems", "array"), ("unevaluatedProperties", "object")):
         if schema.get(keyword, True) is True or schema[keyword] == {}:
