@@ -17,6 +17,7 @@ from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError
 from .constraints import TYPES, Constraints, Refusal, Way, canonical, type_of
 from .documents import REFERENCES, Document
+from .formats import NARROW_PATTERNS
 from .keywords import dependents, read_constraints
 from .pattern_automata import select_texts, texts_but
 
@@ -237,7 +238,7 @@ def _other_texts(rule: Constraints, origin: Origin) -> list[Way]:
     if rule.longest is not None:
         ways.append(_way("string", origin, shortest=rule.longest + 1))
     for pattern in rule.patterns:
-        others = select_texts((), (pattern,))
+        others = None if pattern in NARROW_PATTERNS else select_texts((), (pattern,))
         if others is None:
             ways.append(_refused("string", origin))
         elif others:

@@ -195,7 +195,7 @@ class Conjunctions:
             joins = child_pointer(pointer, *references[:1] or ["allOf"])
             is_old = self._document.is_old
             rule = read_constraints(schema, pointer, self._report, is_old=is_old)
-            evaluated = read_evaluated(schema, rule)
+            evaluated = read_evaluated(schema, rule, with_matches=not self._document.is_2019)
             names = self._names(schema)
             if names is not None:
                 apply_property_names(rule, names)

@@ -54,6 +54,7 @@ _NEWER = (
     "unevaluatedItems",
     "unevaluatedProperties",
 )
+_BOUNDS = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
 _DEFINING = frozenset({"$defs", "definitions"})
 _OLD_DRAFT = re.compile(r"json-schema\.org/draft-0([3-7])/")
 _INDEX = re.compile(r"0|[1-9]\d{0,8}", re.ASCII)
@@ -84,7 +85,9 @@ class Document:
     """A whole schema, and where everything in it is.
 
     `is_old` says that it names draft 7 or an older one: what stands beside a `$ref` is ignored
-    then, as are some newer keywords, and a `$id` of ``#name`` is an anchor.
+    then, as are some newer keywords, and a `$id` of ``#name`` is an anchor. In draft 4 and before,
+    `exclusiveMinimum` and `exclusiveMaximum` are true or false. `is_2019` says that it names
+    draft 2019-09.
     """
 
     def __init__(self, root: Schema, pointer: str) -> None:
@@ -99,7 +102,9 @@ class Document:
         self._whole: dict[int, Schema] = {}
         draft = _OLD_DRAFT.search(str(root.get("$schema")))
         self.is_old = draft is not None
-        self._has_plain_ids = draft is not None and draft[1] in "34"
+        self._is_draft_4 = draft is not None and draft[1] in "34"
+        self.is_2019 = "/draft/2019-09/" in str(root.get("$schema"))
+        self._definitions = "definitions" if self.is_old else "$defs"
         self._resources: dict[str, Schema] = {"": root}
         self._register(root, pointer, "")
         anchors = [anchor for anchors in self._dynamic.values() for anchor in anchors]
@@ -131,7 +136,8 @@ class Document:
         pointer = child_pointer(self.pointer(schema), keyword)
         reference = schema[keyword]
         if not isinstance(reference, str):
-            raise GrammarError("a reference is text", remedy="write #/$defs/NAME", pointer=pointer)
+            remedy = f"write #/{self._definitions}/NAME"
+            raise GrammarError("a reference is text", remedy=remedy, pointer=pointer)
         base = self._bases[id(schema)]
         try:
             inside = reference.startswith("#")  # urljoin knows no fragments of a URN
@@ -148,9 +154,10 @@ class Document:
             if dynamic or (keyword == "$recursiveRef" and target.get("$recursiveAnchor") is True):
                 target = scope.get(fragment, target)
             return self._in_scope(target, scope)
+        definitions = self._definitions
         raise GrammarError(
             f"{reference!r} leads to no schema of this document",
-            remedy="put the schema under $defs and refer to #/$defs/NAME",
+            remedy=f"put the schema under {definitions} and refer to #/{definitions}/NAME",
             pointer=pointer,
         )
 
@@ -229,8 +236,8 @@ class Document:
                 self._whole[id(schema)] = dict(schema)
                 for keyword in schema.keys() - {"$ref"}:
                     del schema[keyword]
-            for keyword in _NEWER if self.is_old else ():
-                schema.pop(keyword, None)
+            if self.is_old:
+                self._modernize(schema)
             base = self._named_base(schema, pointer, base)
             self._pointers[id(schema)] = pointer
             self._bases[id(schema)] = base
@@ -244,9 +251,19 @@ class Document:
                 self._dynamic.setdefault(base, {}).setdefault("", schema)
             waiting += [(child, below, base) for child, below in children]
 
+    def _modernize(self, schema: Schema) -> None:
+        """Drop the keywords that an old draft does not know, and read those that it reads apart."""
+        for keyword in _NEWER:
+            schema.pop(keyword, None)
+        for bound, exclusive in _BOUNDS if self._is_draft_4 else ():
+            if isinstance(schema.get(exclusive), bool):
+                is_exclusive = schema.pop(exclusive)
+                if is_exclusive and bound in schema:
+                    schema[exclusive] = schema.pop(bound)
+
     def _named_base(self, schema: Schema, pointer: str, base: str) -> str:
         """Return the base address inside of a schema, and store the name that it has itself."""
-        name = schema.get("id" if self._has_plain_ids and "$id" not in schema else "$id")
+        name = schema.get("id" if self._is_draft_4 and "$id" not in schema else "$id")
         if not isinstance(name, str):
             return base
         if self.is_old and name.startswith("#"):

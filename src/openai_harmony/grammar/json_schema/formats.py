@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..errors import GrammarError
 
-__all__ = ["FORMATS", "REFUSED_FORMATS", "TextFormat", "find_format"]
+__all__ = ["FORMATS", "NARROW_PATTERNS", "REFUSED_FORMATS", "TextFormat", "find_format"]
 
 
 @dataclass(frozen=True)
@@ -151,6 +151,13 @@ FORMATS = {
     "relative-json-pointer": TextFormat(_whole(rf"(?:0|[1-9]\d*)(?:#|{_POINTER})")),
 }
 """The formats that are enforced."""
+
+NARROW_PATTERNS = frozenset(
+    pattern
+    for name in ("time", "date-time", "email", "hostname")
+    for pattern in FORMATS[name].patterns
+)
+"""Patterns that leave out some texts of their format; so a text that they exclude may have it."""
 
 REFUSED_FORMATS = frozenset({"idn-email", "idn-hostname", "regex"})
 """The formats of the specification that are not."""

@@ -15,6 +15,7 @@ from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError, Report, raise_error
 from .constraints import TYPES, Constraints, Overlap, Shape, State, canonical, type_of
 from .documents import REFERENCES, Document, child_pointer
+from .formats import NARROW_PATTERNS
 from .keywords import dependents, read_constraints
 from .pattern_automata import share_a_text
 
@@ -348,7 +349,10 @@ class Exclusions:
             if _shorter(left.longest, right.shortest) or _shorter(right.longest, left.shortest):
                 return True
             return not all(
-                share_a_text(first, second) for first in left.patterns for second in right.patterns
+                share_a_text(first, second)
+                for first in left.patterns
+                for second in right.patterns
+                if NARROW_PATTERNS.isdisjoint((first, second))
             )
         if name == "array":
             return self._arrays_disjoint(left, right, depth)

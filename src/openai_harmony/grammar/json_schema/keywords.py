@@ -156,9 +156,11 @@ def asserts(schema: Schema) -> bool:
 
 
 def _invalid(read: Constraints, keyword: str, expected: str) -> GrammarError:
-    return GrammarError(
-        f"the keyword takes {expected}", remedy="correct it", pointer=read.pointer_to(keyword)
-    )
+    remedy = "correct it"
+    if keyword in ("exclusiveMinimum", "exclusiveMaximum"):
+        remedy = "write the bound itself, or name draft 4 in $schema, where true is meant"
+    problem = f"the keyword takes {expected}"
+    return GrammarError(problem, remedy=remedy, pointer=read.pointer_to(keyword))
 
 
 def _read_numbers(read: Constraints, schema: Schema, report: Report) -> None:
@@ -304,10 +306,15 @@ def _read_refusals(read: Constraints, schema: Schema) -> None:
             read.additional = schema[keyword]
 
 
-def read_evaluated(schema: Schema, rule: Constraints) -> dict[str, Evaluated | None]:
-    """Return by type what a schema object evaluates itself; None for everything."""
+def read_evaluated(
+    schema: Schema, rule: Constraints, *, with_matches: bool
+) -> dict[str, Evaluated | None]:
+    """Return by type what a schema object evaluates itself; None for everything.
+
+    The items that match `contains` are evaluated since draft 2020-12.
+    """
     by_pattern = tuple(rule.named_by_pattern)
-    matches = () if rule.contains in (None, False) else (rule.contains,)
+    matches = () if rule.contains is None or not with_matches else (rule.contains,)
     return {
         "object": None
         if "additionalProperties" in schema or rule.unread
