@@ -244,12 +244,12 @@ def test_more_of_a_canonical_call_is_forced() -> None:
 
 
 def test_what_cannot_be_enforced_is_named() -> None:
-    tool = ToolDescription.new("f", "", {"properties": {"a": {"contains": {"const": 1}}}})
+    tool = ToolDescription.new("f", "", {"properties": {"a": {"uniqueItems": True}}})
     content = DeveloperContent.new().with_function_tools([tool])
     chat = Conversation.from_messages([Message.from_role_and_content(Role.DEVELOPER, content)])
     with pytest.raises(GrammarError) as caught:
         turn_grammar(chat)
-    assert caught.value.pointer == "tools/functions.f#/properties/a/contains"
+    assert caught.value.pointer == "tools/functions.f#/properties/a/uniqueItems"
     turn_grammar(chat, TurnOptions(tool_choice="none"))  # nothing of it is needed
 
 

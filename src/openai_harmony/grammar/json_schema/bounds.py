@@ -107,6 +107,9 @@ def coarser_steps(shape: Shape) -> list[Fraction]:
 def _readable_bounds(
     lowest: Bound | None, highest: Bound | None, *, whole: bool
 ) -> tuple[Bound | None, Bound | None]:
+    least = Fraction(0) if lowest is None else lowest[0]
+    if least > LARGEST_INTEGER or (highest is not None and highest[0] < -LARGEST_INTEGER):
+        return lowest, highest  # no number is left that the engine can write
     if highest is None and lowest is not None and lowest[0] >= _OPEN_LIMIT:
         highest = Fraction(2**63), False
     if lowest is None and highest is not None and highest[0] <= -_OPEN_LIMIT:
@@ -175,6 +178,9 @@ def plain_bound(number: Fraction, pointer: str, *, whole: bool) -> int | float:
     most = _LARGEST_FLOAT if whole else _LARGEST_ROUND_FLOAT
     if LARGEST_NUMBER < abs(number) <= most or (whole and number == LARGEST_INTEGER):
         return int(number)
+    if abs(number) > LARGEST_NUMBER:
+        problem = "the engine has no such bound beyond 64 bits"
+        raise GrammarError(problem, remedy="use a smaller one, or text", pointer=pointer)
     return plain_number(number, pointer)
 
 
