@@ -119,13 +119,7 @@ _COUNTS = {
 _NUMERIC = frozenset(
     {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf", *_COUNTS}
 )
-_RARE = frozenset(
-    {
-        *(refusal.keyword for refusal in _REFUSED),
-        "unevaluatedItems",
-        "unevaluatedProperties",
-    }
-)
+_RARE = frozenset({"propertyNames", "unevaluatedItems", "unevaluatedProperties"})
 _ASSERTING = frozenset(
     {
         *_VALUE_KINDS,
