@@ -102,7 +102,7 @@ llguidance: $(LLGUIDANCE:%=$(LLGUIDANCE_VENVS)/%/.installed) ## Run the grammar'
 	$(LLGUIDANCE_VENVS)/$$version/bin/python -m pytest -q $(GRAMMAR) || exit 1; done
 
 xgrammar: $(XGRAMMAR_VENV)/.installed ## Run the structural tag through xgrammar, beside the grammar
-	$(XGRAMMAR_VENV)/bin/python scripts/structural_tag/check.py $(XGRAMMAR)
+	$(XGRAMMAR_VENV)/bin/python scripts/structural_tag/check.py
 
 schemas: $(XGRAMMAR_VENV)/.installed ## Run public suites of JSON Schema in the folder SUITES=folder, beside two engines
 	$(XGRAMMAR_VENV)/bin/python scripts/schemas/score_suites.py $(SUITES) --write

@@ -1,6 +1,6 @@
-"""Public suites of JSON Schema: folders in, schemas with their valid and invalid instances out.
+"""Suites of JSON Schema: folders in, schemas with their valid and invalid texts out.
 
-The suites are no part of this project. `JSON-Schema-Test-Suite` is the specification's own;
+Two of the suites are no part of this project. `JSON-Schema-Test-Suite` is the specification's own;
 `jsonschemabench` has real schemas, and `maskbench` in it instances for them.
 """
 
@@ -19,7 +19,7 @@ from jsonschema.exceptions import SchemaError
 from jsonschema.validators import validator_for
 from referencing.exceptions import Unresolvable
 
-__all__ = ["Case", "real_schemas", "specification_tests"]
+__all__ = ["Case", "features", "real_schemas", "specification_tests"]
 
 DRAFTS = {
     "draft2020-12": "https://json-schema.org/draft/2020-12/schema",
@@ -30,12 +30,12 @@ _SAMPLED = 6
 
 @dataclass
 class Case:
-    """A schema, and instances with what the suite says of each."""
+    """A schema, and texts with what the suite says of each."""
 
     name: str
     schema: Any
-    valid: list[Any]
-    invalid: list[Any]
+    valid: list[str]
+    invalid: list[str]
     disputed: int = 0  # instances of which jsonschema says the opposite, which are left out
 
 
@@ -59,8 +59,8 @@ def specification_tests(folder: Path) -> Iterator[Case]:
                 yield Case(
                     f"{path.relative_to(root.parent)}: {group['description']}",
                     schema,
-                    [test["data"] for test in group["tests"] if test["valid"]],
-                    [test["data"] for test in group["tests"] if not test["valid"]],
+                    [_text(test["data"]) for test in group["tests"] if test["valid"]],
+                    [_text(test["data"]) for test in group["tests"] if not test["valid"]],
                 )
 
 
@@ -78,8 +78,27 @@ def real_schemas(folder: Path) -> Iterator[Case]:
             if is_valid is not None and is_valid != test["valid"]:
                 kept.disputed += 1
             else:
-                (kept.valid if test["valid"] else kept.invalid).append(test["data"])
+                (kept.valid if test["valid"] else kept.invalid).append(_text(test["data"]))
         yield kept
+
+
+def features(data: Path) -> Iterator[Case]:
+    """Return our own schemas, keyword by keyword, with values compact and with spaces."""
+    for feature in json.loads((data / "features.json").read_text(encoding="utf-8")):
+        texts = {
+            kind: {
+                _text(value, separators)
+                for value in feature[kind]
+                for separators in ((",", ":"), (", ", ": "))
+            }.union(feature.get(f"{kind}_texts", ()))
+            for kind in ("valid", "invalid")
+        }
+        valid, invalid = map(sorted, texts.values())
+        yield Case(feature["name"], feature["schema"], valid, invalid)
+
+
+def _text(value: Any, separators: tuple[str, str] | None = None) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=separators)
 
 
 def _is_valid(schema: Any, value: Any) -> bool | None:

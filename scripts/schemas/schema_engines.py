@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
@@ -13,6 +15,7 @@ from llguidance import LLMatcher, LLTokenizer
 
 from openai_harmony.grammar import GrammarError, enforceable_schema
 from openai_harmony.grammar.json_schema import JSON_OPTIONS
+from openai_harmony.grammar.xgrammar_schema import xgrammar_schema
 
 __all__ = ["ENGINES", "Accepts", "Refused"]
 
@@ -30,19 +33,18 @@ class Refused(Exception):
 @contextmanager
 def _ours() -> Iterator[Compile]:
     def compile_schema(schema: Any) -> Accepts:
-        try:
-            enforced = enforceable_schema(schema)
-        except GrammarError as error:
-            raise Refused(f"{error}") from error
+        enforced = _enforced(schema)
         plain = enforced if isinstance(enforced, dict) else {}
         return _in_llguidance({**plain, "x-guidance": JSON_OPTIONS})
 
     yield compile_schema
 
 
-@contextmanager
-def _llguidance() -> Iterator[Compile]:
-    yield _in_llguidance
+def _enforced(schema: Any) -> Any:
+    try:
+        return enforceable_schema(schema)
+    except GrammarError as error:
+        raise Refused(f"{error}") from error
 
 
 def _in_llguidance(schema: Any) -> Accepts:
@@ -62,16 +64,26 @@ def _in_llguidance(schema: Any) -> Accepts:
     return accepts
 
 
+def _plain(schema: Any) -> Any:
+    return schema
+
+
+def _tag(schema: Any) -> Any:
+    """Write our schema for xgrammar, as `structural_tag` does."""
+    wanted = {"type": "json_schema", "json_schema": xgrammar_schema(_enforced(schema))}
+    return {"type": "structural_tag", "format": wanted}
+
+
 @contextmanager
-def _xgrammar() -> Iterator[Compile]:
-    """Run xgrammar in a process of its own, which is replaced when it hangs or crashes."""
+def _in_process(engine: str, write: Callable[[Any], Any] = _plain) -> Iterator[Compile]:
+    """Run an engine in a process of its own, which is replaced when it hangs or crashes."""
     context = multiprocessing.get_context("spawn")
     workers: list[tuple[Any, Connection]] = []
 
     def ask(request: tuple[str, str]) -> Any:
         if not workers:
             ours, theirs = context.Pipe()
-            process = context.Process(target=_serve_xgrammar, args=(theirs,), daemon=True)
+            process = context.Process(target=_serve, args=(theirs, engine), daemon=True)
             process.start()
             theirs.close()
             workers.append((process, ours))
@@ -88,7 +100,7 @@ def _xgrammar() -> Iterator[Compile]:
         return problem
 
     def compile_schema(schema: Any) -> Accepts:
-        answer = ask(("compile", json.dumps(schema)))
+        answer = ask(("compile", json.dumps(write(schema))))
         if answer is not True:
             raise Refused(answer)
         return lambda text: ask(("accept", text)) is True
@@ -98,7 +110,27 @@ def _xgrammar() -> Iterator[Compile]:
         process.kill()
 
 
-def _serve_xgrammar(connection: Connection) -> None:
+def _serve(connection: Connection, engine: str) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # xgrammar warns of much that is tried here
+    compile_text = _llguidance if engine == "llguidance" else _xgrammar(engine)
+    accepts: Accepts | None = None
+    while True:
+        kind, text = connection.recv()
+        try:
+            if kind == "compile":
+                accepts = compile_text(text)
+                connection.send(True)
+            else:
+                connection.send(accepts is not None and accepts(text))
+        except (RuntimeError, ValueError, Refused) as error:
+            connection.send(f"{error}".partition("\n")[0])
+
+
+def _llguidance(text: str) -> Accepts:
+    return _in_llguidance(json.loads(text))
+
+
+def _xgrammar(engine: str) -> Callable[[str], Accepts]:
     import xgrammar  # type: ignore[import-not-found,unused-ignore]
 
     compiler = xgrammar.GrammarCompiler(
@@ -106,20 +138,26 @@ def _serve_xgrammar(connection: Connection) -> None:
         max_threads=1,
         cache_enabled=False,
     )
-    compiled = None
-    while True:
-        kind, text = connection.recv()
-        try:
-            if kind == "compile":
-                # Without strict_mode, as the specification has it: what is not said is open.
-                compiled = compiler.compile_json_schema(text, strict_mode=False)
-                connection.send(True)
-            else:
-                matcher = xgrammar.GrammarMatcher(compiled)
-                connection.send(bool(matcher.accept_string(text) and matcher.is_completed()))
-        except (RuntimeError, ValueError) as error:
-            connection.send(f"{error}".partition("\n")[0])
+
+    def compile_text(text: str) -> Accepts:
+        if engine == "tag":
+            compiled = compiler.compile_structural_tag(text)
+        else:  # Without strict_mode, as the specification has it: what is not said is open.
+            compiled = compiler.compile_json_schema(text, strict_mode=False)
+
+        def accepts(text: str) -> bool:
+            matcher = xgrammar.GrammarMatcher(compiled)
+            return bool(matcher.accept_string(text) and matcher.is_completed())
+
+        return accepts
+
+    return compile_text
 
 
-ENGINES = {"ours": _ours, "llguidance alone": _llguidance, "xgrammar": _xgrammar}
+ENGINES: dict[str, Callable[[], AbstractContextManager[Compile]]] = {
+    "ours": _ours,
+    "our structural tag in xgrammar": partial(_in_process, "tag", _tag),
+    "llguidance alone": partial(_in_process, "llguidance"),
+    "xgrammar": partial(_in_process, "xgrammar"),
+}
 """By name, what opens an engine and gives its function to compile a schema."""

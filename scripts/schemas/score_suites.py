@@ -4,14 +4,13 @@
 
     python scripts/schemas/score_suites.py FOLDER [--only ours] [--write] [--details FILE]
 
-FOLDER holds clones of `JSON-Schema-Test-Suite` and `jsonschemabench`; one of them is enough.
-With ``--write`` the table goes into ``docs/schema-enforcement.md``.
+FOLDER holds clones of `JSON-Schema-Test-Suite` and `jsonschemabench`; one of them is enough. Our
+own schemas are scored as well. With ``--write`` the tables go into ``docs/schema-enforcement.md``.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -20,13 +19,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from public_suites import Case, real_schemas, specification_tests
+from public_suites import Case, features, real_schemas, specification_tests
 from schema_engines import ENGINES, Accepts, Refused
 
-PAGE = Path(__file__).parents[2] / "docs" / "schema-enforcement.md"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "schema-enforcement.md"
 START, END = "<!-- suites -->", "<!-- /suites -->"
 
+OWN = ROOT / "tests" / "data" / "grammar"
 SUITES: dict[str, tuple[str, Callable[[Path], Iterator[Case]]]] = {
+    "Our own schemas, keyword by keyword": (str(OWN), features),
     "JSON-Schema-Test-Suite, drafts 2020-12 and 7": (
         "JSON-Schema-Test-Suite",
         specification_tests,
@@ -37,7 +39,7 @@ SUITES: dict[str, tuple[str, Callable[[Path], Iterator[Case]]]] = {
 
 @dataclass
 class Score:
-    """Counts of schemas and instances; a refused schema counts no instances."""
+    """Counts of schemas and texts; a refused schema counts no texts."""
 
     schemas: int = 0
     exact: int = 0
@@ -50,7 +52,7 @@ class Score:
     details: list[str] = field(default_factory=list)
 
     def add(self, case: Case, compile_schema: Callable[[Any], Accepts]) -> None:
-        """Count a schema and its instances."""
+        """Count a schema and its texts."""
         self.schemas += 1
         self.disputed += case.disputed
         try:
@@ -59,19 +61,15 @@ class Score:
             self.refused += 1
             self.details.append(f"refused\t{case.name}\t{refusal}")
             return
-        refused = [value for value in case.valid if not accepts(_text(value))]
-        accepted = [value for value in case.invalid if accepts(_text(value))]
+        refused = [text for text in case.valid if not accepts(text)]
+        accepted = [text for text in case.invalid if accepts(text)]
         self.exact += not refused and not accepted
         self.valid += len(case.valid)
         self.valid_refused += len(refused)
         self.invalid += len(case.invalid)
         self.invalid_accepted += len(accepted)
-        for what, values in (("valid refused", refused), ("invalid accepted", accepted)):
-            self.details += [f"{what}\t{case.name}\t{_text(value)[:300]}" for value in values]
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+        for what, texts in (("valid refused", refused), ("invalid accepted", accepted)):
+            self.details += [f"{what}\t{case.name}\t{text[:300]}" for text in texts]
 
 
 def table(scores: dict[str, dict[str, Score]]) -> str:
@@ -85,10 +83,10 @@ def table(scores: dict[str, dict[str, Score]]) -> str:
         rows: dict[str, Callable[[Score], str]] = {
             "schemas without a wrong answer": lambda score: f"{score.exact:,}",
             "schemas refused with an error": lambda score: f"{score.refused:,}",
-            "invalid instances accepted": lambda score: (
+            "invalid texts accepted": lambda score: (
                 f"{score.invalid_accepted:,} of {score.invalid:,}"
             ),
-            "valid instances refused": lambda score: f"{score.valid_refused:,} of {score.valid:,}",
+            "valid texts refused": lambda score: f"{score.valid_refused:,} of {score.valid:,}",
         }
         for title, cell in rows.items():
             lines.append(f"| {title} | {' | '.join(map(cell, by_engine.values()))} |")
@@ -103,7 +101,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", choices=ENGINES, action="append")
-    parser.add_argument("--suite", choices=[folder for folder, _ in SUITES.values()])
+    parser.add_argument("--suite", choices=[Path(folder).name for folder, _ in SUITES.values()])
     parser.add_argument("--write", action="store_true", help=f"write the table into {PAGE.name}")
     parser.add_argument("--details", type=Path, help="a file for each wrong answer and refusal")
     options = parser.parse_args()
@@ -111,7 +109,7 @@ def main() -> None:
     details: list[str] = []
     for suite, (name, cases_of) in SUITES.items():
         folder = options.folder / name
-        if options.suite not in (None, name) or not folder.is_dir():
+        if options.suite not in (None, folder.name) or not folder.is_dir():
             continue
         cases = list(cases_of(folder))
         for engine in options.only or ENGINES:
@@ -121,8 +119,8 @@ def main() -> None:
                     score.add(case, compile_schema)
             scores.setdefault(suite, {})[engine] = score
             details += [f"{engine}\t{line}" for line in score.details]
-    if not scores:
-        sys.exit(f"{options.folder} holds neither of {', '.join(n for n, _ in SUITES.values())}")
+    if options.suite is None and len(scores) < 2:
+        sys.exit(f"{options.folder} holds neither JSON-Schema-Test-Suite nor jsonschemabench")
     written = table(scores)
     print(written)
     if options.details:

@@ -327,6 +327,7 @@ def test_no_empty_developer_message(request_: dict[str, Any]) -> None:
         ({"name": "now"}, ToolDescription.new("now", "")),
         ({"name": "now", "description": None, "parameters": None}, ToolDescription.new("now", "")),
         ({"name": "now", "parameters": {}}, ToolDescription.new("now", "", {})),
+        ({"name": "now", "parameters": True}, ToolDescription.new("now", "", {"type": "object"})),
         (
             {
                 "name": "now",

@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from llguidance import LLMatcher, LLTokenizer
+from llguidance import LLMatcher
 
 from openai_harmony.grammar.errors import GrammarError
-from openai_harmony.grammar.json_schema import JSON_OPTIONS, enforceable_schema
+from openai_harmony.grammar.json_schema import enforceable_schema
 from openai_harmony.grammar.json_schema.formats import FORMATS, REFUSED_FORMATS, find_format
 from openai_harmony.grammar.json_schema.patterns import (
     lengths,
     pattern_accepts,
     rust_pattern,
 )
-
-TOKENIZER = LLTokenizer("byte")
+from support.json_matcher import accepts_value, json_matcher
 
 
 def matcher(schema: object) -> LLMatcher:
-    enforced = enforceable_schema(schema)
-    assert isinstance(enforced, dict)
-    optioned = {**enforced, "x-guidance": JSON_OPTIONS}
-    grammar = LLMatcher.grammar_from_json_schema(json.dumps(optioned))
-    made = LLMatcher(TOKENIZER, grammar, log_level=0)
-    assert not made.is_error(), made.get_error()
-    return made
-
-
-def accepts(made: LLMatcher, text: str) -> bool:
-    made.reset()
-    tokens = list(json.dumps(text, ensure_ascii=False).encode())
-    return made.try_consume_tokens(tokens) == len(tokens) and made.is_accepting()
+    return json_matcher(enforceable_schema(schema))
 
 
 ACCEPTED: dict[str, tuple[list[str], list[str]]] = {
@@ -97,7 +83,7 @@ def test_a_pattern_accepts_what_ecma_262_says(pattern: str) -> None:
     made = matcher({"type": "string", "pattern": pattern})
     for expected, texts in zip((True, False), ACCEPTED[pattern], strict=True):
         for text in texts:
-            assert accepts(made, text) is expected, text
+            assert accepts_value(made, text) is expected, text
             assert pattern_accepts(pattern, text) is expected, text
 
 
@@ -192,7 +178,7 @@ def test_a_pattern_means_the_same_to_the_engine(
     judge = re.compile(pattern.replace("$", "\\Z"), re.ASCII)
     for text in texts:
         expected = judge.search(text) is not None
-        assert accepts(made, text) is expected
+        assert accepts_value(made, text) is expected
         assert pattern_accepts(pattern, text) is expected
         if expected:
             assert shortest <= len(text) <= (len(text) if longest is None else longest)
@@ -370,7 +356,7 @@ def test_a_format_accepts_what_its_rfc_says(name: str) -> None:
     made = matcher({"type": "string", "format": name})
     for expected, texts in zip((True, False), FORMAT_TEXTS[name], strict=True):
         for text in texts:
-            assert accepts(made, text) is expected, text
+            assert accepts_value(made, text) is expected, text
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED_FORMATS))

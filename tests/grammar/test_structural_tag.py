@@ -121,12 +121,12 @@ def test_texts_and_messages_are_bounded() -> None:
 
 
 def test_what_turn_grammar_refuses_is_refused() -> None:
-    tool = ToolDescription.new("f", "", {"properties": {"a": {"contains": {"const": 1}}}})
+    tool = ToolDescription.new("f", "", {"properties": {"a": {"uniqueItems": True}}})
     content = DeveloperContent.new().with_function_tools([tool])
     chat = Conversation.from_messages([Message.from_role_and_content(Role.DEVELOPER, content)])
     with pytest.raises(GrammarError) as caught:
         structural_tag(chat)
-    assert caught.value.pointer == "tools/functions.f#/properties/a/contains"
+    assert caught.value.pointer == "tools/functions.f#/properties/a/uniqueItems"
     for options in (
         TurnOptions(tool_choice="required"),
         TurnOptions(tool_choice={"type": "function", "name": "g"}),

@@ -244,13 +244,28 @@ def test_more_of_a_canonical_call_is_forced() -> None:
 
 
 def test_what_cannot_be_enforced_is_named() -> None:
-    tool = ToolDescription.new("f", "", {"properties": {"a": {"contains": {"const": 1}}}})
+    tool = ToolDescription.new("f", "", {"properties": {"a": {"uniqueItems": True}}})
     content = DeveloperContent.new().with_function_tools([tool])
     chat = Conversation.from_messages([Message.from_role_and_content(Role.DEVELOPER, content)])
     with pytest.raises(GrammarError) as caught:
         turn_grammar(chat)
-    assert caught.value.pointer == "tools/functions.f#/properties/a/contains"
+    assert caught.value.pointer == "tools/functions.f#/properties/a/uniqueItems"
     turn_grammar(chat, TurnOptions(tool_choice="none"))  # nothing of it is needed
+
+
+def test_parameters_may_be_boolean_schemas() -> None:
+    def chat(*, parameters: bool) -> Conversation:
+        tool = ToolDescription.new("f", "", parameters)
+        content = DeveloperContent.new().with_function_tools([tool])
+        message = Message.from_role_and_content(Role.DEVELOPER, content)
+        return Conversation.from_messages([message])
+
+    call = "<|channel|>commentary to=functions.f <|constrain|>json<|message|>"
+    grammar = turn_grammar(chat(parameters=True))
+    assert mismatch(grammar, f'{call}{{"a":[1]}}<|call|>') is None
+    assert mismatch(grammar, f"{call}[") == (call, "[")
+    with pytest.raises(GrammarError, match=r"the schema at tools/functions\.f#: no finite value"):
+        turn_grammar(chat(parameters=False))
 
 
 @pytest.mark.parametrize("name", ["a b", "a<|call|>", "", "a\n", "x|y"])

@@ -129,10 +129,11 @@ def read_function(tool: JsonField) -> ToolDescription:
     """Read a function; its fields may be nested under ``function``."""
     function = _fields(tool)
     parameters = function["parameters"]
-    return ToolDescription(
-        name=read_tool_name(function["name"]),
-        description=function["description"].optional_text() or "",
-        parameters=None if parameters.is_null else dict(parameters.object()),
+    is_plain = parameters.is_null or isinstance(parameters.value, bool)
+    return ToolDescription.new(
+        read_tool_name(function["name"]),
+        function["description"].optional_text() or "",
+        parameters.value if is_plain else dict(parameters.object()),
     )
 
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
 __all__ = ["ToolDescription", "ToolNamespaceConfig"]
 
 
 class ToolDescription(BaseModel):
     """One callable tool; `parameters` is the JSON Schema of its arguments.
+
+    Of the boolean schemas, True allows any object and False no call.
 
     >>> ToolDescription.new("now", "Tells the time.").parameters is None
     True
@@ -23,12 +25,21 @@ class ToolDescription(BaseModel):
     description: str
     parameters: dict[str, Any] | None = None
 
+    @field_validator("parameters", mode="before")
+    @classmethod
+    def _object_schema(cls, value: object) -> object:
+        if isinstance(value, bool):
+            return {"type": "object"} if value else {"type": "object", "not": {}}
+        return value
+
     @classmethod
     def new(
-        cls, name: str, description: str, parameters: dict[str, Any] | None = None
+        cls, name: str, description: str, parameters: dict[str, Any] | bool | None = None
     ) -> ToolDescription:
         """Make a tool from its name, description and JSON Schema."""
-        return cls(name=name, description=description, parameters=parameters)
+        return cls.model_validate(
+            {"name": name, "description": description, "parameters": parameters}
+        )
 
 
 class ToolNamespaceConfig(BaseModel):

@@ -27,7 +27,7 @@ class GrammarError(ValueError, HarmonyError):
         text = self.problem
         if self.pointer:
             _, slash, keyword = self.pointer.rpartition("/")
-            what = f'"{keyword}"' if slash else "the schema"
+            what = f'"{keyword}"' if slash and not keyword.endswith("#") else "the schema"
             text = f"cannot enforce {what} at {self.pointer}: {text}"
         return f"{text}; {self.remedy}" if self.remedy else text
 

@@ -12,6 +12,7 @@ the specification read alike. Schemas that cannot be written so raise `GrammarEr
     constraints, keywords                    the keywords of one schema object
     instances                                which values a schema has, and two schemas share
     conjunctions                             schemas that hold together, as states
+    complements, choices, evaluations        the choices that keywords leave
     bounds                                   what the engine misreads or cannot count
     schema_writer                            the states as a schema again
 """
@@ -117,18 +118,21 @@ def _rewritten(plain: Schema | bool, pointer: str, report: Report) -> Schema | b
     if plain is False:
         raise unsatisfiable
     document = Document(plain, pointer)
-    conjunctions = Conjunctions(document, plain, report)
+    conjunctions = Conjunctions(document, report)
     overlaps: dict[str, Overlap] = {}
     contexts: dict[str, set[frozenset[str]]] = {}
     while True:
         satisfiable = satisfiable_states(conjunctions.states)
-        new_overlaps = _overlaps(conjunctions.states, satisfiable)
+        possible = satisfiable
+        if any(state.unwritten for state in conjunctions.states):
+            possible = satisfiable_states(conjunctions.states, unwritten=True)
+        new_overlaps = _overlaps(conjunctions.states, possible)
         if not new_overlaps:
             break
         overlaps |= new_overlaps
         contexts |= {where: conjunctions.contexts[where] for where in new_overlaps}
         try:
-            apart = Conjunctions(document, plain, report, overlaps)
+            apart = Conjunctions(document, report, overlaps)
             _check_contexts(contexts, apart.contexts)
         except GrammarError as error:
             where = error.pointer if error.pointer in new_overlaps else next(iter(new_overlaps))

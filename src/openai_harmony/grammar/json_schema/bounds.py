@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from itertools import combinations
-from math import ceil, comb, floor, gcd, lcm, nextafter
+from math import ceil, comb, floor, gcd, inf, lcm, nextafter
 from typing import TypeAlias
 
 from ...typescript.json_text import JsonValue
@@ -25,6 +25,7 @@ __all__ = [
     "check_writable",
     "coarser_steps",
     "missed_numbers",
+    "plain_bound",
     "plain_number",
     "property_choices",
     "safe_bounds",
@@ -38,22 +39,20 @@ _DIGITS = 15
 
 
 def safe_bounds(shape: Shape) -> tuple[Bound | None, Bound | None]:
-    """Return bounds that mean the same to the engine.
+    """Return bounds that mean the same to the engine, or allow less.
 
     The engine includes a whole number that is excluded, if the range ends before the next
     (``0 < x <= 0.5``). The bound becomes the next number of nine decimals then. It reads bounds as
-    64-bit floats, so that up to 1,023 integers next to a bound beyond `LARGEST_NUMBER` are lost.
+    64-bit floats and follows their digits as 64-bit integers, so that numbers next to a bound
+    beyond `LARGEST_NUMBER` are lost, and those beyond 64 bits.
     """
     lowest, highest = shape.lowest, shape.highest
+    if shape.whole and lowest is not None:
+        lowest = Fraction(floor(lowest[0]) + 1 if lowest[1] else ceil(lowest[0])), False
+    if shape.whole and highest is not None:
+        highest = Fraction(ceil(highest[0]) - 1 if highest[1] else floor(highest[0])), False
+    lowest, highest = _readable_bounds(lowest, highest, whole=shape.whole)
     if shape.whole:
-        if lowest is not None:
-            lowest = Fraction(floor(lowest[0]) + 1 if lowest[1] else ceil(lowest[0])), False
-        if highest is not None:
-            highest = Fraction(ceil(highest[0]) - 1 if highest[1] else floor(highest[0])), False
-        if lowest is not None and -(2**63) <= lowest[0] < -LARGEST_NUMBER:
-            lowest = Fraction(-_largest_float(-lowest[0])), False
-        if highest is not None and LARGEST_NUMBER < highest[0] < LARGEST_INTEGER:
-            highest = Fraction(_largest_float(highest[0])), False
         return lowest, highest
     if lowest is None or highest is None:
         return lowest, highest
@@ -105,6 +104,42 @@ def coarser_steps(shape: Shape) -> list[Fraction]:
     return steps
 
 
+def _readable_bounds(
+    lowest: Bound | None, highest: Bound | None, *, whole: bool
+) -> tuple[Bound | None, Bound | None]:
+    least = Fraction(0) if lowest is None else lowest[0]
+    if least > LARGEST_INTEGER or (highest is not None and highest[0] < -LARGEST_INTEGER):
+        return lowest, highest  # no number is left that the engine can write
+    if highest is None and lowest is not None and lowest[0] >= _OPEN_LIMIT:
+        highest = Fraction(2**63), False
+    if lowest is None and highest is not None and highest[0] <= -_OPEN_LIMIT:
+        lowest = Fraction(-(2**63)), False
+    if highest is not None:
+        highest = _readable_below(highest, whole=whole)
+    if lowest is not None:
+        number, excluded = _readable_below((-lowest[0], lowest[1]), whole=whole, up=True)
+        lowest = -number, excluded
+    return lowest, highest
+
+
+def _readable_below(bound: Bound, *, whole: bool, up: bool = False) -> Bound:
+    """Return an upper bound, or the next below that a 64-bit float and a 64-bit integer can be.
+
+    With `up` it is a lower bound, negated.
+    """
+    number = bound[0]
+    # Of a number the engine reads the shortest digits, with zeros behind them.
+    most = _LARGEST_FLOAT if whole else _LARGEST_ROUND_FLOAT
+    if abs(number) <= LARGEST_NUMBER or number < -most:
+        return bound
+    if whole and not up and number >= LARGEST_INTEGER:
+        return Fraction(LARGEST_INTEGER), False
+    nearest = float(min(number, most))
+    while (read := Fraction(nearest) if whole else Fraction(repr(nearest))) > number:
+        nearest = nextafter(nearest, -inf)
+    return bound if read == number else (read, False)
+
+
 def _misread(bound: Bound, end: Fraction) -> bool:
     """Return whether a whole bound is excluded, and the range ends before the next whole number."""
     number, excluded = bound
@@ -129,23 +164,28 @@ SMALLEST_NUMBER = Fraction(1, 10**9)
 LARGEST_INTEGER = 2**63 - 1
 """The largest bound of an integer. The engine reads it as a float, 2**63, and takes one less."""
 
+_LARGEST_FLOAT = Fraction(2**63 - 1024)
+_LARGEST_ROUND_FLOAT = Fraction(9 * 10**18)
+_OPEN_LIMIT = 10**18 - 1000
+"""From here on the engine needs a second bound."""
+
 _DIGITS_LIMIT = 17
 _NESTING_LIMIT = 40
 
 
-def _largest_float(number: Fraction) -> int:
-    """Return the largest integer below 2**63, and up to this one, that a float can be."""
-    nearest = float(min(number, Fraction(2**63 - 1024)))
-    return int(nearest if nearest <= number else nextafter(nearest, 0))
-
-
-def plain_number(number: Fraction, pointer: str, *, is_bound: bool = False) -> int | float:
-    """Return a number as the engine reads it without losing a digit.
-
-    With `is_bound`, it is the outer bound of a range of integers around 0, from `safe_bounds`.
-    """
-    if is_bound and number.denominator == 1 and abs(number) <= LARGEST_INTEGER:
+def plain_bound(number: Fraction, pointer: str, *, whole: bool) -> int | float:
+    """Return a bound from `safe_bounds` as the engine reads it."""
+    most = _LARGEST_FLOAT if whole else _LARGEST_ROUND_FLOAT
+    if LARGEST_NUMBER < abs(number) <= most or (whole and number == LARGEST_INTEGER):
         return int(number)
+    if abs(number) > LARGEST_NUMBER:
+        problem = "the engine has no such bound beyond 64 bits"
+        raise GrammarError(problem, remedy="use a smaller one, or text", pointer=pointer)
+    return plain_number(number, pointer)
+
+
+def plain_number(number: Fraction, pointer: str) -> int | float:
+    """Return a number as the engine reads it without losing a digit."""
     if abs(number) > LARGEST_NUMBER:
         raise GrammarError(
             "a number is beyond ±(2**53 - 1), where the engine loses digits",

@@ -15,8 +15,9 @@ from itertools import pairwise
 
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError
-from .constraints import TYPES, Choice, Constraints, Overlap, Refusal, Way, canonical, type_of
-from .documents import Document, child_pointer
+from .constraints import TYPES, Constraints, Refusal, Way, canonical, type_of
+from .documents import REFERENCES, Document
+from .formats import NARROW_PATTERNS
 from .keywords import dependents, read_constraints
 from .pattern_automata import select_texts, texts_but
 
@@ -27,6 +28,7 @@ ONE_OF_LIMIT = 8
 
 _REMEDIES = {
     "if": "use anyOf of both cases",
+    "maxContains": "check it afterwards",
     "not": "say what may come",
     "oneOf": "use anyOf, or give each a required property with its own const",
 }
@@ -62,50 +64,6 @@ class Complements:
             self._origins[id(negation)] = origin
             self._negations[id(schema)] = negation
         return self._negations[id(schema)]
-
-    def choices(self, schema: Schema, pointer: str) -> list[Choice]:
-        """Return the choices that `not`, `if` and dependencies leave."""
-        choices: list[Choice] = []
-        if "not" in schema:
-            ways = self.ways(schema)
-            choices.append(Choice(child_pointer(pointer, "not"), ways or [False]))
-        if "if" in schema and ("then" in schema or "else" in schema):
-            origin = Origin(pointer, "if")
-            condition, then, other = (schema.get(key, True) for key in ("if", "then", "else"))
-            cases: list[Way] = [condition, other]
-            if then is not True:
-                otherwise = self.joined([self.negation(condition, origin), other], origin)
-                cases = [self.joined([condition, then], origin), otherwise]
-            choices.append(Choice(child_pointer(pointer, "if"), cases))
-        for name, keyword, dependent in dependents(schema):
-            absent = Constraints(pointer, properties={name: False}, keywords=frozenset({keyword}))
-            present: Schema = {"type": "object", "required": [name]}
-            if isinstance(dependent, list):
-                present["required"] = [*dependent, name]
-            else:
-                present["allOf"] = [dependent]
-            both: list[Way] = [absent, self._document.add(present, pointer)]
-            choices.append(Choice(child_pointer(pointer, keyword, name), both))
-        return choices
-
-    def apart(self, schemas: list[JsonValue], overlap: Overlap, origin: Origin) -> list[Way]:
-        """Return schemas for the schemas of a `oneOf`, of which no two hold at once."""
-        if overlap.tag is not None:
-            tagged = self._document.add({"required": [overlap.tag]}, origin.pointer)
-            return [self.joined([schema, tagged], origin) for schema in schemas]
-        apart: list[Way] = []
-        for index, schema in enumerate(schemas):
-            joined = [schema]
-            for other, excluded in enumerate(schemas):
-                shared = overlap.types.get((min(index, other), max(index, other)))
-                if index == other or not shared:
-                    continue
-                types: list[JsonValue] = [name for name in TYPES if name in shared]
-                rest: list[JsonValue] = [name for name in TYPES if name not in shared]
-                negation = self.joined([{"type": types}, self.negation(excluded, origin)], origin)
-                joined.append({"anyOf": [{"type": rest}, negation]} if rest else negation)
-            apart.append(self.joined(joined, origin))
-        return apart
 
     def present(self, name: str, rule: Constraints) -> Constraints:
         """Return constraints that a name is there, in the place of a name that is `beyond` some."""
@@ -165,7 +123,16 @@ class Complements:
             ways.append(_way("array", origin, fewest_items=len(rule.prefix) + 1))
         elif rule.items not in (None, True, {}):
             ways.append(_refused("array", origin))
-        return ways
+        return [*ways, *self._other_matches(rule, origin)]
+
+    def _other_matches(self, rule: Constraints, origin: Origin) -> list[Way]:
+        counts: list[Schema] = []
+        if rule.contains is not None and rule.fewest_matches:
+            counts.append({"maxContains": rule.fewest_matches - 1})
+        if rule.contains is not None and rule.most_matches is not None:
+            counts.append({"minContains": rule.most_matches + 1})
+        counted: Schema = {"type": "array", "contains": rule.contains, "minContains": 0}
+        return [self._document.add(counted | count, origin.pointer) for count in counts]
 
     def _other_objects(self, rule: Constraints, origin: Origin) -> list[Way]:
         ways: list[Way] = []
@@ -188,8 +155,9 @@ class Complements:
 
     def _referring_ways(self, schema: Schema, origin: Origin) -> list[Way]:
         ways: list[Way] = []
-        if "$ref" in schema:
-            ways.append(self.negation(self._document.referred(schema), origin))
+        for keyword in REFERENCES:
+            if keyword in schema:
+                ways.append(self.negation(self._document.referred(schema, keyword), origin))
         if "not" in schema:
             ways.append(schema["not"])
         if "if" in schema:
@@ -270,7 +238,7 @@ def _other_texts(rule: Constraints, origin: Origin) -> list[Way]:
     if rule.longest is not None:
         ways.append(_way("string", origin, shortest=rule.longest + 1))
     for pattern in rule.patterns:
-        others = select_texts((), (pattern,))
+        others = None if pattern in NARROW_PATTERNS else select_texts((), (pattern,))
         if others is None:
             ways.append(_refused("string", origin))
         elif others:

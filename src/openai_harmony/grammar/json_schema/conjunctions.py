@@ -9,19 +9,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd, lcm
 
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError, Report, raise_error
-from .complements import Complements, Origin
+from .choices import Choices
+from .complements import Complements
 from .constraints import (
     TYPES,
     Atom,
+    Case,
     Choice,
     Constraints,
     Overlap,
+    Parts,
+    Picks,
     Shape,
     State,
     Way,
@@ -30,9 +33,16 @@ from .constraints import (
     higher,
     lower,
 )
-from .documents import Document, child_pointer
+from .documents import REFERENCES, Document, child_pointer
+from .evaluations import Evaluations
 from .instances import Instances
-from .keywords import apply_property_names, asserts, read_constraints
+from .keywords import (
+    apply_property_names,
+    asserts,
+    listed_schemas,
+    read_constraints,
+    read_evaluated,
+)
 from .pattern_automata import select_texts, share_a_text
 
 __all__ = ["Conjunctions"]
@@ -49,10 +59,11 @@ PROPERTY_LIMIT = 1_000
 NAME_PATTERN_LIMIT = 50
 """The most patterns for the names of an object."""
 
+_NO_PICKS: Picks = {}
 _ALL_PROPERTIES_LIMIT = 20_000
 _REFERRING = frozenset(
     {
-        "$ref",
+        *REFERENCES,
         "allOf",
         "anyOf",
         "dependencies",
@@ -65,31 +76,21 @@ _REFERRING = frozenset(
 )
 
 
-@dataclass(eq=False)
-class _Parts:
-    """A schema object taken apart."""
-
-    constraints: Constraints
-    joined: list[Way]
-    joins: str  # where what is joined is
-    choices: list[Choice]
-
-
 class Conjunctions:
     """Builds all states of a document."""
 
     def __init__(
         self,
         document: Document,
-        root: Schema,
         report: Report = raise_error,
         overlaps: Mapping[str, Overlap] | None = None,
     ) -> None:
         self._document = document
-        self._overlaps = overlaps or {}
         self._complements = Complements(document)
+        self._choices = Choices(document, self._complements, overlaps or {}, report)
+        self._evaluations = Evaluations(document, self._choices, self._taken_apart)
         self._report = report
-        self._parts: dict[int, _Parts] = {}
+        self._parts: dict[int, Parts] = {}
         self._states: dict[frozenset[Atom], State] = {}
         self._waiting: deque[State] = deque()
         self._instances = Instances(document, report)
@@ -98,7 +99,7 @@ class Conjunctions:
         self.contexts: dict[str, set[frozenset[str]]] = {}
         """By the pointer of each `oneOf`, the pointers of what holds beside it, state by state."""
         self.never = State((), never=True)
-        self.root = self._joined([root])
+        self.root = self._joined([document.root])
         while self._waiting:
             self._build(self._waiting.popleft())
         self._check_ends()
@@ -128,68 +129,110 @@ class Conjunctions:
         return state
 
     def _gather(
-        self, schema: Way, atoms: dict[Atom, None], met: dict[int, bool], pointer: str
+        self,
+        schema: Way,
+        atoms: dict[Atom, None],
+        met: dict[int, bool],
+        pointer: str,
+        picks: Picks = _NO_PICKS,
     ) -> bool:
         """Collect the constraints on the value itself; return False if they allow nothing.
 
-        `met` has the schemas on the way here (True) and those done.
+        `met` has the schemas on the way here (True) and those done, `picks` the ways that are
+        chosen already.
         """
         if isinstance(schema, bool):
             return schema
         if isinstance(schema, Constraints):
             atoms[schema] = None
             return True
+        if isinstance(schema, Case):
+            return self._gather_case(schema, atoms, pointer)
         error = _ungatherable(schema, met, pointer)
         if error is not None or not isinstance(schema, dict):
             self._report(error or _endless(pointer))
             return True
         parts = self._taken_apart(schema)
-        if id(schema) in met or parts.constraints in atoms:
+        if id(schema) in met or (not picks and parts.constraints in atoms):
             return True
-        met[id(schema)] = True
-        for joined in parts.joined:
-            if not self._gather(joined, atoms, met, parts.joins):
+        if parts.cases:
+            atoms.update(dict.fromkeys(parts.cases))
+            return True
+        return self._gather_parts(parts, atoms, met, picks)
+
+    def _gather_parts(
+        self, parts: Parts, atoms: dict[Atom, None], met: dict[int, bool], picks: Picks
+    ) -> bool:
+        """Collect what a schema says itself, and what it joins, in its order."""
+        met[id(parts.schema)] = True
+        own: list[Way] = [parts.constraints] if asserts(parts.schema) else []
+        for way in (*parts.joined[: parts.first], *own, *parts.joined[parts.first :]):
+            if not self._gather(way, atoms, met, parts.joins, picks):
                 return False
-        met[id(schema)] = False
-        if asserts(schema):
-            atoms[parts.constraints] = None
+        met[id(parts.schema)] = False
         for choice in parts.choices:
-            atoms[choice] = None
+            if choice not in picks or choice.exclusive:
+                atoms[choice] = None
+            for way in picks.get(choice, ()):
+                if not self._gather(way, atoms, met, choice.pointer, picks):
+                    return False
         return True
 
-    def _taken_apart(self, schema: Schema) -> _Parts:
+    def _gather_case(self, case: Case, atoms: dict[Atom, None], pointer: str) -> bool:
+        met: dict[int, bool] = {}
+        if not self._gather_parts(self._taken_apart(case.schema), atoms, met, case.picks):
+            return False
+        if case.closing is not None:
+            atoms[case.closing] = None
+        return all(self._gather(way, atoms, met, pointer, case.picks) for way in case.further)
+
+    def _taken_apart(self, schema: Schema) -> Parts:
         parts = self._parts.get(id(schema))
         if parts is None:
             pointer = self._document.pointer(schema)
-            joined: list[Way] = []
-            if "$ref" in schema:
-                try:
-                    joined.append(self._document.referred(schema))
-                except GrammarError as error:
-                    self._report(error)
-            joined += self._listed(schema, "allOf", pointer)
-            choices: list[Choice] = []
-            for keyword in ("anyOf", "oneOf"):
-                listed = self._listed(schema, keyword, pointer)
-                if listed:
-                    list_pointer = child_pointer(pointer, keyword)
-                    overlap = self._overlaps.get(list_pointer) if keyword == "oneOf" else None
-                    ways: list[Way] = [*listed]
-                    if overlap is not None:
-                        ways = self._complements.apart(listed, overlap, Origin(pointer, keyword))
-                    choices.append(Choice(list_pointer, ways, keyword == "oneOf" and not overlap))
-            choices += self._complements.choices(schema, pointer)
-            joins = child_pointer(pointer, "$ref" if "$ref" in schema else "allOf")
+            joined, first = self._joined_ways(schema, pointer)
+            references = [keyword for keyword in REFERENCES if keyword in schema]
+            joins = child_pointer(pointer, *references[:1] or ["allOf"])
             is_old = self._document.is_old
-            constraints = read_constraints(schema, pointer, self._report, is_old=is_old)
+            rule = read_constraints(schema, pointer, self._report, is_old=is_old)
+            evaluated = read_evaluated(schema, rule, with_matches=not self._document.is_2019)
             names = self._names(schema)
             if names is not None:
-                apply_property_names(constraints, names)
-            parts = _Parts(constraints, joined, joins, choices)
-            if self._document.has(schema):
-                self._own_atoms.update((constraints, *choices))
+                apply_property_names(rule, names)
+            choices = self._choices.of(schema, rule)
+            parts = Parts(schema, rule, evaluated, joined, first, joins, choices, [])
             self._parts[id(schema)] = parts
+            self._find_cases(parts)
+            if self._document.has(schema):
+                self._own_atoms.update((rule, *choices, *parts.cases))
         return parts
+
+    def _find_cases(self, parts: Parts) -> None:
+        """Replace the refusals of `unevaluatedProperties` and `unevaluatedItems` by cases."""
+        rule = parts.constraints
+        for refusal in [refusal for refusal in rule.refusals if refusal.depends]:
+            if refusal.type in rule.types and parts.evaluated[refusal.type] is not None:
+                try:
+                    parts.cases.append(self._evaluations.cases(parts, refusal.type))
+                except GrammarError:
+                    continue
+            rule.refusals.remove(refusal)
+
+    def _joined_ways(self, schema: Schema, pointer: str) -> tuple[list[Way], int]:
+        """Return what is joined, in the order of the schema; how much before its properties."""
+        joined: list[Way] = []
+        first = None
+        for keyword in schema:
+            if keyword in REFERENCES:
+                try:
+                    joined.append(self._document.referred(schema, keyword))
+                except GrammarError as error:
+                    self._report(error)
+            elif keyword == "allOf":
+                joined += listed_schemas(schema, "allOf", pointer, self._report)
+            elif keyword in ("properties", "required") and first is None:
+                first = len(joined)
+        return joined, len(joined) if first is None else first
 
     def _names(self, schema: Schema) -> Constraints | None:
         """Return what the names of an object must satisfy, if one schema says all of it."""
@@ -411,14 +454,6 @@ class Conjunctions:
             for refusal in rule.refusals:
                 if refusal.type == name:
                     self._report(refusal.error(rule))
-
-    def _listed(self, schema: Schema, keyword: str, pointer: str) -> list[JsonValue]:
-        value = schema.get(keyword, [])
-        if isinstance(value, list) and (value or keyword not in schema):
-            return value
-        problem, pointer = "the keyword takes a list of schemas", child_pointer(pointer, keyword)
-        self._report(GrammarError(problem, remedy="correct it", pointer=pointer))
-        return []
 
 
 def _divided(

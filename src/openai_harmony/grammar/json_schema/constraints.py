@@ -8,13 +8,13 @@ states of items and properties.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, floor
 from typing import TypeAlias, TypeVar
 
-from ...typescript.json_text import JsonValue
+from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError
 from .documents import child_pointer
 from .pattern_automata import share_a_text
@@ -23,9 +23,13 @@ from .patterns import lengths, pattern_accepts
 __all__ = [
     "TYPES",
     "Atom",
+    "Case",
     "Choice",
     "Constraints",
+    "Evaluated",
     "Overlap",
+    "Parts",
+    "Picks",
     "Refusal",
     "Shape",
     "State",
@@ -44,12 +48,16 @@ TYPES = ("null", "boolean", "number", "string", "array", "object")
 
 @dataclass(frozen=True)
 class Refusal:
-    """A keyword that cannot be enforced for values of a type (empty: of any type)."""
+    """A keyword that cannot be enforced for values of a type (empty: of any type).
+
+    With `depends`, that depends on the schemas beside it.
+    """
 
     type: str
     keyword: str
     problem: str
     remedy: str
+    depends: bool = False
 
     def error(self, rule: Constraints) -> GrammarError:
         """Return the error for a schema object that has the keyword."""
@@ -61,7 +69,8 @@ class Constraints:
     """The keywords of one schema object, except those that refer to others; None if missing.
 
     Complements say more than keywords can: numbers may have to be `fractional`, and an object may
-    have to have a name of which the constraints `beyond` say nothing.
+    have to have a name of which the constraints `beyond` say nothing. What is `unwritten` holds for
+    values that the schema allows and the grammar leaves out.
     """
 
     pointer: str
@@ -79,6 +88,9 @@ class Constraints:
     items: JsonValue = None
     fewest_items: int = 0
     most_items: int | None = None
+    contains: JsonValue = None
+    fewest_matches: int = 1
+    most_matches: int | None = None
     properties: dict[str, JsonValue] = field(default_factory=dict)
     named_by_pattern: dict[str, JsonValue] = field(default_factory=dict)
     additional: JsonValue = None
@@ -88,6 +100,8 @@ class Constraints:
     unique: bool = False
     fractional: bool = False
     beyond: Constraints | None = None
+    unwritten: bool = False
+    unread: bool = False  # a pattern for names
     refusals: list[Refusal] = field(default_factory=list)
     keywords: frozenset[str] = frozenset()
 
@@ -215,8 +229,22 @@ def lower(
     return min(left, right, key=lambda bound: (bound[0], not bound[1]))
 
 
-Way: TypeAlias = JsonValue | Constraints
-"""A schema as JSON, or what one would say."""
+@dataclass(eq=False)
+class Case:
+    """A schema, where some of its choices are made: `picks` has the ways that hold for each.
+
+    The `further` schemas hold as well, and the `closing` constraints.
+    """
+
+    schema: Schema
+    picks: Picks
+    further: tuple[Way, ...]
+    closing: Constraints | None
+
+
+Picks: TypeAlias = Mapping["Choice", tuple["Way", ...]]
+Way: TypeAlias = JsonValue | Constraints | Case
+"""A schema as JSON, what one would say, or a case of one."""
 
 
 @dataclass(eq=False)
@@ -224,6 +252,7 @@ class Choice:
     """One of several schemas must hold; with `exclusive`, no two of them."""
 
     pointer: str
+    keyword: str
     schemas: Sequence[Way]
     exclusive: bool = False
 
@@ -246,6 +275,40 @@ class Overlap:
 
 
 Atom: TypeAlias = Constraints | Choice
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The names and items of a value about which schemas say something."""
+
+    names: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    first_items: int = 0
+    matches: tuple[JsonValue, ...] = ()
+    """Items that satisfy one of these."""
+
+    def joined(self, other: Evaluated) -> Evaluated:
+        """Return what either evaluates."""
+        return Evaluated(
+            tuple(dict.fromkeys((*self.names, *other.names))),
+            tuple(dict.fromkeys((*self.patterns, *other.patterns))),
+            max(self.first_items, other.first_items),
+            (*self.matches, *(match for match in other.matches if match not in self.matches)),
+        )
+
+
+@dataclass(eq=False)
+class Parts:
+    """A schema object taken apart."""
+
+    schema: Schema
+    constraints: Constraints
+    evaluated: dict[str, Evaluated | None]  # by type, by the schema itself; None: everything
+    joined: list[Way]
+    first: int  # how many of these stand before its own properties
+    joins: str  # where what is joined is
+    choices: list[Choice]
+    cases: list[Choice]  # of `unevaluatedProperties` and `unevaluatedItems`
 
 
 @dataclass(eq=False)
@@ -384,6 +447,10 @@ class State:
     alternatives: list[State] | None = None
     exclusive: str = ""  # where the oneOf is
     never: bool = False
+    unwritten: bool = field(init=False)  # the grammar leaves its values out
+
+    def __post_init__(self) -> None:
+        self.unwritten = any(isinstance(a, Constraints) and a.unwritten for a in self.atoms)
 
     @property
     def pointer(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
+from typing import TypeAlias
 from urllib.parse import unquote, urldefrag, urljoin
 
 from pydantic import BaseModel, TypeAdapter
@@ -17,7 +18,7 @@ from pydantic.errors import PydanticUserError
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError
 
-__all__ = ["Document", "child_pointer", "plain_schema"]
+__all__ = ["REFERENCES", "Document", "child_pointer", "plain_schema"]
 
 _ONE = frozenset(
     {
@@ -45,6 +46,16 @@ _NAMED = frozenset(
         "properties",
     }
 )
+_NEWER = (
+    "$dynamicRef",
+    "$recursiveRef",
+    "maxContains",
+    "minContains",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+)
+_BOUNDS = (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum"))
+_DEFINING = frozenset({"$defs", "definitions"})
 _OLD_DRAFT = re.compile(r"json-schema\.org/draft-0([3-7])/")
 _INDEX = re.compile(r"0|[1-9]\d{0,8}", re.ASCII)
 
@@ -60,24 +71,45 @@ def child_pointer(pointer: str, *steps: str | int) -> str:
     return pointer
 
 
+REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+"""The keywords that refer to a schema elsewhere."""
+
+COPY_LIMIT = 5_000
+"""The most schemas in other scopes than their own, where dynamic references mean something else."""
+
+_Scope: TypeAlias = dict[str, Schema]
+"""What a dynamic reference means, by the name of its anchor: the outermost such anchor."""
+
+
 class Document:
     """A whole schema, and where everything in it is.
 
     `is_old` says that it names draft 7 or an older one: what stands beside a `$ref` is ignored
-    then, and a `$id` of ``#name`` is an anchor.
+    then, as are some newer keywords, and a `$id` of ``#name`` is an anchor. In draft 4 and before,
+    `exclusiveMinimum` and `exclusiveMaximum` are true or false. `is_2019` says that it names
+    draft 2019-09.
     """
 
     def __init__(self, root: Schema, pointer: str) -> None:
         self._pointers: dict[int, str] = {}
         self._bases: dict[int, str] = {}
         self._named: dict[str, Schema] = {}
+        self._dynamic: dict[str, _Scope] = {}
+        self._scopes: dict[int, _Scope] = {}
+        self._scoped: dict[tuple[int, tuple[int, ...]], Schema] = {}
+        self._copies = 0
         self._added: dict[int, Schema] = {}
         self._whole: dict[int, Schema] = {}
         draft = _OLD_DRAFT.search(str(root.get("$schema")))
         self.is_old = draft is not None
-        self._has_plain_ids = draft is not None and draft[1] in "34"
+        self._is_draft_4 = draft is not None and draft[1] in "34"
+        self.is_2019 = "/draft/2019-09/" in str(root.get("$schema"))
+        self._definitions = "definitions" if self.is_old else "$defs"
         self._resources: dict[str, Schema] = {"": root}
         self._register(root, pointer, "")
+        anchors = [anchor for anchors in self._dynamic.values() for anchor in anchors]
+        self._ambiguous = sorted({anchor for anchor in anchors if anchors.count(anchor) > 1})
+        self.root = self._in_scope(root, {})
 
     def pointer(self, schema: Schema) -> str:
         """Return the pointer of a subschema."""
@@ -104,22 +136,70 @@ class Document:
         pointer = child_pointer(self.pointer(schema), keyword)
         reference = schema[keyword]
         if not isinstance(reference, str):
-            raise GrammarError("a reference is text", remedy="write #/$defs/NAME", pointer=pointer)
+            remedy = f"write #/{self._definitions}/NAME"
+            raise GrammarError("a reference is text", remedy=remedy, pointer=pointer)
         base = self._bases[id(schema)]
         try:
-            address, fragment = urldefrag(urljoin(base, reference) if base else reference)
+            inside = reference.startswith("#")  # urljoin knows no fragments of a URN
+            joined = base + reference if inside else urljoin(base, reference) if base else reference
+            address, fragment = urldefrag(joined)
         except ValueError:
             address, fragment = reference, ""
         target = self._target(address, unquote(fragment))
         if isinstance(target, bool):
             return target
-        if not isinstance(target, dict):
+        scope = self._scopes.get(id(schema), {})
+        if isinstance(target, dict):
+            dynamic = keyword == "$dynamicRef" and target.get("$dynamicAnchor") == fragment
+            if dynamic or (keyword == "$recursiveRef" and target.get("$recursiveAnchor") is True):
+                target = scope.get(fragment, target)
+            return self._in_scope(target, scope)
+        definitions = self._definitions
+        raise GrammarError(
+            f"{reference!r} leads to no schema of this document",
+            remedy=f"put the schema under {definitions} and refer to #/{definitions}/NAME",
+            pointer=pointer,
+        )
+
+    def _in_scope(self, schema: Schema, scope: _Scope) -> Schema:
+        """Return a schema as it is met in a scope: a copy, if its dynamic references may differ."""
+        if not self._ambiguous:
+            return schema
+        scope = {**self._dynamic.get(self._bases[id(schema)], {}), **scope}
+        key = id(schema), tuple(id(scope.get(anchor)) for anchor in self._ambiguous)
+        if key not in self._scoped:
+            self._scoped[key] = self._copied(schema, scope)
+        return self._scoped[key]
+
+    def _copied(self, schema: Schema, scope: _Scope) -> Schema:
+        self._copies += 1
+        if self._copies > COPY_LIMIT:
             raise GrammarError(
-                f"{reference!r} leads to no schema of this document",
-                remedy="put the schema under $defs and refer to #/$defs/NAME",
-                pointer=pointer,
+                f"$dynamicRef and $recursiveRef stand for more than {COPY_LIMIT:,} schemas",
+                remedy="use $ref",
+                pointer=self._pointers[id(schema)],
             )
-        return target
+        base = self._bases[id(schema)]
+        scope = {**self._dynamic.get(base, {}), **scope}
+        copied: Schema = {}
+        for keyword, value in schema.items():
+            if isinstance(value, dict) and keyword in _ONE:
+                copied[keyword] = self._copied(value, scope)
+            elif isinstance(value, dict) and keyword in _NAMED - _DEFINING:
+                copied[keyword] = {
+                    name: self._copied(child, scope) if isinstance(child, dict) else child
+                    for name, child in value.items()
+                }
+            elif isinstance(value, list) and keyword in _MANY:
+                copied[keyword] = [
+                    self._copied(child, scope) if isinstance(child, dict) else child
+                    for child in value
+                ]
+            else:
+                copied[keyword] = value
+        self._pointers[id(copied)] = self._pointers[id(schema)]
+        self._bases[id(copied)], self._scopes[id(copied)] = base, scope
+        return copied
 
     def _target(self, address: str, fragment: str) -> JsonValue:
         resource = self._resources.get(address)
@@ -156,6 +236,8 @@ class Document:
                 self._whole[id(schema)] = dict(schema)
                 for keyword in schema.keys() - {"$ref"}:
                     del schema[keyword]
+            if self.is_old:
+                self._modernize(schema)
             base = self._named_base(schema, pointer, base)
             self._pointers[id(schema)] = pointer
             self._bases[id(schema)] = base
@@ -163,11 +245,25 @@ class Document:
                 anchor = schema.get(keyword)
                 if isinstance(anchor, str):
                     self._named.setdefault(f"{base}#{anchor}", schema)
+                    if keyword == "$dynamicAnchor":
+                        self._dynamic.setdefault(base, {}).setdefault(anchor, schema)
+            if schema.get("$recursiveAnchor") is True and schema is self._resources.get(base):
+                self._dynamic.setdefault(base, {}).setdefault("", schema)
             waiting += [(child, below, base) for child, below in children]
+
+    def _modernize(self, schema: Schema) -> None:
+        """Drop the keywords that an old draft does not know, and read those that it reads apart."""
+        for keyword in _NEWER:
+            schema.pop(keyword, None)
+        for bound, exclusive in _BOUNDS if self._is_draft_4 else ():
+            if isinstance(schema.get(exclusive), bool):
+                is_exclusive = schema.pop(exclusive)
+                if is_exclusive and bound in schema:
+                    schema[exclusive] = schema.pop(bound)
 
     def _named_base(self, schema: Schema, pointer: str, base: str) -> str:
         """Return the base address inside of a schema, and store the name that it has itself."""
-        name = schema.get("id" if self._has_plain_ids and "$id" not in schema else "$id")
+        name = schema.get("id" if self._is_draft_4 and "$id" not in schema else "$id")
         if not isinstance(name, str):
             return base
         if self.is_old and name.startswith("#"):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..errors import GrammarError
 
-__all__ = ["FORMATS", "REFUSED_FORMATS", "TextFormat", "find_format"]
+__all__ = ["FORMATS", "NARROW_PATTERNS", "REFUSED_FORMATS", "TextFormat", "find_format"]
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def _address(plain: str, private: str, relative: bool) -> str:
     letter = rf"(?:[{plain}{_SIGNS}:@]|{coded})"
     no_colon = rf"(?:[{plain}{_SIGNS}@]|{coded})"
     user = rf"(?:[{plain}{_SIGNS}:]|{coded})*@"
-    literal = rf"\[(?:{_IPV6}|v[0-9A-Fa-f]+\.[A-Za-z0-9._~\-{_SIGNS}:]+)\]"
+    literal = rf"\[(?:{_IPV6}|[vV][0-9A-Fa-f]+\.[A-Za-z0-9._~\-{_SIGNS}:]+)\]"
     host = rf"(?:{literal}|(?:[{plain}{_SIGNS}]|{coded})*)"
     rest = rf"(?:/{letter}*)*"
     authority = rf"//(?:{user})?{host}(?::\d*)?{rest}"
@@ -151,6 +151,13 @@ FORMATS = {
     "relative-json-pointer": TextFormat(_whole(rf"(?:0|[1-9]\d*)(?:#|{_POINTER})")),
 }
 """The formats that are enforced."""
+
+NARROW_PATTERNS = frozenset(
+    pattern
+    for name in ("time", "date-time", "email", "hostname")
+    for pattern in FORMATS[name].patterns
+)
+"""Patterns that leave out some texts of their format; so a text that they exclude may have it."""
 
 REFUSED_FORMATS = frozenset({"idn-email", "idn-hostname", "regex"})
 """The formats of the specification that are not."""

@@ -14,7 +14,8 @@ from math import ceil, floor
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError, Report, raise_error
 from .constraints import TYPES, Constraints, Overlap, Shape, State, canonical, type_of
-from .documents import Document, child_pointer
+from .documents import REFERENCES, Document, child_pointer
+from .formats import NARROW_PATTERNS
 from .keywords import dependents, read_constraints
 from .pattern_automata import share_a_text
 
@@ -64,8 +65,16 @@ class Instances:
             return False
         if rule.values is not None and canonical(value) not in rule.value_texts:
             return False
-        return rule.allows_itself(value) and all(
+        if not rule.allows_itself(value) or not all(
             self._valid(inner, schema, rule.pointer) for inner, schema in rule.inside(value)
+        ):
+            return False
+        if rule.contains is None or not isinstance(value, list):
+            return True
+        matches = sum(self._valid(item, rule.contains, rule.pointer) for item in value)
+        is_enough = matches >= rule.fewest_matches
+        return is_enough and (
+            self._is_loosened or rule.most_matches is None or matches <= rule.most_matches
         )
 
     def _loosened(self, error: GrammarError) -> bool:
@@ -90,9 +99,9 @@ class Instances:
 
     def _valid_object(self, value: JsonValue, schema: Schema) -> bool:
         pointer = self._document.pointer(schema)
-        if "$ref" in schema:
+        for keyword in [keyword for keyword in REFERENCES if keyword in schema]:
             try:
-                target = self._document.referred(schema)
+                target = self._document.referred(schema, keyword)
             except GrammarError as error:
                 target = self._loosened(error)
             if not self._valid(value, target, pointer):
@@ -134,8 +143,11 @@ class Instances:
 # States that some finite value satisfies
 
 
-def satisfiable_states(states: list[State]) -> set[State]:
-    """Return the states that have an instance, found from the inside out."""
+def satisfiable_states(states: list[State], *, unwritten: bool = False) -> set[State]:
+    """Return the states that have an instance, found from the inside out.
+
+    With `unwritten`, instances count that the grammar leaves out.
+    """
     leading_to: dict[State, list[State]] = {}
     for state in states:
         for inner in state.inside():
@@ -144,7 +156,7 @@ def satisfiable_states(states: list[State]) -> set[State]:
     waiting = list(states)  # inner states come last, and are tried first
     while waiting:
         state = waiting.pop()
-        if state in satisfiable:
+        if state in satisfiable or (state.unwritten and not unwritten):
             continue
         if state.alternatives is not None:
             has_instance = any(option in satisfiable for option in state.alternatives)
@@ -337,7 +349,10 @@ class Exclusions:
             if _shorter(left.longest, right.shortest) or _shorter(right.longest, left.shortest):
                 return True
             return not all(
-                share_a_text(first, second) for first in left.patterns for second in right.patterns
+                share_a_text(first, second)
+                for first in left.patterns
+                for second in right.patterns
+                if NARROW_PATTERNS.isdisjoint((first, second))
             )
         if name == "array":
             return self._arrays_disjoint(left, right, depth)

@@ -11,35 +11,33 @@ from fractions import Fraction
 
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError, Report, raise_error
-from .constraints import TYPES, Constraints, Refusal, canonical, higher, lower
+from .constraints import TYPES, Constraints, Evaluated, Refusal, canonical, higher, lower
+from .documents import REFERENCES, child_pointer
 from .formats import find_format
 from .pattern_automata import plain_patterns, select_texts, texts_but
 from .pattern_parser import REPEAT_LIMIT
 from .patterns import rust_pattern
 
-__all__ = ["COUNT_LIMIT", "apply_property_names", "asserts", "dependents", "read_constraints"]
+__all__ = [
+    "COUNT_LIMIT",
+    "apply_property_names",
+    "asserts",
+    "dependents",
+    "listed_schemas",
+    "read_constraints",
+    "read_evaluated",
+]
 
 COUNT_LIMIT = 1_000_000
 """The largest length, number of items or of properties."""
 
 
-_CHECK = "check it afterwards"
-_REFUSED = (
-    Refusal("", "$dynamicRef", "what it means depends on where it is used", "use $ref"),
-    Refusal("", "$recursiveRef", "what it means depends on where it is used", "use $ref"),
-    Refusal("array", "contains", "it needs a memory of the items before", _CHECK),
-    Refusal(
-        "object",
-        "propertyNames",
-        "no one list or pattern says which names may come",
-        "use properties or patternProperties, with additionalProperties false",
-    ),
+_PROPERTY_NAMES = Refusal(
+    "object",
+    "propertyNames",
+    "no one list or pattern says which names may come",
+    "use properties or patternProperties, with additionalProperties false",
 )
-_ALLOWING_ALL = {
-    "propertyNames": ("true", "{}"),
-    **dict.fromkeys(("$dynamicRef", "$recursiveRef"), ()),
-}
-"""The values, as JSON, with which a refused keyword allows everything."""
 
 _JSON_IN_TEXT = Refusal(
     "string",
@@ -49,7 +47,7 @@ _JSON_IN_TEXT = Refusal(
 )
 _BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 
-_REFERRING = ("$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "$dynamicRef")
+_REFERRING = (*REFERENCES, "allOf", "anyOf", "oneOf", "if", "dependentSchemas")
 
 
 def read_constraints(
@@ -86,6 +84,7 @@ def read_constraints(
         read.refusals.append(_JSON_IN_TEXT)
     elif is_old and schema.get("contentEncoding") == "base64":
         read.patterns.append(_BASE64)
+    read.unread = bool(unread)
     read.widen_additional(unread)
     return read
 
@@ -112,6 +111,8 @@ _COUNTS = {
     "maxItems": "most_items",
     "minProperties": "fewest_properties",
     "maxProperties": "most_properties",
+    "minContains": "fewest_matches",
+    "maxContains": "most_matches",
 }
 
 _NUMERIC = frozenset(
@@ -121,9 +122,9 @@ _ASSERTING = frozenset(
     {
         *_VALUE_KINDS,
         *_COUNTS,
-        *(refusal.keyword for refusal in _REFUSED),
         "additionalProperties",
         "const",
+        "contains",
         "contentEncoding",
         "contentMediaType",
         "exclusiveMaximum",
@@ -132,6 +133,7 @@ _ASSERTING = frozenset(
         "maximum",
         "minimum",
         "multipleOf",
+        "propertyNames",
         "type",
         "uniqueItems",
         "unevaluatedItems",
@@ -146,9 +148,11 @@ def asserts(schema: Schema) -> bool:
 
 
 def _invalid(read: Constraints, keyword: str, expected: str) -> GrammarError:
-    return GrammarError(
-        f"the keyword takes {expected}", remedy="correct it", pointer=read.pointer_to(keyword)
-    )
+    remedy = "correct it"
+    if keyword in ("exclusiveMinimum", "exclusiveMaximum"):
+        remedy = "write the bound itself, or name draft 4 in $schema, where true is meant"
+    problem = f"the keyword takes {expected}"
+    return GrammarError(problem, remedy=remedy, pointer=read.pointer_to(keyword))
 
 
 def _read_numbers(read: Constraints, schema: Schema, report: Report) -> None:
@@ -191,7 +195,7 @@ def _exact(value: JsonValue) -> Fraction | None:
 def _read_texts(read: Constraints, schema: Schema, report: Report) -> None:
     pattern, format_name = schema.get("pattern"), schema.get("format")
     if isinstance(pattern, str):
-        read.patterns += _readable(pattern, read.pointer_to("pattern"), report)
+        read.patterns += _readable(pattern, read.pointer_to("pattern"), report) or []
     if isinstance(format_name, str) and "string" in read.types:
         try:
             text_format = find_format(format_name, read.pointer_to("format"))
@@ -202,15 +206,15 @@ def _read_texts(read: Constraints, schema: Schema, report: Report) -> None:
             read.patterns += text_format.patterns
 
 
-def _readable(pattern: str, pointer: str, report: Report) -> list[str]:
-    """Return the patterns for one pattern; none where it cannot be read."""
+def _readable(pattern: str, pointer: str, report: Report) -> list[str] | None:
+    """Return the patterns for one pattern; None where it cannot be read."""
     try:
         patterns = plain_patterns(pattern, pointer)
         for plain in patterns:
             rust_pattern(plain, pointer)
     except GrammarError as error:
         report(error)
-        return []
+        return None
     return patterns
 
 
@@ -240,6 +244,11 @@ def _read_items(read: Constraints, schema: Schema, report: Report) -> None:
     if isinstance(prefix, list):
         read.prefix = prefix
     read.unique = schema.get("uniqueItems") is True
+    contains = schema.get("contains")
+    if isinstance(contains, (dict, bool)):
+        read.contains = contains
+    elif contains is not None:
+        report(_invalid(read, "contains", "a schema"))
 
 
 def _read_properties(read: Constraints, schema: Schema, report: Report) -> list[JsonValue]:
@@ -253,14 +262,15 @@ def _read_properties(read: Constraints, schema: Schema, report: Report) -> list[
         for pattern, inner in by_pattern.items():
             pointer = read.pointer_to("patternProperties", pattern)
             patterns = _readable(pattern, pointer, report)
-            selected = select_texts(tuple(patterns)) if len(patterns) > 1 else patterns
-            for plain in selected or ():
-                read.named_by_pattern[plain] = inner
-            if not selected:
+            if patterns is not None and len(patterns) > 1:
+                patterns = select_texts(tuple(patterns))
+                if patterns is None:
+                    problem, remedy = "it is too large with its look-ahead", "say it without"
+                    report(GrammarError(problem, remedy=remedy, pointer=pointer))
+            if patterns is None:
                 unread.append(inner)
-            if selected is None:
-                problem, remedy = "it is too large with its look-ahead", "say it without"
-                report(GrammarError(problem, remedy=remedy, pointer=pointer))
+            for plain in patterns or ():
+                read.named_by_pattern[plain] = inner
     read.additional = schema.get("additionalProperties")
     required = schema.get("required")
     if isinstance(required, list):
@@ -272,27 +282,49 @@ def _read_properties(read: Constraints, schema: Schema, report: Report) -> list[
 
 
 def _read_refusals(read: Constraints, schema: Schema) -> None:
-    for refusal in _REFUSED:
-        keyword = refusal.keyword
-        allows_all = (
-            schema.get("minContains") == 0 and "maxContains" not in schema
-            if keyword == "contains"
-            else keyword in schema and canonical(schema[keyword]) in _ALLOWING_ALL[keyword]
-        )
-        if keyword in schema and not allows_all:
-            read.refusals.append(refusal)
+    if schema.get("propertyNames", True) not in (True, {}):
+        read.refusals.append(_PROPERTY_NAMES)
     refers = any(keyword in schema for keyword in _REFERRING)
     for keyword, kind in (("unevaluatedItems", "array"), ("unevaluatedProperties", "object")):
         if schema.get(keyword, True) is True or schema[keyword] == {}:
             continue
-        if refers or "contains" in schema:
-            problem = "it depends on which other schemas hold"
+        if refers or (kind == "array" and read.contains is not None):
+            problem = "it depends on which of too many other schemas hold"
             remedy = "repeat the properties beside additionalProperties false"
-            read.refusals.append(Refusal(kind, keyword, problem, remedy))
+            read.refusals.append(Refusal(kind, keyword, problem, remedy, depends=True))
         elif kind == "array" and read.items is None:
             read.items = schema[keyword]
         elif kind == "object" and read.additional is None:
             read.additional = schema[keyword]
+
+
+def read_evaluated(
+    schema: Schema, rule: Constraints, *, with_matches: bool
+) -> dict[str, Evaluated | None]:
+    """Return by type what a schema object evaluates itself; None for everything.
+
+    The items that match `contains` are evaluated since draft 2020-12.
+    """
+    by_pattern = tuple(rule.named_by_pattern)
+    matches = () if rule.contains is None or not with_matches else (rule.contains,)
+    return {
+        "object": None
+        if "additionalProperties" in schema or rule.unread
+        else Evaluated(tuple(rule.properties), by_pattern),
+        "array": None
+        if rule.items is not None
+        else Evaluated(first_items=len(rule.prefix), matches=matches),
+    }
+
+
+def listed_schemas(schema: Schema, keyword: str, pointer: str, report: Report) -> list[JsonValue]:
+    """Return the schemas that `allOf`, `anyOf` or `oneOf` lists."""
+    value = schema.get(keyword, [])
+    if isinstance(value, list) and (value or keyword not in schema):
+        return value
+    problem, pointer = "the keyword takes a list of schemas", child_pointer(pointer, keyword)
+    report(GrammarError(problem, remedy="correct it", pointer=pointer))
+    return []
 
 
 def dependents(schema: Schema) -> Iterator[tuple[str, str, JsonValue]]:

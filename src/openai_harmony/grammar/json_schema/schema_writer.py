@@ -13,6 +13,7 @@ from .bounds import (
     check_writable,
     coarser_steps,
     missed_numbers,
+    plain_bound,
     plain_number,
     property_choices,
     safe_bounds,
@@ -232,17 +233,14 @@ class SchemaWriter:
     def _number(self, state: State, shape: Shape) -> Schema:
         written: Schema = {}
         lowest, highest = safe_bounds(shape)
-        is_outer = shape.whole and (
-            (lowest is None or lowest[0] <= 0) and (highest is None or highest[0] >= 0)
-        )
         if lowest is not None:
             pointer = _keyword_pointer(state, "minimum", "exclusiveMinimum")
             keyword = "exclusiveMinimum" if lowest[1] else "minimum"
-            self._write_number(written, keyword, lowest[0], pointer, is_bound=is_outer)
+            self._write_number(written, keyword, lowest[0], pointer, whole=shape.whole)
         if highest is not None:
             pointer = _keyword_pointer(state, "maximum", "exclusiveMaximum")
             keyword = "exclusiveMaximum" if highest[1] else "maximum"
-            self._write_number(written, keyword, highest[0], pointer, is_bound=is_outer)
+            self._write_number(written, keyword, highest[0], pointer, whole=shape.whole)
         step = shape.step
         if step is not None and not (shape.whole and step == 1):
             pointer = _keyword_pointer(state, "multipleOf")
@@ -256,12 +254,14 @@ class SchemaWriter:
         number: Fraction,
         pointer: str,
         *,
-        is_bound: bool = False,
+        whole: bool = False,
     ) -> None:
         try:
-            written[keyword] = plain_number(number, pointer, is_bound=is_bound)
             if keyword == "multipleOf":
+                written[keyword] = plain_number(number, pointer)
                 self._count_multiple(number, pointer)
+            else:
+                written[keyword] = plain_bound(number, pointer, whole=whole)
         except GrammarError as error:
             self._report(error)
             written.pop(keyword, None)
