@@ -11,13 +11,14 @@ import argparse
 import asyncio
 import sys
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from openai_harmony.engines import Engine, EngineError, LlamaCppEngine, VllmEngine
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
-from support.engine_contract import CHECKS, Check
+from support.engine_contract import CHECKS
 
 
 def main() -> int:
@@ -46,15 +47,24 @@ async def run(options: argparse.Namespace) -> int:
         print(f"{engine.model}, {engine.context_length:,} tokens of context\n")
         print("| Check | Seconds | Result |\n|---|--:|---|")
         failed = 0
-        for check in CHECKS:
-            start = time.perf_counter()
-            problem = await attempt(check, engine)
-            name = check.__name__.replace("_", " ")
-            print(
-                f"| {name} | {time.perf_counter() - start:.1f} | {problem or 'holds'} |", flush=True
-            )
+        async for name, seconds, problem in run_checks(engine):
+            print(f"| {name} | {seconds:.1f} | {problem or 'holds'} |", flush=True)
             failed += problem is not None
     return 1 if failed else 0
+
+
+async def run_checks(engine: Engine) -> AsyncIterator[tuple[str, float, str | None]]:
+    """Yield the name of each check, its seconds, and what is wrong, in a line."""
+    for check in CHECKS:
+        start = time.perf_counter()
+        problem = None
+        try:
+            await check(engine)
+        except (AssertionError, EngineError) as error:
+            lines = str(error).splitlines()
+            problem = f"{type(error).__name__}: {lines[0] if lines else ''}"[:200]
+            problem = problem.replace("|", "\\|")
+        yield check.__name__.replace("_", " "), time.perf_counter() - start, problem
 
 
 async def connect(options: argparse.Namespace) -> Engine:
@@ -72,16 +82,6 @@ async def connect(options: argparse.Namespace) -> Engine:
         stream=not options.no_stream,
         api_key=options.api_key,
     )
-
-
-async def attempt(check: Check, engine: Engine) -> str | None:
-    """Return what is wrong, in a line."""
-    try:
-        await check(engine)
-    except (AssertionError, EngineError) as error:
-        lines = str(error).splitlines()
-        return f"{type(error).__name__}: {lines[0] if lines else ''}"[:200].replace("|", "\\|")
-    return None
 
 
 if __name__ == "__main__":
