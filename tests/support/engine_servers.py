@@ -7,6 +7,7 @@ llama.cpp's server.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -31,6 +32,7 @@ from support.stand_in_server import StandIn, refusal
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 CONTEXT = 1000
 SPELLED = (START, END, MESSAGE, CHANNEL, CONSTRAIN)  # by llama.cpp; the other special ones are not
+STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 class VllmStandIn(StandIn):
@@ -153,6 +155,8 @@ class LlamaCppStandIn(StandIn):
     def settings(self, body: dict[str, Any]) -> Settings:
         grammar = body.get("grammar")
         assert grammar is None or grammar.startswith("%llguidance {}\n")
+        if grammar and any(SPECIAL_TEXTS[token] in STRING.sub("", grammar) for token in SPELLED):
+            grammar = None  # llguidance refuses it there, and the server samples freely
         assert body["samplers"] == ["penalties", "temperature", "top_k", "min_p", "top_p"]
         return Settings(
             prompt=body["prompt"],

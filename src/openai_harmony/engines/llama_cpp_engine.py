@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from ..grammar.token_table import with_token_ids
+from ..grammar import with_token_ids
 from ..tokens.special_tokens import CALL, END_OF_TEXT, FIRST_SPECIAL, RETURN, SPECIAL_TEXTS
 from ..tokens.vocabulary import load_vocabulary
 from .engine import EngineError, FinishReason, SampledToken, Sampling, SamplingError
