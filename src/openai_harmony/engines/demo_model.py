@@ -3,7 +3,7 @@
 The package contains the weights of the layers and the trained rows of the embedding. The folder has
 all 201,088 rows, once for the embedding and once for the head, as gpt-oss does, and the files of a
 Hugging Face tokenizer that gives the same tokens as the encoding. It is written once, to the user's
-cache (106 MB). vLLM and Transformers load it as it is; `write_gguf` makes a file for llama.cpp.
+cache (114 MB). vLLM and Transformers load it; ``make demo-gguf`` converts it for llama.cpp.
 """
 
 from __future__ import annotations

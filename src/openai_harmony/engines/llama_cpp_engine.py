@@ -34,6 +34,7 @@ class LlamaCppEngine(ServerEngine):
         engine = await LlamaCppEngine.connect("http://localhost:8080")
     """
 
+    owner = "llamacpp"
     path = "/completion"
     grammar_remedy = (
         "a server whose llguidance refuses a grammar samples freely; its log has the reason"
@@ -76,18 +77,6 @@ class LlamaCppEngine(ServerEngine):
             await client.close()
             raise
         return cls(client, str(name), int(length), llguidance=llguidance, stream=stream)
-
-    @staticmethod
-    async def answers(url: str, **options: Any) -> bool:
-        """Return whether the server at `url` is llama.cpp; raises nothing."""
-        client = HttpClient(url, **{"timeout": 10, "pauses": (), **options})
-        try:
-            models = await client.get("/v1/models")
-            return any(model.get("owned_by") == "llamacpp" for model in models["data"])
-        except (EngineError, KeyError, TypeError, AttributeError):
-            return False
-        finally:
-            await client.close()
 
     def request_body(
         self, prompt: list[int], sampling: Sampling, max_tokens: int
