@@ -203,7 +203,8 @@ def test_tokenizer_knows_every_token(tokenizer: Any) -> None:
         text = ENCODING.decode_utf8([token]) if _is_text(token) else ""
         assert tokenizer(text)["input_ids"] == ENCODING.encode(text)
     for token, text in SPECIAL_TEXTS.items():
-        assert tokenizer.convert_tokens_to_ids(text) == token
+        known = token if token < MODEL_ROWS else None  # the models have no row for the last one
+        assert tokenizer.convert_tokens_to_ids(text) == known
 
 
 def _is_text(token: int) -> bool:
