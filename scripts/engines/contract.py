@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from openai_harmony.engines import Engine, EngineError, LlamaCppEngine, VllmEngine
+from openai_harmony.engines import Engine, EngineError, LlamaCppEngine, SglangEngine, VllmEngine
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
@@ -25,7 +25,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url", help="such as http://localhost:8000")
     parser.add_argument(
-        "--kind", choices=["vllm", "llama.cpp"], help="asked of the server if left out"
+        "--kind", choices=["vllm", "llama.cpp", "sglang"], help="asked of the server if left out"
     )
     parser.add_argument("--model", help="vLLM: one of its models")
     parser.add_argument(
@@ -33,6 +33,9 @@ def main() -> int:
     )
     parser.add_argument("--llguidance", action="store_true", help="llama.cpp was built with it")
     parser.add_argument("--no-stream", action="store_true", help="llama.cpp: whole completions")
+    parser.add_argument(
+        "--original-logprobs", action="store_true", help="SGLang: it runs with that setting"
+    )
     parser.add_argument("--api-key")
     options = parser.parse_args()
     try:
@@ -68,20 +71,17 @@ async def run_checks(engine: Engine) -> AsyncIterator[tuple[str, float, str | No
 
 
 async def connect(options: argparse.Namespace) -> Engine:
+    url, key = options.url, options.api_key
     kind = options.kind
-    if kind is None:
-        found = await LlamaCppEngine.answers(options.url, api_key=options.api_key)
-        kind = "llama.cpp" if found else "vllm"
-    if kind == "vllm":
-        return await VllmEngine.connect(
-            options.url, options.model, endpoint=options.endpoint, api_key=options.api_key
+    if kind == "llama.cpp" or (not kind and await LlamaCppEngine.answers(url, api_key=key)):
+        return await LlamaCppEngine.connect(
+            url, llguidance=options.llguidance, stream=not options.no_stream, api_key=key
         )
-    return await LlamaCppEngine.connect(
-        options.url,
-        llguidance=options.llguidance,
-        stream=not options.no_stream,
-        api_key=options.api_key,
-    )
+    if kind == "sglang" or (not kind and await SglangEngine.answers(url, api_key=key)):
+        return await SglangEngine.connect(
+            url, original_logprobs=options.original_logprobs, api_key=key
+        )
+    return await VllmEngine.connect(url, options.model, endpoint=options.endpoint, api_key=key)
 
 
 if __name__ == "__main__":

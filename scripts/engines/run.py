@@ -85,7 +85,9 @@ def llama_cpp_command(python: str, folder: Path, port: int) -> Sequence[str]:
     file = Path(tempfile.gettempdir()) / f"{folder.name}.gguf"
     if not file.exists():
         writer = ROOT / "scripts" / "demo_model" / "gguf_file.py"
-        subprocess.run([python, writer, folder, file], check=True, stdout=sys.stderr)
+        unfinished = file.with_suffix(".part")
+        subprocess.run([python, writer, folder, unfinished], check=True, stdout=sys.stderr)
+        unfinished.rename(file)
     return [python, str(Path(__file__).with_name("llama_cpp_server.py")), str(file), str(port)]
 
 
@@ -220,9 +222,12 @@ def described(real: RealEngine, python: str) -> str:
 
 def table(title: str, columns: Mapping[str, Results], requests: Results) -> str:
     """Write the results as Markdown."""
-    lines = [title, "", f"| Contract | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
-    for check in next(iter(columns.values())):
-        lines.append(f"| {check} | {' | '.join(column[check] for column in columns.values())} |")
+    lines = [title]
+    if columns:
+        lines += ["", f"| Contract | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
+        for check in next(iter(columns.values())):
+            cells = " | ".join(column[check] for column in columns.values())
+            lines.append(f"| {check} | {cells} |")
     lines += ["", "| Request through `harmony serve` | Result |", "|---|---|"]
     lines += [f"| {name} | {result} |" for name, result in requests.items()]
     return "\n".join(lines) + "\n"
