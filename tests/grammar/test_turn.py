@@ -26,6 +26,7 @@ from openai_harmony.grammar import (
     declared_calls,
     find_mismatch,
     turn_grammar,
+    with_token_ids,
 )
 from openai_harmony.grammar.token_table import token_table
 from openai_harmony.grammar.turn import TEXT_PATTERN
@@ -101,6 +102,17 @@ def test_a_json_string_may_spell_a_marker_but_not_hold_one() -> None:
     spelled = ENCODING.encode("<|end|>", disallowed_special=())
     tokens = [*tokens_of(start), *spelled, *tokens_of('"}<|call|>')]
     assert find_mismatch(grammar, tokens) is None
+
+
+def test_tokens_may_be_named_by_their_ids() -> None:
+    grammar = turn_grammar(TOOLS)
+    by_id = with_token_ids(grammar)
+    assert not re.search(r"<\|", re.sub(r'"([^"\\]|\\.)*"|/.*/', "", by_id))
+    tokens = tokens_of(f'{JSON_CALL}{{"location":"<')
+    for end in range(len(tokens) + 1):
+        masks = [Matcher(text) for text in (grammar, by_id)]
+        assert [matcher.accept_all(tokens[:end]) for matcher in masks] == [end, end]
+        assert masks[0].bitmask() == masks[1].bitmask()
 
 
 # tool_choice

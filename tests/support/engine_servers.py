@@ -1,18 +1,19 @@
-"""Servers that answer as vLLM and llama.cpp do.
+"""Servers that answer as vLLM, llama.cpp and SGLang do.
 
-Written from the protocol classes of vLLM 0.33, and from the documentation and the source of
-llama.cpp's server.
+Written from the protocol classes of vLLM 0.33, from the documentation and the source of llama.cpp's
+server, and from the source of SGLang 0.5.23.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from openai_harmony import load_harmony_encoding
-from openai_harmony.engines import Engine, LlamaCppEngine, VllmEngine
+from openai_harmony.engines import Engine, LlamaCppEngine, SglangEngine, VllmEngine
 from openai_harmony.engines.llama_cpp_engine import text_of
 from openai_harmony.tokens.special_tokens import (
     CALL,
@@ -31,6 +32,7 @@ from support.stand_in_server import StandIn, refusal
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 CONTEXT = 1000
 SPELLED = (START, END, MESSAGE, CHANNEL, CONSTRAIN)  # by llama.cpp; the other special ones are not
+STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 class VllmStandIn(StandIn):
@@ -153,6 +155,8 @@ class LlamaCppStandIn(StandIn):
     def settings(self, body: dict[str, Any]) -> Settings:
         grammar = body.get("grammar")
         assert grammar is None or grammar.startswith("%llguidance {}\n")
+        if grammar and any(SPECIAL_TEXTS[token] in STRING.sub("", grammar) for token in SPELLED):
+            grammar = None  # llguidance refuses it there, and the server samples freely
         assert body["samplers"] == ["penalties", "temperature", "top_k", "min_p", "top_p"]
         return Settings(
             prompt=body["prompt"],
@@ -217,6 +221,91 @@ class LlamaCppStandIn(StandIn):
         return {"tokens_cached": CONTEXT, "timings": {"prompt_n": 1, **timings}}
 
 
+class SglangStandIn(StandIn):
+    """``sglang.launch_server``; with `incremental`, under ``--incremental-streaming-output``."""
+
+    path = "/generate"
+
+    def __init__(
+        self,
+        *,
+        incremental: bool = False,
+        grammar_backend: str = "llguidance",
+        deterministic: bool = True,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self._incremental = incremental
+        self._info = {
+            "grammar_backend": grammar_backend,
+            "enable_deterministic_inference": deterministic,
+            "version": "0.5.23",
+        }
+        self._steps_so_far: dict[int, list[Step]] = {}
+
+    def about(self, path: str) -> tuple[int, Any]:
+        if path == "/health":
+            return 200, b""
+        if path == "/server_info":
+            return 200, self._info
+        if path == "/v1/models":
+            model = {"id": "noise", "owned_by": "sglang", "max_model_len": CONTEXT}
+            return 200, {"object": "list", "data": [model]}
+        return 404, {"detail": "Not Found"}
+
+    def refuses(self, body: dict[str, Any]) -> tuple[int, Any] | None:
+        settings = body["sampling_params"]
+        assert settings["top_k"] == -1 or settings["top_k"] >= 1
+        assert 0 < settings["top_p"] <= 1
+        assert 0 < settings["repetition_penalty"] <= 2
+        assert 0 <= settings.get("sampling_seed", 0) < 2**63
+        return None
+
+    def settings(self, body: dict[str, Any]) -> Settings:
+        settings = body["sampling_params"]
+        assert "ignore_eos" not in settings  # it would switch off `stop_token_ids`, too
+        grammar = settings.get("ebnf")
+        assert grammar is None or grammar.startswith("%llguidance {}\n")
+        deterministic = self._info["enable_deterministic_inference"]
+        return Settings(
+            prompt=body["input_ids"],
+            max_tokens=settings["max_new_tokens"],
+            temperature=settings["temperature"],
+            top_k=max(settings["top_k"], 0),
+            top_p=settings["top_p"],
+            min_p=settings["min_p"],
+            frequency=settings["frequency_penalty"],
+            presence=settings["presence_penalty"],
+            repetition=settings["repetition_penalty"],
+            seed=settings.get("sampling_seed", 42) if deterministic else None,
+            stops=frozenset(settings["stop_token_ids"]) | {RETURN, CALL, END_OF_TEXT},
+            logprobs=body.get("top_logprobs_num") if body.get("return_logprob") else None,
+            grammar=grammar and grammar.partition("\n")[2],
+        )
+
+    def events(self, body: dict[str, Any], step: Step) -> Iterator[str]:
+        steps = self._steps_so_far.setdefault(id(body), [])
+        steps.append(step)
+        shown = steps[-1:] if self._incremental else steps
+        details: dict[str, Any] = {
+            "id": "1",
+            "finish_reason": step.reason and {"type": step.reason, "matched": step.token},
+            "prompt_tokens": len(body["input_ids"]),
+            "completion_tokens": len(steps),
+        }
+        if self.cached is not None:
+            details["cached_tokens"] = self.cached
+        if body.get("return_logprob"):
+            details["output_token_logprobs"] = [(s.logprob, s.token, None) for s in shown]
+            if count := body["top_logprobs_num"]:
+                details["output_top_logprobs"] = [
+                    [(value, token, None) for token, value in s.tops[:count]] for s in shown
+                ]
+        if step.reason:
+            del self._steps_so_far[id(body)]
+        yield json.dumps({"output_ids": [s.token for s in shown], "meta_info": details})
+
+
 def with_sampled(step: Step, count: int) -> list[tuple[int, float]]:
     """Return what vLLM tells: the sampled token, then the `count` likeliest ones."""
     tops = [top for top in step.tops[:count] if top[0] != step.token]
@@ -254,6 +343,8 @@ SERVERS: dict[str, Callable[[], StandIn]] = {
     "vllm": VllmStandIn,
     "vllm-completions": lambda: VllmStandIn(completions=True),
     "llama.cpp": LlamaCppStandIn,
+    "sglang": SglangStandIn,
+    "sglang-incremental": lambda: SglangStandIn(incremental=True),
 }
 
 
@@ -261,6 +352,8 @@ async def connect(server: StandIn, **options: Any) -> Engine:
     """Make the engine for a server."""
     if isinstance(server, VllmStandIn):
         return await VllmEngine.connect(server.url, **options)
+    if isinstance(server, SglangStandIn):
+        return await SglangEngine.connect(server.url, **{"original_logprobs": True, **options})
     return await LlamaCppEngine.connect(server.url, **{"llguidance": True, **options})
 
 

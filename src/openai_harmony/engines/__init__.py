@@ -7,7 +7,7 @@
     continuous_batching → transformers_engine
                                   a model in this process (extra ``transformers``)
     demo_embedding → demo_model   the model that comes with the package
-    http_client → server_engine → vllm_engine, llama_cpp_engine
+    http_client → server_engine → vllm_engine, llama_cpp_engine, sglang_engine
                                   engines behind a server (extra ``http``)
     completion                    a conversation and an engine to messages
 """
@@ -31,6 +31,7 @@ from .engine import (
 
 if TYPE_CHECKING:
     from .llama_cpp_engine import LlamaCppEngine as LlamaCppEngine
+    from .sglang_engine import SglangEngine as SglangEngine
     from .transformers_engine import TransformersEngine as TransformersEngine
     from .vllm_engine import VllmEngine as VllmEngine
 
@@ -52,6 +53,7 @@ __all__ = [
 
 _ENGINES = {
     "LlamaCppEngine": ("llama_cpp_engine", "http"),
+    "SglangEngine": ("sglang_engine", "http"),
     "TransformersEngine": ("transformers_engine", "transformers"),
     "VllmEngine": ("vllm_engine", "http"),
 }
@@ -74,7 +76,7 @@ async def open_engine(model: str, **options: Any) -> Engine:
     """Open the engine for a model's name.
 
     - ``demo``: the small model that comes with the package
-    - ``http://`` or ``https://``: a server, vLLM or llama.cpp, whichever answers there
+    - ``http://`` or ``https://``: a server: llama.cpp, SGLang or vLLM, whichever answers there
     - a folder, or a name on the Hugging Face hub: Transformers in this process
 
     `options` go to the engine. Loading a model in this process blocks the event loop. Raises
@@ -83,13 +85,16 @@ async def open_engine(model: str, **options: Any) -> Engine:
     if model.startswith(("http://", "https://")):
         try:
             from .llama_cpp_engine import LlamaCppEngine
+            from .sglang_engine import SglangEngine
             from .vllm_engine import VllmEngine
         except ModuleNotFoundError as error:
             raise EngineError(
                 missing_package("an engine behind a URL needs", error, "http")
             ) from error
-        is_llama_cpp = await LlamaCppEngine.answers(model, api_key=options.get("api_key"))
-        engine: type[LlamaCppEngine | VllmEngine] = LlamaCppEngine if is_llama_cpp else VllmEngine
+        engine: type[LlamaCppEngine | SglangEngine | VllmEngine] = VllmEngine
+        for kind in (LlamaCppEngine, SglangEngine):
+            if await kind.answers(model, api_key=options.get("api_key")):
+                engine = kind
         try:
             return await engine.connect(model, **options)
         except TypeError as error:

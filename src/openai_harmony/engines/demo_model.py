@@ -1,8 +1,9 @@
 """The demo model of the package, written as a folder that Transformers loads.
 
 The package contains the weights of the layers and the trained rows of the embedding. The folder has
-all 201,088 rows, as gpt-oss does, and the files of a Hugging Face tokenizer that gives the same
-tokens as the encoding. It is written once, to the user's cache.
+all 201,088 rows, once for the embedding and once for the head, as gpt-oss does, and the files of a
+Hugging Face tokenizer that gives the same tokens as the encoding. It is written once, to the user's
+cache (114 MB). vLLM and Transformers load it; ``make demo-gguf`` converts it for llama.cpp.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ __all__ = ["demo_model_folder"]
 
 _LOG = logging.getLogger(__name__)
 
-_EDITION = 2
+_EDITION = 3
 """Increase it when this module writes other files from the same package data."""
 
 _COPIED = ("README.md", "chat_template.jinja", "config.json", "generation_config.json")
@@ -88,7 +89,9 @@ def _write(folder: Path) -> None:
     by_kind = packaged["kinds"].float()[torch.from_numpy(kinds)]
     rows = torch.addmm(by_kind, torch.from_numpy(codes), projection).to(torch.bfloat16)
     rows[packaged["used_tokens"].long()] = packaged["used_rows"]
-    weights = {"model.embed_tokens.weight": rows}  # as Transformers names them
+    # As Transformers names them. The head has its own copy of the rows: llama.cpp and tensor
+    # parallelism do not tie it to the embedding.
+    weights = {"model.embed_tokens.weight": rows, "lm_head.weight": rows.clone()}
     weights |= {f"model.{k}": v for k, v in packaged.items() if k not in _EMBEDDING_PARTS}
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     for name, content in (

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
+from ..grammar import with_token_ids
 from ..tokens.special_tokens import CALL, END_OF_TEXT, FIRST_SPECIAL, RETURN, SPECIAL_TEXTS
 from ..tokens.vocabulary import load_vocabulary
 from .engine import EngineError, FinishReason, SampledToken, Sampling, SamplingError
@@ -22,7 +23,7 @@ _OWN_SEEDS = 2**32 - 1  # the seed that stands for a random one
 class LlamaCppEngine(ServerEngine):
     """A model behind ``llama-server``; `LlamaCppEngine.connect` makes it.
 
-    - `llguidance`: the server was built with ``-DLLAMA_LLGUIDANCE=ON``. Our grammars crash other
+    - `llguidance`: the server was built with ``-DLLAMA_LLGUIDANCE=ON``. Our grammars end other
       servers, so they are sent only with this setting.
     - `stream`: False waits for the whole completion. A stream lacks tokens: if a character consists
       of several tokens, the server sends only the last one. The engine finds the others by their
@@ -33,8 +34,11 @@ class LlamaCppEngine(ServerEngine):
         engine = await LlamaCppEngine.connect("http://localhost:8080")
     """
 
+    owner = "llamacpp"
     path = "/completion"
-    grammar_remedy = "build it with -DLLAMA_LLGUIDANCE=ON"
+    grammar_remedy = (
+        "a server whose llguidance refuses a grammar samples freely; its log has the reason"
+    )
 
     def __init__(
         self,
@@ -74,18 +78,6 @@ class LlamaCppEngine(ServerEngine):
             raise
         return cls(client, str(name), int(length), llguidance=llguidance, stream=stream)
 
-    @staticmethod
-    async def answers(url: str, **options: Any) -> bool:
-        """Return whether the server at `url` is llama.cpp; raises nothing."""
-        client = HttpClient(url, **{"timeout": 10, "pauses": (), **options})
-        try:
-            models = await client.get("/v1/models")
-            return any(model.get("owned_by") == "llamacpp" for model in models["data"])
-        except (EngineError, KeyError, TypeError, AttributeError):
-            return False
-        finally:
-            await client.close()
-
     def request_body(
         self, prompt: list[int], sampling: Sampling, max_tokens: int
     ) -> dict[str, Any]:
@@ -118,10 +110,11 @@ class LlamaCppEngine(ServerEngine):
         if sampling.grammar is not None:
             if not self._llguidance:
                 raise SamplingError(
-                    "llama.cpp needs llguidance for grammars: build it with "
-                    "-DLLAMA_LLGUIDANCE=ON and connect with llguidance=True"
+                    "grammars need a llama.cpp server that was built with -DLLAMA_LLGUIDANCE=ON, "
+                    "as the wheels of xllamacpp are; if this one was, connect with "
+                    "llguidance=True (a command takes --engine-option llguidance=true)"
                 )
-            body["grammar"] = _LARK + sampling.grammar
+            body["grammar"] = _LARK + with_token_ids(sampling.grammar)
         return body
 
     def answer_reader(self, sampling: Sampling, max_tokens: int) -> AnswerReader:

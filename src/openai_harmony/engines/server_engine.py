@@ -6,7 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
-from typing import Any
+from typing import Any, ClassVar
 
 from ..grammar import Matcher
 from ..grammar.token_table import with_any_spelling
@@ -42,6 +42,9 @@ class AnswerReader(ABC):
 class ServerEngine(Engine):
     """Sends a request for each completion, and reads the events of the answer."""
 
+    owner: ClassVar[str]
+    """The `owned_by` of the models that such a server lists."""
+
     path: str
     """The path for requests."""
 
@@ -53,6 +56,18 @@ class ServerEngine(Engine):
         self.context_length = context_length
         self._client = client
         self._running = 0
+
+    @classmethod
+    async def answers(cls, url: str, **options: Any) -> bool:
+        """Return whether the server at `url` is of this kind; raises nothing."""
+        client = HttpClient(url, **{"timeout": 10, "pauses": (), **options})
+        try:
+            models = await client.get("/v1/models")
+            return any(model.get("owned_by") == cls.owner for model in models["data"])
+        except (EngineError, KeyError, TypeError, AttributeError):
+            return False
+        finally:
+            await client.close()
 
     @abstractmethod
     def request_body(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..tokens.encoder import WORD_PATTERN
-from ..tokens.special_tokens import SPECIAL_TEXTS, START_OF_TEXT
+from ..tokens.special_tokens import SPECIAL_TEXTS, START_OF_TEXT, VOCABULARY_SIZE
 from ..tokens.vocabulary import load_vocabulary
 
 __all__ = ["RESPONSE_TEMPLATE", "tokenizer_config", "tokenizer_json"]
@@ -72,6 +72,7 @@ def tokenizer_json() -> dict[str, Any]:
         "added_tokens": [
             {"id": token, "content": text, **flags, "special": True}
             for token, text in SPECIAL_TEXTS.items()
+            if token < VOCABULARY_SIZE - 1  # the models have no row for the last one
         ],
         "normalizer": None,
         "pre_tokenizer": {

@@ -28,6 +28,7 @@ class VllmEngine(ServerEngine):
         engine = await VllmEngine.connect("http://localhost:8000")
     """
 
+    owner = "vllm"
     grammar_remedy = (
         "start vLLM with --enable-scale-out, or with --structured-outputs-config "
         '\'{"backend": "guidance", "enable_in_reasoning": true}\''

@@ -20,6 +20,7 @@ from .json_schema import LoosenedSchema, enforceable_schema, loosened_schema
 from .matcher import BITMASK_WORDS, Matcher, Mismatch, fill_bitmasks, find_mismatch
 from .options import Call, ToolChoice, TurnOptions, declared_calls
 from .structural_tag import structural_tag
+from .token_table import with_token_ids
 from .turn import TurnConstraint, turn_constraint, turn_grammar
 from .violations import Violation, find_violations
 
@@ -46,6 +47,7 @@ __all__ = [
     "structural_tag",
     "turn_constraint",
     "turn_grammar",
+    "with_token_ids",
 ]
 
 

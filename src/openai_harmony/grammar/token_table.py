@@ -30,6 +30,7 @@ __all__ = [
     "step_cost",
     "token_table",
     "with_any_spelling",
+    "with_token_ids",
 ]
 
 MODEL_VOCABULARY_SIZE = 201_088
@@ -115,6 +116,26 @@ def for_llguidance_1_0(grammar: str) -> str:
     for options in (JSON_OPTIONS, COMPACT_JSON_OPTIONS):
         grammar = grammar.replace(json.dumps(options), json.dumps(plain))
     return grammar
+
+
+_NAMED_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|<\|\w+\|>')
+
+
+def with_token_ids(grammar: str) -> str:
+    """Return a grammar of `turn_grammar` that names special tokens by their ids.
+
+    llguidance finds a token by its name only where the engine declares it as special. llama.cpp
+    does not declare ``<|channel|>`` and others.
+
+    >>> with_token_ids('start: <|channel|> "final" <|message|> "<|end|>"')
+    'start: <[200005]> "final" <[200008]> "<|end|>"'
+    """
+
+    def by_id(match: re.Match[str]) -> str:
+        token = SPECIAL_IDS.get(match[0])
+        return match[0] if token is None else f"<[{token}]>"
+
+    return _NAMED_TOKEN.sub(by_id, grammar)
 
 
 COST_LIMIT = 130_000
