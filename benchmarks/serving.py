@@ -5,8 +5,9 @@
 
 With a script in the place of the model, what is measured is the server; the responses_api of the
 package gpt-oss gets the same script. With the demo model, ``transformers serve`` has the same
-weights. A server that cannot be had here is left out. With ``--fair``, small requests of one client
-are timed while another does its worst (`serving_fair`).
+weights, and is asked in turns with ours (`serving_beside`). A server that cannot be had here is
+left out. With ``--fair``, small requests of one client are timed while another does its worst
+(`serving_fair`).
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from typing import Any, NamedTuple
 
 from benchmarks.measure import ROOT, peer_environment, write_vocabulary
 from benchmarks.run import DOCS, cpu_model
+from benchmarks.serving_beside import beside_rows, beside_table
+from benchmarks.serving_beside import servers as beside_servers
 from benchmarks.serving_fair import fair_rows, fair_table
 from benchmarks.serving_load import run_load
 from benchmarks.serving_overhead import measure_overhead
@@ -60,7 +63,7 @@ class Server(NamedTuple):
 def servers(port: int) -> Iterator[tuple[str, Server]]:
     """Yield what runs the model, and the servers over it that can be had here."""
     asked = {"input": QUESTION, "store": False}
-    chat = {"messages": [{"role": "user", "content": QUESTION}], "temperature": 0}
+    chat = {"messages": [{"role": "user", "content": QUESTION}]}
     script = "a script"
     ours = [sys.executable, SCRIPT, "ours", str(port)]
     yield script, Server("ours, Responses", ours, "responses", asked)
@@ -74,23 +77,12 @@ def servers(port: int) -> Iterator[tuple[str, Server]]:
         body = {**asked, "model": "gpt-oss"}
         name = "gpt-oss, responses_api"
         yield script, Server(name, command, "responses", body, peer_environment(theirs))
-    demo = "the demo model"
-    serve = [sys.executable, "-m", "openai_harmony", "serve", "demo", "--port", str(port)]
-    serve += ["--max-running", "64", "--database", "sqlite:////tmp/serving-benchmark.db"]
-    yield demo, Server("ours, Chat Completions", serve, "chat", chat)
-    transformers = shutil.which("transformers", path=str(Path(sys.executable).parent))
-    if transformers:
-        from openai_harmony.engines.demo_model import demo_model_folder
-
-        folder = str(demo_model_folder())
-        command = [transformers, "serve", folder, "--port", str(port), "--continuous-batching"]
-        yield demo, Server("transformers serve", command, "chat", {**chat, "model": folder})
 
 
 def measured(streams: int) -> Iterator[Row]:
     """Measure one server after the other."""
     for model, server in servers(_free_port()):
-        with _running(server):
+        with running(server.name, server.command, _port_of(server), server.environment):
             url = f"http://127.0.0.1:{_port_of(server)}"
             asyncio.run(run_load(url, server.body, server.api, 1))  # what is slow once only
             for count in (1, streams):
@@ -105,23 +97,34 @@ def measured(streams: int) -> Iterator[Row]:
 
 
 @contextlib.contextmanager
-def _running(server: Server) -> Iterator[None]:
+def running(
+    name: str, command: Sequence[str], port: int, environment: Mapping[str, str] | None
+) -> Iterator[int]:
+    """Run a server until the end of the block, from when it answers; the block gets its id."""
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
-            server.command,
-            cwd=ROOT,
-            env=server.environment,
-            stdout=subprocess.DEVNULL,
-            stderr=said,
+            command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=said
         )
         try:
-            if not _answers(_port_of(server), process):
+            if not _answers(port, process):
                 said.seek(0)
-                raise SystemExit(f"{server.name} does not answer: {said.read()[-1000:]!r}")
-            yield
+                raise SystemExit(f"{name} does not answer: {said.read()[-1000:]!r}")
+            yield process.pid
         finally:
             process.terminate()
             process.wait()
+
+
+def measured_beside(rounds: int) -> list[Row]:
+    """Measure the demo model in our server and in ``transformers serve``."""
+    transformers = shutil.which("transformers", path=str(Path(sys.executable).parent))
+    return beside_rows(
+        rounds,
+        list(beside_servers(_free_port, transformers)),
+        lambda server, port: running(
+            server.name, server.command, port, {**os.environ, **server.environment}
+        ),
+    )
 
 
 def _answers(port: int, process: subprocess.Popen[bytes]) -> bool:
@@ -159,6 +162,17 @@ def page_table(data: Mapping[str, Any]) -> str:
             f"| {row['model']} | {row['server']} | {row['streams']} "
             f"| {first:,.0f} ms | {last:,.0f} ms | {speed:,.0f} |"
         )
+    if "beside" in data:
+        rounds = data["beside"]["rounds"]
+        lines += [
+            "",
+            "The demo model in our server and in `transformers serve` 5.23, without and with "
+            f"`--continuous-batching`, asked in turns: medians of {rounds} rounds, "
+            f"one thread each, {data['beside']['date']}. Theirs has the cache of ours; by default "
+            "it takes most of the machine's memory.",
+            "",
+            beside_table(data["beside"]["rows"]),
+        ]
     if "overhead" in data:
         overhead = data["overhead"]
         lines += [
@@ -200,12 +214,21 @@ def main() -> None:
     """Measure, and print or write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--streams", type=int, default=64)
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="of each request to servers that are asked in turns"
+    )
+    parser.add_argument(
+        "--beside", action="store_true", help="only the demo model beside transformers serve"
+    )
     parser.add_argument("--fair", action="store_true", help="time a client beside a hostile one")
     parser.add_argument("--only", default="", metavar="NAME", help="with --fair: what has NAME")
     parser.add_argument("--update-docs", action="store_true", help="and write the page, too")
     arguments = parser.parse_args()
     if arguments.update_docs and arguments.only:
         parser.error("the page shows a whole run: leave --only out")
+    if arguments.beside:
+        print(beside_table(measured_beside(arguments.rounds)))
+        return
     rows = (
         fair_rows(arguments.only, _free_port()) if arguments.fair else measured(arguments.streams)
     )
@@ -219,8 +242,10 @@ def main() -> None:
         "rows": list(rows),
     }
     if not arguments.fair:
-        costs = measure_overhead((1, 8))
-        data["overhead"] = {"date": datetime.date.today().isoformat(), "rows": costs}
+        today = datetime.date.today().isoformat()
+        beside = measured_beside(arguments.rounds)
+        data["beside"] = {"date": today, "rounds": arguments.rounds, "rows": beside}
+        data["overhead"] = {"date": today, "rows": measure_overhead((1, 8))}
     name = "fairness" if arguments.fair else "serving"
     table = fair_page_table(data) if arguments.fair else page_table(data)
     print(table)

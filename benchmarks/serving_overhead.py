@@ -9,6 +9,7 @@ time of the processor, with one thread for the model: so other programs change l
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -42,6 +43,8 @@ class _Stopwatch:
 
     def __init__(self, function: Any) -> None:
         self._function = function
+        # Transformers reads the arguments of the model's forward, and sends fewer to one without.
+        functools.update_wrapper(self, function)
         self.seconds = 0.0
 
     def __call__(self, *given: Any, **named: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from fastapi.testclient import TestClient
 from openai.types import Model
@@ -130,6 +132,22 @@ def test_models_are_listed_by_all_their_names() -> None:
         missing = client.get("/v1/models/gpt-5")
     assert missing.status_code == 404
     assert "there is: openai/gpt-oss-20b, small" in missing.json()["error"]["message"]
+
+
+def test_transformers_chat_hears_that_the_model_is_loaded() -> None:
+    """Its client reads lines until one has the status `ready`."""
+    with serving(model_names=("openai/gpt-oss-20b",)) as client:
+        loaded = client.post("/load_model", json={"model": "openai/gpt-oss-20b"})
+        assert loaded.headers["content-type"].startswith("text/event-stream")
+        line, *empty = loaded.text.splitlines()
+        assert json.loads(line.removeprefix("data: ")) == {
+            "status": "ready",
+            "model": "openai/gpt-oss-20b",
+            "cached": True,
+        }
+        assert not any(empty)
+        assert client.post("/load_model", json={"model": "gpt-5"}).status_code == 404
+        assert client.post("/load_model", json={}).status_code == 400
 
 
 def test_models_need_a_key_and_health_does_not() -> None:

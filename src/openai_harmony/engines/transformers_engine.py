@@ -15,6 +15,7 @@ from transformers.distributed.configuration_utils import DistributedConfig
 from transformers.utils import logging as transformers_logging
 
 from .continuous_batching import ContinuousBatching, RunningRequest
+from .cpu_model import prepare_for_cpu
 from .engine import Engine, EngineError, Health, SampledToken, Sampling, SamplingError
 from .parallel import Processes, thread_count
 from .token_sampler import TokenSampler
@@ -81,6 +82,8 @@ class TransformersEngine(Engine):
             count = sum(parameter.numel() for parameter in self._model.parameters())
             threads = threads or thread_count(count, self._processes.size)
             torch.set_num_threads(threads)
+            if "attn_implementation" not in options:
+                prepare_for_cpu(self._model, max_requests)
             self.origin += f" with {threads} {'thread' if threads == 1 else 'threads'}"
         self._requests: dict[str, RunningRequest] = {}
         self._names = map("request-{}".format, itertools.count())

@@ -1,10 +1,13 @@
-"""``GET /v1/models``: the names that requests may use."""
+"""The names that requests may use: ``GET /v1/models``, and what ``transformers chat`` asks."""
 
 from __future__ import annotations
 
+import json
 from typing import Literal
 
 from fastapi import APIRouter, Request
+from pydantic import BaseModel
+from starlette.responses import Response
 from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
 
 from .auth.api_keys import AuthenticatedCaller
@@ -24,6 +27,12 @@ class Model(TypedDict):
     created: int
     owned_by: str
     max_model_len: int
+
+
+class ModelToLoad(BaseModel):
+    """The name of a model."""
+
+    model: str
 
 
 class ModelList(TypedDict):
@@ -55,3 +64,15 @@ async def retrieve_model(name: str, request: Request, _: AuthenticatedCaller) ->
     """Describe one; a name may have slashes, as those on the Hugging Face hub."""
     services = services_of(request)
     return _model(services, services.check_model(name))
+
+
+@router.post(
+    "/load_model",
+    response_class=Response,
+    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+)
+async def load_model(body: ModelToLoad, request: Request, _: AuthenticatedCaller) -> Response:
+    """Answer that a model is loaded, as ``transformers serve`` does: one event."""
+    name = services_of(request).check_model(body.model)
+    event = {"status": "ready", "model": name, "cached": True}
+    return Response(f"data: {json.dumps(event)}\n\n", media_type="text/event-stream")

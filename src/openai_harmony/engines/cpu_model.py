@@ -1,0 +1,161 @@
+"""gpt-oss on the CPU under continuous batching.
+
+Without a GPU, Transformers computes the attention of all requests of a step as one matrix, of which
+a mask hides nearly everything: the tokens of all requests times the cached tokens of all requests.
+Here each request attends to its own tokens. So there is no mask, neither its memory nor its time.
+
+The logits of many requests are large enough that the allocator gives their memory back after each
+step, and the kernel clears it for the next. So the head writes them into the same memory each time.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AttentionInterface
+from transformers.masking_utils import AttentionMaskInterface
+
+__all__ = ["prepare_for_cpu"]
+
+_ATTENTION = "harmony_flash"
+"""The name of the attention: Transformers builds no masks for names with "flash"."""
+
+
+def prepare_for_cpu(model: Any, max_requests: int) -> None:
+    """Make a model of gpt-oss compute on the CPU as this module says; leave others as they are."""
+    if model.config.model_type != "gpt_oss":
+        return
+    model.config._attn_implementation = _ATTENTION
+    head = model.lm_head
+    if (
+        type(head) is nn.Linear
+        and type(head.weight) is nn.Parameter
+        and "forward" not in vars(head)
+    ):
+        head.forward = _Head(head.weight, max_requests)  # type: ignore[assignment]
+
+
+class _Head:
+    """Logits into memory that is used again in the next step."""
+
+    def __init__(self, weight: torch.Tensor, max_requests: int) -> None:
+        self._weight = weight.T
+        self._logits = torch.empty(max_requests, len(weight), dtype=weight.dtype)
+
+    def __call__(self, hidden: torch.Tensor) -> torch.Tensor:
+        rows = hidden.flatten(0, -2)
+        if len(rows) > len(self._logits):
+            return hidden @ self._weight
+        logits = self._logits[: len(rows)]
+        torch.mm(rows, self._weight, out=logits)
+        return logits.view(*hidden.shape[:-1], -1)
+
+
+def _attend(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: None,
+    *,
+    scaling: float,
+    sliding_window: int | None = None,
+    s_aux: torch.Tensor,
+    cache: Any,
+    **batch: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attend within each request; arguments and result are those of Transformers' flash attention.
+
+    The tokens of all requests follow each other in `query`, of the shape (1, heads, tokens, size);
+    `s_aux` are the sinks.
+    """
+    starts = batch["cu_seq_lens_q"].tolist()
+    keys, values = cache.update(key, value, module.layer_idx, batch)  # also changes `batch`
+    key_starts = batch["cu_seq_lens_k"].tolist()
+    heads, tokens, size = query.shape[1:]
+    groups = keys.shape[1]
+    # The heads of a group share keys and values: (groups, heads of a group, tokens, size).
+    query = query.view(groups, heads // groups, tokens, size) * scaling
+    keys, values = keys[0], values[0]
+    sinks = s_aux.view(groups, heads // groups, 1, 1)
+    if tokens == len(starts) - 1:
+        output = _attend_from_last(query, keys, values, sinks, key_starts)
+    else:
+        output = torch.empty_like(query)
+        ranges = zip(pairwise(starts), pairwise(key_starts), strict=True)
+        for (first, last), (key_first, key_last) in ranges:
+            output[:, :, first:last] = _attend_causally(
+                query[:, :, first:last],
+                keys[:, key_first:key_last],
+                values[:, key_first:key_last],
+                sinks,
+                sliding_window,
+            )
+    return output.view(1, heads, tokens, size).transpose(1, 2), None
+
+
+def _attend_from_last(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    sinks: torch.Tensor,
+    starts: list[int],
+) -> torch.Tensor:
+    """Attend from one token of each request, the last, to all its keys.
+
+    Those outside of a sliding window are not among the keys.
+    """
+    if len(starts) == 2:
+        return _weighted(query @ keys.transpose(1, 2).unsqueeze(1), sinks) @ values.unsqueeze(1)
+    first = torch.tensor(starts[:-1]).unsqueeze(-1)
+    lengths = torch.tensor(starts[1:]).unsqueeze(-1) - first
+    at = torch.arange(int(lengths.max()))
+    is_own = at < lengths  # (requests, keys)
+    index = (first + at).clamp_max(keys.shape[1] - 1).flatten()
+
+    def by_request(of_all: torch.Tensor) -> torch.Tensor:
+        """Return them in the shape (groups, requests, keys, size)."""
+        return of_all.index_select(1, index).view(len(of_all), *is_own.shape, -1)
+
+    # (groups, requests, heads of a group, keys)
+    scores = query.transpose(1, 2) @ by_request(keys).transpose(2, 3)
+    scores = scores.masked_fill(~is_own.unsqueeze(1), -torch.inf)
+    weights = _weighted(scores, sinks.transpose(1, 2))
+    return (weights @ by_request(values)).transpose(1, 2).contiguous()
+
+
+def _attend_causally(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    sinks: torch.Tensor,
+    sliding_window: int | None,
+) -> torch.Tensor:
+    """Attend from the last tokens of a request to those before them, and to themselves."""
+    tokens, length = query.shape[2], keys.shape[1]
+    scores = query @ keys.transpose(1, 2).unsqueeze(1)
+    distance = torch.arange(length - tokens, length).unsqueeze(-1) - torch.arange(length)
+    is_hidden = distance < 0
+    if sliding_window is not None:
+        is_hidden |= distance >= sliding_window
+    weights = _weighted(scores.masked_fill_(is_hidden, -torch.inf), sinks)
+    return weights @ values.unsqueeze(1)
+
+
+def _weighted(scores: torch.Tensor, sinks: torch.Tensor) -> torch.Tensor:
+    """Return the softmax of scores beside a sink, which takes a part of the weight."""
+    dtype = scores.dtype
+    sinks = sinks.expand(*scores.shape[:-1], 1)
+    weights: torch.Tensor = torch.cat([scores, sinks], -1).softmax(-1, dtype=torch.float32)
+    return weights[..., :-1].to(dtype)
+
+
+def _no_mask(*_: Any, **__: Any) -> None:
+    return None
+
+
+AttentionInterface.register(_ATTENTION, _attend)
+AttentionMaskInterface.register(_ATTENTION, _no_mask)
