@@ -48,6 +48,7 @@ def test_options_reach_the_examples(source: Path) -> None:
     out = source.parent / "out"
     options = ["--turns", "last", "--channels", "final", "--context-length", "300", "--pack"]
     more = ["--loss-weights", "--date", "2025-06-28", "--workers", "1"]
+    more += ["--columns", "labels", "attention_mask", "--format", "megatron"]
     assert main(["prepare", str(source), "--out", str(out), *options, *more]) == 0
     settings = json.loads((out / ".harmony" / "manifest.json").read_text())["settings"]
     assert settings == {
@@ -63,7 +64,10 @@ def test_options_reach_the_examples(source: Path) -> None:
         "start_date": "2025-06-28",
         "pack": True,
         "loss_weights": True,
+        "columns": ["labels", "attention_mask"],
+        "megatron": True,
     }
+    assert (out / "megatron" / "labels.idx").exists()
     (row,) = pq.read_table(out / "data").to_pylist()
     assert len(row["seq_lengths"]) == 2
 

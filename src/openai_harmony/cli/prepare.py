@@ -101,6 +101,21 @@ On a cluster, Ray runs the same preparation from Python: openai_harmony.training
             help="write a column with the weights of messages ('weight' beside 'role')",
         )
         parser.add_argument(
+            "--columns",
+            nargs="+",
+            metavar="NAME",
+            choices=("labels", "assistant_masks", "attention_mask"),
+            help="the columns beside input_ids: labels, assistant_masks (these two by default), "
+            "attention_mask",
+        )
+        parser.add_argument(
+            "--format",
+            dest="target",
+            choices=("parquet", "megatron"),
+            default="parquet",
+            help="megatron writes Megatron's indexed data sets as well, into OUT/megatron",
+        )
+        parser.add_argument(
             "--workers",
             type=_count,
             metavar="N",
@@ -131,6 +146,8 @@ On a cluster, Ray runs the same preparation from Python: openai_harmony.training
             start_date=arguments.date,
             pack=arguments.pack,
             loss_weights=arguments.loss_weights,
+            columns=None if arguments.columns is None else tuple(arguments.columns),
+            megatron=arguments.target == "megatron",
         )
         source, out = Path(arguments.file), Path(arguments.out)
         try:

@@ -6,9 +6,11 @@
     report               counts of tokens, as text and as a picture
     shards               a chunk to a shard: columns in Parquet, rejected rows, counts
     preparation          all shards: resume, processes, and the files beside the data
+    megatron             the examples as Megatron's indexed data sets
     ray                  the same on a Ray cluster, and for rows that are in Ray already
 """
 
+from .megatron import write_megatron
 from .preparation import Preparation, prepare
 from .report import TokenReport
 from .shards import PrepareSettings, Shard, prepare_shard
@@ -24,4 +26,5 @@ __all__ = [
     "find_files",
     "prepare",
     "prepare_shard",
+    "write_megatron",
 ]

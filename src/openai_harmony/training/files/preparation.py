@@ -4,6 +4,7 @@
 
     OUT/data/train-00000.parquet ...    the examples, in the order of the rows
     OUT/rejected.jsonl                  the rows without examples, with the reason
+    OUT/megatron                        the same examples for Megatron, if the settings say so
     OUT/report.json, report.svg         counts of tokens
     OUT/README.md                       the same as text; from it `datasets` finds the data
     OUT/.harmony                        what was made of what, so that a preparation can go on
@@ -25,6 +26,7 @@ from typing import Any, TypeAlias
 
 from ... import __version__
 from ...apis.current_date import TODAY
+from .megatron import write_megatron
 from .report import TokenReport, write_plot
 from .shards import PrepareSettings, Shard, prepare_shard, read_shard
 from .sources import (
@@ -141,6 +143,8 @@ def prepare(
         if watch is not None:
             watch(done, total)
     preparation = _finish(out, chunks, [shards[job.number] for job in jobs])
+    if settings.megatron:
+        write_megatron(_data(out), out / "megatron")
     unpacked.remove()
     return preparation
 

@@ -76,7 +76,7 @@ def _batch_examples(batch: pa.Table, settings: PrepareSettings) -> pa.Table:
         reason = columns.add_row(row, report)
         if reason:
             rejected.append(json.dumps({"reason": reason, "row": row}, default=str))
-    table = columns.table()
+    table = columns.take_table()
     no_reasons = pa.nulls(table.num_rows, pa.string())
     rejected_table = pa.table({"rejected": pa.array(rejected, pa.string())})
     return pa.concat_tables(

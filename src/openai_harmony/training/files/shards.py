@@ -5,6 +5,7 @@ Equal chunks and settings give equal bytes, whichever process or machine makes t
 
 from __future__ import annotations
 
+import contextlib
 import json
 from array import array
 from dataclasses import asdict, dataclass, field, replace
@@ -23,7 +24,13 @@ from ..rows import RejectedRow, RowDates, RowForm, row_examples
 from .report import TokenReport
 from .sources import Chunk, atomic_file, read_chunk
 
-__all__ = ["Columns", "PrepareSettings", "Shard", "prepare_shard", "read_shard"]
+__all__ = ["COLUMNS", "Columns", "PrepareSettings", "Shard", "prepare_shard", "read_shard"]
+
+COLUMNS = ("labels", "assistant_masks", "attention_mask")
+"""The columns that can be chosen; trainers differ in those that they know."""
+
+
+_GROUP_TOKENS = 1 << 19  # in a row group of a file; memory grows with it
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,8 @@ class PrepareSettings:
       unless told otherwise; None for none; or what `RowDates.parse` reads.
     - `pack`: put several examples in one sequence of `training.context_length` tokens.
     - `loss_weights`: write a column with the weights of messages.
+    - `columns`: the columns beside the tokens, of `COLUMNS`; None for labels and masks.
+    - `megatron`: write Megatron's indexed data sets of the tokens and the labels as well.
     """
 
     training: TrainingOptions = field(default_factory=TrainingOptions)
@@ -43,8 +52,14 @@ class PrepareSettings:
     start_date: str | None = TODAY
     pack: bool = False
     loss_weights: bool = False
+    columns: tuple[str, ...] | None = None
+    megatron: bool = False
 
     def __post_init__(self) -> None:
+        if self.columns is not None and not set(self.columns) <= set(COLUMNS):
+            raise ValueError(f"columns are some of {', '.join(COLUMNS)}, not {self.columns}")
+        if self.megatron and "labels" not in (self.columns or ("labels",)):
+            raise ValueError("Megatron's data sets need the column labels")
         if self.pack and self.training.context_length is None:
             raise ValueError("packing needs a context_length: the length of the sequences")
         if self.start_date not in (TODAY, None):
@@ -58,6 +73,7 @@ class PrepareSettings:
         """Return the settings as JSON, to be compared."""
         settings = asdict(self)
         channels = self.training.channels
+        settings["columns"] = None if self.columns is None else list(self.columns)
         settings["training"]["channels"] = None if channels is None else sorted(channels)
         return settings
 
@@ -70,10 +86,18 @@ class Columns:
 
     def __init__(self, settings: PrepareSettings) -> None:
         self._settings = settings
+        self._clear()
+
+    def _clear(self) -> None:
         self._ids = array("i")
         self._labels = array("i")
         self._weights = array("f")
         self._lengths: list[int] = []
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the rows should be written before more are added; packing needs all of them."""
+        return len(self._ids) >= _GROUP_TOKENS and not self._settings.pack
 
     def add_row(self, raw: object, report: TokenReport) -> str | None:
         """Add and count the examples of a row; return the problem where there are none."""
@@ -97,15 +121,22 @@ class Columns:
             report.add_example(example, row.conversation.messages)
         return None
 
-    def table(self) -> pa.Table:
-        """Make the table: a row for each example, or each packed sequence."""
+    def take_table(self) -> pa.Table:
+        """Make the table, a row for each example or each packed sequence, and begin anew."""
+        table = self._table()
+        self._clear()
+        return table
+
+    def _table(self) -> pa.Table:
         ids = np.frombuffer(self._ids, dtype=np.int32)
         labels = np.frombuffer(self._labels, dtype=np.int32)
-        values = {
-            "input_ids": ids,
+        made = {
             "labels": labels,
             "assistant_masks": (ids == labels).astype(np.int8),
+            "attention_mask": np.ones(len(ids), dtype=np.int8),
         }
+        chosen = self._settings.columns or ("labels", "assistant_masks")
+        values = {"input_ids": ids, **{name: made[name] for name in chosen}}
         if self._settings.loss_weights:
             values["loss_weights"] = np.frombuffer(self._weights, dtype=np.float32)
         lengths = np.array(self._lengths, dtype=np.int64)
@@ -152,10 +183,23 @@ def prepare_shard(
     report = TokenReport()
     lines = 0
     name = f"{number:05}"
-    with (
-        atomic_file(state / f"{name}.rejected.jsonl") as path,
-        open(path, "w", encoding="utf-8") as rejected,
-    ):
+    writer: Any = None
+    with contextlib.ExitStack() as files:
+        path = files.enter_context(atomic_file(state / f"{name}.rejected.jsonl"))
+        rejected = files.enter_context(path.open("w", encoding="utf-8"))
+
+        def write_group() -> None:
+            nonlocal writer
+            table = columns.take_table()
+            report.sequences += table.num_rows
+            if not table.num_rows:
+                return  # some readers fail on a file without rows
+            if writer is None:
+                path = files.enter_context(atomic_file(data / f"train-{name}.parquet"))
+                writer = pq.ParquetWriter(path, table.schema, compression="zstd")
+                files.enter_context(writer)
+            writer.write_table(table)
+
         for row in read_chunk(chunk):
             lines = row.number + 1
             if row.raw is None:
@@ -166,11 +210,9 @@ def prepare_shard(
                 report.add_rejected(problem)
                 entry = {"file": chunk.path, "line": row.number, "reason": problem, "row": row.raw}
                 rejected.write(json.dumps(entry, default=str) + "\n")
-    table = columns.table()
-    report.sequences = table.num_rows
-    if table.num_rows:  # some readers fail on a file without rows
-        with atomic_file(data / f"train-{name}.parquet") as path:
-            pq.write_table(table, path, compression="zstd")
+            if columns.is_full:
+                write_group()
+        write_group()
     with atomic_file(state / f"{name}.json") as path:
         path.write_text(json.dumps({"lines": lines, "report": report.as_json()}))
     return Shard(number, lines, report)

@@ -1,0 +1,1 @@
+"""Reinforcement learning with the demo model, from tokens to tokens."""

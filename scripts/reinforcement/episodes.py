@@ -1,0 +1,134 @@
+"""Episodes: the model is asked for a product, calls Python, reads the result and answers.
+
+At high effort, the demo model often answers these questions by "I don't know." (a defect that its
+model card names). Sampled tokens are never rendered again: a `TokenSequence` goes on from them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from openai_harmony import Author, Conversation, Message, ReasoningEffort, Role, SystemContent
+from openai_harmony.engines import Engine, Sampling
+from openai_harmony.grammar import turn_grammar
+from openai_harmony.training import IGNORED, TokenSequence, training_examples
+
+__all__ = ["Episode", "Question", "play_groups", "questions", "rerendered_differences"]
+
+_PHRASES = ("Use Python to compute {}.", "Use Python to calculate {}.")
+_CODE = re.compile(r"print\((\d{1,3}) \* (\d{1,3})\)")
+_TURNS = 3
+
+
+@dataclass(frozen=True)
+class Question:
+    """A product of two numbers, in words."""
+
+    phrase: str
+    first: int
+    second: int
+
+    def conversation(self) -> Conversation:
+        """Make the conversation that begins an episode."""
+        system = SystemContent.new().with_reasoning_effort(ReasoningEffort.HIGH).with_python_tool()
+        asked = self.phrase.format(f"{self.first} * {self.second}")
+        return Conversation.from_messages(
+            [
+                Message.from_role_and_content(Role.SYSTEM, system),
+                Message.from_role_and_content(Role.USER, asked),
+            ]
+        )
+
+
+def questions(rng: Random, count: int) -> list[Question]:
+    """Draw questions."""
+    numbers = range(2, 100)
+    return [
+        Question(rng.choice(_PHRASES), rng.choice(numbers), rng.choice(numbers))
+        for _ in range(count)
+    ]
+
+
+@dataclass(frozen=True)
+class Episode:
+    """The tokens of an episode, and what they are worth."""
+
+    question: Question
+    sequence: TokenSequence
+    is_malformed: bool
+    """Whether the parser repaired something, or sampling did not end."""
+
+    @property
+    def reward(self) -> float:
+        """1 for a well-formed episode with the product in its answer, else 0."""
+        messages = self.sequence.messages
+        called = any(message.recipient == "python" for message in messages)
+        last = messages[-1]
+        if self.is_malformed or not called or last.channel != "final":
+            return 0.0
+        value = self.question.first * self.question.second
+        return float(re.search(rf"\b{value}\b", _text(last)) is not None)
+
+
+async def play_groups(
+    engine: Engine,
+    asked: Sequence[Question],
+    size: int,
+    *,
+    seed: int,
+    temperature: float = 1.0,
+    constrained: bool = False,
+) -> list[list[Episode]]:
+    """Play `size` episodes of each question, all at once."""
+
+    async def play(number: int, question: Question) -> Episode:
+        conversation = question.conversation()
+        sampling = Sampling(
+            temperature=temperature,
+            seed=seed * 100_000 + number,
+            max_tokens=64,
+            logprobs=0,
+            grammar=turn_grammar(conversation) if constrained else None,
+        )
+        sequence = TokenSequence.of_prompt(conversation)
+        is_malformed = False
+        for _ in range(_TURNS):
+            sampled = [token async for token in engine.generate(sequence.input_ids, sampling)]
+            logprobs = [token.logprob or 0.0 for token in sampled]
+            sequence = sequence.add_sampled([token.token for token in sampled], logprobs)
+            is_cut = sampled[-1].token not in sampling.stop_tokens
+            is_malformed = is_malformed or is_cut or bool(sequence.recoveries)
+            called = sequence.messages[-1] if sequence.messages else None
+            if called is None or called.recipient != "python":
+                break
+            sequence = sequence.extend([_result(called)])
+        return Episode(question, sequence, is_malformed)
+
+    numbered = [question for question in asked for _ in range(size)]
+    episodes = await asyncio.gather(*(play(n, question) for n, question in enumerate(numbered)))
+    return [episodes[start : start + size] for start in range(0, len(episodes), size)]
+
+
+def rerendered_differences(episode: Episode) -> int:
+    """Count the sampled tokens that would be others if the messages were rendered again."""
+    rendered = training_examples(Conversation.from_messages(episode.sequence.messages))
+    sampled = [label for label in episode.sequence.labels if label != IGNORED]
+    again = [label for example in rendered for label in example.labels if label != IGNORED]
+    same = sum(first == second for first, second in zip(sampled, again, strict=False))
+    return max(len(sampled), len(again)) - same
+
+
+def _result(called: Message) -> Message:
+    """Run the one kind of program that the tool knows."""
+    program = _CODE.fullmatch(_text(called))
+    output = str(int(program[1]) * int(program[2])) if program else "SyntaxError"
+    message = Message.from_author_and_content(Author.new(Role.TOOL, "python"), output)
+    return message.with_recipient("assistant").with_channel("analysis")
+
+
+def _text(message: Message) -> str:
+    return "".join(getattr(item, "text", "") for item in message.content)

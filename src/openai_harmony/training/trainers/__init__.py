@@ -1,0 +1,21 @@
+"""The interfaces of other trainers; each module needs the package that it is for, and no other.
+
+::
+
+    chat_tokens          a chat as tokens, with the message that each token comes from
+    preferences          pairs of answers, as trainers of preferences read them
+    renderers            a renderer for PrimeIntellect's ``renderers``, which verifiers trains with
+    tinker               a renderer for tinker-cookbook
+"""
+
+from .chat_tokens import ChatTokens, chat_prompt, chat_sequence, read_completion
+from .preferences import preference_example, rollout_columns
+
+__all__ = [
+    "ChatTokens",
+    "chat_prompt",
+    "chat_sequence",
+    "preference_example",
+    "read_completion",
+    "rollout_columns",
+]

@@ -1,0 +1,178 @@
+"""A chat as tokens, as trainers of other projects want it: which message each token comes from.
+
+Messages are numbered as in the chat. The system's and the developer's message of the prompt are
+made of several: their tokens belong to the first message with instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ...apis.chat_input import ParsedRequest, read_chat
+from ...apis.chat_output import chat_message_of
+from ...conversation.json_field import JsonField
+from ...conversation.messages import Conversation, Message, Role
+from ...encoding import load_harmony_encoding
+from ...errors import ConversationError
+from ...parsing.parser import StreamableParser
+from ...rendering.segments import SegmentKind
+from ...tokens.special_tokens import CALL, RETURN
+from ..chat_rows import completed_chat
+from ..examples import training_examples
+from ..options import TrainingOptions
+from ..sequence_plan import kept_in_prompt
+
+__all__ = [
+    "NO_MESSAGE",
+    "ChatTokens",
+    "ReadCompletion",
+    "chat_prompt",
+    "chat_sequence",
+    "parsed_chat",
+    "read_completion",
+]
+
+NO_MESSAGE = -1
+"""The index of tokens that belong to no message of the chat."""
+
+_OPTIONS = TrainingOptions()
+
+
+@dataclass(frozen=True)
+class ChatTokens:
+    """Tokens; for each its message, whether it is sampled, and whether it is text of a body."""
+
+    token_ids: list[int]
+    messages: list[int]
+    is_sampled: list[bool]
+    is_body: list[bool]
+
+
+def parsed_chat(
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]] | None = None,
+    *,
+    effort: str | None = None,
+    start_date: str | None = None,
+) -> ParsedRequest:
+    """Read a chat as a row of training data is read."""
+    fields = {
+        "messages": [dict(message) for message in messages],
+        "tools": None if tools is None else [dict(tool) for tool in tools],
+        "reasoning_effort": effort,
+    }
+    return read_chat(completed_chat(JsonField(fields)), conversation_start_date=start_date)
+
+
+def chat_prompt(
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]] | None = None,
+    *,
+    effort: str | None = None,
+    start_date: str | None = None,
+    opens: bool = True,
+) -> ChatTokens:
+    """Render the prompt for the next message, as the server does; without its start if not `opens`.
+
+    >>> prompt = chat_prompt([{"role": "user", "content": "hi"}])
+    >>> load_harmony_encoding("HarmonyGptOss").decode(prompt.token_ids)[-51:]
+    '<|start|>user<|message|>hi<|end|><|start|>assistant'
+    """
+    read = parsed_chat(messages, tools, effort=effort, start_date=start_date)
+    said = read.conversation.messages
+    kept = kept_in_prompt(said, range(len(said)), _OPTIONS)
+    chosen = Conversation(messages=[said[index] for index in kept])
+    role = Role.ASSISTANT if opens else None
+    encoding = load_harmony_encoding("HarmonyGptOss")
+    segments = encoding.segments_for_completion(chosen, role, _OPTIONS.rendering())
+    origins = [*_origins(messages, read), NO_MESSAGE]
+    indices = [*kept, len(said)]
+    result = ChatTokens([], [], [], [])
+    for kind, index, _, tokens in segments:
+        result.token_ids.extend(tokens)
+        result.messages.extend([origins[indices[index]]] * len(tokens))
+        result.is_sampled.extend([False] * len(tokens))
+        result.is_body.extend([kind is SegmentKind.BODY] * len(tokens))
+    return result
+
+
+def chat_sequence(
+    messages: Sequence[Mapping[str, Any]],
+    tools: Sequence[Mapping[str, Any]] | None = None,
+    *,
+    effort: str | None = None,
+    start_date: str | None = None,
+) -> ChatTokens:
+    """Render a chat that ends with the assistant, as the last sequence that it is trained in.
+
+    Sampled is what the model samples as that token: not the ``<|end|>`` of an earlier answer, where
+    it samples ``<|return|>``. Raises `ConversationError` for a chat with another end.
+    """
+    read = parsed_chat(messages, tools, effort=effort, start_date=start_date)
+    if not read.sources or read.conversation.messages[-1].author.role is not Role.ASSISTANT:
+        raise ConversationError("the last message is not by the assistant; render a prompt instead")
+    example = training_examples(read.conversation)[-1]
+    origins = _origins(messages, read)
+    result = ChatTokens(example.input_ids, [], [], [])
+    for start, end, message, kind, is_sampled in example.spans:
+        result.messages.extend([origins[message]] * (end - start))
+        result.is_body.extend([kind is SegmentKind.BODY] * (end - start))
+        is_answer = read.conversation.messages[message].channel == "final"
+        is_earlier = kind is SegmentKind.STOP and is_answer and end < len(example)
+        result.is_sampled.extend([is_sampled and not is_earlier] * (end - start))
+    return result
+
+
+def _origins(messages: Sequence[Mapping[str, Any]], read: ParsedRequest) -> list[int]:
+    """Return the index in the chat for each message of the conversation."""
+    instructing = (Role.SYSTEM.value, Role.DEVELOPER.value)
+    first = next((i for i, m in enumerate(messages) if m.get("role") in instructing), NO_MESSAGE)
+    return [first if source is None else source for source in read.sources]
+
+
+class ReadCompletion(NamedTuple):
+    """What the lenient parser reads from a completion.
+
+    `chat_message` is a message of Chat Completions. `spans` are the tokens of its calls. A
+    completion `is_stopped` if the model ended it, and not a limit.
+    """
+
+    messages: list[Message]
+    chat_message: dict[str, Any]
+    spans: list[tuple[int, int]]
+    is_stopped: bool
+
+
+def read_completion(
+    tokens: Sequence[int], tools: Sequence[Mapping[str, Any]] | None = None
+) -> ReadCompletion:
+    """Read what was sampled after a prompt; `tools` helps to repair the names of calls.
+
+    >>> encoding = load_harmony_encoding("HarmonyGptOss")
+    >>> tokens = encoding.encode("<|channel|>analysis<|message|>hm", allowed_special="all")
+    >>> read = read_completion(tokens)
+    >>> read.chat_message["reasoning"], read.is_stopped
+    ('hm', False)
+    """
+    encoding = load_harmony_encoding("HarmonyGptOss")
+    declared = parsed_chat([], tools).tools.recipients if tools else ()
+    parser = StreamableParser(encoding, Role.ASSISTANT, strict=False, tools=declared)
+    spans: list[tuple[int, int]] = []
+    start = count = 0
+    for end, token in enumerate([*tokens, None], 1):
+        if token is None:
+            end -= 1
+            parser.process_eos()
+        else:
+            parser.process(token)
+        for message in parser.messages[count:]:
+            if message.recipient is not None:
+                spans.append((start, end))
+            start = end
+        count = len(parser.messages)
+    made = parser.messages
+    numbers = iter(range(len(made)))
+    chat_message = chat_message_of(made, lambda prefix: f"{prefix}_{next(numbers)}")
+    return ReadCompletion(made, chat_message, spans, bool(tokens) and tokens[-1] in (RETURN, CALL))

@@ -1,0 +1,161 @@
+"""Columns for other trainers: chosen ones, Megatron's data sets, pairs of answers, rollouts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from openai_harmony import ConversationError, load_harmony_encoding
+from openai_harmony.training import IGNORED, TokenSequence
+from openai_harmony.training.trainers import preference_example, rollout_columns
+from support.training_conversations import conversation, result
+
+np = pytest.importorskip("numpy")
+pq = pytest.importorskip("pyarrow.parquet")
+
+from openai_harmony.training.files import PrepareSettings, prepare  # noqa: E402
+
+ENCODING = load_harmony_encoding("HarmonyGptOss")
+DATE = "2025-06-28"
+
+
+def tokens(text: str) -> list[int]:
+    return ENCODING.encode(text, allowed_special="all")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.jsonl"
+    rows = (conversation(letters).to_dict() for letters in ["suf", "suafuaf", "sucrf"] * 3)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_columns_can_be_chosen(source: Path) -> None:
+    names = ("labels", "attention_mask")
+    out = source.parent / "out"
+    for _ in range(2):  # the second time, all is there
+        prepare(source, out, PrepareSettings(columns=names), workers=1)
+    table = pq.read_table(out / "data")
+    assert table.column_names == ["input_ids", "labels", "attention_mask"]
+    for row in table.to_pylist():
+        assert row["attention_mask"] == [1] * len(row["input_ids"])
+    with pytest.raises(ValueError, match="columns are some of labels"):
+        PrepareSettings(columns=("text",))
+    with pytest.raises(ValueError, match="need the column labels"):
+        PrepareSettings(columns=("assistant_masks",), megatron=True)
+
+
+def read_indexed(prefix: Path) -> list[list[int]]:
+    """Read an indexed data set by its description."""
+    index = prefix.with_suffix(".idx").read_bytes()
+    assert index[:9] == b"MMIDIDX\0\0"
+    version, kind = np.frombuffer(index[9:17], "<u8")[0], index[17]
+    count, documents = np.frombuffer(index[18:34], "<u8")
+    assert (version, kind, documents) == (1, 4, count + 1)
+    lengths = np.frombuffer(index[34 : 34 + 4 * count], "<i4")
+    rest = index[34 + 4 * count :]
+    pointers = np.frombuffer(rest[: 8 * count], "<i8")
+    assert np.frombuffer(rest[8 * count :], "<i8").tolist() == list(range(count + 1))
+    data = prefix.with_suffix(".bin").read_bytes()
+    return [
+        np.frombuffer(data[start : start + 4 * length], "<i4").tolist()
+        for start, length in zip(pointers, lengths, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_megatron_reads_the_same_examples(source: Path, is_empty: bool) -> None:
+    if is_empty:
+        source.write_text("{}\n")
+    out = source.parent / "out"
+    prepare(source, out, PrepareSettings(megatron=True), workers=1, chunk_bytes=1000)
+    parts = sorted((out / "data").iterdir())
+    rows = [row for part in parts for row in pq.read_table(part).to_pylist()]
+    assert (len(rows) == 0) == is_empty
+    for name in ("input_ids", "labels"):
+        expected = [row[name] for row in rows]
+        assert read_indexed(out / "megatron" / name) == expected
+    indexed = pytest.importorskip(
+        "megatron.core.datasets.indexed_dataset", reason="megatron-core is not installed"
+    )
+    if not is_empty:
+        made = indexed.IndexedDataset(str(out / "megatron" / "labels"))
+        assert [made[index].tolist() for index in range(len(made))] == [r["labels"] for r in rows]
+
+
+QUESTION = {"role": "user", "content": "2 + 2?"}
+RIGHT = {"role": "assistant", "content": "4", "reasoning": "hm"}
+WRONG = {"role": "assistant", "content": "5"}
+CALL = {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "f"}}]}
+RESULT = {"role": "tool", "tool_call_id": "1", "content": "{}"}
+
+PAIRS: list[dict[str, Any]] = [
+    {"prompt": [QUESTION], "chosen": [RIGHT], "rejected": [WRONG]},
+    {"chosen": [QUESTION, RIGHT], "rejected": [QUESTION, WRONG]},
+    {"prompt": json.dumps([QUESTION]), "chosen": json.dumps([RIGHT]), "rejected": [WRONG]},
+    {"prompt": None, "chosen": [QUESTION, RIGHT], "rejected": [QUESTION, WRONG], "other": 1},
+]
+
+
+@pytest.mark.parametrize("row", PAIRS)
+def test_pairs_of_answers(row: dict[str, Any]) -> None:
+    made = preference_example(row, start_date=DATE)
+    prompt = ENCODING.decode(made["prompt_ids"])
+    assert prompt.endswith("<|start|>user<|message|>2 + 2?<|end|><|start|>assistant")
+    assert f"Current date: {DATE}" in prompt
+    assert ENCODING.decode(made["chosen_ids"]) == (
+        "<|channel|>analysis<|message|>hm<|end|><|start|>assistant"
+        "<|channel|>final<|message|>4<|return|>"
+    )
+    assert ENCODING.decode(made["rejected_ids"]) == "<|channel|>final<|message|>5<|return|>"
+
+
+BAD_PAIRS: list[tuple[dict[str, Any], str]] = [
+    ({"chosen": [QUESTION, RIGHT]}, "rejected: the field is missing"),
+    ({"prompt": [QUESTION], "chosen": [CALL, RESULT, RIGHT], "rejected": [WRONG]}, "chosen: holds"),
+    ({"chosen": [QUESTION, RIGHT], "rejected": [RESULT, WRONG]}, "no tool call"),
+    (
+        {"chosen": [QUESTION, RIGHT], "rejected": [{**QUESTION, "content": "x"}, WRONG]},
+        "another pr",
+    ),
+]
+
+
+@pytest.mark.parametrize(("row", "problem"), BAD_PAIRS)
+def test_pairs_that_are_none(row: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConversationError, match=problem):
+        preference_example(row)
+
+
+def test_an_earlier_answer_is_part_of_the_prompt() -> None:
+    row = {
+        "chosen": [QUESTION, WRONG, QUESTION, RIGHT],
+        "rejected": [QUESTION, WRONG, QUESTION, WRONG],
+    }
+    made = preference_example(row)
+    assert ENCODING.decode(made["prompt_ids"]).count("2 + 2?") == 2
+    assert len(made["rejected_ids"]) == 5
+
+
+def test_rollouts_mask_what_was_not_sampled() -> None:
+    prompt = TokenSequence.of_prompt(conversation("stu"))
+    called = tokens("<|channel|>commentary to=functions.f<|message|>{}<|call|>")
+    answered = tokens("<|channel|>final<|message|>4<|return|>")
+    turn = prompt.add_sampled(called, [-1.0] * len(called)).extend([result()])
+    sequence = turn.add_sampled(answered, [-2.0] * len(answered))
+    columns = rollout_columns([sequence, prompt.add_sampled(answered)])
+    assert columns["prompt_ids"] == [prompt.input_ids] * 2
+    completion, mask = columns["completion_ids"][0], columns["env_mask"][0]
+    sampled = [token for token, is_sampled in zip(completion, mask, strict=True) if is_sampled]
+    assert sampled == called + answered
+    assert [label != IGNORED for label in sequence.labels[len(prompt.input_ids) :]] == [
+        bool(is_sampled) for is_sampled in mask
+    ]
+    logprobs = columns["logprobs"][0]
+    assert {
+        logprob for logprob, is_sampled in zip(logprobs, mask, strict=True) if not is_sampled
+    } == {0}
