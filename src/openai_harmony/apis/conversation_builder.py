@@ -56,18 +56,21 @@ def read_effort(effort: JsonField, default: ReasoningEffort | None) -> Reasoning
 
 
 class RequestedFormat(NamedTuple):
-    """A requested format of JSON answers: any object, or a named schema.
+    """A requested format of answers: any JSON object, a named schema, or a format of `text`.
 
-    If it is strict, the schema must be enforced.
+    If it is strict, the schema must be enforced. A format of text is one of `TurnOptions`.
     """
 
     name: str | None = None
     schema: dict[str, Any] | None = None
     description: str | None = None
     strict: bool = False
+    text: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the `response_format` of Chat Completions."""
+        """Return the `response_format` of Chat Completions, or a format of text."""
+        if self.text is not None:
+            return self.text
         if self.name is None:
             return {"type": "json_object"}
         fields: dict[str, Any] = {
@@ -86,15 +89,17 @@ def read_response_format(requested: JsonField) -> RequestedFormat | None:
     The fields of a schema may be nested under ``json_schema``.
 
     >>> read_response_format(JsonField({"type": "json_schema", "name": "list", "schema": {}}))
-    RequestedFormat(name='list', schema={}, description=None, strict=False)
+    RequestedFormat(name='list', schema={}, description=None, strict=False, text=None)
     """
     if requested.is_null:
         return None
     kind = requested["type"]
-    if kind.text() not in ("text", "json_object", "json_schema"):
-        raise kind.unexpected("one of text, json_object, json_schema")
+    if kind.text() not in ("text", "json_object", "json_schema", "grammar"):
+        raise kind.unexpected("one of text, json_object, json_schema, grammar")
     if kind.value == "text":
         return None
+    if kind.value == "grammar":
+        return RequestedFormat(text={"type": "grammar", "grammar": requested["grammar"].text()})
     if kind.value == "json_object":
         return RequestedFormat()
     is_flat = requested["json_schema"].is_null and not requested["name"].is_null
@@ -207,6 +212,7 @@ class ConversationBuilder:
         namespace: str | None,
         arguments: str,
         tokens: Sequence[int] | None = None,
+        content_type: str = "<|constrain|>json",
     ) -> None:
         """Add a call, with its arguments unchanged."""
         for message in self._answers:
@@ -216,7 +222,7 @@ class ConversationBuilder:
         self._recipients[call_id] = recipient
         message = Message.from_role_and_content(Role.ASSISTANT, arguments)
         message.with_channel("commentary").with_recipient(recipient)
-        self._add_sampled(message.with_content_type("<|constrain|>json"), tokens)
+        self._add_sampled(message.with_content_type(content_type), tokens)
 
     def add_custom_call(
         self,
@@ -226,9 +232,11 @@ class ConversationBuilder:
         text: str,
         tokens: Sequence[int] | None = None,
     ) -> None:
-        """Add a call of a custom tool with its text."""
+        """Add a call of a custom tool with its text, as its calls carry it."""
+        is_text = self.tools.recipient(name, namespace) in self.tools.texts
         arguments = json.dumps({CUSTOM_TOOL_FIELD: text}, ensure_ascii=False)
-        self.add_call(call_id, name, namespace, arguments, tokens)
+        content_type, body = ("code", text) if is_text else ("<|constrain|>json", arguments)
+        self.add_call(call_id, name, namespace, body, tokens, content_type)
 
     def add_result(self, call_id: JsonField, texts: Sequence[str], *, remedy: str) -> None:
         """Add the result of a call; raise `ConversationError` if no call has that id."""

@@ -58,6 +58,7 @@ _SKIPPED = {
 
 _CHANNELS = {"commentary": "commentary", "final_answer": "final"}
 
+_SEALED = "this server cannot open it: it was changed, made elsewhere, or under another key; {}"
 _REMEDY = "send the item of the call as well, or previous_response_id"
 
 
@@ -71,7 +72,7 @@ class ItemReader:
         references: Mapping[str, HistoryItem] | None = None,
     ) -> None:
         self._builder = builder
-        self._decrypt = decrypt or (lambda _: None)
+        self._decrypt = decrypt
         self._references = references or {}
 
     def read(
@@ -124,13 +125,16 @@ class ItemReader:
         if item["content"].value:
             self._builder.add_reasoning(content_texts(item["content"]), tokens)
             return
-        encrypted = item["encrypted_content"]
-        decrypted = None if encrypted.is_null else self._decrypt(encrypted.text())
+        encrypted, summary = item["encrypted_content"], item["summary"]
+        decrypt = self._decrypt
+        decrypted = None if encrypted.is_null or not decrypt else decrypt(encrypted.text())
         if decrypted is not None:
             self.read_all(decrypted, encrypted.path)
-        elif item["summary"].value:
+        elif summary.value:
             # Another server encrypted the reasoning; only the summary can be read.
-            self._builder.add_reasoning(content_texts(item["summary"]))
+            self._builder.add_reasoning(content_texts(summary))
+        elif decrypt is not None and not encrypted.is_null:
+            raise encrypted.error(_SEALED.format("leave the item out"))
 
     def _read_call(self, item: JsonField, tokens: Sequence[int] | None) -> None:
         is_custom = item["type"].value == "custom_tool_call"
@@ -157,12 +161,9 @@ class ItemReader:
 
     def _read_compaction(self, item: JsonField, _tokens: Sequence[int] | None) -> None:
         encrypted = item["encrypted_content"]
-        decrypted = self._decrypt(encrypted.text())
+        decrypted = self._decrypt(encrypted.text()) if self._decrypt else None
         if decrypted is None:
-            raise encrypted.error(
-                "this server cannot open it: it was made elsewhere, or under another key; "
-                "send the items that it stands for"
-            )
+            raise encrypted.error(_SEALED.format("send the items that it stands for"))
         self.read_all(decrypted, encrypted.path)
 
 

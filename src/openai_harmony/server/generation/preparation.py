@@ -17,7 +17,14 @@ from ...config import RenderConversationConfig
 from ...conversation.content import ReasoningEffort
 from ...encoding import load_harmony_encoding
 from ...engines.engine import Sampling
-from ...grammar import GrammarError, Matcher, TurnConstraint, TurnOptions, turn_constraint
+from ...grammar import (
+    GrammarError,
+    Matcher,
+    TextFormat,
+    TurnConstraint,
+    TurnOptions,
+    turn_constraint,
+)
 from ...sampled_messages import prompt_tokens
 
 __all__ = [
@@ -71,8 +78,10 @@ def message_limits(request: TurnRequest, room: int) -> tuple[int, ...]:
     """
     rounded = 1 << max(room, 1).bit_length() - 1
     most = rounded * 3 // 4
-    effort = {ReasoningEffort.LOW: rounded // 4, ReasoningEffort.HIGH: most}
-    budget = effort.get(request.effort, rounded // 2)
+    effort = request.effort or ReasoningEffort.MEDIUM
+    budget = {ReasoningEffort.LOW: rounded // 4, ReasoningEffort.HIGH: most}.get(
+        effort, rounded // 2
+    )
     if request.reasoning_tokens is not None:
         budget = min(request.reasoning_tokens, most)
     limits = (budget * share // sum(_SHARES) for share in _SHARES)
@@ -96,6 +105,10 @@ def constraint_options(request: TurnRequest) -> TurnOptions:
     return TurnOptions(
         tool_choice=request.tool_choice,
         response_format=response_format,
+        tool_texts={
+            recipient: TextFormat("regex" if syntax == "regex" else "lark", definition)
+            for recipient, (syntax, definition) in request.tool_texts.items()
+        },
         # Clients read the text of an answer as JSON; a preamble before it would be a part of it.
         preambles=response_format is None or response_format.get("type") == "text",
         on_unsupported="loosen",

@@ -47,6 +47,8 @@ class OutputItemBuilder:
     index: int
     id: str
     call_id: str | None
+    is_text: bool = False
+    """Whether a call of a custom tool carries its text as it is."""
     cited: CitedAnswer | None = None
     """Converts a text for the user: its citations become links."""
     logprobs: list[LogprobJson] = field(default_factory=list)
@@ -63,7 +65,7 @@ class OutputItemBuilder:
     def __post_init__(self) -> None:
         self._converter = self.cited
         if self.kind is ItemKind.CUSTOM_TOOL_CALL:
-            self._converter = CustomToolInput()
+            self._converter = CustomToolInput(is_text=self.is_text)
         elif self.kind is ItemKind.CODE_INTERPRETER_CALL:
             self._converter = ShownCode()
 

@@ -88,6 +88,7 @@ class ResponseRun:
             plan.response,
             new_id=new_id,
             custom_tools=plan.turn.custom_tools,
+            text_tools=plan.turn.tool_texts,
             namespaces={tool.partition(".")[0] for tool in plan.turn.tools},
             built_in_tools=plan.tools.names,
             container_id=plan.tools.container_id,

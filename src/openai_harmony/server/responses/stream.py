@@ -44,6 +44,7 @@ class ResponseStream:
     - `response`: the resource as it begins.
     - `new_id`: makes an id from a prefix.
     - `custom_tools`, `namespaces`: the recipients of custom tools, and the namespaces of tools.
+      `text_tools` are the custom tools whose calls carry their text as it is.
     - `built_in_tools`: the names of the tools of the server; `container_id` is where code runs.
     - `listings`: the tools of MCP servers, as items without ids; `mcp_names` are the names of these
       tools at their servers, by their recipients.
@@ -56,6 +57,7 @@ class ResponseStream:
         *,
         new_id: NewId,
         custom_tools: Collection[str] = (),
+        text_tools: Collection[str] = (),
         namespaces: Collection[str] = (),
         built_in_tools: Collection[str] = (),
         container_id: str = "",
@@ -68,6 +70,7 @@ class ResponseStream:
         self.items: list[HistoryItem] = []
         self._new_id = new_id
         self._custom_tools = custom_tools
+        self._text_tools = text_tools
         self._namespaces = namespaces
         self._built_in_tools = built_in_tools
         self._container_id = container_id
@@ -192,6 +195,7 @@ class ResponseStream:
             index=len(self.items),
             id=self._new_id(ID_PREFIXES[kind]),
             call_id=self._new_id("call") if kind.is_call and not kind.is_built_in else None,
+            is_text=recipient in self._text_tools,
             cited=self._cited_answer() if self._cited_answer and kind.is_message else None,
         )
         self._open = item
@@ -297,8 +301,8 @@ class ResponseStream:
             status="completed" if is_complete else "incomplete",
             logprobs=item.logprobs,
         )
-        if item.shape is FUNCTION:
-            item_json["arguments"] = item.text
+        if item.shape.field in ("arguments", "input"):
+            item_json[item.shape.field] = item.text
         if item.cited is not None:
             item_json["content"] = [item.part()]
         if encrypted is not None:
