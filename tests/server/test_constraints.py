@@ -13,7 +13,7 @@ from openai_harmony.apis import ChatRequest, turn_of_chat
 from openai_harmony.engines import FinishReason, SampledToken, Sampling
 from openai_harmony.grammar import Matcher
 from openai_harmony.server.generation.preparation import message_limits
-from support.chat_server import CUSTOM, HI, NOW, chat, chunks, joined
+from support.chat_server import HI, NOW, chat, chunks, joined
 from support.responses_server import NOW as FLAT_NOW
 from support.responses_server import RUN, create, serving, stream
 from support.scripted_engine import ENCODING, ScriptedEngine
@@ -187,12 +187,12 @@ def test_a_grammar_of_a_custom_tool_is_enforced(client: TestClient, engine: Scri
     events = stream(client, input="hi", tools=[flat])
     deltas = [event["delta"] for event in events if event["type"].endswith("input.delta")]
     assert "".join(deltas) == text
-    nested = {"type": "custom", "custom": {**CUSTOM["custom"], "format": {**LARK, "grammar": LARK}}}
+    nested = {"type": "custom", "custom": {"name": "run", "format": {**LARK, "grammar": LARK}}}
     message = chat(client, tools=[nested])["choices"][0]["message"]
     assert message["tool_calls"][0]["custom"]["input"] == text
     body = {"messages": HI, "tools": [nested], "stream": True}
-    events = client.post("/v1/chat/completions", json=body).text.split("\n\n")[:-2]
-    (choice,) = joined([json.loads(event.removeprefix("data: ")) for event in events]).values()
+    sent = client.post("/v1/chat/completions", json=body).text.split("\n\n")[:-2]
+    (choice,) = joined([json.loads(event.removeprefix("data: ")) for event in sent]).values()
     assert choice["message"]["tool_calls"][0]["custom"]["input"] == text
 
 
