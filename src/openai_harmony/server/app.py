@@ -36,7 +36,7 @@ from .http.errors import (
     error_response,
     shutting_down,
 )
-from .http.requests import RequestSizeLimit, cancel_all
+from .http.requests import DecodedBodies, RequestSizeLimit, cancel_all
 from .limited_route import in_pool
 from .metrics import RequestCounter
 from .models import router as models_router
@@ -90,6 +90,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
+    app.add_middleware(DecodedBodies, limit=settings.max_request_bytes)
     app.add_middleware(RequestSizeLimit, limit=settings.max_request_bytes)
     add_error_handlers(app)
     if settings.allowed_origins:
