@@ -10,6 +10,7 @@
 ``compaction``                  the items in its encrypted content
 ``additional_tools``            skipped: `additional_tools` has read them before
 calls of built-in tools         the call and the tool's messages, if this server ran the call
+``mcp_approval_response``       the call and that it was declined; nothing for an approved one
 calls of other servers' tools   skipped: the model does not have these tools, and the assistant's
                                 text contains their results
 ==============================  =================================================================
@@ -85,6 +86,8 @@ class ItemReader:
 
         Raises `ConversationError`.
         """
+        if item["type"].value == "mcp_approval_request":
+            return  # the answer to it, or the call itself, is an item of its own
         if messages:
             call, *results = (Message.from_dict(dict(message)) for message in messages)
             self._builder.add_exchange(call, results, tokens)
@@ -207,6 +210,8 @@ _PREFIXES = {
     "custom_tool_call": "ctc",
     "custom_tool_call_output": "ctco",
     "compaction": "cmp",
+    "mcp_approval_request": "mcpr",
+    "mcp_approval_response": "mcpa",
 }
 _OUTPUT_TEXT_DEFAULTS: dict[str, Any] = {"annotations": [], "logprobs": []}
 _IMAGE_DEFAULTS = {"image_url": None, "detail": "auto"}

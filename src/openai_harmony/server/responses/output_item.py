@@ -35,6 +35,7 @@ _SHAPES = {
     ItemKind.WEB_SEARCH_CALL: ItemShape(None, "", ""),
     ItemKind.CODE_INTERPRETER_CALL: ItemShape(None, "code", "code_interpreter_call_code"),
     ItemKind.MCP_CALL: ItemShape(None, "arguments", "mcp_call_arguments"),
+    ItemKind.MCP_APPROVAL_REQUEST: ItemShape(None, "arguments", ""),
 }
 
 

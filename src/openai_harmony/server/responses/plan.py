@@ -21,10 +21,11 @@ from ..auth.api_keys import Caller
 from ..generation.preparation import RENDERING, PreparedTurn, prepare_turn
 from ..http.identifiers import new_id
 from ..services import Services
+from ..tools.approvals import ApprovedCall, answered_requests
 from ..tools.conversation_tools import ConversationTools, FileStorage
 from ..tools.mcp_servers import RequestedServers, requested_servers
 from .encryption import OwnerCipher
-from .history import History, history_of, sessions_of, with_stored_items
+from .history import History, history_items, history_of, sessions_of, with_stored_items
 
 __all__ = [
     "CompactionRequest",
@@ -48,6 +49,7 @@ class ResponsePlan:
     - `history`: the items before it; `input`: the items of the request, whole.
     - `tools`: the server's own that it may use; `listings` are the tools of its MCP servers, where
       the conversation does not list them yet.
+    - `approved`: calls of MCP servers that the request approves, to be run first.
     - `is_generated`: False where the state is prepared alone, for a later request.
     """
 
@@ -60,6 +62,7 @@ class ResponsePlan:
     input: Sequence[HistoryItem]
     tools: ConversationTools
     listings: Sequence[Mapping[str, Any]] = ()
+    approved: Sequence[ApprovedCall] = ()
     is_generated: bool = True
 
     @property
@@ -99,15 +102,15 @@ def plan_response(
     model = services.check_model(request.model)
     owner = caller.owner
     history = history or history_of(services, owner, request)
-    resolved, references = with_stored_items(services, owner, request)
-    servers = requested_servers(request, services.tools)
+    resolved, references, servers, approved = _resolved(services, owner, request, history)
     turn = _turn(services, owner, resolved, history, references, servers)
     turn, prepared = prepare_plan_turn(services, request, turn)
     input_items = input_items_of(resolved, new_id, references)
     response = response_of(request, id=new_id("resp"), created_at=int(time.time()), model=model)
     if request.background:
         response = response.model_copy(update={"status": "queued"})
-    tools = {name: services.tools[name] for name in sorted(turn.built_in_tools)}
+    used = {*turn.built_in_tools, *(_tool_name(pending.call) for pending in approved)}
+    tools = {name: services.tools[name] for name in sorted(used)}
     sessions = sessions_of(services, owner, request, history) if tools else ()
     conversation_tools = ConversationTools(
         tools,
@@ -125,10 +128,12 @@ def plan_response(
         ),
         include=request.include or (),
         functions=servers.functions if tools else None,
+        approvals=servers.approvals,
     )
     return ResponsePlan(
         tools=conversation_tools,
         listings=servers.new_listings(history.items, input_items),
+        approved=approved,
         caller=caller,
         request=request,
         response=response.to_dict(),
@@ -143,9 +148,28 @@ def plan_response(
 def planned_turn(services: Services, owner: str, request: ResponsesRequest) -> TurnRequest:
     """Read a request and the items before it; it blocks."""
     history = history_of(services, owner, request)
+    resolved, references, servers, _ = _resolved(services, owner, request, history)
+    return _turn(services, owner, resolved, history, references, servers)
+
+
+def _tool_name(call: Message) -> str:
+    return (call.recipient or "").partition(".")[0]
+
+
+def _resolved(
+    services: Services, owner: str, request: ResponsesRequest, history: History
+) -> tuple[ResponsesRequest, dict[str, HistoryItem], RequestedServers, Sequence[ApprovedCall]]:
+    """Find what a request names: stored items, MCP servers, and the calls that it approves."""
     resolved, references = with_stored_items(services, owner, request)
     servers = requested_servers(request, services.tools)
-    return _turn(services, owner, resolved, history, references, servers)
+
+    def find(id: str) -> HistoryItem | None:
+        stored = history_items(services.store.find_items([id], owner).values())
+        return references.get(id) or next(iter(stored), None)
+
+    answered = answered_requests(resolved, history.items, servers.functions, find)
+    references.update(answered.items)
+    return answered.request, references, servers, answered.approved
 
 
 def _turn(
