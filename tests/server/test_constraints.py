@@ -141,6 +141,40 @@ def test_a_chat_may_hide_reasoning(
     assert choice["message"] == {"role": "assistant", "content": "Hi."}
 
 
+LONG = "First, we add. Is 2 + 2 = 4.0? Yes!\n\nThen, we say it. Done."
+SUMMARIES = [
+    ({"summary": "concise"}, "First, we add."),
+    ({"summary": "auto"}, "First, we add. Is 2 + 2 = 4.0? Yes!"),
+    ({"generate_summary": "detailed"}, "First, we add.\n\nThen, we say it."),
+    ({"summary": None}, None),
+]
+
+
+@pytest.mark.parametrize(("reasoning", "summary"), SUMMARIES)
+def test_reasoning_is_summarised_by_its_own_sentences(
+    client: TestClient, engine: ScriptedEngine, reasoning: dict[str, Any], summary: str | None
+) -> None:
+    engine.completions = [THINK.replace("Hm.", LONG) + SAY.format("4"), SAY]
+    events = stream(client, input="hi", reasoning=reasoning)
+    response = events[-1]["response"]
+    first = response["output"][0]
+    texts = [] if summary is None else [{"type": "summary_text", "text": summary}]
+    assert (first["summary"], first["content"][0]["text"]) == (texts, LONG)
+    told = [event for event in events if "reasoning_summary" in event["type"]]
+    assert [event["type"].partition("summary_")[2] for event in told] == (
+        ["part.added", "text.delta", "text.done", "part.done"] if texts else []
+    )
+    # Clients send it back without its content; the model reads the reasoning, not its summary.
+    sent = [
+        {"role": "user", "content": "hi"},
+        {**first, "content": None},
+        {"type": "function_call", "call_id": "c", "name": "now", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "1"},
+    ]
+    create(client, input=sent, tools=[FLAT_NOW])
+    assert f"<|message|>{LONG}<|end|>" in engine.prompts[-1]
+
+
 # The form of the answer
 
 FORMS: list[tuple[dict[str, Any], str, str]] = [

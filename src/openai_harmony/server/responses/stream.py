@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from ...apis.items import ID_PREFIXES, HistoryItem, ItemKind, NewId, item_kind, message_text
-from ...apis.output_items import built_in_item, item_of_message, new_item
+from ...apis.output_items import built_in_item, item_of_message, new_item, summary_of
 from ...conversation.messages import Message, Role
 from ...sampled_messages import SampledMessage
 from ..generation.events import LogprobJson, MessageBegun, MessageEnded, TextAdded
@@ -328,7 +328,21 @@ class ResponseStream:
         yield self._of_item(self._text_event(item, "done"), item, **done)
         if item.shape.part is not None:
             yield self._of_item("response.content_part.done", item, part=item.part())
-        yield self._done(item.index, self._history_item(item, message, is_complete, encrypted))
+        finished = self._history_item(item, message, is_complete, encrypted)
+        for index, part in enumerate(finished.item.get("summary", ())):
+            yield from self._summarise(item, index, part)
+        yield self._done(item.index, finished)
+
+    def _summarise(
+        self, item: OutputItemBuilder, index: int, part: Mapping[str, Any]
+    ) -> Iterator[WireEvent]:
+        """Write a part of a summary, which is known at once."""
+        place = {"item_id": item.id, "output_index": item.index, "summary_index": index}
+        name, text = "response.reasoning_summary", part["text"]
+        yield self._event(f"{name}_part.added", **place, part={**part, "text": ""})
+        yield self._event(f"{name}_text.delta", **place, delta=text)
+        yield self._event(f"{name}_text.done", **place, text=text)
+        yield self._event(f"{name}_part.done", **place, part=part)
 
     def _history_item(
         self, item: OutputItemBuilder, message: Message, is_complete: bool, encrypted: str | None
@@ -346,6 +360,10 @@ class ResponseStream:
             item_json[item.shape.field] = item.text
         if item.cited is not None:
             item_json["content"] = [item.part()]
+        summary_kind = self.response.get("reasoning", {}).get("summary")
+        if item.kind is ItemKind.REASONING and summary_kind and item.text.strip():
+            text = summary_of(item.text, summary_kind)
+            item_json["summary"] = [{"type": "summary_text", "text": text}]
         if encrypted is not None:
             item_json["encrypted_content"] = encrypted
         tokens = message.sampled_tokens if isinstance(message, SampledMessage) else None
