@@ -72,7 +72,7 @@ def test_responses_outlive_the_server(tmp_path: Path) -> None:
 
 
 def test_conversations_go_on_after_the_sealing_key_was_changed(tmp_path: Path) -> None:
-    """A new line before the old one; where the old one is removed, the reasoning is to be left out."""
+    """A new line before the old one; where the old one is gone, the reasoning is to be left out."""
     key_file = tmp_path / "key"
     ask = {"tools": [NOW], "include": ["reasoning.encrypted_content"], "store": False}
     with serving(THOUGHT + CALL, key_file=str(key_file)) as client:
