@@ -184,6 +184,13 @@ class ConversationBuilder:
         """Add to the instructions of the developer message."""
         self._instructions += filter(None, texts)
 
+    def begin_anew(self, own_instructions: str | None) -> None:
+        """Forget all that was added but the instructions of the request itself."""
+        self.messages.clear()
+        self._answers.clear()
+        self._recipients.clear()
+        self._instructions = [own_instructions] if own_instructions else []
+
     def add_question(self, texts: Sequence[str]) -> None:
         """Add a message by the user."""
         self._answers.clear()

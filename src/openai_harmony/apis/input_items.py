@@ -7,7 +7,7 @@
 ``custom_tool_call``            a call of a function with one text argument
 ``..._call_output`` of both     the result of the call with that `call_id`
 ``item_reference``              the item with that id
-``compaction``                  the items in its encrypted content
+``compaction``                  the items in its encrypted content; it stands for all before it
 ``additional_tools``            skipped: `additional_tools` has read them before
 calls of built-in tools         the call and the tool's messages, if this server ran the call
 ``mcp_approval_response``       the call and that it was declined; nothing for an approved one
@@ -64,15 +64,20 @@ _REMEDY = "send the item of the call as well, or previous_response_id"
 
 
 class ItemReader:
-    """Reads items into a builder; `references` are the items that the input may name by id."""
+    """Reads items into a builder; `references` are the items that the input may name by id.
+
+    `instructions` are those of the request itself, which a compaction does not stand for.
+    """
 
     def __init__(
         self,
         builder: ConversationBuilder,
         decrypt: Decrypt | None = None,
         references: Mapping[str, HistoryItem] | None = None,
+        instructions: str | None = None,
     ) -> None:
         self._builder = builder
+        self._instructions = instructions
         self._decrypt = decrypt
         self._references = references or {}
 
@@ -167,6 +172,7 @@ class ItemReader:
         decrypted = self._decrypt(encrypted.text()) if self._decrypt else None
         if decrypted is None:
             raise encrypted.error(_SEALED.format("send the items that it stands for"))
+        self._builder.begin_anew(self._instructions)
         self.read_all(decrypted, encrypted.path)
 
 

@@ -92,6 +92,13 @@ class TextSettings(_Settings):
     verbosity: Literal["low", "medium", "high"] | None = None
 
 
+class ContextManagement(_Settings):
+    """What becomes of a prompt with more than `compact_threshold` tokens: it is compacted."""
+
+    type: Literal["compaction"]
+    compact_threshold: int | None = Field(default=None, ge=1)
+
+
 class StreamOptions(_Settings):
     """Options of a stream."""
 
@@ -193,6 +200,9 @@ class ResponsesRequest(ConstraintFields):
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     truncation: Literal["auto", "disabled"] | None = None
+    context_management: list[ContextManagement] | None = Field(
+        default=None, max_length=1, description="Compaction of a prompt that grows too long."
+    )
     max_output_tokens: int | None = Field(default=None, ge=1)
     max_tokens: int | None = Field(
         default=None, ge=1, description="Another name for max_output_tokens."
@@ -276,6 +286,12 @@ class ResponsesRequest(ConstraintFields):
         """The kind of summaries of reasoning; None for no summaries."""
         reasoning = self.reasoning or ReasoningSettings()
         return reasoning.summary or reasoning.generate_summary
+
+    @property
+    def compaction_threshold(self) -> int | None:
+        """The tokens of a prompt beyond which it is compacted; None compacts none."""
+        managed = (entry.compact_threshold for entry in self.context_management or ())
+        return next(managed, None)
 
     @property
     def encrypts_reasoning(self) -> bool:

@@ -152,7 +152,7 @@ def read_response(
     response_format = requested_format(body, text_format)
     builder = ConversationBuilder(tools)
     builder.add_instructions([request.instructions or ""])
-    reader = ItemReader(builder, decrypt, references)
+    reader = ItemReader(builder, decrypt, references, request.instructions)
     reader.read_all(history, "history")
     for item in items:
         reader.read(item)

@@ -92,6 +92,7 @@ class ResponseRun:
             namespaces={tool.partition(".")[0] for tool in plan.turn.tools},
             built_in_tools=plan.tools.names,
             container_id=plan.tools.container_id,
+            opening=plan.compaction,
             listings=plan.listings,
             mcp_names=plan.tools.mcp_names,
             approvals=plan.tools.approvals,

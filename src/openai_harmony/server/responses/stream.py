@@ -51,6 +51,7 @@ class ResponseStream:
     - `custom_tools`, `namespaces`: the recipients of custom tools, and the namespaces of tools.
       `text_tools` are the custom tools whose calls carry their text as it is.
     - `built_in_tools`: the names of the tools of the server; `container_id` is where code runs.
+    - `opening`: the items that the output begins with, such as a compaction.
     - `listings`: the tools of MCP servers, as items without ids; `mcp_names` are the names of these
       tools at their servers, by their recipients; `approvals` the recipients that need an approval.
     - `cited_answer`: begins a text for the user, whose citations become links.
@@ -66,6 +67,7 @@ class ResponseStream:
         namespaces: Collection[str] = (),
         built_in_tools: Collection[str] = (),
         container_id: str = "",
+        opening: Sequence[HistoryItem] = (),
         listings: Sequence[Mapping[str, Any]] = (),
         mcp_names: Mapping[str, str] | None = None,
         approvals: Collection[str] = (),
@@ -80,6 +82,7 @@ class ResponseStream:
         self._namespaces = namespaces
         self._built_in_tools = built_in_tools
         self._container_id = container_id
+        self._opening = opening
         self._listings = listings
         self._mcp_names = mcp_names or {}
         self._approvals = approvals
@@ -94,10 +97,15 @@ class ResponseStream:
         yield self._of_response(self.response["status"])
 
     def leave_queue(self) -> Iterator[WireEvent]:
-        """Write that a queued response is under way, and the tools of MCP servers."""
+        """Write that a queued response is under way, its first items, and what MCP servers have."""
         if self.response["status"] == "queued":
             self.response["status"] = "in_progress"
             yield self._of_response("in_progress")
+        opening, self._opening = self._opening, ()
+        for item in opening:
+            added = {"output_index": len(self.items), "item": item.item}
+            yield self._event("response.output_item.added", **added)
+            yield self._done(len(self.items), item)
         listings, self._listings = self._listings, ()
         for listing in listings:
             yield from self._list(listing)
