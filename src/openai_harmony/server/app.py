@@ -25,6 +25,7 @@ from ..tools.tool import Tool
 from ..web import HttpConfig, Refusal, RequestGuard, RequestTimes, cors_options
 from .auth.api_keys import counted
 from .chat.routes import router as chat_router
+from .chat.stored import router as stored_chat_router
 from .completions.routes import router as completions_router
 from .containers import router as containers_router
 from .conversations import router as conversations_router
@@ -106,6 +107,7 @@ def create_app(
     app.add_middleware(RequestCounter)
     for router in (
         chat_router,
+        stored_chat_router,
         completions_router,
         tokens_router,
         models_router,

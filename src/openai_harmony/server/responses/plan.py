@@ -13,6 +13,7 @@ from ...apis.items import HistoryItem
 from ...apis.requests import ResponsesRequest
 from ...apis.response_resource import response_of
 from ...apis.turn_request import TurnRequest, turn_of_response
+from ...conversation.json_field import JsonField
 from ...conversation.messages import Conversation, Message, Role
 from ...encoding import load_harmony_encoding
 from ...engines.engine import ContextLengthError
@@ -21,6 +22,7 @@ from ..auth.api_keys import Caller
 from ..generation.preparation import RENDERING, PreparedTurn, prepare_turn
 from ..http.identifiers import new_id
 from ..services import Services
+from ..store import StoredSession
 from ..tools.approvals import ApprovedCall, answered_requests
 from ..tools.conversation_tools import ConversationTools, FileStorage
 from ..tools.mcp_servers import RequestedServers, requested_servers
@@ -124,6 +126,7 @@ def plan_response(
     used = {*turn.built_in_tools, *(_tool_name(pending.call) for pending in approved)}
     tools = {name: services.tools[name] for name in sorted(used)}
     sessions = sessions_of(services, owner, request, history) if tools else ()
+    sessions = _with_container(services, owner, request, sessions)
     conversation_tools = ConversationTools(
         tools,
         sessions,
@@ -156,6 +159,24 @@ def plan_response(
         input=input_items,
         is_generated=is_generated,
     )
+
+
+def _with_container(
+    services: Services, owner: str, request: ResponsesRequest, sessions: Sequence[StoredSession]
+) -> Sequence[StoredSession]:
+    """Replace the session of python by that of the container that a request names."""
+    for tool in JsonField(request.tools, "tools").optional_items():
+        container = tool["container"]
+        if tool["type"].value != "code_interpreter" or not isinstance(container.value, str):
+            continue
+        named = services.store.sessions.by_id(container.value, "python", owner)
+        if named is None:
+            raise container.error(
+                f"there is no container {container.value!r:.80}; name one of an earlier response, "
+                'or send {"type": "auto"}'
+            )
+        return [*(session for session in sessions if session.tool != named.tool), named]
+    return sessions
 
 
 def planned_turn(services: Services, owner: str, request: ResponsesRequest) -> TurnRequest:
