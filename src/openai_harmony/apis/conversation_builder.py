@@ -11,7 +11,9 @@ messages, and so into the same tokens:
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -138,7 +140,7 @@ _ATTACHMENTS = {
 def content_texts(content: JsonField, skipped: Collection[str] = ()) -> list[str]:
     """Read a content: text, or a list of content parts, without those of the `skipped` types.
 
-    A note replaces each part without text.
+    A note replaces each part without text. Files of text in base64 are texts, too.
 
     >>> content_texts(JsonField([{"type": "text", "text": "See:"}, {"type": "image_url"}]))
     ['See:', '[image: not shown, this model reads text only]']
@@ -156,11 +158,30 @@ def content_texts(content: JsonField, skipped: Collection[str] = ()) -> list[str
             texts.append(part["refusal"].text())
         elif kind in _TEXT_TYPES:
             texts.append(part["text"].text())
+        elif kind in ("file", "input_file") and (text := _file_text(part)) is not None:
+            texts.append(text)
         else:
             # Agents send screenshots beside their texts. The note says that the model sees none.
             name = _ATTACHMENTS.get(kind, "attachment")
             texts.append(f"[{name}: not shown, this model reads text only]")
     return texts
+
+
+_TEXT_FILE = re.compile(r"data:(text/|application/(json|xml|x-yaml|toml)\b)[^,]*;base64,", re.I)
+
+
+def _file_text(part: JsonField) -> str | None:
+    """Return the name and the text of a file that the part contains; None for other files."""
+    file = part if part["file"].is_null else part["file"]
+    data = file["file_data"].optional_text() or ""
+    opening = _TEXT_FILE.match(data)
+    if opening is None:
+        return None
+    try:
+        text = base64.b64decode(data[opening.end() :], validate=True).decode()
+    except ValueError:
+        raise file["file_data"].error("this is no UTF-8 text in base64") from None
+    return f"[file: {file['filename'].optional_text() or 'without a name'}]\n{text}"
 
 
 class ConversationBuilder:

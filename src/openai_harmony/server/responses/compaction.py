@@ -9,6 +9,7 @@ until the end. On request, the model writes a summary instead.
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -106,23 +107,29 @@ def compacted_items(
     for part in (2, 4, 8):
         if count(kept) > budget:
             kept[-1:] = [_shortened(item, _Limits(budget // part)) for item in kept[-1:]]
-    while (oldest := _oldest(kept)) and count(kept) > budget:
-        kept = [item for index, item in enumerate(kept) if index not in oldest]
-    return kept
+    groups = _groups(kept)
+
+    def without(number: int) -> list[HistoryItem]:
+        """Leave out this many of the oldest groups."""
+        gone = {index for group in groups[:number] for index in group}
+        return [item for index, item in enumerate(kept) if index not in gone]
+
+    fewest = bisect_left(
+        range(len(groups)), True, key=lambda number: count(without(number)) <= budget
+    )
+    return without(fewest)
 
 
-def _oldest(items: Sequence[HistoryItem]) -> set[int]:
-    """Return the indices of the oldest item that can go, with the result if it is a call."""
-    for index, item in enumerate(items[:-1]):
-        if item.item.get("role") in ("system", "developer"):
-            continue
-        call_id = item.item.get("call_id")
-        same = {
-            i for i, other in enumerate(items) if call_id and other.item.get("call_id") == call_id
-        }
-        if len(items) - 1 not in same:
-            return {index, *same}
-    return set()
+def _groups(items: Sequence[HistoryItem]) -> list[list[int]]:
+    """Return the indices of items that can go, the oldest first; a call goes with its results.
+
+    Instructions stay, and so does the last item.
+    """
+    groups: dict[Any, list[int]] = {}
+    for index, item in enumerate(items):
+        if item.item.get("role") not in ("system", "developer"):
+            groups.setdefault(item.item.get("call_id") or index, []).append(index)
+    return [group for group in groups.values() if group[-1] != len(items) - 1]
 
 
 def _is_call(item: HistoryItem, needed: set[Any]) -> bool:
