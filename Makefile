@@ -29,9 +29,10 @@ FUZZ_TARGETS := parser header text schema conversation
 # What the tests run from npm: clients of the server, and checks of the inspector's page. Where there
 # is no npm, they go without.
 CLIENTS := tests/clients/typescript
+AGENTS := tests/clients/agents
 PAGE := tests/page
 NPM := $(shell command -v npm)
-CLIENTS_INSTALLED := $(if $(NPM),$(CLIENTS)/node_modules/.installed)
+CLIENTS_INSTALLED := $(if $(NPM),$(CLIENTS)/node_modules/.installed $(AGENTS)/node_modules/.installed)
 PAGE_INSTALLED := $(if $(NPM),$(PAGE)/node_modules/.installed)
 
 # The lowest versions that pyproject.toml allows of what the core needs, and what runs without more.
@@ -141,7 +142,7 @@ engine-llama-cpp: $(VENV)/.installed-dev $(LLAMA_CPP_VENV)/.installed ## Try lla
 	$(BIN)/python scripts/engines/run.py llama-cpp $(LLAMA_CPP_VENV)/bin/python $(ENGINE)
 
 clean: ## Remove the virtual environment, caches and builds
-	rm -rf $(VENV) $(BUILD_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(CLIENTS)/node_modules $(PAGE)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BUILD_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(CLIENTS)/node_modules $(AGENTS)/node_modules $(PAGE)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are remade when the dependencies in pyproject.toml may have changed.
@@ -172,7 +173,7 @@ $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.installed-torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@ $(VENV)/.installed
 
-$(CLIENTS)/node_modules/.installed $(PAGE)/node_modules/.installed: %/node_modules/.installed: %/package-lock.json
+$(CLIENTS)/node_modules/.installed $(AGENTS)/node_modules/.installed $(PAGE)/node_modules/.installed: %/node_modules/.installed: %/package-lock.json
 	npm ci --prefix $* --loglevel=error
 	@touch $@
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 from pathlib import Path
@@ -23,6 +24,8 @@ from openai_harmony import (
     ToolDescription,
 )
 from openai_harmony.apis.chat_input import conversation_from_chat, is_chat, tool_from_chat
+from openai_harmony.apis.conversation_builder import content_texts
+from openai_harmony.conversation.json_field import JsonField
 
 CASES = sorted((Path(__file__).parents[1] / "data" / "chat").iterdir())
 
@@ -203,7 +206,8 @@ ERRORS: list[tuple[Any, str]] = [
     ),
     (
         {"messages": [], "response_format": {"type": "xml"}},
-        "response_format.type: expected one of text, json_object, json_schema, found 'xml'",
+        "response_format.type: expected one of text, json_object, json_schema, grammar, "
+        "found 'xml'",
     ),
     (
         {"messages": [], "response_format": json_schema(schema={})},
@@ -434,3 +438,36 @@ def test_any_request_becomes_a_conversation_or_a_clear_error(request_: dict[str,
         assert Conversation.from_json(conversation.to_json()) == conversation
         return
     assert problem.field
+
+
+def data_url(text: str, kind: str = "text/markdown") -> str:
+    return f"data:{kind};base64,{base64.b64encode(text.encode()).decode()}"
+
+
+FILES: list[tuple[dict[str, Any], str]] = [
+    ({"filename": "a.md", "file_data": data_url("é")}, "[file: a.md]\né"),
+    (
+        {"file_data": data_url("{}", "application/json; charset=utf-8")},
+        "[file: without a name]\n{}",
+    ),
+    (
+        {"file_data": data_url("%PDF", "application/pdf")},
+        "[file: not shown, this model reads text only]",
+    ),
+    ({"file_id": "file_1"}, "[file: not shown, this model reads text only]"),
+]
+
+
+@pytest.mark.parametrize(("fields", "text"), FILES)
+def test_files_of_text_are_texts(fields: dict[str, Any], text: str) -> None:
+    """In both APIs: nested under `file`, or flat."""
+    nested = {"type": "file", "file": fields}
+    flat = {"type": "input_file", **fields}
+    assert content_texts(JsonField([nested, flat])) == [text, text]
+
+
+def test_a_damaged_file_is_named() -> None:
+    for data in ("data:text/plain;base64,!", "data:text/plain;base64,/w=="):
+        with pytest.raises(ConversationError, match="no UTF-8 text") as caught:
+            content_texts(JsonField([{"type": "input_file", "file_data": data}], "content"))
+        assert caught.value.field == "content[0].file_data"

@@ -279,8 +279,8 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"input": [{"id": "msg_1"}]}, "input[0].id: no item is stored under the id 'msg_1'"),
     (
         {"input": [{"type": "compaction", "encrypted_content": "x"}]},
-        "input[0].encrypted_content: this server cannot open it: it was made elsewhere, "
-        "or under another key; send the items that it stands for",
+        "input[0].encrypted_content: this server cannot open it: it was changed, "
+        "made elsewhere, or under another key; send the items that it stands for",
     ),
     (
         {"input": "", "tools": [{"type": "namespace", "name": "a", "tools": [{"name": "b"}]}]},
@@ -288,7 +288,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"input": "", "text": {"format": {"type": "yaml"}}},
-        "text.format.type: expected one of text, json_object, json_schema, found 'yaml'",
+        "text.format.type: expected one of text, json_object, json_schema, grammar, found 'yaml'",
     ),
     (
         {"input": "", "text": {"format": {"type": "json_schema", "schema": {}}}},
@@ -423,12 +423,9 @@ def test_tools() -> None:
     assert patch.description == (
         "Changes files.\n\nThe input follows this grammar (lark):\nstart: /x+/"
     )
-    assert patch.parameters == {
-        "type": "object",
-        "properties": {"input": {"type": "string"}},
-        "required": ["input"],
-        "additionalProperties": False,
-    }
+    assert patch.parameters == {"type": "string"}
+    grammar = ("lark", "start: /x+/")
+    assert made.tool_texts == {"functions.patch": grammar, "files.patch": grammar}
 
 
 def test_tools_of_both_spellings_are_the_same() -> None:

@@ -83,5 +83,5 @@ def test_a_prompt_beyond_the_context_is_one_clear_line(
     with serving(ScriptedEngine(NOON)) as url:
         code, out, err = chat(monkeypatch, capsys, f"{'word ' * 2000}\nHello\n", url)
     assert code == 0
-    assert "the context of the model 1,000" in out + err
+    assert "maximum context length is 1000 tokens" in out + err
     assert out.endswith("It is noon.\n")

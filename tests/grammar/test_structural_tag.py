@@ -65,6 +65,8 @@ OPTIONS = [
     TurnOptions(reasoning_messages=2, preambles=False),
     TurnOptions(reasoning=False, preambles=False),
     TurnOptions(reasoning_tokens=5, text_tokens=7),
+    TurnOptions(message_limits=(5, 3)),
+    TurnOptions(message_limits=(5, 3), preambles=False),
     TurnOptions(response_format={"type": "json_object"}),
 ]
 
@@ -118,6 +120,8 @@ def test_texts_and_messages_are_bounded() -> None:
     tag = structural_tag(TOOLS, TurnOptions(reasoning_messages=3))
     repeated = [found for found in formats(tag) if found["type"] == "repeat"]
     assert [(found["min"], found["max"]) for found in repeated] == [(0, 3)]
+    tag = structural_tag(TOOLS, TurnOptions(message_limits=(5, 3), text_tokens=4))
+    assert bounds(tag) == [3, 3, 4, 4, 4, 5]  # each place; answer and code
 
 
 def test_what_turn_grammar_refuses_is_refused() -> None:

@@ -190,6 +190,30 @@ def test_tokens_of_texts_may_be_bounded() -> None:
     assert matcher.forced_tokens()[:2] == tokens_of("<|end|><|start|>")
 
 
+def test_messages_before_the_answer_may_be_bounded_together() -> None:
+    start = "<|channel|>analysis<|message|>"
+    grammar = turn_grammar(TOOLS, TurnOptions(message_limits=(3, 2)))
+    assert mismatch(grammar, SAY) is None
+    thought = f"{start}one two<|end|><|start|>assistant"
+    remark = "<|channel|>commentary<|message|>one two<|end|><|start|>assistant"
+    assert mismatch(grammar, thought + remark + SAY) is None
+    assert mismatch(grammar, remark + thought + CALL_NOW) is None
+    assert mismatch(grammar, f"{start}one two three four") == (f"{start}one two three", " four")
+    second = f"{thought}{start}one two"
+    assert mismatch(grammar, f"{second} three") == (second, " three")
+    third = f"{thought}{remark}{start}"
+    assert mismatch(grammar, third) == (third.removesuffix("<|message|>"), "<|message|>")
+    without = turn_grammar(TOOLS, TurnOptions(message_limits=(3, 2), preambles=False))
+    assert mismatch(without, thought + thought + SAY) is None
+    assert mismatch(without, remark + SAY) == ("<|channel|>commentary", "<|message|>")
+    neither = TurnOptions(message_limits=(3,), reasoning=False, preambles=False)
+    assert Matcher(turn_grammar(PLAIN, neither)).forced_tokens() == tokens_of(FINAL)
+    with pytest.raises(GrammarError, match="message_limits: expected a positive integer"):
+        TurnOptions(message_limits=(1, 0))
+    with pytest.raises(GrammarError, match="leave them out"):
+        TurnOptions(message_limits=(1,), reasoning_messages=1)
+
+
 @pytest.mark.parametrize("field", ["reasoning_tokens", "reasoning_messages", "text_tokens"])
 @pytest.mark.parametrize("value", [0, -1, 1.5, "5", True])
 def test_wrong_bounds_are_refused(field: str, value: Any) -> None:

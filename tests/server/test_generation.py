@@ -330,4 +330,4 @@ def test_a_turn_is_rendered_and_put_under_its_grammar() -> None:
     assert unenforced == ()
     assert ENCODING.decode(prompt).endswith("<|start|>user<|message|>hi<|end|><|start|>assistant")
     assert sampling == request().sampling
-    assert compiled_constraint(request()).grammar.startswith("start: ")
+    assert compiled_constraint(request(), 1000).grammar.startswith("start: ")

@@ -15,7 +15,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 import support.hostile_mcp_server as hostile
+from openai_harmony.conversation.json_field import JsonField
+from openai_harmony.server.tools.approvals import needs_approval
 from openai_harmony.tools.mcp import McpAddress, McpTool
+from openai_harmony.tools.tool import ServerFunction
 from support.responses_server import NOW, create, stream, types
 from support.server_tools import NEXT, PretendedPython, RoomyEngine, answer, compute, serving_tools
 
@@ -183,8 +186,11 @@ def tool_text(engine: RoomyEngine) -> str:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"require_approval": "always"}, "tools[1].require_approval"),
-    ({"require_approval": {"always": {"tool_names": ["echo"]}}}, "tools[1].require_approval"),
+    ({"require_approval": "sometimes"}, "tools[1].require_approval"),
+    (
+        {"require_approval": {"always": {"tool_names": ["echo", 1]}}},
+        "tools[1].require_approval.always.tool_names[1]",
+    ),
     ({"allowed_tools": "echo"}, "tools[1].allowed_tools"),
     ({"allowed_tools": [1]}, "tools[1].allowed_tools[0]"),
     ({"server_label": None}, "tools[1].server_label"),
@@ -263,3 +269,143 @@ def test_a_call_that_is_cut_is_incomplete() -> None:
     _listing, called = events[-1]["response"]["output"]
     assert (called["type"], called["status"]) == ("mcp_call", "incomplete")
     assert (called["output"], called["error"]) == (None, None)
+
+
+# Approvals
+
+ASKING: dict[str, Any] = {"type": "mcp", "server_label": "host"}  # OpenAI's default is always
+CALL = use("get_time", text="now")
+
+
+@pytest.fixture(scope="module")
+def engine() -> RoomyEngine:
+    return RoomyEngine()
+
+
+@pytest.fixture(scope="module")
+def client(engine: RoomyEngine) -> Iterator[TestClient]:
+    with serving(engine) as client:
+        yield client
+
+
+def asked(client: TestClient, engine: RoomyEngine, **body: Any) -> tuple[dict[str, Any], Any]:
+    """A response that ends with a call that needs an approval, and the item that asks for it."""
+    engine.completions = [THOUGHT + CALL]
+    response = create(client, **{"input": "When?", "tools": [ASKING], **body})
+    assert kinds(response)[-2:] == ["reasoning", "mcp_approval_request"]
+    assert response["status"] == "completed"
+    return response, response["output"][-1]
+
+
+def approval(request: dict[str, Any], approve: bool = True, **more: Any) -> dict[str, Any]:
+    fields = {"approval_request_id": request["id"], "approve": approve}
+    return {"type": "mcp_approval_response", **fields, **more}
+
+
+def test_a_call_is_run_once_it_is_approved(client: TestClient, engine: RoomyEngine) -> None:
+    first, request = asked(client, engine)
+    assert request == {
+        "type": "mcp_approval_request",
+        "id": request["id"],
+        "server_label": "host",
+        "name": "get-time",
+        "arguments": '{"text": "now"}',
+    }
+    before = engine.prompts[-1]
+    engine.completions = [answer("Noon.")]
+    events = stream(
+        client,
+        input=[approval(request)],
+        tools=[ASKING],
+        previous_response_id=first["id"],
+    )
+    called, message = events[-1]["response"]["output"]
+    assert (called["type"], called["status"], called["name"]) == (
+        "mcp_call",
+        *("completed", "get-time"),
+    )
+    assert called["approval_request_id"] == request["id"]
+    assert called["output"].startswith("get-time ")
+    assert message["content"][0]["text"] == "Noon."
+    assert types(events)[2:8] == [
+        *("output_item.added", "mcp_call.in_progress", "mcp_call_arguments.delta"),
+        *("mcp_call_arguments.done", "mcp_call.completed", "output_item.done"),
+    ]
+    # The prompt repeats the reasoning and the call token for token, then has the result.
+    assert engine.prompts[-1].startswith(f"{before}{THOUGHT}{CALL}<|start|>host.get_time to=")
+    engine.completions = [answer("Indeed.")]
+    create(client, input="Sure?", tools=[ASKING], previous_response_id=events[-1]["response"]["id"])
+    assert engine.prompts[-1].count("to=host.get_time") == 1
+    assert "Noon.<|end|><|start|>user<|message|>Sure?" in engine.prompts[-1]
+
+
+def test_a_declined_call_is_not_run(client: TestClient, engine: RoomyEngine) -> None:
+    first, request = asked(client, engine)
+    engine.completions = [answer("I do not know."), answer("No.")]
+    denial = [approval(request, False, reason="too late")]
+    second = create(client, input=denial, tools=[ASKING], previous_response_id=first["id"])
+    assert kinds(second) == ["message"]
+    said = "Error: the user declined this call: too late<|end|><|start|>assistant"
+    assert engine.prompts[-1].endswith(
+        f"{CALL}<|start|>host.get_time to=assistant<|channel|>commentary<|message|>{said}"
+    )
+    create(client, input="Why?", tools=[ASKING], previous_response_id=second["id"])
+    assert engine.prompts[-1].count("the user declined this call: too late") == 1
+
+
+def test_a_call_that_nobody_answered_is_left_out(client: TestClient, engine: RoomyEngine) -> None:
+    first, _ = asked(client, engine)
+    engine.completions = [answer("Fine.")]
+    create(client, input="Forget it.", tools=[ASKING], previous_response_id=first["id"])
+    assert "to=host.get_time" not in engine.prompts[-1]
+
+
+@pytest.mark.parametrize("store", [True, False])
+def test_a_client_may_keep_all_items_itself(
+    client: TestClient, engine: RoomyEngine, store: bool
+) -> None:
+    first, request = asked(client, engine, store=store)
+    sent = [{"role": "user", "content": "When?"}, *first["output"], approval(request)]
+    engine.completions = [answer("Noon."), answer("Yes.")]
+    second = create(client, input=sent, tools=[ASKING], store=store)
+    assert kinds(second) == ["mcp_call", "message"]
+    sent += [*second["output"], {"role": "user", "content": "Sure?"}]
+    third = create(client, input=sent, tools=[ASKING], store=store)
+    assert kinds(third) == ["message"]  # the call was run before
+
+
+def test_an_approval_needs_a_question_and_the_server(
+    client: TestClient, engine: RoomyEngine
+) -> None:
+    first, request = asked(client, engine)
+    wrong: list[tuple[Any, Any, str]] = [
+        (approval({"id": "mcpr_other"}), [ASKING], "input[0].approval_request_id"),
+        (approval({"id": first["output"][1]["id"]}), [ASKING], "input[0].approval_request_id"),
+        (approval(request), [], "input[0].approval_request_id"),
+        ({**approval(request), "approve": "yes"}, [ASKING], "input[0].approve"),
+    ]
+    for item, tools, param in wrong:
+        refused = client.post("/v1/responses", json={"input": [item], "tools": tools})
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, param)
+
+
+RULES: list[tuple[Any, set[str]]] = [
+    (None, {"read", "write"}),
+    ("always", {"read", "write"}),
+    ("never", set()),
+    ({"never": {"tool_names": ["read"]}}, {"write"}),
+    ({"never": {"read_only": True}}, {"write"}),
+    ({"always": {"tool_names": ["write"]}}, {"write"}),
+    ({"always": {"tool_names": ["write"]}, "never": {"tool_names": ["write", "read"]}}, {"write"}),
+    ({"always": {"read_only": False}, "never": {"tool_names": []}}, {"read", "write"}),
+    ({}, {"read", "write"}),
+]
+
+
+@pytest.mark.parametrize(("rule", "names"), RULES)
+def test_rules(rule: Any, names: set[str]) -> None:
+    functions = [
+        ServerFunction(name, "", {}, {"readOnlyHint": name == "read"}) for name in ("read", "write")
+    ]
+    field = JsonField(rule)
+    assert {function.name for function in functions if needs_approval(field, function)} == names

@@ -109,11 +109,11 @@ def test_an_error_that_no_schema_is_to_blame_for_is_raised() -> None:
 
 
 def test_the_prepared_turn_says_what_is_left_out() -> None:
-    constraint = compiled_constraint(request(UNIQUE))
+    constraint = compiled_constraint(request(UNIQUE), 1000)
     assert unenforced_header(constraint.unenforced) == {
         "Harmony-Unenforced": "tools/functions.f#/properties/tags/uniqueItems"
     }
-    assert compiled_constraint(request(PLAIN)).unenforced == ()
+    assert compiled_constraint(request(PLAIN), 1000).unenforced == ()
     assert unenforced_header(()) == {}
 
 

@@ -330,10 +330,13 @@ def test_encrypted_reasoning_comes_back_token_for_token() -> None:
         result = {"type": "function_call_output", "call_id": call["call_id"], "output": "noon"}
         create(client, input=[question, secret, call, result], tools=[NOW])
         forged = {**secret, "encrypted_content": secret["encrypted_content"][:-4] + "AAAA"}
-        create(client, input=[question, forged, call, result], tools=[NOW])
+        body = {"input": [question, forged, call, result], "tools": [NOW]}
+        refused = client.post("/v1/responses", json=body)
+    assert refused.status_code == 400
+    assert refused.json()["error"]["param"] == "input[1].encrypted_content"
     assert "Hm, hm." not in str(secret)
     assert engine.prompts[1].startswith(engine.prompts[0] + THOUGHT.removesuffix("assistant"))
-    assert "Hm, hm." not in engine.prompts[2]
+    assert len(engine.prompts) == 2
 
 
 def test_a_compaction_says_the_same_to_the_model() -> None:

@@ -180,6 +180,14 @@ def test_a_response_that_ended_cannot_be_cancelled() -> None:
     assert answer.json()["error"]["code"] == "response_already_ended"
 
 
+def test_a_response_in_the_background_may_have_ended_before_it_is_cancelled() -> None:
+    with api(ScriptedEngine(TEXT)) as client:
+        id = client.post("/responses", **ASK, background=True)["id"]
+        ended = client.replay(id)[-1]["response"]
+        assert ended["status"] == "completed"
+        assert client.post(f"/responses/{id}/cancel") == ended
+
+
 def test_a_response_under_way_is_deleted() -> None:
     with gated() as (engine, client):
         id = client.post("/responses", **ASK, background=True)["id"]

@@ -72,7 +72,7 @@ def test_responses_outlive_the_server(tmp_path: Path) -> None:
 
 
 def test_conversations_go_on_after_the_sealing_key_was_changed(tmp_path: Path) -> None:
-    """A new line before the old one; where the old one is removed, the reasoning is gone alone."""
+    """A new line before the old one; where the old one is gone, the reasoning is to be left out."""
     key_file = tmp_path / "key"
     ask = {"tools": [NOW], "include": ["reasoning.encrypted_content"], "store": False}
     with serving(THOUGHT + CALL, key_file=str(key_file)) as client:
@@ -84,6 +84,10 @@ def test_conversations_go_on_after_the_sealing_key_was_changed(tmp_path: Path) -
         key_file.write_text(lines)
         engine = ScriptedEngine(THOUGHT + CALL)
         with serving(engine=engine, key_file=str(key_file)) as client:
+            if not is_read:
+                refused = client.post("/v1/responses", json={"input": back, **ask})
+                assert refused.json()["error"]["param"] == "input[1].encrypted_content"
+                back.pop(1)
             create(client, input=back, **ask)
         assert ("Hm, hm." in engine.prompts[0]) is is_read
         assert "noon" in engine.prompts[0]

@@ -536,3 +536,31 @@ def test_a_compaction_leaves_out_the_calls_of_past_reasoning() -> None:
         create(client, input=[more], tools=[COMPUTE], previous_response_id=first["id"])
     assert engine.prompts[2] == engine.prompts[3]
     assert "secret" not in engine.prompts[2]
+
+
+def test_a_container_is_named_by_its_id() -> None:
+    engine = RoomyEngine(
+        compute("a"), answer("1"), compute("b"), answer("2"), compute("c"), answer("3")
+    )
+    with serving_tools(engine, PretendedPython()) as client:
+        first = create(
+            client, input="1", tools=[COMPUTE], include=["code_interpreter_call.outputs"]
+        )
+        container = first["output"][0]["container_id"]
+        named = {"type": "code_interpreter", "container": container}
+        body = {"tools": [named], "include": ["code_interpreter_call.outputs"]}
+        second = create(client, input="2", **body)
+        third = create(client, input="3", **body, previous_response_id=second["id"])
+        refused = client.post(
+            "/v1/responses",
+            json={
+                **body,
+                "input": "4",
+                "tools": [{"type": "code_interpreter", "container": "cntr_none"}],
+            },
+        )
+    outputs = [response["output"][0]["outputs"][0]["logs"] for response in (first, second, third)]
+    assert outputs == ["after ['a']", "after ['a', 'b']", "after ['a', 'b', 'c']"]
+    assert {response["output"][0]["container_id"] for response in (second, third)} == {container}
+    error = refused.json()["error"]
+    assert (refused.status_code, error["param"]) == (400, "tools[0].container")

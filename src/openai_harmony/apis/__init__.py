@@ -7,7 +7,7 @@ pydantic and the core, and the settings `openai_harmony.engines.Sampling`, but n
 
     request_body → requests             the bodies of requests, validated
     requested_tools → tool_choice       the tools of a request, and which of them may be called
-    conversation_builder → chat_input, input_items → turn_request
+    conversation_builder → constraints, chat_input, input_items → turn_request
                                         a request and its history as a turn of the model
     items, custom_tools → output_items, chat_output
                                         the model's messages as items, or as a chat message

@@ -3,8 +3,8 @@
 ===========================  ====================================================================
 ``reasoning_effort``         a setting of the ``system`` message
 ``system``, ``developer``    instructions in one ``developer`` message, wherever they stand
-``tools``                    functions in that ``developer`` message; a custom tool is a
-                             function with one text argument
+``tools``                    functions in that ``developer`` message, as `requested_tools` reads
+                             them
 ``response_format``          a response format in that ``developer`` message
 ``reasoning``                an ``analysis`` message, as are the other `REASONING_FIELDS` and,
                              without them, content parts of the `REASONING_TYPES`
@@ -28,13 +28,12 @@ from ..conversation.content import ReasoningEffort
 from ..conversation.json_field import JsonField
 from ..conversation.messages import Conversation, Role
 from ..conversation.tool_namespaces import ToolDescription
+from .constraints import requested_effort, requested_format
 from .conversation_builder import (
     REASONING_TYPES,
     ConversationBuilder,
     RequestedFormat,
     content_texts,
-    read_effort,
-    read_response_format,
 )
 from .requested_tools import RequestedTools, read_function, read_tool_name, read_tools
 
@@ -88,9 +87,9 @@ def read_chat(
     chat = JsonField(request if isinstance(request, Mapping) else {"messages": request})
     _refuse_old_functions(chat["functions"], "send tools instead")
     messages = list(chat["messages"].items())
-    effort = read_effort(chat["reasoning_effort"], default_effort)
+    effort = requested_effort(chat, default_effort)
     tools = read_tools(chat["tools"].optional_items())
-    response_format = read_response_format(chat["response_format"])
+    response_format = requested_format(chat, chat["response_format"])
     builder = ConversationBuilder(tools)
     sources: list[int | None] = []
     for index, message in enumerate(messages):

@@ -17,9 +17,16 @@ CHAT_JOINT = "\n\n"
 
 
 def chat_message_of(
-    messages: Sequence[Message], new_id: NewId, *, custom_tools: Collection[str] = ()
+    messages: Sequence[Message],
+    new_id: NewId,
+    *,
+    custom_tools: Collection[str] = (),
+    text_tools: Collection[str] = (),
+    shows_reasoning: bool = True,
 ) -> dict[str, Any]:
     """Make the message for a turn; `new_id` makes the ids of calls.
+
+    `text_tools` are the custom tools whose calls carry their text as it is.
 
     Its content joins the preambles and the answer. Clients read reasoning under either of two
     names, so it stands under both.
@@ -41,8 +48,12 @@ def chat_message_of(
         else:
             if kind is not ItemKind.CUSTOM_TOOL_CALL and not text.strip():
                 text = NO_ARGUMENTS
-            calls.append(chat_tool_call(kind, message.recipient or "", text, id=new_id("call")))
-    reasoning = CHAT_JOINT.join(filter(None, thoughts)) or None
+            is_text = message.recipient in text_tools
+            call_id = new_id("call")
+            calls.append(
+                chat_tool_call(kind, message.recipient or "", text, id=call_id, is_text=is_text)
+            )
+    reasoning = (CHAT_JOINT.join(filter(None, thoughts)) or None) if shows_reasoning else None
     content = CHAT_JOINT.join(filter(None, texts))
     return {
         "role": "assistant",
@@ -55,7 +66,9 @@ def chat_message_of(
     }
 
 
-def chat_tool_call(kind: ItemKind, recipient: str, body: str, *, id: str) -> dict[str, Any]:
+def chat_tool_call(
+    kind: ItemKind, recipient: str, body: str, *, id: str, is_text: bool = False
+) -> dict[str, Any]:
     """Make a call in a message; the name of a tool outside `functions` is its whole recipient.
 
     >>> chat_tool_call(ItemKind.FUNCTION_CALL, "functions.now", "{}", id="call_1")["function"]
@@ -63,6 +76,6 @@ def chat_tool_call(kind: ItemKind, recipient: str, body: str, *, id: str) -> dic
     """
     name, _ = called_name(recipient)
     if kind is ItemKind.CUSTOM_TOOL_CALL:
-        custom = {"name": name, "input": custom_tool_input(body)}
+        custom = {"name": name, "input": body if is_text else custom_tool_input(body)}
         return {"id": id, "type": "custom", "custom": custom}
     return {"id": id, "type": "function", "function": {"name": name, "arguments": body}}

@@ -11,7 +11,9 @@ messages, and so into the same tokens:
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
@@ -56,18 +58,21 @@ def read_effort(effort: JsonField, default: ReasoningEffort | None) -> Reasoning
 
 
 class RequestedFormat(NamedTuple):
-    """A requested format of JSON answers: any object, or a named schema.
+    """A requested format of answers: any JSON object, a named schema, or a format of `text`.
 
-    If it is strict, the schema must be enforced.
+    If it is strict, the schema must be enforced. A format of text is one of `TurnOptions`.
     """
 
     name: str | None = None
     schema: dict[str, Any] | None = None
     description: str | None = None
     strict: bool = False
+    text: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the `response_format` of Chat Completions."""
+        """Return the `response_format` of Chat Completions, or a format of text."""
+        if self.text is not None:
+            return self.text
         if self.name is None:
             return {"type": "json_object"}
         fields: dict[str, Any] = {
@@ -86,15 +91,17 @@ def read_response_format(requested: JsonField) -> RequestedFormat | None:
     The fields of a schema may be nested under ``json_schema``.
 
     >>> read_response_format(JsonField({"type": "json_schema", "name": "list", "schema": {}}))
-    RequestedFormat(name='list', schema={}, description=None, strict=False)
+    RequestedFormat(name='list', schema={}, description=None, strict=False, text=None)
     """
     if requested.is_null:
         return None
     kind = requested["type"]
-    if kind.text() not in ("text", "json_object", "json_schema"):
-        raise kind.unexpected("one of text, json_object, json_schema")
+    if kind.text() not in ("text", "json_object", "json_schema", "grammar"):
+        raise kind.unexpected("one of text, json_object, json_schema, grammar")
     if kind.value == "text":
         return None
+    if kind.value == "grammar":
+        return RequestedFormat(text={"type": "grammar", "grammar": requested["grammar"].text()})
     if kind.value == "json_object":
         return RequestedFormat()
     is_flat = requested["json_schema"].is_null and not requested["name"].is_null
@@ -133,7 +140,7 @@ _ATTACHMENTS = {
 def content_texts(content: JsonField, skipped: Collection[str] = ()) -> list[str]:
     """Read a content: text, or a list of content parts, without those of the `skipped` types.
 
-    A note replaces each part without text.
+    A note replaces each part without text. Files of text in base64 are texts, too.
 
     >>> content_texts(JsonField([{"type": "text", "text": "See:"}, {"type": "image_url"}]))
     ['See:', '[image: not shown, this model reads text only]']
@@ -151,11 +158,30 @@ def content_texts(content: JsonField, skipped: Collection[str] = ()) -> list[str
             texts.append(part["refusal"].text())
         elif kind in _TEXT_TYPES:
             texts.append(part["text"].text())
+        elif kind in ("file", "input_file") and (text := _file_text(part)) is not None:
+            texts.append(text)
         else:
             # Agents send screenshots beside their texts. The note says that the model sees none.
             name = _ATTACHMENTS.get(kind, "attachment")
             texts.append(f"[{name}: not shown, this model reads text only]")
     return texts
+
+
+_TEXT_FILE = re.compile(r"data:(text/|application/(json|xml|x-yaml|toml)\b)[^,]*;base64,", re.I)
+
+
+def _file_text(part: JsonField) -> str | None:
+    """Return the name and the text of a file that the part contains; None for other files."""
+    file = part if part["file"].is_null else part["file"]
+    data = file["file_data"].optional_text() or ""
+    opening = _TEXT_FILE.match(data)
+    if opening is None:
+        return None
+    try:
+        text = base64.b64decode(data[opening.end() :], validate=True).decode()
+    except ValueError:
+        raise file["file_data"].error("this is no UTF-8 text in base64") from None
+    return f"[file: {file['filename'].optional_text() or 'without a name'}]\n{text}"
 
 
 class ConversationBuilder:
@@ -178,6 +204,13 @@ class ConversationBuilder:
     def add_instructions(self, texts: Sequence[str]) -> None:
         """Add to the instructions of the developer message."""
         self._instructions += filter(None, texts)
+
+    def begin_anew(self, own_instructions: str | None) -> None:
+        """Forget all that was added but the instructions of the request itself."""
+        self.messages.clear()
+        self._answers.clear()
+        self._recipients.clear()
+        self._instructions = [own_instructions] if own_instructions else []
 
     def add_question(self, texts: Sequence[str]) -> None:
         """Add a message by the user."""
@@ -207,6 +240,7 @@ class ConversationBuilder:
         namespace: str | None,
         arguments: str,
         tokens: Sequence[int] | None = None,
+        content_type: str = "<|constrain|>json",
     ) -> None:
         """Add a call, with its arguments unchanged."""
         for message in self._answers:
@@ -216,7 +250,7 @@ class ConversationBuilder:
         self._recipients[call_id] = recipient
         message = Message.from_role_and_content(Role.ASSISTANT, arguments)
         message.with_channel("commentary").with_recipient(recipient)
-        self._add_sampled(message.with_content_type("<|constrain|>json"), tokens)
+        self._add_sampled(message.with_content_type(content_type), tokens)
 
     def add_custom_call(
         self,
@@ -226,9 +260,11 @@ class ConversationBuilder:
         text: str,
         tokens: Sequence[int] | None = None,
     ) -> None:
-        """Add a call of a custom tool with its text."""
+        """Add a call of a custom tool with its text, as its calls carry it."""
+        is_text = self.tools.recipient(name, namespace) in self.tools.texts
         arguments = json.dumps({CUSTOM_TOOL_FIELD: text}, ensure_ascii=False)
-        self.add_call(call_id, name, namespace, arguments, tokens)
+        content_type, body = ("code", text) if is_text else ("<|constrain|>json", arguments)
+        self.add_call(call_id, name, namespace, body, tokens, content_type)
 
     def add_result(self, call_id: JsonField, texts: Sequence[str], *, remedy: str) -> None:
         """Add the result of a call; raise `ConversationError` if no call has that id."""

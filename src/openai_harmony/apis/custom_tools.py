@@ -36,14 +36,16 @@ def custom_tool_input(body: str) -> str:
 class CustomToolInput:
     """Reads the input while the model writes the JSON. A body in another form is the input itself.
 
+    So is any body of a tool that `is_text`.
+
     >>> reader = CustomToolInput()
     >>> [reader.feed(piece) for piece in ('{"inp', 'ut": "a', '\\\\', 'nb"}')]
     ['', 'a', '', '\\nb']
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_text: bool = False) -> None:
         self._pending = ""
-        self._read = self._read_opening
+        self._read = self._read_bare if is_text else self._read_opening
 
     def feed(self, delta: str) -> str:
         """Take more of the body; return the input that it adds."""

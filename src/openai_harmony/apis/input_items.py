@@ -7,9 +7,10 @@
 ``custom_tool_call``            a call of a function with one text argument
 ``..._call_output`` of both     the result of the call with that `call_id`
 ``item_reference``              the item with that id
-``compaction``                  the items in its encrypted content
+``compaction``                  the items in its encrypted content; it stands for all before it
 ``additional_tools``            skipped: `additional_tools` has read them before
 calls of built-in tools         the call and the tool's messages, if this server ran the call
+``mcp_approval_response``       the call and that it was declined; nothing for an approved one
 calls of other servers' tools   skipped: the model does not have these tools, and the assistant's
                                 text contains their results
 ==============================  =================================================================
@@ -58,20 +59,26 @@ _SKIPPED = {
 
 _CHANNELS = {"commentary": "commentary", "final_answer": "final"}
 
+_SEALED = "this server cannot open it: it was changed, made elsewhere, or under another key; {}"
 _REMEDY = "send the item of the call as well, or previous_response_id"
 
 
 class ItemReader:
-    """Reads items into a builder; `references` are the items that the input may name by id."""
+    """Reads items into a builder; `references` are the items that the input may name by id.
+
+    `instructions` are those of the request itself, which a compaction does not stand for.
+    """
 
     def __init__(
         self,
         builder: ConversationBuilder,
         decrypt: Decrypt | None = None,
         references: Mapping[str, HistoryItem] | None = None,
+        instructions: str | None = None,
     ) -> None:
         self._builder = builder
-        self._decrypt = decrypt or (lambda _: None)
+        self._instructions = instructions
+        self._decrypt = decrypt
         self._references = references or {}
 
     def read(
@@ -84,6 +91,8 @@ class ItemReader:
 
         Raises `ConversationError`.
         """
+        if item["type"].value == "mcp_approval_request":
+            return  # the answer to it, or the call itself, is an item of its own
         if messages:
             call, *results = (Message.from_dict(dict(message)) for message in messages)
             self._builder.add_exchange(call, results, tokens)
@@ -124,13 +133,16 @@ class ItemReader:
         if item["content"].value:
             self._builder.add_reasoning(content_texts(item["content"]), tokens)
             return
-        encrypted = item["encrypted_content"]
-        decrypted = None if encrypted.is_null else self._decrypt(encrypted.text())
+        encrypted, summary = item["encrypted_content"], item["summary"]
+        decrypt = self._decrypt
+        decrypted = None if encrypted.is_null or not decrypt else decrypt(encrypted.text())
         if decrypted is not None:
             self.read_all(decrypted, encrypted.path)
-        elif item["summary"].value:
+        elif summary.value:
             # Another server encrypted the reasoning; only the summary can be read.
-            self._builder.add_reasoning(content_texts(item["summary"]))
+            self._builder.add_reasoning(content_texts(summary))
+        elif decrypt is not None and not encrypted.is_null:
+            raise encrypted.error(_SEALED.format("leave the item out"))
 
     def _read_call(self, item: JsonField, tokens: Sequence[int] | None) -> None:
         is_custom = item["type"].value == "custom_tool_call"
@@ -157,12 +169,10 @@ class ItemReader:
 
     def _read_compaction(self, item: JsonField, _tokens: Sequence[int] | None) -> None:
         encrypted = item["encrypted_content"]
-        decrypted = self._decrypt(encrypted.text())
+        decrypted = self._decrypt(encrypted.text()) if self._decrypt else None
         if decrypted is None:
-            raise encrypted.error(
-                "this server cannot open it: it was made elsewhere, or under another key; "
-                "send the items that it stands for"
-            )
+            raise encrypted.error(_SEALED.format("send the items that it stands for"))
+        self._builder.begin_anew(self._instructions)
         self.read_all(decrypted, encrypted.path)
 
 
@@ -206,6 +216,8 @@ _PREFIXES = {
     "custom_tool_call": "ctc",
     "custom_tool_call_output": "ctco",
     "compaction": "cmp",
+    "mcp_approval_request": "mcpr",
+    "mcp_approval_response": "mcpa",
 }
 _OUTPUT_TEXT_DEFAULTS: dict[str, Any] = {"annotations": [], "logprobs": []}
 _IMAGE_DEFAULTS = {"image_url": None, "detail": "auto"}

@@ -55,6 +55,7 @@ class ItemKind(str, Enum):
     WEB_SEARCH_CALL = "web_search_call"
     CODE_INTERPRETER_CALL = "code_interpreter_call"
     MCP_CALL = "mcp_call"
+    MCP_APPROVAL_REQUEST = "mcp_approval_request"
 
     @property
     def is_message(self) -> bool:
@@ -69,7 +70,8 @@ class ItemKind(str, Enum):
     @property
     def is_built_in(self) -> bool:
         """Return whether the item calls a tool of the server."""
-        return self is ItemKind.MCP_CALL or self in _TRAINED_TOOLS.values()
+        is_mcp = self in (ItemKind.MCP_CALL, ItemKind.MCP_APPROVAL_REQUEST)
+        return is_mcp or self in _TRAINED_TOOLS.values()
 
 
 _TRAINED_TOOLS = {
@@ -86,6 +88,7 @@ ID_PREFIXES: Mapping[ItemKind, str] = {
     ItemKind.WEB_SEARCH_CALL: "ws",
     ItemKind.CODE_INTERPRETER_CALL: "ci",
     ItemKind.MCP_CALL: "mcp",
+    ItemKind.MCP_APPROVAL_REQUEST: "mcpr",
 }
 """Prefixes of item ids. The `call_id` of a call starts with ``call`` instead."""
 

@@ -13,7 +13,9 @@ An empty field is left out where the specification makes it optional but not nul
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 from typing import Any, Literal, TypeAlias
 
 from ..conversation.messages import Message
@@ -28,12 +30,39 @@ __all__ = [
     "item_of_message",
     "items_of_messages",
     "new_item",
+    "summary_of",
 ]
 
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 
 NO_ARGUMENTS = "{}"
 """The arguments of a call without a body: clients parse arguments as JSON."""
+
+
+_SENTENCE = re.compile(r"\S.*?(?:[.!?。！？]['\")\]]*(?=\s|$)|(?=\n\s*\n)|\Z)", re.DOTALL)
+_PARAGRAPHS = re.compile(r"\n\s*\n")
+_SUMMARY_LIMIT = 300  # characters of a sentence
+
+
+def summary_of(reasoning: str, kind: str) -> str:
+    """Summarise reasoning by its own sentences.
+
+    ``concise`` is the first, ``auto`` the first three, ``detailed`` the first of each paragraph.
+
+    >>> summary_of("We need to add. 2 + 2 is 4. So 4. Done.\\n\\nAnswer: 4.", "auto")
+    'We need to add. 2 + 2 is 4. So 4.'
+    """
+    if kind == "detailed":
+        paragraphs = _PARAGRAPHS.split(reasoning)
+        sentences = [found for part in paragraphs if (found := _SENTENCE.search(part))]
+    else:
+        sentences = list(islice(_SENTENCE.finditer(reasoning), 1 if kind == "concise" else 3))
+    texts = [found[0].strip() for found in sentences]
+    shortened = [
+        text if len(text) <= _SUMMARY_LIMIT else f"{text[:_SUMMARY_LIMIT].rstrip()}…"
+        for text in texts
+    ]
+    return ("\n\n" if kind == "detailed" else " ").join(shortened)
 
 
 def new_item(

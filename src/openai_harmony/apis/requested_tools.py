@@ -2,11 +2,12 @@
 
 ================  ==============================================================================
 ``function``      a function in `functions`; its fields flat or under ``function``
-``custom``        a function with one text argument; its fields flat or under ``custom``
+``custom``        a function with one text argument; its fields flat or under ``custom``. With a
+                  grammar it is a function of a text, whose calls carry the text as it is
 ``namespace``     functions in a namespace of their own
 a built-in tool   the tool that the model was trained with, if the server has it: `BUILT_IN_TOOLS`
 ``mcp``           the namespace of its ``server_label``, if the server has it
-anything else     not declared: the model cannot have it (``image_generation``, ...)
+a hosted tool     not declared: the model cannot have it (`HOSTED_TOOLS`)
 ================  ==============================================================================
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..conversation.header import INVISIBLE
 from ..conversation.json_field import JsonField
@@ -41,6 +43,21 @@ BUILT_IN_TOOLS: Mapping[str, str] = {
 }
 """Tool types that the model was trained with, and their names in harmony."""
 
+HOSTED_TOOLS = {
+    "apply_patch",
+    "computer",
+    "computer_use_preview",
+    "file_search",
+    "image_generation",
+    "local_shell",
+    "mcp",
+    "programmatic_tool_calling",
+    "shell",
+    "tool_search",
+    *BUILT_IN_TOOLS,
+}
+"""Tool types of OpenAI's API that a server may have; others are an error."""
+
 _FUNCTIONS = "functions"
 _NAME = re.compile(rf"[^\s=<|>{INVISIBLE}]+")  # what a header can contain
 
@@ -51,13 +68,15 @@ class RequestedTools:
 
     - `namespaces`: functions of the client, by namespace, in order.
     - `built_in`: tools that the server runs, by name.
-    - `custom`: recipients of custom tools.
+    - `custom`: recipients of custom tools. `texts`: the syntax and the definition of the grammar of
+      those that have one.
     - `strict`: recipients whose schema must be enforced.
     - `others`: types of tools that the model cannot have.
     """
 
     namespaces: dict[str, ToolNamespaceConfig] = field(default_factory=dict)
     custom: set[str] = field(default_factory=set)
+    texts: dict[str, tuple[str, str]] = field(default_factory=dict)
     strict: set[str] = field(default_factory=set)
     others: set[str] = field(default_factory=set)
     built_in: dict[str, ToolNamespaceConfig] = field(default_factory=dict)
@@ -147,11 +166,19 @@ def _read_tool(
         if _fields(tool)["strict"].value is True:
             requested.strict.add(f"{namespace}.{function.name}")
     elif kind == "custom":
-        custom = _read_custom(tool if tool["custom"].is_null else tool["custom"])
+        fields = tool if tool["custom"].is_null else tool["custom"]
+        grammar = _read_grammar(fields["format"])
+        custom = _read_custom(fields, grammar)
         requested.add(namespace, description, custom)
-        requested.custom.add(f"{namespace}.{custom.name}")
-    else:
+        recipient = f"{namespace}.{custom.name}"
+        requested.custom.add(recipient)
+        if grammar is not None:
+            requested.texts[recipient] = grammar
+    elif kind in HOSTED_TOOLS:
         requested.others.add(kind)
+    else:
+        known = ", ".join(sorted({"function", "custom", "namespace", *HOSTED_TOOLS}))
+        raise tool["type"].error(f"there are no tools of the type {kind!r:.80}; there are {known}")
 
 
 def _name_at_server(tool: JsonField) -> str:
@@ -171,23 +198,34 @@ def _fields(function: JsonField) -> JsonField:
     return function if function["function"].is_null else function["function"]
 
 
-def _read_custom(tool: JsonField) -> ToolDescription:
-    """Make a function with one text argument; its description has the grammar of the text."""
+def _read_grammar(text_format: JsonField) -> tuple[str, str] | None:
+    """Read the format of a custom tool: the syntax and the definition of a grammar, or None."""
+    if text_format.is_null or text_format["type"].text() == "text":
+        return None
+    if text_format["type"].value != "grammar":
+        raise text_format["type"].unexpected("one of text, grammar")
+    grammar = text_format if text_format["grammar"].is_null else text_format["grammar"]
+    if grammar["syntax"].text() not in ("lark", "regex"):
+        raise grammar["syntax"].unexpected("one of lark, regex")
+    return grammar["syntax"].value, grammar["definition"].text()
+
+
+def _read_custom(tool: JsonField, grammar: tuple[str, str] | None) -> ToolDescription:
+    """Make a function with one text argument, or one of a text whose grammar it describes."""
     texts = [tool["description"].optional_text() or ""]
-    text_format = tool["format"]
-    if not text_format.is_null and text_format["type"].text() == "grammar":
-        grammar = text_format if text_format["grammar"].is_null else text_format["grammar"]
-        syntax, definition = grammar["syntax"].text(), grammar["definition"].text()
-        texts.append(f"The input follows this grammar ({syntax}):\n{definition}")
+    parameters: dict[str, Any] = {
+        "type": "object",
+        "properties": {CUSTOM_TOOL_FIELD: {"type": "string"}},
+        "required": [CUSTOM_TOOL_FIELD],
+        "additionalProperties": False,
+    }
+    if grammar is not None:
+        texts.append("The input follows this grammar ({}):\n{}".format(*grammar))
+        parameters = {"type": "string"}
     return ToolDescription(
         name=read_tool_name(tool["name"]),
         description="\n\n".join(filter(None, texts)),
-        parameters={
-            "type": "object",
-            "properties": {CUSTOM_TOOL_FIELD: {"type": "string"}},
-            "required": [CUSTOM_TOOL_FIELD],
-            "additionalProperties": False,
-        },
+        parameters=parameters,
     )
 
 

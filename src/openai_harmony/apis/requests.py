@@ -69,10 +69,20 @@ class _Settings(BaseModel):
 
 
 class ReasoningSettings(_Settings):
-    """How much the model reasons; `summary` has no effect, as the reasoning itself is shown."""
+    """How much the model reasons, and what the client sees of it."""
 
     effort: Effort | None = None
-    summary: Literal["auto", "concise", "detailed"] | None = None
+    summary: Literal["auto", "concise", "detailed"] | None = Field(
+        default=None, description="Whether reasoning has a summary: its first sentences."
+    )
+    generate_summary: Literal["auto", "concise", "detailed"] | None = Field(
+        default=None, description="Another name for `summary`."
+    )
+    max_tokens: int | None = Field(
+        default=None, ge=0, description="The most tokens of reasoning in a turn."
+    )
+    enabled: bool | None = Field(default=None, description="False allows no reasoning.")
+    exclude: bool | None = Field(default=None, description="True hides the reasoning.")
 
 
 class TextSettings(_Settings):
@@ -82,6 +92,13 @@ class TextSettings(_Settings):
     verbosity: Literal["low", "medium", "high"] | None = None
 
 
+class ContextManagement(_Settings):
+    """What becomes of a prompt with more than `compact_threshold` tokens: it is compacted."""
+
+    type: Literal["compaction"]
+    compact_threshold: int | None = Field(default=None, ge=1)
+
+
 class StreamOptions(_Settings):
     """Options of a stream."""
 
@@ -89,7 +106,72 @@ class StreamOptions(_Settings):
     include_obfuscation: bool | None = None
 
 
-class ResponsesRequest(SamplingFields):
+def _refuse(value: Any) -> Any:
+    if value not in (None, False, 0, "", [], {}):
+        raise ValueError("this server cannot do that; leave it out")
+    return value
+
+
+Unsupported: TypeAlias = Annotated[
+    Any, BeforeValidator(_refuse), WithJsonSchema({"description": "Not supported: leave it out."})
+]
+"""A field that would change the answer, and that no engine here has."""
+
+
+class ConstraintFields(SamplingFields):
+    """Constraints of the answer and of reasoning, as vLLM and its peers have them."""
+
+    reasoning: ReasoningSettings | None = None
+    reasoning_effort: Effort | None = None
+    thinking_token_budget: int | None = Field(
+        default=None, ge=-1, description="The most tokens of reasoning in a turn."
+    )
+    include_reasoning: bool | None = Field(
+        default=None, description="False hides the reasoning, in Chat Completions."
+    )
+    chat_template_kwargs: dict[str, Any] | None = Field(
+        default=None, description="`reasoning_effort`, `enable_thinking`."
+    )
+    structured_outputs: dict[str, Any] | None = Field(
+        default=None, description="One of `json`, `json_object`, `regex`, `choice`, `grammar`."
+    )
+    guided_json: dict[str, Any] | str | None = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
+    guided_json_object: bool | None = None
+    min_tokens: Unsupported = None
+    bad_words: Unsupported = None
+    allowed_token_ids: Unsupported = None
+    stop_token_ids: Unsupported = None
+    ignore_eos: Unsupported = None
+    use_beam_search: Unsupported = None
+    truncate_prompt_tokens: Unsupported = None
+    prompt_logprobs: Unsupported = None
+    chat_template: Unsupported = None
+    continue_final_message: Unsupported = None
+    documents: Unsupported = None
+    logit_bias: dict[str, Any] | None = Field(default=None, description="Must be empty.")
+
+    @field_validator("logit_bias")
+    @classmethod
+    def _has_no_bias(cls, bias: Any) -> Any:
+        return no_bias(bias)
+
+
+Includable: TypeAlias = Literal[
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+    "file_search_call.results",
+    "message.input_image.image_url",
+    "message.output_text.logprobs",
+    "reasoning.encrypted_content",
+    "web_search_call.action.sources",
+    "web_search_call.results",
+]
+
+
+class ResponsesRequest(ConstraintFields):
     """A request for a response."""
 
     model: str | None = None
@@ -110,10 +192,7 @@ class ResponsesRequest(SamplingFields):
     stream_options: StreamOptions | None = None
     background: bool | None = None
     metadata: Metadata | None = None
-    include: list[str] | None = Field(
-        default=None, description="`message.output_text.logprobs`, `reasoning.encrypted_content`."
-    )
-    reasoning: ReasoningSettings | None = None
+    include: list[Includable] | None = None
     text: TextSettings | None = None
     tools: list[dict[str, Any]] | None = Field(
         default=None, description="Functions, custom tools and namespaces; others are not declared."
@@ -121,6 +200,9 @@ class ResponsesRequest(SamplingFields):
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     truncation: Literal["auto", "disabled"] | None = None
+    context_management: list[ContextManagement] | None = Field(
+        default=None, max_length=1, description="Compaction of a prompt that grows too long."
+    )
     max_output_tokens: int | None = Field(default=None, ge=1)
     max_tokens: int | None = Field(
         default=None, ge=1, description="Another name for max_output_tokens."
@@ -142,6 +224,13 @@ class ResponsesRequest(SamplingFields):
         if messages is not None and info.data.get("input") is not None:
             raise ValueError("this is another name for input; send one of the two")
         return messages
+
+    @field_validator("include_reasoning")
+    @classmethod
+    def _shows_items(cls, includes: Any) -> Any:
+        if includes is False:
+            raise ValueError("reasoning is an item, which clients can pass over; leave it out")
+        return includes
 
     @field_validator("conversation")
     @classmethod
@@ -193,6 +282,18 @@ class ResponsesRequest(SamplingFields):
         return "message.output_text.logprobs" in (self.include or ()) or bool(self.top_logprobs)
 
     @property
+    def reasoning_summary(self) -> str | None:
+        """The kind of summaries of reasoning; None for no summaries."""
+        reasoning = self.reasoning or ReasoningSettings()
+        return reasoning.summary or reasoning.generate_summary
+
+    @property
+    def compaction_threshold(self) -> int | None:
+        """The tokens of a prompt beyond which it is compacted; None compacts none."""
+        managed = (entry.compact_threshold for entry in self.context_management or ())
+        return next(managed, None)
+
+    @property
     def encrypts_reasoning(self) -> bool:
         """Return whether reasoning has `encrypted_content`."""
         return "reasoning.encrypted_content" in (self.include or ())
@@ -203,7 +304,7 @@ class ResponsesRequest(SamplingFields):
         return self.settings(defaults or Sampling(), max_tokens=self.token_limit, logprobs=logprobs)
 
 
-class ChatRequest(SamplingFields):
+class ChatRequest(ConstraintFields):
     """A request for a chat completion."""
 
     model: str | None = None
@@ -219,13 +320,14 @@ class ChatRequest(SamplingFields):
     )
     logprobs: bool | None = None
     top_logprobs: int | None = Field(default=None, ge=0, le=20)
-    logit_bias: dict[str, Any] | None = Field(default=None, description="Must be empty.")
-    reasoning_effort: Effort | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     response_format: dict[str, Any] | None = None
     functions: list[dict[str, Any]] | None = Field(default=None, description="Send tools instead.")
+    function_call: Unsupported = None
+    modalities: list[str] | None = None
+    audio: Unsupported = None
     verbosity: Literal["low", "medium", "high"] | None = None
     store: bool | None = None
     metadata: Metadata | None = None
@@ -234,10 +336,12 @@ class ChatRequest(SamplingFields):
     service_tier: str | None = None
     user: str | None = None
 
-    @field_validator("logit_bias")
+    @field_validator("modalities")
     @classmethod
-    def _has_no_bias(cls, bias: Any) -> Any:
-        return no_bias(bias)
+    def _is_text(cls, modalities: Any) -> Any:
+        if modalities not in (None, ["text"]):
+            raise ValueError("the model writes text alone; leave it out")
+        return modalities
 
     @field_validator("top_logprobs")
     @classmethod

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from ..conversation.content import ReasoningEffort
 from ..conversation.json_field import JsonField
 from ..engines.engine import Sampling
-from .conversation_builder import read_effort
+from .constraints import requested_effort
 from .requests import ReasoningSettings, ResponsesRequest, TextSettings
 
 __all__ = [
@@ -179,7 +179,8 @@ def response_of(
     settings = request.sampling(sampling)
     conversation = request.conversation
     reasoning = request.reasoning or ReasoningSettings()
-    model_effort = read_effort(JsonField(reasoning.effort), effort)
+    body = {**dict(request), "reasoning": reasoning.model_dump()}
+    model_effort = requested_effort(JsonField(body), effort)
     text = request.text or TextSettings()
     text_format = text.format or {"type": "text"}
     if text_format.get("type") == "json_schema":
@@ -207,7 +208,8 @@ def response_of(
         prompt_cache_key=request.prompt_cache_key,
         prompt_cache_retention=request.prompt_cache_retention,
         reasoning=ReasoningEcho(
-            effort=model_effort.value.lower() if model_effort else None, summary=reasoning.summary
+            effort=model_effort.value.lower() if model_effort else None,
+            summary=request.reasoning_summary,
         ),
         safety_identifier=request.safety_identifier,
         store=request.is_stored,

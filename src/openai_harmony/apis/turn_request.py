@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..conversation.content import DeveloperContent, ReasoningEffort
+from ..conversation.content import DeveloperContent, ReasoningEffort, SystemContent
 from ..conversation.json_field import JsonField
 from ..conversation.messages import Conversation, declared_tools
 from ..conversation.tool_choice import ToolChoice
@@ -14,7 +14,13 @@ from ..conversation.tool_namespaces import ToolNamespaceConfig
 from ..engines.engine import Sampling
 from ..rendering.history import without_past_reasoning
 from .chat_input import ParsedRequest, read_chat
-from .conversation_builder import ConversationBuilder, read_effort, read_response_format
+from .constraints import (
+    requested_effort,
+    requested_format,
+    requested_reasoning_tokens,
+    shows_reasoning,
+)
+from .conversation_builder import ConversationBuilder
 from .input_items import ItemReader, additional_tools
 from .items import Decrypt, HistoryItem
 from .requested_tools import read_tools
@@ -33,8 +39,12 @@ class TurnRequest:
     - `tool_choice`: the calls that are allowed. `later_tool_choice`: those after a call of a
       built-in tool.
     - `response_format`: JSON in the form of Chat Completions, for `TurnOptions`; None for text.
+    - `reasoning_tokens`: the most tokens of reasoning; None where the server decides.
+    - `shows_reasoning`: whether the client sees the reasoning.
     - `stop`: texts that end an answer, and are not part of it.
-    - `custom_tools`: the recipients whose calls carry plain text for the client, not JSON.
+    - `custom_tools`: the recipients whose calls are plain text for the client, not JSON.
+    - `tool_texts`: the syntax and the definition of the grammars of custom tools, by recipient;
+      their calls carry the text as it is.
     - `strict_tools`: the recipients whose schema must be enforced; otherwise the request fails.
     - `built_in_tools`: the names of the server's own tools that may be called.
     """
@@ -44,8 +54,11 @@ class TurnRequest:
     tool_choice: ToolChoice = field(default_factory=ToolChoice)
     later_tool_choice: ToolChoice = field(default_factory=ToolChoice)
     response_format: Mapping[str, Any] | None = None
+    reasoning_tokens: int | None = None
+    shows_reasoning: bool = True
     stop: tuple[str, ...] = ()
     custom_tools: frozenset[str] = frozenset()
+    tool_texts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     strict_tools: frozenset[str] = frozenset()
     built_in_tools: frozenset[str] = frozenset()
 
@@ -67,9 +80,17 @@ class TurnRequest:
         )
 
     @property
+    def effort(self) -> ReasoningEffort | None:
+        """The effort that the model reads."""
+        contents = self.conversation.messages[0].content if self.conversation.messages else ()
+        efforts = [item.reasoning_effort for item in contents if isinstance(item, SystemContent)]
+        return efforts[0] if efforts else None
+
+    @property
     def is_constrained(self) -> bool:
         """Return whether a grammar can enforce something that the request asks for."""
-        return self.response_format is not None or bool(self.tools)
+        has_budget = self.reasoning_tokens is not None
+        return has_budget or self.response_format is not None or bool(self.tools)
 
 
 def turn_of_response(
@@ -106,7 +127,7 @@ def turn_of_response(
         references=references,
         built_in=built_in,
     )
-    return _turn(parsed, dict(request), request.sampling(sampling), request.stop_texts)
+    return _turn(parsed, _body(request), request.sampling(sampling), request.stop_texts)
 
 
 def read_response(
@@ -126,16 +147,17 @@ def read_response(
     earlier = [JsonField(stored.item, f"history[{i}]") for i, stored in enumerate(history)]
     declared = JsonField(request.tools, "tools").optional_items()
     tools = read_tools([*declared, *additional_tools([*earlier, *items])], built_in)
-    text, reasoning = request.text, request.reasoning
-    response_format = read_response_format(JsonField(text and text.format, "text.format"))
+    body = JsonField(_body(request))
+    text_format = JsonField(request.text and request.text.format, "text.format")
+    response_format = requested_format(body, text_format)
     builder = ConversationBuilder(tools)
     builder.add_instructions([request.instructions or ""])
-    reader = ItemReader(builder, decrypt, references)
+    reader = ItemReader(builder, decrypt, references, request.instructions)
     reader.read_all(history, "history")
     for item in items:
         reader.read(item)
     conversation = builder.conversation(
-        effort=read_effort(JsonField(reasoning and reasoning.effort, "reasoning.effort"), effort),
+        effort=requested_effort(body, effort),
         start_date=date,
         response_format=response_format,
     )
@@ -155,16 +177,23 @@ def turn_of_chat(
     >>> turn_of_chat(chat) == turn_of_response(ResponsesRequest(input="hi"))
     True
     """
-    body = dict(request)
+    body = _body(request)
     parsed = read_chat(body, conversation_start_date=date, default_effort=effort)
     return _turn(parsed, body, request.sampling(sampling), request.stop_texts)
+
+
+def _body(request: ResponsesRequest | ChatRequest) -> dict[str, Any]:
+    """Return the fields of a request, with `reasoning` as JSON."""
+    reasoning = request.reasoning
+    return {**dict(request), "reasoning": None if reasoning is None else reasoning.model_dump()}
 
 
 def _turn(
     parsed: ParsedRequest, body: Mapping[str, Any], sampling: Sampling, stop: tuple[str, ...]
 ) -> TurnRequest:
     conversation, tools, response_format, _ = parsed
-    requested = JsonField(body)["tool_choice"]
+    fields = JsonField(body)
+    requested = fields["tool_choice"]
     choice = read_tool_choice(requested, tools)
     return TurnRequest(
         conversation=Conversation.from_messages(without_past_reasoning(conversation.messages)),
@@ -172,8 +201,11 @@ def _turn(
         tool_choice=choice,
         later_tool_choice=read_later_choice(requested, choice),
         response_format=None if response_format is None else response_format.to_dict(),
+        reasoning_tokens=requested_reasoning_tokens(fields),
+        shows_reasoning=shows_reasoning(fields),
         stop=stop,
         custom_tools=frozenset(tools.custom),
+        tool_texts=dict(tools.texts),
         strict_tools=frozenset(tools.strict),
         built_in_tools=chosen_built_in(choice, tools),
     )

@@ -36,9 +36,10 @@ class ContextLengthError(EngineError, ValueError):
 
     def __init__(self, prompt_length: int, context_length: int) -> None:
         super().__init__(
-            f"the prompt has {prompt_length:,} tokens, and the context of the model "
-            f"{context_length:,}, of which the completion needs one at least; "
-            "shorten the conversation"
+            # Clients look for these words, to send the request to a model with a larger context.
+            f"This model's maximum context length is {context_length} tokens. However, the prompt "
+            f"has {prompt_length} tokens, and the completion needs one at least; shorten the "
+            "conversation"
         )
         self.prompt_length = prompt_length
         self.context_length = context_length

@@ -4,6 +4,7 @@
 
     options                what a turn may do: tool choice, calls, response formats
     json_schema            what a JSON value may be
+    text_formats           what a text may be: regular expressions, choices, Lark, GBNF
     turn                   both as one grammar, in the Lark dialect of llguidance
     structural_tag         the same for xgrammar, as far as that can express it
     matcher                the grammar at work, token by token; the first mismatch of a completion
@@ -20,6 +21,7 @@ from .json_schema import LoosenedSchema, enforceable_schema, loosened_schema
 from .matcher import BITMASK_WORDS, Matcher, Mismatch, fill_bitmasks, find_mismatch
 from .options import Call, ToolChoice, TurnOptions, declared_calls
 from .structural_tag import structural_tag
+from .text_formats import TextFormat
 from .token_table import with_token_ids
 from .turn import TurnConstraint, turn_constraint, turn_grammar
 from .violations import Violation, find_violations
@@ -34,6 +36,7 @@ __all__ = [
     "LoosenedSchema",
     "Matcher",
     "Mismatch",
+    "TextFormat",
     "ToolChoice",
     "TurnConstraint",
     "TurnOptions",

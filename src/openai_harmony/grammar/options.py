@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from ..conversation.content import DeveloperContent
@@ -13,6 +13,7 @@ from ..conversation.messages import Conversation, Message, declared_tools
 from ..conversation.tool_choice import ToolChoice, named_tools
 from ..errors import ConversationError
 from .errors import GrammarError
+from .text_formats import TextFormat, requested_text
 
 __all__ = [
     "Call",
@@ -39,10 +40,14 @@ class TurnOptions:
 
     - `tool_choice`: as the APIs have it: ``"none"``, ``"auto"``, ``"required"``, a tool's name as
       an object, or allowed tools.
-    - `response_format`: as Chat Completions has it; None takes that of the conversation.
+    - `response_format`: as Chat Completions has it; None takes that of the conversation. Further
+      types are those of `requested_text`: regex, choice, grammar.
+    - `tool_texts`: recipients whose calls carry text in a format, and no JSON.
     - `reasoning`: whether the turn may hold ``analysis`` messages to everyone.
     - `reasoning_tokens`: tokens in each of them at most, without its header.
     - `reasoning_messages`: how many there may be at most.
+    - `message_limits`: instead of these two, the tokens of each message before the answer or the
+      call, reasoning or preamble; there are as many such messages at most.
     - `preambles`: whether the turn may hold ``commentary`` messages to everyone.
     - `text_tokens`: tokens at most in each other body that is free text: preambles, code, and an
       answer without a format.
@@ -57,9 +62,11 @@ class TurnOptions:
 
     tool_choice: ToolChoice | str | Mapping[str, Any] | None = None
     response_format: Mapping[str, Any] | None = None
+    tool_texts: Mapping[str, TextFormat] = field(default_factory=dict)
     reasoning: bool = True
     reasoning_tokens: int | None = None
     reasoning_messages: int | None = None
+    message_limits: tuple[int, ...] | None = None
     preambles: bool = True
     text_tokens: int | None = None
     on_unsupported: Literal["error", "loosen"] = "error"
@@ -67,12 +74,21 @@ class TurnOptions:
     canonical: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("reasoning_tokens", "reasoning_messages", "text_tokens"):
-            value = getattr(self, name)
-            if value is None:
+        bounds = [
+            (name, getattr(self, name))
+            for name in ("reasoning_tokens", "reasoning_messages", "text_tokens")
+        ]
+        bounds += [("message_limits", limit) for limit in self.message_limits or ()]
+        for name, value in bounds:
+            if value is None and name != "message_limits":
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise GrammarError(f"{name}: expected a positive integer, found {value!r}")
+        if self.message_limits is not None and (self.reasoning_tokens or self.reasoning_messages):
+            raise GrammarError(
+                "message_limits: reasoning_tokens and reasoning_messages bound the same messages",
+                remedy="leave them out",
+            )
         if self.on_unsupported not in ("error", "loosen"):
             raise GrammarError(
                 f"on_unsupported: {self.on_unsupported!r} is unknown", remedy="use error or loosen"
@@ -195,14 +211,14 @@ def requested_schemas(conversation: Conversation, options: TurnOptions) -> list[
             for name, requested in (item.response_formats or {}).items()
         ]
     kind = response_format.get("type")
-    if kind == "text":
+    if kind == "text" or requested_text(response_format) is not None:
         return []
     if kind == "json_object":
         return [("#", {"type": "object"})]
     if kind != "json_schema":
         raise GrammarError(
             f"response_format: the type {kind!r:.80} is unknown",
-            remedy="use text, json_object or json_schema",
+            remedy="use text, json_object, json_schema, regex, choice or grammar",
         )
     fields = response_format.get("json_schema", response_format)
     if not isinstance(fields, Mapping) or not isinstance(fields.get("schema"), (Mapping, bool)):

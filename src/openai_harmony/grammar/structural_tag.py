@@ -31,6 +31,7 @@ from ..tokens.special_tokens import (
     SPECIAL_TEXTS,
     START,
 )
+from .errors import GrammarError
 from .json_schema import enforceable_schema, loosened_schema
 from .options import (
     Call,
@@ -39,6 +40,7 @@ from .options import (
     declared_calls,
     requested_schemas,
 )
+from .text_formats import requested_text
 from .xgrammar_schema import xgrammar_schema
 
 __all__ = ["structural_tag"]
@@ -69,6 +71,8 @@ def structural_tag(
     [{'type': 'token', 'token': 200005}, {'type': 'const_string', 'value': 'final'}]
     """
     options = options or TurnOptions()
+    if options.tool_texts or requested_text(options.response_format or {}) is not None:
+        raise GrammarError("xgrammar cannot enforce formats of text", remedy="use turn_grammar")
     choice = options.read_tool_choice()
     calls = chosen_calls(choice, declared_calls(conversation.messages))
     endings = [_call(call, options) for call in calls]
@@ -79,15 +83,27 @@ def structural_tag(
 
 def _before(options: TurnOptions) -> list[Format]:
     """Write the messages that may precede the answer or the call."""
-    preamble = _message("commentary", options.text_tokens)
-    reasoning = _message("analysis", options.reasoning_tokens)
-    preambles = [{"type": "star", "content": preamble}] if options.preambles else []
-    if not options.reasoning:
-        return preambles
+
+    def messages(limit: int | None) -> list[Format]:
+        """Return those of one place; `limit` bounds both kinds."""
+        texts = options.text_tokens if limit is None else min(limit, options.text_tokens or limit)
+        reasoning = _message("analysis", limit or options.reasoning_tokens)
+        preamble = _message("commentary", texts)
+        return [reasoning] * options.reasoning + [preamble] * options.preambles
+
+    if not messages(None):
+        return []
+    if options.message_limits is not None:
+        nested: list[Format] = []
+        for limit in reversed(options.message_limits):
+            content = _sequence(_one_of(messages(limit)), *nested)
+            nested = [{"type": "optional", "content": content}]
+        return nested
     most = options.reasoning_messages
-    if most is None:
-        other = [reasoning, preamble] if options.preambles else [reasoning]
-        return [{"type": "star", "content": _one_of(other)}]
+    if most is None or not options.reasoning:
+        return [{"type": "star", "content": _one_of(messages(None))}]
+    reasoning, *preamble = messages(None)
+    preambles = [{"type": "star", "content": message} for message in preamble]
     bounded = {"type": "repeat", "min": 0, "max": most, "content": _sequence(reasoning, *preambles)}
     return [*preambles, bounded]
 

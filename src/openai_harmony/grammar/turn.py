@@ -28,6 +28,7 @@ from .options import (
     declared_calls,
     requested_schemas,
 )
+from .text_formats import requested_text, text_rule
 from .token_table import COMPACT_JSON_OPTIONS
 
 __all__ = ["TEXT_PATTERN", "TurnConstraint", "turn_constraint", "turn_grammar"]
@@ -95,24 +96,49 @@ def turn_constraint(
 
 def _before(options: TurnOptions) -> str:
     """Write the messages that may precede the answer or the call."""
-    if not options.reasoning:
-        return "preamble*" if options.preambles else ""
+    kinds = [
+        kind
+        for kind, is_allowed in (("reasoning", options.reasoning), ("preamble", options.preambles))
+        if is_allowed
+    ]
+    if options.message_limits is not None:
+        nested = ""
+        for index in reversed(range(len(options.message_limits) if kinds else 0)):
+            message = " | ".join(f"{kind}_{index}" for kind in kinds)
+            nested = f"(({message}) {nested})?" if nested else f"({message})?"
+        return nested
     most = options.reasoning_messages
-    if most is None:
-        return "(reasoning | preamble)*" if options.preambles else "reasoning*"
+    if most is None or not options.reasoning:
+        return f"({' | '.join(kinds)})*" if kinds else ""
     return (
         f"preamble* (reasoning preamble*){{0,{most}}}"
         if options.preambles
-        else (f"reasoning{{0,{most}}}")
+        else f"reasoning{{0,{most}}}"
     )
 
 
 def _other_messages(options: TurnOptions) -> Iterator[str]:
+    if options.message_limits is not None:
+        for index, limit in enumerate(options.message_limits):
+            if options.reasoning:
+                yield _message(f"reasoning_{index}", "analysis", f"thought_{index}")
+                yield f"thought_{index}{_at_most(limit)}: TEXT"
+            if options.preambles:
+                texts = min(limit, options.text_tokens or limit)
+                yield _message(f"preamble_{index}", "commentary", f"remark_{index}")
+                yield f"remark_{index}{_at_most(texts)}: TEXT"
+        return
     if options.reasoning:
-        yield 'reasoning: <|channel|> "analysis" <|message|> thought <|end|> <|start|> "assistant"'
+        yield _message("reasoning", "analysis", "thought")
         yield f"thought{_at_most(options.reasoning_tokens)}: TEXT"
     if options.preambles:
-        yield 'preamble: <|channel|> "commentary" <|message|> text <|end|> <|start|> "assistant"'
+        yield _message("preamble", "commentary", "text")
+
+
+def _message(rule: str, channel: str, body: str) -> str:
+    """Write a message to everyone that does not end the turn."""
+    end = '<|end|> <|start|> "assistant"'
+    return f'{rule}: <|channel|> "{channel}" <|message|> {body} {end}'
 
 
 def _at_most(tokens: int | None) -> str:
@@ -123,7 +149,11 @@ def _answer(
     schemas: list[tuple[str, object]], options: TurnOptions, unenforced: list[GrammarError]
 ) -> Iterator[str]:
     if not schemas:
-        yield 'answer: <|channel|> "final" <|message|> text <|return|>'
+        text_format = requested_text(options.response_format or {})
+        body = "text" if text_format is None else "answer_text"
+        yield f'answer: <|channel|> "final" <|message|> {body} <|return|>'
+        if text_format is not None:
+            yield f"answer_text: {text_rule(text_format, 'response_format')}"
         return
     bodies = " | ".join(f"answer_{index}" for index in range(len(schemas)))
     content_type = "" if options.canonical else _JSON_TYPE
@@ -136,7 +166,11 @@ def _call(
     index: int, call: Call, options: TurnOptions, unenforced: list[GrammarError]
 ) -> Iterator[str]:
     recipient = f" to={call.recipient}"
-    if call.schema is None:
+    text_format = options.tool_texts.get(call.recipient)
+    if text_format is not None:
+        pointer = f"tools/{call.recipient}#/format/definition"
+        content_type, body = _CODE_TYPE, text_rule(text_format, pointer)
+    elif call.schema is None:
         content_type, body = _CODE_TYPE, "text"
     else:
         content_type = _JSON_TYPE if call.is_function else _TOOL_JSON_TYPE
@@ -148,6 +182,8 @@ def _call(
             f"({recipient} <|channel|> call_channel | <|channel|> call_channel {recipient}) "
             f"{content_type}"
         )
+    elif text_format is not None:
+        header = f"<|channel|> {json.dumps(f'commentary{recipient} code')}"
     elif call.is_function:
         header = f'<|channel|> {json.dumps(f"commentary{recipient} ")} <|constrain|> "json"'
     else:

@@ -25,6 +25,7 @@ from ..tools.tool import Tool
 from ..web import HttpConfig, Refusal, RequestGuard, RequestTimes, cors_options
 from .auth.api_keys import counted
 from .chat.routes import router as chat_router
+from .chat.stored import router as stored_chat_router
 from .completions.routes import router as completions_router
 from .containers import router as containers_router
 from .conversations import router as conversations_router
@@ -36,7 +37,7 @@ from .http.errors import (
     error_response,
     shutting_down,
 )
-from .http.requests import RequestSizeLimit, cancel_all
+from .http.requests import DecodedBodies, RequestSizeLimit, cancel_all
 from .limited_route import in_pool
 from .metrics import RequestCounter
 from .models import router as models_router
@@ -90,6 +91,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
+    app.add_middleware(DecodedBodies, limit=settings.max_request_bytes)
     app.add_middleware(RequestSizeLimit, limit=settings.max_request_bytes)
     add_error_handlers(app)
     if settings.allowed_origins:
@@ -105,6 +107,7 @@ def create_app(
     app.add_middleware(RequestCounter)
     for router in (
         chat_router,
+        stored_chat_router,
         completions_router,
         tokens_router,
         models_router,

@@ -117,6 +117,8 @@ class LimitedRoute(APIRoute):
         body = None if self.body_field is None else self.body_field.field_info.annotation
 
         async def handle(request: Request) -> Response:
+            if self.body_field is not None:
+                _check_content_type(request)
             try:
                 return await handler(_Request(request.scope, request.receive, body))
             except HTTPException as error:  # the framework's, for any error of a body
@@ -125,6 +127,26 @@ class LimitedRoute(APIRoute):
                 raise
 
         return handle
+
+
+def _check_content_type(request: Request) -> None:
+    """Raise `ApiError` for a body that is not said to be JSON."""
+    headers = request.headers
+    content_type = headers.get("content-type", "")
+    kind = content_type.partition(";")[0].strip().lower()
+    is_json = kind == "application/json" or (
+        kind.startswith("application/") and kind.endswith("+json")
+    )
+    is_empty = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
+    if not is_json and not is_empty:
+        said = (
+            f"has the content type {content_type!r:.80}" if content_type else "has no content type"
+        )
+        raise ApiError(
+            415,
+            f"the body {said}; send it as JSON, with the header 'Content-Type: application/json'",
+            code="unsupported_content_type",
+        )
 
 
 def _counted_receive(receive: Receive, take: Callable[[int], None]) -> Receive:

@@ -163,7 +163,7 @@ class WholeChoice:
     """Collects the events of a choice."""
 
     def __init__(self, turn: TurnRequest) -> None:
-        self._custom_tools = turn.custom_tools
+        self._turn = turn
         self._messages: list[Message] = []
         self._logprobs: list[TokenLogprob] | None = None if turn.sampling.logprobs is None else []
         self._in_content = False
@@ -185,7 +185,13 @@ class WholeChoice:
 
     def as_json(self, index: int) -> ChatChoice:
         """Write the choice."""
-        message = chat_message_of(self._messages, new_id, custom_tools=self._custom_tools)
+        message = chat_message_of(
+            self._messages,
+            new_id,
+            custom_tools=self._turn.custom_tools,
+            text_tools=self._turn.tool_texts,
+            shows_reasoning=self._turn.shows_reasoning,
+        )
         return {
             "index": index,
             "message": message,
@@ -201,7 +207,9 @@ class StreamedChoice:
     def __init__(self, turn: TurnRequest, index: int) -> None:
         self._index = index
         self._has_logprobs = turn.sampling.logprobs is not None
-        self._deltas = ChatDeltas(new_id, turn.custom_tools)
+        self._deltas = ChatDeltas(
+            new_id, turn.custom_tools, turn.tool_texts, shows_reasoning=turn.shows_reasoning
+        )
         self._has_begun = False
 
     def take(self, event: TurnEvent) -> Iterator[ChunkChoice]:
@@ -240,10 +248,19 @@ class ChatDeltas:
     clients of this API know one text, and show it as it comes.
     """
 
-    def __init__(self, new_id: NewId, custom_tools: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        new_id: NewId,
+        custom_tools: Collection[str] = (),
+        text_tools: Collection[str] = (),
+        *,
+        shows_reasoning: bool = True,
+    ) -> None:
         self._new_id = new_id
         self._custom_tools = custom_tools
-        self._texts = {True: _Text("content"), False: _Text("reasoning", "reasoning_content")}
+        self._text_tools = text_tools
+        reasoning_names = ("reasoning", "reasoning_content") if shows_reasoning else ()
+        self._texts = {True: _Text("content"), False: _Text(*reasoning_names)}
         self._open: _Text | _Call | None = None
         self.calls = 0
         """The number of calls so far."""
@@ -267,14 +284,14 @@ class ChatDeltas:
             text = self._texts[kind.is_message]
             text.begin()
             return text, []
-        call = _Call(self.calls, kind)
+        call = _Call(self.calls, kind, is_text=event.recipient in self._text_tools)
         self.calls += 1
         name, _ = called_name(event.recipient or "")
         return call, [call.first(self._new_id("call"), name)]
 
 
 class _Text:
-    """A text under one name, or under several; further messages go on with it."""
+    """A text under one name, under several, or hidden; further messages go on with it."""
 
     def __init__(self, *names: str) -> None:
         self._names = names
@@ -285,6 +302,8 @@ class _Text:
         self._joint = CHAT_JOINT if self._has_text else ""
 
     def add(self, text: str, logprobs: tuple[TokenLogprob, ...]) -> Iterator[ChatDelta]:
+        if not self._names:
+            return
         text, self._joint = self._joint + text, ""
         self._has_text = True
         emitted = logprobs if self._names == ("content",) else ()
@@ -297,9 +316,10 @@ class _Text:
 class _Call:
     """One call; its arguments are never empty, since clients read them as JSON."""
 
-    def __init__(self, index: int, kind: ItemKind) -> None:
+    def __init__(self, index: int, kind: ItemKind, *, is_text: bool) -> None:
         self._index = index
-        self._input = CustomToolInput() if kind is ItemKind.CUSTOM_TOOL_CALL else None
+        is_custom = kind is ItemKind.CUSTOM_TOOL_CALL
+        self._input = CustomToolInput(is_text=is_text) if is_custom else None
         self._blank: str | None = ""  # arguments so far, while they are nothing but white space
 
     def first(self, id: str, name: str) -> ChatDelta:

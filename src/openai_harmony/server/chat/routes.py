@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -31,6 +31,7 @@ from .completion import (
     WholeChoice,
     chat_usage,
 )
+from .stored import store_completion
 
 __all__ = ["router"]
 
@@ -89,6 +90,15 @@ async def _completion(
             choices[index].take(event)
             if isinstance(event, TurnEnded):
                 usages.append(event.usage)
+    completion = _whole(head, choices, usages)
+    if body.store:
+        await store_completion(services, caller, body, completion)
+    return completion
+
+
+def _whole(
+    head: ChatHead, choices: Sequence[WholeChoice], usages: Sequence[Usage]
+) -> ChatCompletion:
     return {
         **head,
         "object": "chat.completion",
@@ -106,13 +116,18 @@ async def _chunks(
 ) -> AsyncGenerator[Event, None]:
     turn = await _turn(services, caller, body)
     choices = [StreamedChoice(turn, index) for index in range(body.n or 1)]
+    whole = [WholeChoice(turn) for _ in choices]
     usages: list[Usage] = []
     async with aclosing(_choice_events(services, caller, turn, len(choices), headers)) as events:
         async for index, event in events:
-            for choice in choices[index].take(event):
-                yield None, _chunk(body, head, choice)
+            if body.store:
+                whole[index].take(event)
             if isinstance(event, TurnEnded):
                 usages.append(event.usage)
+                if body.store and len(usages) == len(choices):  # stored before its end is told
+                    await store_completion(services, caller, body, _whole(head, whole, usages))
+            for choice in choices[index].take(event):
+                yield None, _chunk(body, head, choice)
     if body.includes_usage:
         yield None, _chunk(body, head, None, chat_usage(usages))
 

@@ -8,14 +8,23 @@ response names them in a header, and what was sampled is validated against the w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 from urllib.parse import quote
 
 from ...apis.turn_request import TurnRequest
 from ...config import RenderConversationConfig
+from ...conversation.content import ReasoningEffort
 from ...encoding import load_harmony_encoding
 from ...engines.engine import Sampling
-from ...grammar import GrammarError, Matcher, TurnConstraint, TurnOptions, turn_constraint
+from ...grammar import (
+    GrammarError,
+    Matcher,
+    TextFormat,
+    TurnConstraint,
+    TurnOptions,
+    turn_constraint,
+)
 from ...sampled_messages import prompt_tokens
 
 __all__ = [
@@ -23,6 +32,7 @@ __all__ = [
     "PreparedTurn",
     "compiled_constraint",
     "constraint_options",
+    "message_limits",
     "prepare_turn",
     "unenforced_header",
 ]
@@ -51,12 +61,40 @@ def prepare_turn(request: TurnRequest) -> PreparedTurn:
     return PreparedTurn(prompt_tokens(encoding, request.conversation, RENDERING), request.sampling)
 
 
-def compiled_constraint(request: TurnRequest) -> TurnConstraint:
+_SHARES = (12, 2, 1, 1)  # of the messages of a turn, in sixteenths of its budget
+
+
+def message_limits(request: TurnRequest, room: int) -> tuple[int, ...]:
+    """Return the tokens of each message before the answer or the call, of the `room` for a turn.
+
+    All together have a quarter of the room with low effort, a half with medium and three quarters
+    with high, so that there is always room for the call or the answer. A request may name another
+    number, up to three quarters; 0 allows no such message. The room is rounded down to a power of
+    two, so that requests share their grammars.
+
+    >>> from openai_harmony import Conversation
+    >>> message_limits(TurnRequest(Conversation.from_messages([])), 5000)
+    (1536, 256, 128, 128)
+    """
+    rounded = 1 << max(room, 1).bit_length() - 1
+    most = rounded * 3 // 4
+    effort = request.effort or ReasoningEffort.MEDIUM
+    budget = {ReasoningEffort.LOW: rounded // 4, ReasoningEffort.HIGH: most}.get(
+        effort, rounded // 2
+    )
+    if request.reasoning_tokens is not None:
+        budget = min(request.reasoning_tokens, most)
+    limits = (budget * share // sum(_SHARES) for share in _SHARES)
+    return tuple(limit for limit in limits if limit)
+
+
+def compiled_constraint(request: TurnRequest, room: int) -> TurnConstraint:
     """Write the grammar of a request, and compile it for the engine, which shares what is compiled.
 
-    It may take a while, too. Raises `GrammarError`.
+    `room` is how many tokens the turn may have. It may take a while, too. Raises `GrammarError`.
     """
-    constraint = turn_constraint(request.conversation, constraint_options(request))
+    options = replace(constraint_options(request), message_limits=message_limits(request, room))
+    constraint = turn_constraint(request.conversation, options)
     Matcher(constraint.grammar)
     return constraint
 
@@ -67,6 +105,10 @@ def constraint_options(request: TurnRequest) -> TurnOptions:
     return TurnOptions(
         tool_choice=request.tool_choice,
         response_format=response_format,
+        tool_texts={
+            recipient: TextFormat("regex" if syntax == "regex" else "lark", definition)
+            for recipient, (syntax, definition) in request.tool_texts.items()
+        },
         # Clients read the text of an answer as JSON; a preamble before it would be a part of it.
         preambles=response_format is None or response_format.get("type") == "text",
         on_unsupported="loosen",

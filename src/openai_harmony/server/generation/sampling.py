@@ -46,7 +46,9 @@ async def with_grammar(
     """Add the grammar where a request needs one. Raises `GrammarError`."""
     if not (services.settings.grammar and request.is_constrained):
         return prepared
-    constraint = await services.pools.grammar.run(owner, compiled_constraint, request)
+    room = services.context_length - len(prepared.prompt)
+    room = min(room, prepared.sampling.max_tokens or room)
+    constraint = await services.pools.grammar.run(owner, compiled_constraint, request, room)
     sampling = replace(prepared.sampling, grammar=constraint.grammar)
     return prepared._replace(sampling=sampling, unenforced=constraint.unenforced)
 

@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.requests import HTTPConnection
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 from typing_extensions import TypedDict  # that of Python 3.10 and 3.11 is not enough for pydantic
 
 from ...apis.request_body import validation_problem
@@ -183,10 +184,27 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def of_framework(request: Request, error: HTTPException) -> JSONResponse:
         route = f"{request.method} {request.url.path}"
-        problem, code = f"{route}: {error.detail}", "http_error"
+        problem, code, allowed = f"{route}: {error.detail}", "http_error", ""
         if error.status_code == 404:
             problem = f"there is no {route}; /openapi.json lists what there is"
             code = "not_found"
         elif error.status_code == 405:
-            problem, code = f"{route} is not allowed here", "method_not_allowed"
-        return error_response(ApiError(error.status_code, problem, code=code))
+            code = "method_not_allowed"
+            allowed = _allowed_methods(request)
+            problem = f"{route} is not allowed here, but {allowed or 'nothing'}"
+        response = error_response(ApiError(error.status_code, problem, code=code))
+        if allowed:
+            response.headers["Allow"] = allowed
+        return response
+
+
+def _allowed_methods(request: Request) -> str:
+    """List the methods that a path has, of all its routes."""
+    return ", ".join(
+        method
+        for method in ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
+        if any(
+            route.matches({**request.scope, "method": method})[0] is Match.FULL
+            for route in request.app.routes
+        )
+    )

@@ -1,16 +1,21 @@
-"""Requests on their way: a limit on their size, and work that ends when the client disconnects."""
+"""Requests on their way: the size and encoding of bodies, and work that ends with its client."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+import sys
+import zlib
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from importlib import import_module
+from typing import Any, Protocol, TypeVar
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .errors import ApiError, error_response
 
 __all__ = [
+    "DecodedBodies",
     "RequestSizeLimit",
     "cancel_all",
     "request_too_large",
@@ -55,6 +60,95 @@ class RequestSizeLimit:
         await self._app(scope, limited_receive, limited_send)
         if remaining < 0:
             await error_response(refusal)(scope, receive, send)
+
+
+class DecodedBodies:
+    """Middleware that decodes bodies in gzip and zstd; `limit` is for the bytes they decode to."""
+
+    def __init__(self, app: ASGIApp, limit: int) -> None:
+        self._app = app
+        self._limit = limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, with the decoded body."""
+        headers = dict(scope.get("headers", ()))
+        encoding = headers.get(b"content-encoding", b"identity").decode("latin-1").strip().lower()
+        if scope["type"] != "http" or encoding == "identity":
+            await self._app(scope, receive, send)
+            return
+        if encoding not in _DECODERS:
+            await error_response(_unknown_encoding(encoding))(scope, receive, send)
+            return
+        decoder = _BodyDecoder(encoding, self._limit)
+
+        async def decoded_receive() -> Message:
+            message = await receive()
+            if message["type"] != "http.request":
+                return message
+            is_last = not message.get("more_body", False)
+            return {**message, "body": decoder.decode(message.get("body", b""), is_last=is_last)}
+
+        replaced = (b"content-encoding", b"content-length")
+        kept = [(name, value) for name, value in scope["headers"] if name not in replaced]
+        kept.append((b"transfer-encoding", b"chunked"))  # the new length is not known yet
+        await self._app({**scope, "headers": kept}, decoded_receive, send)
+
+
+class _Decoder(Protocol):
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int = ..., /) -> bytes: ...
+
+
+_DECODERS: dict[str, Callable[[], _Decoder]] = {
+    "gzip": lambda: zlib.decompressobj(zlib.MAX_WBITS | 16),
+}
+_DECODING_ERRORS: tuple[type[Exception], ...] = (zlib.error,)
+with suppress(ImportError):  # an environment may be older than this dependency
+    zstd = import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
+    _DECODERS["zstd"] = zstd.ZstdDecompressor
+    _DECODING_ERRORS += (zstd.ZstdError,)
+
+
+class _BodyDecoder:
+    """Decodes a body piece by piece, up to a limit; raises `ApiError`."""
+
+    def __init__(self, encoding: str, limit: int) -> None:
+        self._decoder = _DECODERS[encoding]()
+        self._encoding = encoding
+        self._limit = self._room = limit
+
+    def decode(self, data: bytes, *, is_last: bool) -> bytes:
+        decoded = b""
+        try:
+            if data and not self._decoder.eof:
+                decoded = self._decoder.decompress(data, self._room + 1)
+                data = b""
+        except _DECODING_ERRORS:
+            raise self._error("it is damaged") from None
+        if len(decoded) > self._room:
+            raise request_too_large("decoded request", self._limit)
+        self._room -= len(decoded)
+        if data or self._decoder.unused_data:
+            raise self._error("more follows behind its end")
+        if is_last and not self._decoder.eof:
+            raise self._error("its end is missing")
+        return decoded
+
+    def _error(self, problem: str) -> ApiError:
+        problem = f"the body cannot be decoded as {self._encoding}: {problem}"
+        return ApiError(400, problem, code="invalid_encoding")
+
+
+def _unknown_encoding(encoding: str) -> ApiError:
+    return ApiError(
+        415,
+        f"bodies in the encoding {encoding!r:.40} are not read here; send it as it is, or in "
+        f"{' or '.join(_DECODERS)}",
+        code="unsupported_encoding",
+    )
 
 
 def request_too_large(what: str, limit: int) -> ApiError:

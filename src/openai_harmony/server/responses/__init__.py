@@ -3,7 +3,8 @@
 ::
 
     history, encryption        the items before a request: stored, or encrypted at the client
-    plan                       a request, read and prepared; also compaction and token counts
+    compaction                 a conversation as fewer tokens
+    plan                       a request, read and prepared; also token counts
     tool_loop                  turn after turn, with the server's tools between them
     output_item, stream        turn events to the items and events of a response
     live_responses             responses under way, and the log of the events of one

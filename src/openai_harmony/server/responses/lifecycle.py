@@ -114,7 +114,10 @@ async def response_events(
 
 
 async def cancel_response(services: Services, id: str, owner: str) -> dict[str, Any]:
-    """End a response that is under way; the items that it has stay."""
+    """End a response that is under way; the items that it has stay.
+
+    One in the background may have ended by itself meanwhile: then it is returned as it is.
+    """
     await _stop(services, id, owner)
     stored = await _stored(services, id, owner)
     if stored.is_running:  # at another server, which finds out when it has sampled all
@@ -122,7 +125,7 @@ async def cancel_response(services: Services, id: str, owner: str) -> dict[str, 
         finish = services.store.responses.finish
         await services.pools.store.run(owner, finish, id, status="cancelled", body=body)
         stored = await _stored(services, id, owner)
-    if stored.status != "cancelled":
+    if stored.status != "cancelled" and not stored.background:
         raise ApiError(
             400,
             f"the response {id!r} cannot be cancelled any more: it is {stored.status}",

@@ -35,6 +35,7 @@ _SHAPES = {
     ItemKind.WEB_SEARCH_CALL: ItemShape(None, "", ""),
     ItemKind.CODE_INTERPRETER_CALL: ItemShape(None, "code", "code_interpreter_call_code"),
     ItemKind.MCP_CALL: ItemShape(None, "arguments", "mcp_call_arguments"),
+    ItemKind.MCP_APPROVAL_REQUEST: ItemShape(None, "arguments", ""),
 }
 
 
@@ -47,6 +48,8 @@ class OutputItemBuilder:
     index: int
     id: str
     call_id: str | None
+    is_text: bool = False
+    """Whether a call of a custom tool carries its text as it is."""
     cited: CitedAnswer | None = None
     """Converts a text for the user: its citations become links."""
     logprobs: list[LogprobJson] = field(default_factory=list)
@@ -63,7 +66,7 @@ class OutputItemBuilder:
     def __post_init__(self) -> None:
         self._converter = self.cited
         if self.kind is ItemKind.CUSTOM_TOOL_CALL:
-            self._converter = CustomToolInput()
+            self._converter = CustomToolInput(is_text=self.is_text)
         elif self.kind is ItemKind.CODE_INTERPRETER_CALL:
             self._converter = ShownCode()
 

@@ -11,8 +11,9 @@ from typing import Any
 from ...apis.input_items import input_items_of
 from ...apis.items import HistoryItem
 from ...apis.requests import ResponsesRequest
-from ...apis.response_resource import ResponseUsage, response_of
+from ...apis.response_resource import response_of
 from ...apis.turn_request import TurnRequest, turn_of_response
+from ...conversation.json_field import JsonField
 from ...conversation.messages import Conversation, Message, Role
 from ...encoding import load_harmony_encoding
 from ...engines.engine import ContextLengthError
@@ -21,15 +22,16 @@ from ..auth.api_keys import Caller
 from ..generation.preparation import RENDERING, PreparedTurn, prepare_turn
 from ..http.identifiers import new_id
 from ..services import Services
+from ..store import StoredSession
+from ..tools.approvals import ApprovedCall, answered_requests
 from ..tools.conversation_tools import ConversationTools, FileStorage
 from ..tools.mcp_servers import RequestedServers, requested_servers
+from .compaction import compacted_items, compaction_item, opened_items, prompt_counter
 from .encryption import OwnerCipher
-from .history import History, history_of, sessions_of, with_stored_items
+from .history import History, history_items, history_of, sessions_of, with_stored_items
 
 __all__ = [
-    "CompactionRequest",
     "ResponsePlan",
-    "compact",
     "plan_response",
     "planned_turn",
     "prepare_plan_turn",
@@ -48,6 +50,8 @@ class ResponsePlan:
     - `history`: the items before it; `input`: the items of the request, whole.
     - `tools`: the server's own that it may use; `listings` are the tools of its MCP servers, where
       the conversation does not list them yet.
+    - `approved`: calls of MCP servers that the request approves, to be run first.
+    - `compaction`: the item that the response begins with, where all before it was compacted.
     - `is_generated`: False where the state is prepared alone, for a later request.
     """
 
@@ -60,6 +64,8 @@ class ResponsePlan:
     input: Sequence[HistoryItem]
     tools: ConversationTools
     listings: Sequence[Mapping[str, Any]] = ()
+    approved: Sequence[ApprovedCall] = ()
+    compaction: Sequence[HistoryItem] = ()
     is_generated: bool = True
 
     @property
@@ -99,16 +105,28 @@ def plan_response(
     model = services.check_model(request.model)
     owner = caller.owner
     history = history or history_of(services, owner, request)
-    resolved, references = with_stored_items(services, owner, request)
-    servers = requested_servers(request, services.tools)
+    resolved, references, servers, approved = _resolved(services, owner, request, history)
     turn = _turn(services, owner, resolved, history, references, servers)
-    turn, prepared = prepare_plan_turn(services, request, turn)
     input_items = input_items_of(resolved, new_id, references)
+    compaction: list[HistoryItem] = []
+    threshold = request.compaction_threshold
+    if threshold is not None and len(prepare_turn(turn).prompt) > threshold:
+        cipher = OwnerCipher(services.cipher, owner)
+        items = opened_items([*history.items, *input_items], cipher)
+        count = prompt_counter(services, owner, request, history)
+        kept = compacted_items(items, threshold // 2, count)
+        compaction = [HistoryItem(compaction_item(services, owner, kept))]
+        empty = resolved.model_copy(update={"input": [], "messages": None})
+        compacted = history._replace(items=compaction)
+        turn = _turn(services, owner, empty, compacted, {}, servers)
+    turn, prepared = prepare_plan_turn(services, request, turn)
     response = response_of(request, id=new_id("resp"), created_at=int(time.time()), model=model)
     if request.background:
         response = response.model_copy(update={"status": "queued"})
-    tools = {name: services.tools[name] for name in sorted(turn.built_in_tools)}
+    used = {*turn.built_in_tools, *(_tool_name(pending.call) for pending in approved)}
+    tools = {name: services.tools[name] for name in sorted(used)}
     sessions = sessions_of(services, owner, request, history) if tools else ()
+    sessions = _with_container(services, owner, request, sessions)
     conversation_tools = ConversationTools(
         tools,
         sessions,
@@ -125,10 +143,13 @@ def plan_response(
         ),
         include=request.include or (),
         functions=servers.functions if tools else None,
+        approvals=servers.approvals,
     )
     return ResponsePlan(
         tools=conversation_tools,
         listings=servers.new_listings(history.items, input_items),
+        approved=approved,
+        compaction=compaction,
         caller=caller,
         request=request,
         response=response.to_dict(),
@@ -140,12 +161,49 @@ def plan_response(
     )
 
 
+def _with_container(
+    services: Services, owner: str, request: ResponsesRequest, sessions: Sequence[StoredSession]
+) -> Sequence[StoredSession]:
+    """Replace the session of python by that of the container that a request names."""
+    for tool in JsonField(request.tools, "tools").optional_items():
+        container = tool["container"]
+        if tool["type"].value != "code_interpreter" or not isinstance(container.value, str):
+            continue
+        named = services.store.sessions.by_id(container.value, "python", owner)
+        if named is None:
+            raise container.error(
+                f"there is no container {container.value!r:.80}; name one of an earlier response, "
+                'or send {"type": "auto"}'
+            )
+        return [*(session for session in sessions if session.tool != named.tool), named]
+    return sessions
+
+
 def planned_turn(services: Services, owner: str, request: ResponsesRequest) -> TurnRequest:
     """Read a request and the items before it; it blocks."""
     history = history_of(services, owner, request)
+    resolved, references, servers, _ = _resolved(services, owner, request, history)
+    return _turn(services, owner, resolved, history, references, servers)
+
+
+def _tool_name(call: Message) -> str:
+    return (call.recipient or "").partition(".")[0]
+
+
+def _resolved(
+    services: Services, owner: str, request: ResponsesRequest, history: History
+) -> tuple[ResponsesRequest, dict[str, HistoryItem], RequestedServers, Sequence[ApprovedCall]]:
+    """Find what a request names: stored items, MCP servers, and the calls that it approves."""
     resolved, references = with_stored_items(services, owner, request)
     servers = requested_servers(request, services.tools)
-    return _turn(services, owner, resolved, history, references, servers)
+
+    def find(id: str) -> HistoryItem | None:
+        stored = history_items(services.store.find_items([id], owner).values())
+        return references.get(id) or next(iter(stored), None)
+
+    answered = answered_requests(resolved, history.items, servers.functions, find)
+    references.update(answered.items)
+    return answered.request, references, servers, answered.approved
 
 
 def _turn(
@@ -208,9 +266,10 @@ def without_oldest_turns(
 ) -> Conversation:
     """Leave out whole turns, the oldest first, until `excess` tokens fewer are left.
 
-    A turn begins with a message by the user, so that no call loses its result. The system's and the
-    developer's messages stay, and so does the last turn. `lengths` are those of the messages, in
-    tokens.
+    A turn begins with a message by the user, so that no call loses its result. If the last turn is
+    still too long, as that of an agent, its oldest calls go with their results. The system's and
+    the developer's messages stay, and so do the user's last message and the last call. `lengths`
+    are those of the messages, in tokens.
     """
     messages = conversation.messages
 
@@ -221,65 +280,19 @@ def without_oldest_turns(
         is_first = index == 0 or messages[index - 1].author.role in _PREAMBLE_ROLES
         return role is Role.USER or is_first
 
+    def begins_step(index: int) -> bool:
+        """Return whether the assistant begins anew there: after the user, or after a result."""
+        follows = messages[index - 1].author.role in (Role.USER, Role.TOOL)
+        return messages[index].author.role is Role.ASSISTANT and follows
+
     starts = [index for index, message in enumerate(messages) if begins_turn(index, message)]
-    left_out = 0
-    for start, end in pairwise(starts):
+    steps = [index for index in range(starts[-1] + 1, len(messages)) if begins_step(index)]
+    left_out = set[int]()
+    for start, end in (*pairwise(starts), *pairwise(steps)):
         if excess <= 0:
             break
         excess -= sum(lengths[start:end])
-        left_out = end - starts[0]
-    if not left_out:
-        return conversation
-    first = starts[0]
-    return Conversation.from_messages([*messages[:first], *messages[first + left_out :]])
-
-
-# Compaction
-
-
-class CompactionRequest(ResponsesRequest):
-    """A conversation to compact, as a request to respond to it would have it."""
-
-    model: str
-
-
-def compact(services: Services, owner: str, request: CompactionRequest) -> dict[str, Any]:
-    """Make one encrypted item of a conversation; it blocks. Raises the errors of a plan.
-
-    Nothing is summed up: the prompt of the item is that of the conversation, token for token. It
-    leaves past reasoning out, so the item is shorter than the items that it stands for, and a
-    client has one thing to keep. No model runs, so that the usage is zero.
-    """
-    services.check_model(request.model)
-    history = history_of(services, owner, request)
-    resolved, references = with_stored_items(services, owner, request)
-    cipher = OwnerCipher(services.cipher, owner)
-    turn_of_response(  # raises an error for items that cannot be rendered
-        resolved,
-        history.items,
-        decrypt=cipher.decrypt,
-        references=references,
-        built_in=services.built_in,
+        left_out.update(range(start, end))
+    return Conversation.from_messages(
+        [message for index, message in enumerate(messages) if index not in left_out]
     )
-    items = [*history.items, *input_items_of(resolved, new_id, references)]
-    encrypted = cipher.encrypt(_without_past_reasoning(items))
-    return {
-        "id": new_id("resp"),
-        "object": "response.compaction",
-        "created_at": int(time.time()),
-        "output": [{"type": "compaction", "id": new_id("cmp"), "encrypted_content": encrypted}],
-        "usage": ResponseUsage.of(0, 0, 0, 0).model_dump(),
-    }
-
-
-def _without_past_reasoning(items: Sequence[HistoryItem]) -> list[HistoryItem]:
-    """Leave out the reasoning before the last answer, with calls of built-in tools within it."""
-
-    def is_reasoning(item: HistoryItem) -> bool:
-        if item.messages:
-            return item.messages[0].get("channel") == "analysis"
-        return item.item.get("type") == "reasoning"
-
-    answers = [i for i, item in enumerate(items) if item.item.get("phase") == "final_answer"]
-    last = answers[-1] if answers else -1
-    return [item for i, item in enumerate(items) if i > last or not is_reasoning(item)]

@@ -20,6 +20,7 @@ from ..http.server_sent_events import Event, EventStream, json_or_stream
 from ..limited_route import LimitedRoute, in_pool
 from ..services import services_of
 from ..store import Order
+from .compaction import CompactionRequest, compact
 from .history import page_json
 from .lifecycle import (
     cancel_response,
@@ -29,7 +30,7 @@ from .lifecycle import (
     start_response,
 )
 from .live_responses import WireEvent
-from .plan import CompactionRequest, compact, planned_turn
+from .plan import planned_turn
 from .run import ResponseRun
 
 __all__ = ["router"]
@@ -82,9 +83,8 @@ async def compact_conversation(
     body: CompactionRequest, request: Request, caller: AuthenticatedCaller
 ) -> Response:
     """Make one item of a conversation, to be sent in its place."""
-    services = services_of(request)
-    pool, owner = services.pools.encoding, caller.owner
-    return JsonResponse(await in_pool(request, pool, owner, compact, services, owner, body))
+    compacting = compact(services_of(request), caller, body)
+    return JsonResponse(await while_connected(request.receive, compacting))
 
 
 @router.get("/{response_id}", responses=_RESPONSE_OR_STREAM)

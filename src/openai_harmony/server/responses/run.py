@@ -26,7 +26,7 @@ from .history import CURRENT_DATE, new_items
 from .live_responses import EventLog, WireEvent
 from .plan import ResponsePlan
 from .stream import ResponseStream
-from .tool_loop import CallAnswered, CallBegun, LoopEnded, LoopEvent, ToolLoop
+from .tool_loop import ApprovedCallBegun, CallAnswered, CallBegun, LoopEnded, LoopEvent, ToolLoop
 
 __all__ = ["ResponseRun", "store_beginning"]
 
@@ -88,11 +88,14 @@ class ResponseRun:
             plan.response,
             new_id=new_id,
             custom_tools=plan.turn.custom_tools,
+            text_tools=plan.turn.tool_texts,
             namespaces={tool.partition(".")[0] for tool in plan.turn.tools},
             built_in_tools=plan.tools.names,
             container_id=plan.tools.container_id,
+            opening=plan.compaction,
             listings=plan.listings,
             mcp_names=plan.tools.mcp_names,
+            approvals=plan.tools.approvals,
             cited_answer=partial(
                 plan.tools.cited_answer, keeps_marks=plan.turn.response_format is not None
             ),
@@ -198,6 +201,8 @@ class ResponseRun:
                 violations += [violation._asdict() for violation in event.violations]
         elif isinstance(event, CallBegun):
             self._add(self.stream.run_call())
+        elif isinstance(event, ApprovedCallBegun):
+            self._add(self.stream.begin_approved_call(event.call, event.request_id))
         elif isinstance(event, CallAnswered):
             self._add(self.stream.end_call(event.answered))
         elif isinstance(event, MessageEnded):

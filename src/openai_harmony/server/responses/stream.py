@@ -8,6 +8,8 @@ Calls have no parts. A call of a tool of the server stays open until `end_call`:
 
     item added, in_progress, (deltas, done), searching | interpreting, completed, item done
 
+A call that needs an approval is an item of its own, added and done at once.
+
 The tools of MCP servers are listed before the first item, once in a conversation.
 
 Pure: no clock, and identifiers are made by the caller's function.
@@ -18,11 +20,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
-from ...apis.items import ID_PREFIXES, HistoryItem, ItemKind, NewId, item_kind
-from ...apis.output_items import built_in_item, item_of_message, new_item
+from ...apis.items import ID_PREFIXES, HistoryItem, ItemKind, NewId, item_kind, message_text
+from ...apis.output_items import built_in_item, item_of_message, new_item, summary_of
 from ...conversation.messages import Message, Role
 from ...sampled_messages import SampledMessage
 from ..generation.events import LogprobJson, MessageBegun, MessageEnded, TextAdded
+from ..tools.approvals import approval_item
 from ..tools.citations import CitedAnswer
 from ..tools.conversation_tools import AnsweredCall
 from .live_responses import WireEvent
@@ -35,6 +38,8 @@ _RUNNING = {
     ItemKind.WEB_SEARCH_CALL: "searching",
     ItemKind.CODE_INTERPRETER_CALL: "interpreting",
 }
+_WHOLE = (ItemKind.WEB_SEARCH_CALL, ItemKind.MCP_APPROVAL_REQUEST)
+"""Items that have no event before the model's text is whole."""
 _OPEN_RESPONSES_NAMES = {"reasoning_text": "reasoning"}  # of events
 
 
@@ -44,9 +49,11 @@ class ResponseStream:
     - `response`: the resource as it begins.
     - `new_id`: makes an id from a prefix.
     - `custom_tools`, `namespaces`: the recipients of custom tools, and the namespaces of tools.
+      `text_tools` are the custom tools whose calls carry their text as it is.
     - `built_in_tools`: the names of the tools of the server; `container_id` is where code runs.
+    - `opening`: the items that the output begins with, such as a compaction.
     - `listings`: the tools of MCP servers, as items without ids; `mcp_names` are the names of these
-      tools at their servers, by their recipients.
+      tools at their servers, by their recipients; `approvals` the recipients that need an approval.
     - `cited_answer`: begins a text for the user, whose citations become links.
     """
 
@@ -56,11 +63,14 @@ class ResponseStream:
         *,
         new_id: NewId,
         custom_tools: Collection[str] = (),
+        text_tools: Collection[str] = (),
         namespaces: Collection[str] = (),
         built_in_tools: Collection[str] = (),
         container_id: str = "",
+        opening: Sequence[HistoryItem] = (),
         listings: Sequence[Mapping[str, Any]] = (),
         mcp_names: Mapping[str, str] | None = None,
+        approvals: Collection[str] = (),
         cited_answer: Callable[[], CitedAnswer] | None = None,
         event_names: EventNames = "openai",
     ) -> None:
@@ -68,11 +78,14 @@ class ResponseStream:
         self.items: list[HistoryItem] = []
         self._new_id = new_id
         self._custom_tools = custom_tools
+        self._text_tools = text_tools
         self._namespaces = namespaces
         self._built_in_tools = built_in_tools
         self._container_id = container_id
+        self._opening = opening
         self._listings = listings
         self._mcp_names = mcp_names or {}
+        self._approvals = approvals
         self._cited_answer = cited_answer
         self._event_names = _OPEN_RESPONSES_NAMES if event_names == "open-responses" else {}
         self._open: OutputItemBuilder | None = None
@@ -84,10 +97,15 @@ class ResponseStream:
         yield self._of_response(self.response["status"])
 
     def leave_queue(self) -> Iterator[WireEvent]:
-        """Write that a queued response is under way, and the tools of MCP servers."""
+        """Write that a queued response is under way, its first items, and what MCP servers have."""
         if self.response["status"] == "queued":
             self.response["status"] = "in_progress"
             yield self._of_response("in_progress")
+        opening, self._opening = self._opening, ()
+        for item in opening:
+            added = {"output_index": len(self.items), "item": item.item}
+            yield self._event("response.output_item.added", **added)
+            yield self._done(len(self.items), item)
         listings, self._listings = self._listings, ()
         for listing in listings:
             yield from self._list(listing)
@@ -111,8 +129,10 @@ class ResponseStream:
             raise ValueError(f"{event} belongs to no message that has begun")
         elif isinstance(event, TextAdded):
             delta, logprobs = self._open.add(event.text, event.logprobs)
-            if delta and self._open.kind is not ItemKind.WEB_SEARCH_CALL:
+            if delta and self._open.kind not in _WHOLE:
                 yield self._delta(self._open, delta, logprobs)
+        elif self._open.kind is ItemKind.MCP_APPROVAL_REQUEST:
+            yield from self._ask(self._open, event.message if event.is_complete else None)
         elif self._open.kind.is_built_in:
             yield from self._end_call_text(self._open, event.message, planned or {})
             if not event.is_complete:
@@ -126,6 +146,23 @@ class ResponseStream:
         if item is not None and item.call is not None and item.kind in _RUNNING:
             yield self._of_item(f"response.{item.kind.value}.{_RUNNING[item.kind]}", item)
 
+    def begin_approved_call(self, call: Message, request_id: str) -> Iterator[WireEvent]:
+        """Write a call of an earlier response that is being answered."""
+        kind = ItemKind.MCP_CALL
+        item = OutputItemBuilder(
+            kind=kind,
+            recipient=call.recipient,
+            index=len(self.items),
+            id=self._new_id(ID_PREFIXES[kind]),
+            call_id=None,
+        )
+        self._open = item
+        approval = {"approval_request_id": request_id}
+        yield from self._begin_call(item, approval)
+        delta, _ = item.add(message_text(call), ())
+        yield self._delta(item, delta, [])
+        yield from self._end_call_text(item, call, approval)
+
     def end_call(self, answered: AnsweredCall) -> Iterator[WireEvent]:
         """Write the result of the call that waited."""
         item = self._open
@@ -134,7 +171,8 @@ class ResponseStream:
         has_event = answered.status == "failed" and item.kind is ItemKind.MCP_CALL
         if answered.status == "completed" or has_event:
             yield self._of_item(f"response.{item.kind.value}.{answered.status}", item)
-        item_json = self._built_in_item(item, answered.status, answered.fields)
+        fields = {**item.planned, **answered.fields}
+        item_json = self._built_in_item(item, answered.status, fields)
         tokens = item.call.sampled_tokens if isinstance(item.call, SampledMessage) else None
         messages = [message.to_dict() for message in (item.call, *answered.messages)]
         yield self._done(item.index, HistoryItem(item_json, tokens, messages))
@@ -143,7 +181,7 @@ class ResponseStream:
         """Close the item that is open, as incomplete."""
         item = self._open
         if item is not None and item.kind.is_built_in:
-            if item.call is None and item.kind is ItemKind.WEB_SEARCH_CALL:
+            if item.call is None and item.kind in _WHOLE:
                 self._open = None  # it has no event yet
             elif item.call is None:
                 message = Message.from_role_and_content(Role.ASSISTANT, item.sampled_text)
@@ -186,17 +224,20 @@ class ResponseStream:
             custom_tools=self._custom_tools,
             built_in_tools=self._built_in_tools,
         )
+        if kind is ItemKind.MCP_CALL and recipient in self._approvals:
+            kind = ItemKind.MCP_APPROVAL_REQUEST
         item = OutputItemBuilder(
             kind=kind,
             recipient=recipient,
             index=len(self.items),
             id=self._new_id(ID_PREFIXES[kind]),
             call_id=self._new_id("call") if kind.is_call and not kind.is_built_in else None,
+            is_text=recipient in self._text_tools,
             cited=self._cited_answer() if self._cited_answer and kind.is_message else None,
         )
         self._open = item
         if kind.is_built_in:
-            if kind is not ItemKind.WEB_SEARCH_CALL:  # its query is not known yet
+            if kind not in _WHOLE:
                 yield from self._begin_call(item, {})
             return
         begun = new_item(
@@ -205,6 +246,18 @@ class ResponseStream:
         yield self._event("response.output_item.added", output_index=item.index, item=begun)
         if item.shape.part is not None:
             yield self._of_item("response.content_part.added", item, part=item.part())
+
+    def _ask(self, item: OutputItemBuilder, call: Message | None) -> Iterator[WireEvent]:
+        """Write that a call needs an approval; a call that was cut has no item."""
+        self._open = None
+        if call is None:
+            return
+        label, _, name = (item.recipient or "").partition(".")
+        name = self._mcp_names.get(item.recipient or "", name)
+        asked = approval_item(item.id, label, name, item.text + item.rest(is_complete=True))
+        yield self._event("response.output_item.added", output_index=item.index, item=asked)
+        tokens = call.sampled_tokens if isinstance(call, SampledMessage) else None
+        yield self._done(item.index, HistoryItem(asked, tokens, [call.to_dict()]))
 
     def _begin_call(
         self, item: OutputItemBuilder, planned: Mapping[str, Any]
@@ -283,7 +336,21 @@ class ResponseStream:
         yield self._of_item(self._text_event(item, "done"), item, **done)
         if item.shape.part is not None:
             yield self._of_item("response.content_part.done", item, part=item.part())
-        yield self._done(item.index, self._history_item(item, message, is_complete, encrypted))
+        finished = self._history_item(item, message, is_complete, encrypted)
+        for index, part in enumerate(finished.item.get("summary", ())):
+            yield from self._summarise(item, index, part)
+        yield self._done(item.index, finished)
+
+    def _summarise(
+        self, item: OutputItemBuilder, index: int, part: Mapping[str, Any]
+    ) -> Iterator[WireEvent]:
+        """Write a part of a summary, which is known at once."""
+        place = {"item_id": item.id, "output_index": item.index, "summary_index": index}
+        name, text = "response.reasoning_summary", part["text"]
+        yield self._event(f"{name}_part.added", **place, part={**part, "text": ""})
+        yield self._event(f"{name}_text.delta", **place, delta=text)
+        yield self._event(f"{name}_text.done", **place, text=text)
+        yield self._event(f"{name}_part.done", **place, part=part)
 
     def _history_item(
         self, item: OutputItemBuilder, message: Message, is_complete: bool, encrypted: str | None
@@ -297,10 +364,14 @@ class ResponseStream:
             status="completed" if is_complete else "incomplete",
             logprobs=item.logprobs,
         )
-        if item.shape is FUNCTION:
-            item_json["arguments"] = item.text
+        if item.shape.field in ("arguments", "input"):
+            item_json[item.shape.field] = item.text
         if item.cited is not None:
             item_json["content"] = [item.part()]
+        summary_kind = self.response.get("reasoning", {}).get("summary")
+        if item.kind is ItemKind.REASONING and summary_kind and item.text.strip():
+            text = summary_of(item.text, summary_kind)
+            item_json["summary"] = [{"type": "summary_text", "text": text}]
         if encrypted is not None:
             item_json["encrypted_content"] = encrypted
         tokens = message.sampled_tokens if isinstance(message, SampledMessage) else None

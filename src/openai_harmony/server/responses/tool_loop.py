@@ -18,7 +18,7 @@ from ..services import Services
 from ..tools.conversation_tools import AnsweredCall
 from .plan import ResponsePlan, prepare_plan_turn
 
-__all__ = ["CallAnswered", "CallBegun", "LoopEnded", "LoopEvent", "ToolLoop"]
+__all__ = ["ApprovedCallBegun", "CallAnswered", "CallBegun", "LoopEnded", "LoopEvent", "ToolLoop"]
 
 _MAX_REFUSED = 3  # calls beyond the limit, which only a model without a grammar makes
 
@@ -27,6 +27,13 @@ class CallBegun(NamedTuple):
     """A call is being answered."""
 
     call: Message
+
+
+class ApprovedCallBegun(NamedTuple):
+    """A call of an earlier response is being answered, as it was approved."""
+
+    call: Message
+    request_id: str
 
 
 class CallAnswered(NamedTuple):
@@ -41,7 +48,7 @@ class LoopEnded(NamedTuple):
     incomplete_reason: str | None
 
 
-LoopEvent: TypeAlias = "TurnEvent | CallBegun | CallAnswered | LoopEnded"
+LoopEvent: TypeAlias = "TurnEvent | CallBegun | ApprovedCallBegun | CallAnswered | LoopEnded"
 
 
 class ToolLoop:
@@ -66,6 +73,11 @@ class ToolLoop:
         caller = self._plan.caller
         is_first = True
         with self._services.admission.whole_request():
+            for approved in self._plan.approved:
+                yield ApprovedCallBegun(approved.call, approved.request_id)
+                answered = await self._answer(approved.call)
+                yield CallAnswered(answered)
+                prepared = await self._prepare([approved.call, *answered.messages], Usage())
             while prepared is not None:
                 messages: list[Message] = []
                 ended: TurnEnded | None = None
@@ -80,7 +92,7 @@ class ToolLoop:
                 if ended is None or ended.reason is FinishReason.LENGTH:
                     break
                 call = self._call(messages)
-                if call is None:
+                if call is None or call.recipient in self._plan.tools.approvals:
                     yield LoopEnded(None)
                     return
                 if self._calls_left <= -_MAX_REFUSED:

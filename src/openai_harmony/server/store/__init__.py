@@ -6,13 +6,14 @@
     tables → items            the columns of a row, and the dataclasses made of it
     database → leases         transactions, the newest schema; which servers live
     response_chains           responses that follow each other
-    tool_sessions, responses, conversations, container_files, keys
+    tool_sessions, responses, conversations, container_files, chat_completions, keys
     store                     opens all of it
 
 Everything is synchronous and may be called from any thread. Methods return data, and find nothing
 of other owners.
 """
 
+from .chat_completions import CompletionPage, StoredCompletion, StoredCompletions
 from .container_files import ContainerFile, ContainerFiles, FilePage, NewFile
 from .conversations import Conversation, Conversations
 from .errors import ItemIdError, NotFoundError, StoreError, StoreInUseError, StoreVersionError
@@ -23,6 +24,7 @@ from .store import Store
 from .tool_sessions import StoredSession, ToolSessions
 
 __all__ = [
+    "CompletionPage",
     "ContainerFile",
     "ContainerFiles",
     "Conversation",
@@ -43,6 +45,8 @@ __all__ = [
     "StoreError",
     "StoreInUseError",
     "StoreVersionError",
+    "StoredCompletion",
+    "StoredCompletions",
     "StoredItem",
     "StoredResponse",
     "StoredSession",

@@ -23,7 +23,7 @@ class StoreError(HarmonyError):
 class NotFoundError(StoreError, LookupError):
     """There is none, it was deleted, it has expired, or it belongs to another owner.
 
-    `kind` is ``response``, ``conversation``, ``item``, ``file`` or ``key``.
+    `kind` is ``response``, ``conversation``, ``item``, ``file``, ``completion`` or ``key``.
     """
 
     def __init__(self, kind: str, id: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, func, select
 
+from .chat_completions import StoredCompletions
 from .container_files import ContainerFiles
 from .conversations import Conversations
 from .database import Database, migrate
@@ -59,6 +60,7 @@ class Store:
         self.conversations = Conversations(self._database)
         self.sessions = ToolSessions(self._database, self._server)
         self.files = ContainerFiles(self._database, self._server)
+        self.completions = StoredCompletions(self._database, self._server)
         self.keys = Keys(self._database)
 
     def start_serving(self) -> int:
@@ -75,10 +77,11 @@ class Store:
     def maintain(self) -> None:
         """Maintain the database; once in a minute is often enough.
 
-        Deletes expired responses. Takes the lease again where the database was restarted, and fails
-        the running responses of dead servers.
+        Deletes expired responses and chat completions. Takes the lease again where the database was
+        restarted, and fails the running responses of dead servers.
         """
         self.responses.delete_expired()
+        self.completions.delete_expired()
         if self._is_serving:
             self.start_serving()
 

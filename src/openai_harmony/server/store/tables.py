@@ -30,6 +30,7 @@ __all__ = [
     "JsonText",
     "TokenIds",
     "api_keys",
+    "chat_completions",
     "container_files",
     "conversation_items",
     "conversation_sessions",
@@ -228,6 +229,24 @@ container_files = Table(
     Column("size", BigInteger, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("data", LargeBinary, nullable=False),
+)
+chat_completions = Table(
+    "chat_completions",
+    METADATA,
+    Column("id", AnyText, primary_key=True),
+    Column("owner", AnyText, nullable=False),
+    Column("model", AnyText, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, index=True),
+    Column("metadata", JsonText, nullable=False),
+    Column("completion", JsonText, nullable=False),
+    Column("messages", JsonText, nullable=False),
+)
+Index(
+    "ix_chat_completions_owner",
+    chat_completions.c.owner,
+    chat_completions.c.created_at,
+    chat_completions.c.id,
 )
 api_keys = Table(
     "api_keys",

@@ -10,8 +10,8 @@ from sqlalchemy import Connection, Row, and_, delete, insert, or_, select
 
 from .database import Database
 from .leases import ServerClock
-from .response_chains import chain_of
-from .tables import conversation_sessions, conversations, response_sessions
+from .response_chains import chain_of, visible
+from .tables import conversation_sessions, conversations, response_sessions, responses
 
 __all__ = ["StoredSession", "ToolSessions", "insert_sessions", "replace_sessions"]
 
@@ -61,6 +61,21 @@ class ToolSessions:
         """Read the sessions for the next response in a conversation."""
         with self._database.reading() as connection:
             return [_session(row) for row in _of_conversation(connection, id, owner)]
+
+    def by_id(self, id: str, tool: str, owner: str) -> StoredSession | None:
+        """Read the newest session of a tool with an id; None where the owner has none."""
+        table = response_sessions
+        newest = (
+            select(table)
+            .join(responses, responses.c.id == table.c.response_id)
+            .where(table.c.id == id, table.c.tool == tool)
+            .where(responses.c.owner == owner, visible(self._server.now()))
+            .order_by(responses.c.created_at.desc(), responses.c.id.desc())
+            .limit(1)
+        )
+        with self._database.reading() as connection:
+            row = connection.execute(newest).first()
+        return None if row is None else _session(row)
 
 
 def insert_sessions(

@@ -74,6 +74,7 @@ class ConversationTools:
     - `tools`: by name. `functions`: of MCP servers among them, all that may be called, by the
       names in harmony.
     - `stored`: the sessions that the conversation has; making this from them may take a while.
+    - `approvals`: the recipients of these functions whose calls need an approval.
     - `files`: what code has written before, the oldest first. `storage`: None stores no new ones.
     """
 
@@ -85,6 +86,7 @@ class ConversationTools:
         storage: FileStorage | None = None,
         include: Collection[str] = (),
         functions: Mapping[str, Mapping[str, ServerFunction]] | None = None,
+        approvals: Collection[str] = (),
     ) -> None:
         by_tool = {session.tool: session for session in stored}
         self._tools = tools
@@ -101,6 +103,7 @@ class ConversationTools:
         self._storage = storage
         self._include = include
         self._functions = functions or {}
+        self.approvals = frozenset(approvals)
         self._used_sessions: dict[str, StoredSession] = {}
 
     @property

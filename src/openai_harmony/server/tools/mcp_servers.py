@@ -14,6 +14,7 @@ from ...apis.requests import ResponsesRequest
 from ...conversation.json_field import JsonField
 from ...conversation.tool_namespaces import ToolNamespaceConfig
 from ...tools.tool import ServerFunction, ServerTool, Tool
+from .approvals import needs_approval
 
 __all__ = ["RequestedServers", "requested_servers"]
 
@@ -26,12 +27,14 @@ class RequestedServers:
     """The functions of MCP servers that a request may call, by the servers' labels.
 
     The labels are the names of the namespaces. `listings` are the items, still without ids, that
-    list the tools of each server for the client.
+    list the tools of each server for the client. `approvals` are the recipients whose calls need
+    one.
     """
 
     namespaces: dict[str, ToolNamespaceConfig] = field(default_factory=dict)
     functions: dict[str, dict[str, ServerFunction]] = field(default_factory=dict)
     listings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    approvals: set[str] = field(default_factory=set)
 
     def add(self, tool: ServerTool[Any], allowed: Mapping[str, ServerFunction]) -> None:
         """Let a request call some of the functions of a server."""
@@ -126,12 +129,13 @@ def requested_servers(
             )
             requested.listings[label] = _listing(label, tools=[], error=problem)
             continue
-        if tool["require_approval"].value not in (None, "never"):
-            raise tool["require_approval"].error(
-                "calls cannot be approved one by one here; send 'never', and name the tools that "
-                "may be called in allowed_tools"
-            )
-        requested.add(servers[label], _allowed_functions(tool["allowed_tools"], servers[label]))
+        allowed = _allowed_functions(tool["allowed_tools"], servers[label])
+        requested.add(servers[label], allowed)
+        requested.approvals |= {
+            f"{label}.{name}"
+            for name, function in allowed.items()
+            if needs_approval(tool["require_approval"], function)
+        }
     return requested
 
 

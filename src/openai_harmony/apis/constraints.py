@@ -1,0 +1,140 @@
+"""What requests say about reasoning and the form of the answer, in the fields of several servers.
+
+==============================================  =================================================
+``reasoning_effort``, ``reasoning.effort``,     the effort
+``chat_template_kwargs.reasoning_effort``
+``reasoning.max_tokens``,                       the most tokens of reasoning in a turn
+``thinking_token_budget``
+``reasoning.enabled``,                          False allows no reasoning
+``chat_template_kwargs.enable_thinking``
+``reasoning.exclude``, ``include_reasoning``    whether the client sees the reasoning
+``response_format``, ``text.format``            JSON, or free text
+``structured_outputs``, ``guided_json``, ...    the same, regular expressions, choices, grammars
+==============================================  =================================================
+
+OpenAI's own fields come first in each row; the others are those of vLLM and OpenRouter. Two fields
+that contradict each other are an error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+
+from ..conversation.content import ReasoningEffort
+from ..conversation.json_field import JsonField
+from .conversation_builder import RequestedFormat, read_effort, read_response_format
+
+__all__ = ["requested_effort", "requested_format", "requested_reasoning_tokens", "shows_reasoning"]
+
+_TEMPLATE_FIELDS = {"reasoning_effort", "enable_thinking", "thinking"}
+
+
+def requested_effort(body: JsonField, default: ReasoningEffort | None) -> ReasoningEffort | None:
+    """Read the effort of a request.
+
+    >>> requested_effort(JsonField({"reasoning": {"effort": "high"}}), None)
+    <ReasoningEffort.HIGH: 'High'>
+    """
+    template = _optional_object(body["chat_template_kwargs"])
+    for name in template.object():
+        if name not in _TEMPLATE_FIELDS:
+            known = ", ".join(sorted(_TEMPLATE_FIELDS))
+            raise template[name].error(f"there is no template with this argument; send {known}")
+    reasoning = _optional_object(body["reasoning"])
+    effort = _agreeing(body["reasoning_effort"], reasoning["effort"], template["reasoning_effort"])
+    return read_effort(effort, default)
+
+
+def requested_reasoning_tokens(body: JsonField) -> int | None:
+    """Return the most tokens of reasoning in a turn; None where the request leaves it open.
+
+    >>> requested_reasoning_tokens(JsonField({"reasoning": {"enabled": False}}))
+    0
+    """
+    reasoning = _optional_object(body["reasoning"])
+    template = _optional_object(body["chat_template_kwargs"])
+    switches = reasoning["enabled"], template["enable_thinking"], template["thinking"]
+    if any(switch.value is False for switch in switches):
+        return 0
+    budget = _agreeing(reasoning["max_tokens"], body["thinking_token_budget"])
+    if budget.is_null or budget.value == -1:
+        return None
+    if not isinstance(budget.value, int) or isinstance(budget.value, bool) or budget.value < 0:
+        raise budget.unexpected("a number of tokens")
+    return budget.value
+
+
+def shows_reasoning(body: JsonField) -> bool:
+    """Return whether the client sees the reasoning."""
+    is_excluded = _optional_object(body["reasoning"])["exclude"].value is True
+    return not is_excluded and body["include_reasoning"].value is not False
+
+
+def requested_format(body: JsonField, own: JsonField) -> RequestedFormat | None:
+    """Read the form of the answer; `own` is the field of OpenAI's API. None is free text.
+
+    >>> own = JsonField(None, "response_format")
+    >>> requested_format(JsonField({"guided_choice": ["yes", "no"]}), own).text
+    {'type': 'choice', 'choices': ['yes', 'no']}
+    """
+    outputs = _optional_object(body["structured_outputs"])
+    for name, value in outputs.object().items():
+        if name not in _FORMATS and value not in (None, False):
+            raise outputs[name].error(f"this cannot be enforced; send one of {', '.join(_FORMATS)}")
+    requested = [
+        (field, read)
+        for name, read in _FORMATS.items()
+        for field in (outputs[name], body[f"guided_{name}"])
+        if field.value not in (None, False)
+    ]
+    answer = read_response_format(own)
+    for field, _ in requested[1 if answer is None else 0 :]:
+        first = own if answer is not None else requested[0][0]
+        raise field.error(f"{first.path} asks for another form of the answer; send one of them")
+    for field, read in requested:
+        return read(field)
+    return answer
+
+
+def _optional_object(field: JsonField) -> JsonField:
+    """Return an object, an empty one for null."""
+    value = {} if field.is_null else field.object()
+    return JsonField(value, field.path)
+
+
+def _agreeing(*fields: JsonField) -> JsonField:
+    """Return the first of several fields for the same thing that is not null."""
+    first, *others = [field for field in fields if not field.is_null] or fields[:1]
+    for other in others:
+        if other.value != first.value:
+            raise other.error(f"{first.path} has another value; send one of them")
+    return first
+
+
+def _read_schema(field: JsonField) -> RequestedFormat:
+    schema: object = field.value
+    if isinstance(schema, str):
+        try:
+            schema = json.loads(schema)
+        except ValueError:
+            raise field.error("this is no JSON; send a JSON Schema") from None
+    if not isinstance(schema, Mapping):
+        raise field.unexpected("a JSON Schema")
+    return RequestedFormat(name="answer", schema=dict(schema))
+
+
+def _read_choices(field: JsonField) -> RequestedFormat:
+    choices = [choice.text() for choice in field.items()]
+    if not choices:
+        raise field.error("there is nothing to choose from; send texts")
+    return RequestedFormat(text={"type": "choice", "choices": choices})
+
+
+_FORMATS: Mapping[str, Callable[[JsonField], RequestedFormat]] = {
+    "json": _read_schema,
+    "json_object": lambda _: RequestedFormat(),
+    "regex": lambda field: RequestedFormat(text={"type": "regex", "pattern": field.text()}),
+    "choice": _read_choices,
+    "grammar": lambda field: RequestedFormat(text={"type": "grammar", "grammar": field.text()}),
+}

@@ -1,0 +1,100 @@
+"""Formats of text that is not JSON: regular expressions, choices, and grammars in Lark or GBNF.
+
+A client's grammar is nested in that of the turn. It cannot name tokens, so it cannot write the
+structure of a turn, and its rules have names of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from llguidance.gbnf_to_lark import GbnfToLarkError, gbnf_to_lark
+
+from .errors import GrammarError
+from .matcher import Matcher
+
+__all__ = ["TextFormat", "requested_text", "text_rule"]
+
+_LONGEST = 64 * 1024
+_OPAQUE = re.compile(r'(?://|#)[^\n]*|"(?:\\.|[^"\\\x00-\x1F\x7F])*"|/(?:\\.|[^/\\])+/')
+"""Comments, strings and regular expressions of Lark: whatever they spell is no syntax."""
+
+
+class TextFormat(NamedTuple):
+    """A format of text: ``regex`` (of Rust, matching the whole text), ``lark`` or ``gbnf``."""
+
+    syntax: Literal["regex", "lark", "gbnf"]
+    definition: str
+
+
+def text_rule(text_format: TextFormat, pointer: str) -> str:
+    """Write the text that a format allows, as a part of a rule.
+
+    Raises `GrammarError` for what is not in the syntax, and for names of tokens.
+
+    >>> print(text_rule(TextFormat("regex", "[0-9]+"), "#"))
+    %lark {
+    start: /[0-9]+/
+    }
+    """
+    syntax, definition = text_format
+    problem = ""
+    if len(definition) > _LONGEST:
+        problem = f"it has more than {_LONGEST:,} characters"
+    elif not definition.strip():
+        problem = "it is empty"
+    elif syntax == "regex":
+        definition = f"start: /{_in_slashes(definition)}/"
+    elif syntax == "gbnf":
+        try:
+            definition = gbnf_to_lark(definition).replace("%llguidance {}", "", 1)
+        except GbnfToLarkError as error:
+            problem = f"it is not GBNF: {error}"
+    if not problem:
+        problem = _problem(definition)
+    if problem:
+        raise GrammarError(problem, remedy="send another definition", pointer=pointer)
+    return f"%lark {{\n{definition.strip()}\n}}"
+
+
+def requested_text(response_format: Mapping[str, Any]) -> TextFormat | None:
+    """Return the text format of an answer; None for other kinds of response formats.
+
+    >>> requested_text({"type": "choice", "choices": ["yes", "no"]})
+    TextFormat(syntax='lark', definition='start: "yes" | "no"')
+    """
+    kind = response_format.get("type")
+    if kind == "regex":
+        return TextFormat("regex", str(response_format["pattern"]))
+    if kind == "choice":
+        choices = " | ".join(
+            json.dumps(text, ensure_ascii=False) for text in response_format["choices"]
+        )
+        return TextFormat("lark", f"start: {choices}")
+    if kind == "grammar":
+        definition = str(response_format["grammar"])
+        return TextFormat("gbnf" if "::=" in definition else "lark", definition)
+    return None
+
+
+def _in_slashes(pattern: str) -> str:
+    """Escape the slashes and line breaks of a regular expression."""
+    escaped = re.sub(r"\\.|/", lambda found: found[0] if found[0] != "/" else r"\/", pattern)
+    return escaped.replace("\n", r"\n").replace("\r", r"\r")
+
+
+def _problem(definition: str) -> str:
+    """Return what is wrong with a grammar in Lark; empty for nothing."""
+    syntax = _OPAQUE.sub(" ", definition)
+    if "<" in syntax:
+        return "a grammar of text cannot name tokens with '<'"
+    if "%llguidance" in syntax:
+        return "it cannot set options with %llguidance"
+    try:
+        Matcher(definition)
+    except GrammarError as error:
+        return error.problem
+    return ""

@@ -1,0 +1,159 @@
+"""Chat completions that were stored: listed, read, changed and deleted."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from ...apis.request_body import Metadata, RequestBody
+from ...apis.requests import ChatRequest
+from ..auth.api_keys import AuthenticatedCaller, Caller
+from ..http.large_json import large_json_response
+from ..limited_route import LimitedRoute, in_pool
+from ..services import Services, services_of
+from ..store import Order, StoredCompletion
+from .completion import ChatCompletion
+
+__all__ = ["router", "store_completion"]
+
+router = APIRouter(
+    prefix="/v1/chat/completions", tags=["Chat Completions"], route_class=LimitedRoute
+)
+
+_DAY = 24 * 60 * 60  # seconds
+_METADATA = re.compile(r"metadata\[(.*)\]", re.DOTALL)
+
+
+class CompletionUpdate(RequestBody):
+    """The metadata that take the place of those before."""
+
+    metadata: Metadata | None
+
+
+async def store_completion(
+    services: Services, caller: Caller, request: ChatRequest, completion: ChatCompletion
+) -> None:
+    """Store a completion, as long as responses are kept."""
+    days, created = services.settings.keep_days, completion["created"]
+    stored = StoredCompletion(
+        id=completion["id"],
+        owner=caller.owner,
+        model=completion["model"],
+        created_at=created,
+        expires_at=None if days is None else created + round(days * _DAY),
+        metadata=dict(request.metadata or {}),
+        completion=completion,
+        messages=request.messages,
+    )
+    await services.pools.store.run(caller.owner, services.store.completions.add, stored)
+
+
+@router.get("")
+async def list_completions(
+    request: Request,
+    caller: AuthenticatedCaller,
+    after: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    order: Order = "asc",
+    model: str | None = None,
+) -> Response:
+    """List stored completions; ``metadata[KEY]=VALUE`` selects those that have it."""
+    services, owner = services_of(request), caller.owner
+    metadata = {
+        match[1]: value
+        for name, value in request.query_params.items()
+        if (match := _METADATA.fullmatch(name))
+    }
+
+    def read() -> Response:
+        page = services.store.completions.page(
+            owner, after=after, limit=limit, order=order, model=model, metadata=metadata
+        )
+        return large_json_response(
+            _list_json([_completion_json(item) for item in page.completions], page.has_more)
+        )
+
+    return await in_pool(request, services.pools.store, owner, read)
+
+
+@router.get("/{completion_id}")
+async def retrieve(completion_id: str, request: Request, caller: AuthenticatedCaller) -> Response:
+    """Read a stored completion."""
+    services, owner = services_of(request), caller.owner
+
+    def read() -> Response:
+        stored = services.store.completions.get(completion_id, owner)
+        return large_json_response(_completion_json(stored))
+
+    return await in_pool(request, services.pools.store, owner, read)
+
+
+@router.post("/{completion_id}")
+async def update(
+    completion_id: str, body: CompletionUpdate, request: Request, caller: AuthenticatedCaller
+) -> Response:
+    """Replace the metadata."""
+    services, owner = services_of(request), caller.owner
+
+    def change() -> Response:
+        metadata = body.metadata or {}
+        changed = services.store.completions.update(completion_id, owner, metadata)
+        return large_json_response(_completion_json(changed))
+
+    return await in_pool(request, services.pools.store, owner, change)
+
+
+@router.delete("/{completion_id}")
+async def delete(
+    completion_id: str, request: Request, caller: AuthenticatedCaller
+) -> dict[str, Any]:
+    """Delete a stored completion."""
+    services = services_of(request)
+    remove = services.store.completions.delete
+    await services.pools.store.run(caller.owner, remove, completion_id, caller.owner)
+    return {"id": completion_id, "object": "chat.completion.deleted", "deleted": True}
+
+
+@router.get("/{completion_id}/messages")
+async def list_messages(
+    completion_id: str,
+    request: Request,
+    caller: AuthenticatedCaller,
+    after: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    order: Order = "asc",
+) -> Response:
+    """List the messages of the request."""
+    services, owner = services_of(request), caller.owner
+
+    def read() -> Response:
+        stored = services.store.completions.get(completion_id, owner)
+        messages = [
+            {**message, "id": f"{completion_id}-{index}"}
+            for index, message in enumerate(stored.messages)
+        ]
+        if order == "desc":
+            messages.reverse()
+        ids = [message["id"] for message in messages]
+        if after in ids:
+            messages = messages[ids.index(after) + 1 :]
+        return large_json_response(_list_json(messages[:limit], len(messages) > limit))
+
+    return await in_pool(request, services.pools.store, owner, read)
+
+
+def _completion_json(stored: StoredCompletion) -> dict[str, Any]:
+    return {**stored.completion, "metadata": stored.metadata}
+
+
+def _list_json(data: list[dict[str, Any]], has_more: bool) -> dict[str, Any]:
+    return {
+        "object": "list",
+        "data": data,
+        "first_id": data[0]["id"] if data else None,
+        "last_id": data[-1]["id"] if data else None,
+        "has_more": has_more,
+    }

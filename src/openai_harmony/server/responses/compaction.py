@@ -1,0 +1,317 @@
+"""Compaction: a conversation as fewer tokens, for a context that is getting full.
+
+A compacted prompt has half of the tokens at most, or as many as were asked for. What later prompts
+would not show goes first; then long outputs of tools are shortened, then answers; then old calls
+go, then questions are shortened, and at last the oldest items go. The newest items stay as they are
+until the end. On request, the model writes a summary instead.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from pydantic import Field
+
+from ...apis.input_items import input_items_of
+from ...apis.items import HistoryItem, message_text
+from ...apis.requests import ReasoningSettings, ResponsesRequest
+from ...apis.response_resource import ResponseUsage
+from ...apis.turn_request import turn_of_response
+from ...encoding import load_harmony_encoding
+from ..auth.api_keys import Caller
+from ..generation.events import MessageEnded, TurnEnded, Usage
+from ..generation.preparation import prepare_turn
+from ..generation.sampling import sample_turn
+from ..http.errors import ApiError
+from ..http.identifiers import new_id
+from ..services import Services
+from .encryption import OwnerCipher
+from .history import History, history_of, with_stored_items
+
+__all__ = [
+    "CompactionRequest",
+    "compact",
+    "compacted_items",
+    "compaction_item",
+    "opened_items",
+    "prompt_counter",
+]
+
+_SMALL = 256  # tokens of a prompt that need no compaction
+_RECENT = 4  # items at the end that stay as they are, as long as possible
+_SUMMARY_REQUEST = (
+    "Summarise our conversation so far, for yourself: you will see nothing else of it. Keep what I "
+    "asked for, what was decided and done, names, numbers, paths and results that still matter, "
+    "and what is left to do. Write no more than {words} words."
+)
+_SUMMARY = "Summary of our conversation so far:\n{}"
+
+Count = Callable[[Sequence[HistoryItem]], int]
+"""Counts the tokens of the prompt that items make."""
+
+
+class CompactionRequest(ResponsesRequest):
+    """A conversation to compact, as a request to respond to it would have it."""
+
+    model: str
+    compact_threshold: int | None = Field(
+        default=None, ge=1, description="The most tokens of the compacted prompt; half by default."
+    )
+    summarize: bool | None = Field(
+        default=None, description="Whether the model writes a summary of the conversation."
+    )
+
+
+class _Limits(NamedTuple):
+    """The most tokens of texts, by what they are (None for any number); whether calls stay."""
+
+    outputs: int
+    answers: int | None = None
+    questions: int | None = None
+    keeps_calls: bool = True
+
+
+_STEPS = (
+    _Limits(400),
+    _Limits(100, answers=200),
+    _Limits(30, answers=60),
+    _Limits(30, answers=60, keeps_calls=False),
+    _Limits(30, answers=30, questions=100, keeps_calls=False),
+)
+
+
+def compacted_items(
+    items: Sequence[HistoryItem], budget: int, count: Count
+) -> Sequence[HistoryItem]:
+    """Shorten items until their prompt has `budget` tokens at most; it may take a while.
+
+    The instructions among them are kept whole, and so is the last item, unless it is the output of
+    a tool: with these alone the prompt may still be longer.
+    """
+    kept = _without_past_reasoning(items)
+    if count(kept) <= budget:
+        return kept
+    older, recent = kept[:-_RECENT], kept[-_RECENT:]
+    needed = {item.item.get("call_id") for item in recent}
+    for limits in _STEPS:
+        shorter = [item for item in older if limits.keeps_calls or not _is_call(item, needed)]
+        older = [_shortened(item, limits) for item in shorter]
+        if count([*older, *recent]) <= budget:
+            return [*older, *recent]
+    kept = [*older, *(_shortened(item, _STEPS[-1]) for item in recent[:-1]), *recent[-1:]]
+    for part in (2, 4, 8):
+        if count(kept) > budget:
+            kept[-1:] = [_shortened(item, _Limits(budget // part)) for item in kept[-1:]]
+    groups = _groups(kept)
+
+    def without(number: int) -> list[HistoryItem]:
+        """Leave out this many of the oldest groups."""
+        gone = {index for group in groups[:number] for index in group}
+        return [item for index, item in enumerate(kept) if index not in gone]
+
+    fewest = bisect_left(
+        range(len(groups)), True, key=lambda number: count(without(number)) <= budget
+    )
+    return without(fewest)
+
+
+def _groups(items: Sequence[HistoryItem]) -> list[list[int]]:
+    """Return the indices of items that can go, the oldest first; a call goes with its results.
+
+    Instructions stay, and so does the last item.
+    """
+    groups: dict[Any, list[int]] = {}
+    for index, item in enumerate(items):
+        if item.item.get("role") not in ("system", "developer"):
+            groups.setdefault(item.item.get("call_id") or index, []).append(index)
+    return [group for group in groups.values() if group[-1] != len(items) - 1]
+
+
+def _is_call(item: HistoryItem, needed: set[Any]) -> bool:
+    """Return whether an item is a call or its result, and can go."""
+    call_id = item.item.get("call_id")
+    return bool(item.messages) or (call_id is not None and call_id not in needed)
+
+
+def _shortened(item: HistoryItem, limits: _Limits) -> HistoryItem:
+    if item.messages:
+        call, *results = item.messages
+        shorter = [
+            {**result, "content": _cut(result["content"], limits.outputs)} for result in results
+        ]
+        return item._replace(messages=[call, *shorter])
+    limit, name = None, "content"
+    if str(item.item.get("type")).endswith("_output"):
+        limit, name = limits.outputs, "output"
+    elif item.item.get("role") == "assistant":
+        limit = limits.answers
+    elif item.item.get("role") == "user":
+        limit = limits.questions
+    content = item.item.get(name)
+    shorter_content = content if limit is None else _cut(content, limit)
+    if shorter_content == content:
+        return item
+    return HistoryItem({**item.item, name: shorter_content})
+
+
+def _cut(content: Any, limit: int) -> Any:
+    """Leave out the middle of a content: a text, or the texts of its parts."""
+    if isinstance(content, str):
+        encoding = load_harmony_encoding("HarmonyGptOss")
+        tokens = encoding.encode(content)
+        if len(tokens) <= limit:
+            return content
+        head, tail = tokens[: limit * 2 // 3], tokens[len(tokens) - limit // 3 :]
+        note = f"\n[... {len(tokens) - len(head) - len(tail):,} tokens left out ...]\n"
+        return encoding.decode(head, "ignore") + note + encoding.decode(tail, "ignore")
+    if not isinstance(content, list):
+        return content
+    return [
+        {**part, "text": _cut(part["text"], limit)}
+        if isinstance(part, Mapping) and isinstance(part.get("text"), str)
+        else part
+        for part in content
+    ]
+
+
+def _without_past_reasoning(items: Sequence[HistoryItem]) -> list[HistoryItem]:
+    """Leave out the reasoning before the last answer, with calls of built-in tools within it."""
+
+    def is_reasoning(item: HistoryItem) -> bool:
+        if item.messages:
+            return item.messages[0].get("channel") == "analysis"
+        return item.item.get("type") == "reasoning"
+
+    answers = [i for i, item in enumerate(items) if item.item.get("phase") == "final_answer"]
+    last = answers[-1] if answers else -1
+    return [item for i, item in enumerate(items) if i > last or not is_reasoning(item)]
+
+
+def compaction_item(services: Services, owner: str, items: Sequence[HistoryItem]) -> dict[str, Any]:
+    """Seal items in one, which stands for all before it."""
+    encrypted = OwnerCipher(services.cipher, owner).encrypt(items)
+    return {"type": "compaction", "id": new_id("cmp"), "encrypted_content": encrypted}
+
+
+class _Conversation(NamedTuple):
+    """The items of a conversation, and the number of tokens that its compacted prompt may have."""
+
+    items: Sequence[HistoryItem]
+    budget: int
+    count: Count
+
+
+async def compact(services: Services, caller: Caller, request: CompactionRequest) -> dict[str, Any]:
+    """Make one encrypted item of a conversation. Raises the errors of a plan."""
+    services.check_model(request.model)
+    owner, pool = caller.owner, services.pools.encoding
+    conversation = await pool.run(owner, _read, services, owner, request)
+    items, usage = conversation.items, Usage()
+    if request.summarize:
+        summary, usage = await _summary(services, caller, request, conversation)
+        instructions = [i for i in items if i.item.get("role") in ("system", "developer")]
+        text = {"type": "message", "role": "user", "content": _SUMMARY.format(summary)}
+        items = [*instructions, HistoryItem(text)]
+
+    def seal() -> dict[str, Any]:
+        kept = compacted_items(items, conversation.budget, conversation.count)
+        return compaction_item(services, owner, kept)
+
+    return {
+        "id": new_id("resp"),
+        "object": "response.compaction",
+        "created_at": int(time.time()),
+        "output": [await pool.run(owner, seal)],
+        "usage": ResponseUsage.of(*usage).model_dump(),
+    }
+
+
+def _read(services: Services, owner: str, request: CompactionRequest) -> _Conversation:
+    history = history_of(services, owner, request)
+    resolved, references = with_stored_items(services, owner, request)
+    added = input_items_of(resolved, new_id, references)
+    cipher = OwnerCipher(services.cipher, owner)
+    turn_of_response(  # raises an error for items that cannot be rendered, which it names
+        resolved,
+        history.items,
+        decrypt=cipher.decrypt,
+        references=references,
+        built_in=services.built_in,
+    )
+    items = opened_items([*history.items, *added], cipher)
+    count = prompt_counter(services, owner, request, history)
+    before = count(items)
+    budget = request.compact_threshold or max(before // 2, min(before, _SMALL))
+    return _Conversation(items, budget, count)
+
+
+def opened_items(items: Sequence[HistoryItem], cipher: OwnerCipher) -> list[HistoryItem]:
+    """Return the items since the last compaction, and those that it stands for."""
+    opened: list[HistoryItem] = []
+    for item in items:
+        if item.item.get("type") == "compaction":
+            opened = list(cipher.decrypt(str(item.item.get("encrypted_content"))) or ())
+        else:
+            opened.append(item)
+    return opened
+
+
+def prompt_counter(
+    services: Services, owner: str, request: ResponsesRequest, history: History
+) -> Count:
+    """Return a function that counts the tokens of the prompt that items make, in this request."""
+    empty = request.model_copy(update={"input": [], "messages": None, "tool_choice": None})
+    decrypt = OwnerCipher(services.cipher, owner).decrypt
+
+    def count(items: Sequence[HistoryItem]) -> int:
+        turn = turn_of_response(
+            empty, items, date=history.date, decrypt=decrypt, built_in=services.built_in
+        )
+        return len(prepare_turn(turn).prompt)
+
+    return count
+
+
+async def _summary(
+    services: Services, caller: Caller, request: CompactionRequest, conversation: _Conversation
+) -> tuple[str, Usage]:
+    """Let the model summarise a conversation, shortened first where it fills the context."""
+    room = min(conversation.budget, services.context_length // 4)
+    question = {"role": "user", "content": _SUMMARY_REQUEST.format(words=max(20, room // 2))}
+    asked = request.model_copy(
+        update={
+            "input": [question],
+            "messages": None,
+            "tools": None,
+            "tool_choice": None,
+            "text": None,
+            "reasoning": ReasoningSettings(effort="low"),
+            "max_output_tokens": 2 * room,
+        }
+    )
+    decrypt = OwnerCipher(services.cipher, caller.owner).decrypt
+
+    def prepare() -> Any:
+        limit = services.context_length - 3 * room
+        items = compacted_items(conversation.items, limit, conversation.count)
+        turn = replace(turn_of_response(asked, items, decrypt=decrypt), custom_tools=frozenset())
+        return turn, prepare_turn(turn)
+
+    turn, prepared = await services.pools.encoding.run(caller.owner, prepare)
+    texts: list[str] = []
+    usage = Usage()
+    async with aclosing(sample_turn(services, caller, turn, prepared)) as events:
+        async for event in events:
+            if isinstance(event, MessageEnded) and event.message.channel != "analysis":
+                texts.append(message_text(event.message))
+            elif isinstance(event, TurnEnded):
+                usage = event.usage
+    if not any(texts):
+        problem = "the model wrote no summary; ask again, or leave summarize out"
+        raise ApiError(503, problem, kind="server_error", code="no_summary", retry_after=1)
+    return "\n\n".join(filter(None, texts)), usage

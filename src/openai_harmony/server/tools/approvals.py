@@ -1,0 +1,154 @@
+"""Approvals of MCP calls: which calls need one, and what requests say about those that asked.
+
+A call that needs an approval ends its response with an item ``mcp_approval_request``. The client
+answers with ``mcp_approval_response`` in a later request. An approved call is then run before the
+model goes on; of a declined one the model reads that it was declined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...apis.items import HistoryItem
+from ...apis.requests import ResponsesRequest
+from ...conversation.json_field import JsonField
+from ...conversation.messages import Message, Role
+from ...sampled_messages import SampledMessage
+from ...tools.tool import ServerFunction
+from ...tools.tool_message import failure_message
+from ..http.identifiers import new_id
+
+__all__ = [
+    "AnsweredRequests",
+    "ApprovedCall",
+    "answered_requests",
+    "approval_item",
+    "needs_approval",
+]
+
+_REQUEST, _RESPONSE = "mcp_approval_request", "mcp_approval_response"
+
+
+@dataclass(frozen=True)
+class ApprovedCall:
+    """A call that waits to be run, and the id of the item that asked for it."""
+
+    call: Message
+    request_id: str
+
+
+@dataclass(frozen=True)
+class AnsweredRequests:
+    """A request whose declined calls are references to `items`, and the calls that it approves."""
+
+    request: ResponsesRequest
+    items: Mapping[str, HistoryItem]
+    approved: Sequence[ApprovedCall] = ()
+
+
+def needs_approval(rule: JsonField, function: ServerFunction) -> bool:
+    """Return whether a call of a function must be approved, by the `require_approval` of a request.
+
+    Left out it means ``always``. A rule by tools that names some as ``always`` means ``never`` for
+    all others, unless it names those of ``never``, too.
+    """
+    if rule.is_null or rule.value == "always":
+        return True
+    if rule.value == "never":
+        return False
+    if not isinstance(rule.value, Mapping):
+        raise rule.unexpected("always, never, or an object of both")
+    always, never = rule["always"], rule["never"]
+    if not always.is_null and _is_in(always, function):
+        return True
+    if not never.is_null:
+        return not _is_in(never, function)
+    return always.is_null
+
+
+def _is_in(tools: JsonField, function: ServerFunction) -> bool:
+    names, read_only = tools["tool_names"], tools["read_only"]
+    has_name = names.is_null or function.name in [name.text() for name in names.items()]
+    return has_name and (read_only.is_null or function.is_read_only is read_only.value)
+
+
+def approval_item(id: str, label: str, name: str, arguments: str) -> dict[str, Any]:
+    """Make the item that asks for an approval."""
+    fields = {"id": id, "server_label": label, "name": name, "arguments": arguments}
+    return {"type": _REQUEST, **fields}
+
+
+def answered_requests(
+    request: ResponsesRequest,
+    history: Sequence[HistoryItem],
+    functions: Mapping[str, Mapping[str, ServerFunction]],
+    find: Callable[[str], HistoryItem | None],
+) -> AnsweredRequests:
+    """Read the approvals in the input of a request.
+
+    `functions` are those of MCP servers that the request may call, by label; `find` reads a stored
+    item. Raises `ConversationError` for an answer to what nobody asked.
+    """
+    sent = [
+        (item.get("type") == "item_reference" and find(str(item.get("id")))) or HistoryItem(item)
+        for item in request.items
+    ]
+    items = [*history, *sent]
+    run = {
+        item.item.get("approval_request_id")
+        for item in items
+        if item.item.get("type") == "mcp_call"
+    }
+    asked = {str(item.item.get("id")): item for item in items if item.item.get("type") == _REQUEST}
+    replaced: list[dict[str, Any]] = []
+    declined: dict[str, HistoryItem] = {}
+    approved: list[ApprovedCall] = []
+    for item in JsonField(request.items, request.items_field).items():
+        replaced.append(dict(item.object()))
+        if item["type"].value != _RESPONSE:
+            continue
+        request_id = item["approval_request_id"].text()
+        if not isinstance(item["approve"].value, bool):
+            raise item["approve"].unexpected("true or false")
+        if request_id in run:
+            continue
+        question = asked.get(request_id) or find(request_id)
+        if question is None or question.item.get("type") != _REQUEST:
+            problem = f"no approval was requested under the id {request_id!r:.80}"
+            raise item["approval_request_id"].error(problem)
+        call = _call_of(question, functions, item["approval_request_id"])
+        if item["approve"].value:
+            approved.append(ApprovedCall(call, request_id))
+            run.add(request_id)
+            continue
+        reason = item["reason"].optional_text()
+        problem = "the user declined this call" + (f": {reason}" if reason else "")
+        denial = failure_message(call, problem)
+        id = new_id("mcpa")
+        tokens = call.sampled_tokens if isinstance(call, SampledMessage) else None
+        messages = [call.to_dict(), denial.to_dict()]
+        declined[id] = HistoryItem({**item.object(), "id": id}, tokens, messages)
+        replaced[-1] = {"type": "item_reference", "id": id}
+    answered = request.model_copy(update={request.items_field: replaced}) if declined else request
+    return AnsweredRequests(answered, declined, approved)
+
+
+def _call_of(
+    question: HistoryItem,
+    functions: Mapping[str, Mapping[str, ServerFunction]],
+    field: JsonField,
+) -> Message:
+    """Return the call that an item asks for, as the model wrote it if that is known."""
+    asked = JsonField(question.item, field.path)
+    label, name = asked["server_label"].text(), asked["name"].text()
+    if label not in functions:
+        raise field.error(f"the MCP server {label!r:.80} is not in the tools of this request")
+    if question.messages:
+        call = Message.from_dict(dict(question.messages[0]))
+        return call if question.tokens is None else SampledMessage.of(call, question.tokens)
+    own_names = [own for own, function in functions[label].items() if function.name == name]
+    call = Message.from_role_and_content(Role.ASSISTANT, asked["arguments"].text())
+    call.with_channel("commentary").with_recipient(f"{label}.{own_names[0] if own_names else name}")
+    return call.with_content_type("<|constrain|>json")

@@ -1,0 +1,109 @@
+"""Formats of text that is no JSON, in answers and in calls of custom tools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from openai_harmony.grammar import (
+    GrammarError,
+    Matcher,
+    TextFormat,
+    TurnOptions,
+    structural_tag,
+    turn_grammar,
+)
+from support.turns import FINAL, PLAIN, TOOLS, tokens_of
+
+CALL = "<|channel|>commentary to=functions.now code<|message|>"
+PATCH = """
+start: begin hunk+ end
+begin: "*** Begin Patch" LF
+end: "*** End Patch" LF?
+hunk: "*** Add File: " /(.+)/ LF ("+" /(.*)/ LF)+
+%import common.LF
+"""
+GBNF = 'root ::= "yes" | "no" [!?]+'
+
+DATE = r"[0-9]{4}-[0-9]{2}/[^/]\/"
+FORMATS: dict[str, tuple[TextFormat, list[str], list[str]]] = {
+    "regex": (TextFormat("regex", DATE), ["2026-11/é/"], ["2026-1/", "2026-11/a", " 2026-11/a/"]),
+    "anchored": (TextFormat("regex", "^[ab]+$"), ["abba"], ["abc", "a\n"]),
+    "line break": (TextFormat("regex", "a\nb"), ["a\nb"], ["a\\nb"]),
+    "lark": (
+        TextFormat("lark", PATCH),
+        ["*** Begin Patch\n*** Add File: x\n+a < b\n*** End Patch"],
+        ["*** Begin Patch\n*** End Patch", "Here is it:\n*** Begin Patch\n"],
+    ),
+    "white space": (
+        TextFormat("lark", 'start: "a"+\n%ignore " "\n# "a comment <|call|>'),
+        ["aa a"],
+        ["a\n"],
+    ),
+    "gbnf": (TextFormat("gbnf", GBNF), ["yes", "no!?"], ["no", "yes!"]),
+}
+CASES = [
+    pytest.param(text_format, text, accepted, id=f"{name}-{text[:9]!r}")
+    for name, (text_format, right, wrong) in FORMATS.items()
+    for text, accepted in [*((text, True) for text in right), *((text, False) for text in wrong)]
+]
+
+
+def accepts(grammar: str, completion: str) -> bool:
+    tokens = tokens_of(completion)
+    matcher = Matcher(grammar)
+    return matcher.accept_all(tokens) == len(tokens) and matcher.is_finished
+
+
+@pytest.mark.parametrize(("text_format", "text", "accepted"), CASES)
+def test_calls_follow_the_format_of_their_tool(
+    text_format: TextFormat, text: str, accepted: bool
+) -> None:
+    grammar = turn_grammar(TOOLS, TurnOptions(tool_texts={"functions.now": text_format}))
+    assert accepts(grammar, f"{CALL}{text}<|call|>") is accepted
+    assert accepts(grammar, f"{FINAL}{text}<|return|>")
+
+
+ANSWERS: list[tuple[dict[str, Any], str, str]] = [
+    ({"type": "regex", "pattern": r"\d+"}, "12", "a"),
+    ({"type": "choice", "choices": ["yes", 'a "no" é', "ye"]}, 'a "no" é', "no"),
+    ({"type": "grammar", "grammar": PATCH[1:].replace("*** ", "")}, "", "x"),
+    ({"type": "grammar", "grammar": GBNF}, "no!", "no"),
+]
+
+
+@pytest.mark.parametrize(("requested", "right", "wrong"), ANSWERS)
+def test_answers_follow_a_format(requested: dict[str, Any], right: str, wrong: str) -> None:
+    grammar = turn_grammar(PLAIN, TurnOptions(response_format=requested))
+    right = right or "Begin Patch\nAdd File: x\n+\nEnd Patch\n"
+    assert accepts(grammar, f"{FINAL}{right}<|return|>")
+    assert not accepts(grammar, f"{FINAL}{wrong}<|return|>")
+
+
+@pytest.mark.parametrize(
+    ("text_format", "problem"),
+    [
+        (TextFormat("regex", "(?=a)b"), "regex"),
+        (TextFormat("regex", "("), "regex"),
+        (TextFormat("regex", ""), "empty"),
+        (TextFormat("lark", "start: a"), "unknown name"),
+        (TextFormat("lark", "begin: /a/"), "start"),
+        (TextFormat("lark", 'start: "a" <|call|>'), "cannot name tokens"),
+        (TextFormat("lark", 'start: "a" <[200012]>'), "cannot name tokens"),
+        (TextFormat("lark", 'start: "a"\n}\nstart: <|call|>\nb: %lark {\nstart: "b"'), "tokens"),
+        (TextFormat("lark", 'start: "a"\n}\nc: "c"\nb: %lark {\nstart: "b"'), "compile"),
+        (TextFormat("lark", '%llguidance {"no_forcing": true}\nstart: "a"'), "options"),
+        (TextFormat("gbnf", "root ::= ("), "not GBNF"),
+        (TextFormat("regex", "a" * 70_000), "65,536"),
+    ],
+)
+def test_what_is_no_format_of_text_is_refused(text_format: TextFormat, problem: str) -> None:
+    with pytest.raises(GrammarError, match=problem) as caught:
+        turn_grammar(TOOLS, TurnOptions(tool_texts={"functions.now": text_format}))
+    assert caught.value.pointer == "tools/functions.now#/format/definition"
+
+
+def test_a_structural_tag_has_none() -> None:
+    with pytest.raises(GrammarError, match="use turn_grammar"):
+        structural_tag(PLAIN, TurnOptions(response_format={"type": "choice", "choices": ["a"]}))
