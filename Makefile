@@ -136,10 +136,10 @@ demo-gguf: $(VENV)/.installed-transformers $(LLAMA_CPP_VENV)/.installed ## Write
 	'from openai_harmony.engines.demo_model import demo_model_folder; print(demo_model_folder())')" build/demo-model.gguf
 
 engine-vllm: $(VENV)/.installed-dev $(VLLM_VENV)/.installed ## Try vLLM itself, on the CPU, with the demo model; ENGINE=--update-docs
-	$(BIN)/python scripts/engines/run.py vllm $(VLLM_VENV)/bin/python $(ENGINE)
+	$(BIN)/python scripts/engines/try_server.py vllm $(VLLM_VENV)/bin/python $(ENGINE)
 
 engine-llama-cpp: $(VENV)/.installed-dev $(LLAMA_CPP_VENV)/.installed ## Try llama.cpp itself, with the demo model; ENGINE=--update-docs
-	$(BIN)/python scripts/engines/run.py llama-cpp $(LLAMA_CPP_VENV)/bin/python $(ENGINE)
+	$(BIN)/python scripts/engines/try_server.py llama-cpp $(LLAMA_CPP_VENV)/bin/python $(ENGINE)
 
 clean: ## Remove the virtual environment, caches and builds
 	rm -rf $(VENV) $(BUILD_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(CLIENTS)/node_modules $(AGENTS)/node_modules $(PAGE)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -585,12 +585,13 @@ def test_sealed_items_are_opened() -> None:
     sealed = {"x": [HistoryItem(thought("hm"), (1, 2))], "y": [HistoryItem(USER)] * 2}
     request = ResponsesRequest(
         input=[
-            reasoning(encrypted_content="x", summary=[{"type": "summary_text", "text": "less"}]),
+            USER,  # the compaction stands for all before it
             {"type": "compaction", "encrypted_content": "y"},
+            reasoning(encrypted_content="x", summary=[{"type": "summary_text", "text": "less"}]),
         ]
     )
     made = turn_of_response(request, decrypt=sealed.get)
-    assert said(made) == [("analysis", None, "hm"), ("user", None, "hi"), ("user", None, "hi")]
+    assert said(made) == [("user", None, "hi"), ("user", None, "hi"), ("analysis", None, "hm")]
     message = made.conversation.messages[1]
     assert isinstance(message, SampledMessage)
     assert message.sampled_tokens == (1, 2)

@@ -1,6 +1,6 @@
 """Run a real engine with the demo model: ``make engine-vllm``, ``make engine-llama-cpp``.
 
-    run.py {vllm,llama-cpp} PYTHON [--update-docs]
+    try_server.py {vllm,llama-cpp} PYTHON [--update-docs]
 
 PYTHON is that of the environment with the engine. Its server must hold the contract of engines
 through our adapter (`contract`), and answer requests through ``harmony serve`` (`served_requests`).
