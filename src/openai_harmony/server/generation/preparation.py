@@ -51,18 +51,22 @@ def prepare_turn(request: TurnRequest) -> PreparedTurn:
     return PreparedTurn(prompt_tokens(encoding, request.conversation, RENDERING), request.sampling)
 
 
-def compiled_constraint(request: TurnRequest) -> TurnConstraint:
+def compiled_constraint(request: TurnRequest, *, skips_forced: bool = False) -> TurnConstraint:
     """Write the grammar of a request, and compile it for the engine, which shares what is compiled.
 
     It may take a while, too. Raises `GrammarError`.
     """
-    constraint = turn_constraint(request.conversation, constraint_options(request))
+    options = constraint_options(request, skips_forced=skips_forced)
+    constraint = turn_constraint(request.conversation, options)
     Matcher(constraint.grammar)
     return constraint
 
 
-def constraint_options(request: TurnRequest) -> TurnOptions:
-    """Return what the grammar of a request allows; only strict schemas must be enforced in full."""
+def constraint_options(request: TurnRequest, *, skips_forced: bool = False) -> TurnOptions:
+    """Return what the grammar of a request allows; only strict schemas must be enforced in full.
+
+    Where the engine skips forced tokens, a required call has one spelling, which forces the most.
+    """
     response_format = request.response_format
     return TurnOptions(
         tool_choice=request.tool_choice,
@@ -71,6 +75,7 @@ def constraint_options(request: TurnRequest) -> TurnOptions:
         preambles=response_format is None or response_format.get("type") == "text",
         on_unsupported="loosen",
         strict_tools=request.strict_tools,
+        canonical=skips_forced and request.tool_choice.mode == "required",
     )
 
 

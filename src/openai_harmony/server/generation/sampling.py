@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import NamedTuple, TypeVar
 
@@ -46,7 +47,8 @@ async def with_grammar(
     """Add the grammar where a request needs one. Raises `GrammarError`."""
     if not (services.settings.grammar and request.is_constrained):
         return prepared
-    constraint = await services.pools.grammar.run(owner, compiled_constraint, request)
+    compiled = partial(compiled_constraint, skips_forced=services.engine.skips_forced)
+    constraint = await services.pools.grammar.run(owner, compiled, request)
     sampling = replace(prepared.sampling, grammar=constraint.grammar)
     return prepared._replace(sampling=sampling, unenforced=constraint.unenforced)
 
