@@ -46,7 +46,7 @@ GRAMMAR := $(addprefix tests/grammar/,test_schemas.py test_patterns.py test_loos
 	test_simple_schemas.py)
 
 .DEFAULT_GOAL := help
-.PHONY: engine-vllm engine-llama-cpp demo-gguf llguidance schemas help demo chat inspect serve demo-model demo-accuracy test lowest check format parity bench bench-serving bench-fairness bench-training fuzz noise screenshots xgrammar users wheel wheel-drop-in clean
+.PHONY: engine-torchrun engine-vllm engine-llama-cpp demo-gguf llguidance schemas help demo chat inspect serve demo-model demo-accuracy test lowest check format parity bench bench-serving bench-fairness bench-training fuzz noise screenshots xgrammar users wheel wheel-drop-in clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,6 +84,9 @@ bench: $(VENV)/.installed-bench ## Measure against both; BENCH=--quick takes a m
 
 bench-serving: $(VENV)/.installed-dev $(GPT_OSS_VENV)/.installed ## Measure the server beside two others
 	$(BIN)/python -m benchmarks.serving $(BENCH)
+
+engine-torchrun: $(VENV)/.installed-dev ## Run the demo model in two processes of torchrun, over gloo
+	$(BIN)/python scripts/engines/torchrun.py
 
 bench-fairness: $(VENV)/.installed-dev ## Time small requests while another client does its worst
 	$(BIN)/python -m benchmarks.serving --fair $(BENCH)

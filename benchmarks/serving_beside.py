@@ -147,7 +147,9 @@ def beside_rows(
                         values[server.name].append(value)
             rows.append(_row(measure.name, measure.unit, values, measure.more_is_better))
             print(rows[-1], file=sys.stderr, flush=True)
-        peaks = {name: [_peak_memory(process)] for name, process in ids.items()}
+        peaks = {
+            server.name: [_peak_memory(ids[server.name])] for server, _ in started if server.batches
+        }
         rows.append(_row("memory after all of these, at most", "GB", peaks, False))
         print(rows[-1], file=sys.stderr, flush=True)
     return rows

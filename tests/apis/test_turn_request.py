@@ -592,7 +592,7 @@ def test_sealed_items_are_opened() -> None:
     )
     made = turn_of_response(request, decrypt=sealed.get)
     assert said(made) == [("user", None, "hi"), ("user", None, "hi"), ("analysis", None, "hm")]
-    message = made.conversation.messages[1]
+    message = made.conversation.messages[-1]
     assert isinstance(message, SampledMessage)
     assert message.sampled_tokens == (1, 2)
 

@@ -8,6 +8,7 @@ import pytest
 
 from openai_harmony import Conversation, DeveloperContent, Message, Role, ToolDescription
 from openai_harmony.apis.turn_request import TurnRequest
+from openai_harmony.conversation.tool_choice import ToolMode
 from openai_harmony.grammar import GrammarError, Matcher, ToolChoice, TurnConstraint
 from openai_harmony.grammar import turn_constraint as write_constraint
 from openai_harmony.server.generation.preparation import (
@@ -46,6 +47,23 @@ def accepts(grammar: str, text: str) -> bool:
     matcher = Matcher(grammar)
     tokens = load_harmony_encoding("HarmonyGptOss").encode(text, allowed_special="all")
     return all(matcher.accept(token) for token in tokens)
+
+
+@pytest.mark.parametrize(
+    ("skips_forced", "mode", "text", "is_allowed"),
+    [
+        (True, "required", HEADER.format("f") + '{"n":1}<|call|>', True),
+        (True, "required", HEADER.format("f") + '{"n": 1}<|call|>', False),
+        (True, "auto", HEADER.format("f") + '{"n": 1}<|call|>', True),
+        (False, "required", HEADER.format("f") + '{"n": 1}<|call|>', True),
+    ],
+)
+def test_a_required_call_has_one_spelling_where_the_engine_skips_forced_tokens(
+    skips_forced: bool, mode: ToolMode, text: str, is_allowed: bool
+) -> None:
+    asked = request(PLAIN, tool_choice=ToolChoice(mode))
+    constraint = compiled_constraint(asked, skips_forced=skips_forced)
+    assert accepts(constraint.grammar, text) == is_allowed
 
 
 def test_what_can_be_enforced_is() -> None:

@@ -176,6 +176,9 @@ class Engine(ABC):
     origin: str = ""
     """The origin of the model for people to read: ``vLLM at http://localhost:8000``."""
 
+    skips_forced: bool = False
+    """Whether tokens that a grammar forces need no pass through the model of their own."""
+
     def generate(
         self, prompt: Sequence[int], sampling: Sampling | None = None
     ) -> AsyncGenerator[SampledToken, None]:

@@ -38,6 +38,8 @@ class TransformersEngine(Engine):
     Raises `EngineError` if the model cannot be loaded.
     """
 
+    skips_forced = True
+
     def __init__(
         self,
         model: str | Path,

@@ -88,19 +88,25 @@ def message_limits(request: TurnRequest, room: int) -> tuple[int, ...]:
     return tuple(limit for limit in limits if limit)
 
 
-def compiled_constraint(request: TurnRequest, room: int) -> TurnConstraint:
+def compiled_constraint(
+    request: TurnRequest, room: int, *, skips_forced: bool = False
+) -> TurnConstraint:
     """Write the grammar of a request, and compile it for the engine, which shares what is compiled.
 
     `room` is how many tokens the turn may have. It may take a while, too. Raises `GrammarError`.
     """
-    options = replace(constraint_options(request), message_limits=message_limits(request, room))
+    options = constraint_options(request, skips_forced=skips_forced)
+    options = replace(options, message_limits=message_limits(request, room))
     constraint = turn_constraint(request.conversation, options)
     Matcher(constraint.grammar)
     return constraint
 
 
-def constraint_options(request: TurnRequest) -> TurnOptions:
-    """Return what the grammar of a request allows; only strict schemas must be enforced in full."""
+def constraint_options(request: TurnRequest, *, skips_forced: bool = False) -> TurnOptions:
+    """Return what the grammar of a request allows; only strict schemas must be enforced in full.
+
+    Where the engine skips forced tokens, a required call has one spelling, which forces the most.
+    """
     response_format = request.response_format
     return TurnOptions(
         tool_choice=request.tool_choice,
@@ -113,6 +119,7 @@ def constraint_options(request: TurnRequest) -> TurnOptions:
         preambles=response_format is None or response_format.get("type") == "text",
         on_unsupported="loosen",
         strict_tools=request.strict_tools,
+        canonical=skips_forced and request.tool_choice.mode == "required",
     )
 
 

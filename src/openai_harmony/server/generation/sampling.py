@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import NamedTuple, TypeVar
 
@@ -48,7 +49,8 @@ async def with_grammar(
         return prepared
     room = services.context_length - len(prepared.prompt)
     room = min(room, prepared.sampling.max_tokens or room)
-    constraint = await services.pools.grammar.run(owner, compiled_constraint, request, room)
+    compiled = partial(compiled_constraint, skips_forced=services.engine.skips_forced)
+    constraint = await services.pools.grammar.run(owner, compiled, request, room)
     sampling = replace(prepared.sampling, grammar=constraint.grammar)
     return prepared._replace(sampling=sampling, unenforced=constraint.unenforced)
 
