@@ -62,6 +62,8 @@ def test_calls_follow_the_format_of_their_tool(
 ) -> None:
     grammar = turn_grammar(TOOLS, TurnOptions(tool_texts={"functions.now": text_format}))
     assert accepts(grammar, f"{CALL}{text}<|call|>") is accepted
+    canonical = TurnOptions(tool_texts={"functions.now": text_format}, canonical=True)
+    assert accepts(turn_grammar(TOOLS, canonical), f"{CALL}{text}<|call|>") is accepted
     assert accepts(grammar, f"{FINAL}{text}<|return|>")
 
 
