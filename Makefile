@@ -32,7 +32,7 @@ CLIENTS := tests/clients/typescript
 AGENTS := tests/clients/agents
 PAGE := tests/page
 NPM := $(shell command -v npm)
-CLIENTS_INSTALLED := $(if $(NPM),$(CLIENTS)/node_modules/.installed $(AGENTS)/node_modules/.installed)
+CLIENTS_INSTALLED := $(if $(NPM),$(CLIENTS)/node_modules/.installed)
 PAGE_INSTALLED := $(if $(NPM),$(PAGE)/node_modules/.installed)
 
 # The lowest versions that pyproject.toml allows of what the core needs, and what runs without more.
@@ -46,7 +46,7 @@ GRAMMAR := $(addprefix tests/grammar/,test_schemas.py test_patterns.py test_loos
 	test_simple_schemas.py)
 
 .DEFAULT_GOAL := help
-.PHONY: engine-torchrun engine-vllm engine-llama-cpp demo-gguf llguidance schemas help demo chat inspect serve demo-model demo-accuracy test lowest check format parity bench bench-serving bench-fairness bench-training fuzz noise screenshots xgrammar users wheel wheel-drop-in clean
+.PHONY: bench bench-fairness bench-serving bench-training chat check clean coding-agents demo demo-accuracy demo-gguf demo-model engine-llama-cpp engine-torchrun engine-vllm format fuzz help inspect llguidance lowest noise parity schemas screenshots serve test users wheel wheel-drop-in xgrammar
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ chat: $(VENV)/.installed-transformers ## Talk with the small demo model, on the 
 
 test: $(VENV)/.installed-dev $(CLIENTS_INSTALLED) $(PAGE_INSTALLED) ## Run every test
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+coding-agents: $(VENV)/.installed-dev $(AGENTS)/node_modules/.installed ## Run the tests with codex and pi, from npm (600 MB)
+	$(BIN)/python -m pytest tests/server/test_client_coding_agents.py
 
 lowest: $(LOWEST_VENV)/.installed ## Run the core's tests with the lowest versions of its requirements
 	$(LOWEST_VENV)/bin/python -m pytest -q $(CORE)

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from openai_harmony import Message, Role
 from openai_harmony.grammar import (
     GrammarError,
     Matcher,
     TextFormat,
     TurnOptions,
+    find_violations,
     structural_tag,
     turn_grammar,
 )
@@ -62,6 +64,8 @@ def test_calls_follow_the_format_of_their_tool(
 ) -> None:
     grammar = turn_grammar(TOOLS, TurnOptions(tool_texts={"functions.now": text_format}))
     assert accepts(grammar, f"{CALL}{text}<|call|>") is accepted
+    canonical = TurnOptions(tool_texts={"functions.now": text_format}, canonical=True)
+    assert accepts(turn_grammar(TOOLS, canonical), f"{CALL}{text}<|call|>") is accepted
     assert accepts(grammar, f"{FINAL}{text}<|return|>")
 
 
@@ -107,3 +111,11 @@ def test_what_is_no_format_of_text_is_refused(text_format: TextFormat, problem: 
 def test_a_structural_tag_has_none() -> None:
     with pytest.raises(GrammarError, match="use turn_grammar"):
         structural_tag(PLAIN, TurnOptions(response_format={"type": "choice", "choices": ["a"]}))
+
+
+def test_texts_violate_no_schema() -> None:
+    call = Message.from_role_and_content(Role.ASSISTANT, "2026-11").with_channel("commentary")
+    call.with_recipient("functions.now")
+    options = TurnOptions(tool_texts={"functions.now": TextFormat("regex", DATE)})
+    assert find_violations([call], TOOLS, options) == []
+    assert find_violations([call], TOOLS) != []

@@ -63,7 +63,7 @@ def program(name: str) -> str:
     if shutil.which("node") is None:
         pytest.skip("node is not installed")
     if not (FOLDER / "node_modules" / ".installed").exists():
-        pytest.skip(f"the agents are missing; run: make {FOLDER}/node_modules/.installed")
+        pytest.skip("the agents are missing; run: make coding-agents")
     return str(FOLDER / "node_modules" / ".bin" / name)
 
 

@@ -262,6 +262,7 @@ CHAT_REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"logit_bias": {"1": 2}}, "logit_bias"),
     ({"modalities": ["audio"]}, "modalities"),
     ({"function_call": "auto"}, "function_call"),
+    ({"web_search_options": {}}, "web_search_options"),
     ({"tools": [{"type": "teleport"}]}, "tools[0].type"),
 ]
 RESPONSES_REFUSALS: list[tuple[dict[str, Any], str]] = [

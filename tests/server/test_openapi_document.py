@@ -56,6 +56,21 @@ def test_no_request_breaks_the_server(case: Any, url: str) -> None:
         assert error["message"]
 
 
+def test_streams_have_the_schema_of_their_events() -> None:
+    paths = create_app(TalkingEngine()).openapi()["paths"]
+    for path, required in (
+        ("/v1/responses", {"type", "sequence_number"}),
+        ("/v1/chat/completions", {"id", "created", "model", "object", "choices"}),
+        ("/v1/completions", {"id", "created", "model", "object", "choices"}),
+    ):
+        stream = paths[path]["post"]["responses"]["200"]["content"]["text/event-stream"]
+        data = stream["itemSchema"]["properties"]["data"]["anyOf"][0]["contentSchema"]
+        assert "$ref" not in str(data)
+        event, error = data["anyOf"]
+        assert required <= set(event["required"])
+        assert error["required"] == ["error"]
+
+
 def operations() -> Iterator[Any]:
     """The operations that take something that can be wrong."""
     for result in DOCUMENT.get_all_operations():

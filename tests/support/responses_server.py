@@ -14,6 +14,7 @@ from starlette.testclient import WebSocketTestSession
 
 from openai_harmony.engines import Engine
 from openai_harmony.server import Settings, create_app
+from openai_harmony.server.responses.stream import EVENT_TYPES
 from support.local_client import LocalClient
 from support.scripted_engine import ScriptedEngine
 
@@ -79,6 +80,7 @@ def checked_events(text: str, first: int = 0) -> list[dict[str, Any]]:
         assert head == f"event: {event['type']}"
         assert event["sequence_number"] == number
         EVENT.validate_python(event)
+        assert event["type"] in EVENT_TYPES
         events.append(event)
     return events
 

@@ -326,6 +326,9 @@ class ChatRequest(ConstraintFields):
     response_format: dict[str, Any] | None = None
     functions: list[dict[str, Any]] | None = Field(default=None, description="Send tools instead.")
     function_call: Unsupported = None
+    web_search_options: dict[str, Any] | None = Field(
+        default=None, description="Send the tool `web_search` to the Responses API instead."
+    )
     modalities: list[str] | None = None
     audio: Unsupported = None
     verbosity: Literal["low", "medium", "high"] | None = None
@@ -335,6 +338,15 @@ class ChatRequest(ConstraintFields):
     safety_identifier: str | None = Field(default=None, max_length=1024)
     service_tier: str | None = None
     user: str | None = None
+
+    @field_validator("web_search_options")
+    @classmethod
+    def _is_searched_elsewhere(cls, options: Any) -> Any:
+        if options is not None:
+            raise ValueError(
+                "a chat has no web search here; send the tool web_search to the Responses API"
+            )
+        return options
 
     @field_validator("modalities")
     @classmethod

@@ -56,8 +56,10 @@ def find_violations(
     >>> find_violations([answer], Conversation.from_messages([]), options)[0].pointer
     'response_format#/uniqueItems'
     """
-    calls = declared_calls(conversation.messages)
-    formats = requested_schemas(conversation, options or TurnOptions())
+    options = options or TurnOptions()
+    declared = declared_calls(conversation.messages)
+    calls = {name: call for name, call in declared.items() if name not in options.tool_texts}
+    formats = requested_schemas(conversation, options)
     violations: list[Violation] = []
     for message in messages:
         text = "".join(item.text for item in message.content if isinstance(item, TextContent))

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from typing_extensions import Required, TypedDict  # of Python 3.12, which tells pydantic more
+from typing_extensions import (
+    NotRequired,
+    Required,
+    TypedDict,
+)  # of Python 3.12, which tells pydantic more
 
 from ...apis.chat_output import CHAT_JOINT, chat_message_of
 from ...apis.custom_tools import CustomToolInput
@@ -29,6 +33,7 @@ from ..http.identifiers import new_id
 
 __all__ = [
     "ChatCompletion",
+    "ChatCompletionChunk",
     "ChatDelta",
     "ChatDeltas",
     "ChatHead",
@@ -114,6 +119,14 @@ class ChunkChoice(SchemaViolations):
     delta: Required[dict[str, Any]]
     logprobs: Required[ChatLogprobs | None]
     finish_reason: Required[ChatFinish | None]
+
+
+class ChatCompletionChunk(ChatHead):
+    """A chunk of a stream; `usage` is there where the request includes it, in the last not null."""
+
+    object: Literal["chat.completion.chunk"]
+    choices: list[ChunkChoice]
+    usage: NotRequired[ChatUsage | None]
 
 
 def _violations_json(violations: Sequence[Violation]) -> SchemaViolations:

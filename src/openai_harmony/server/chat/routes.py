@@ -24,6 +24,7 @@ from ..limited_route import LimitedRoute
 from ..services import Services, services_of
 from .completion import (
     ChatCompletion,
+    ChatCompletionChunk,
     ChatHead,
     ChatUsage,
     ChunkChoice,
@@ -41,7 +42,7 @@ router = APIRouter(tags=["Chat Completions"], route_class=LimitedRoute)
 @router.post(
     "/v1/chat/completions",
     response_model=None,
-    responses=json_or_stream(ChatCompletion),
+    responses=json_or_stream(ChatCompletion, ChatCompletionChunk),
 )
 async def create_chat_completion(
     body: ChatRequest, request: Request, caller: AuthenticatedCaller

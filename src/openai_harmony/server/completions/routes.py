@@ -114,7 +114,7 @@ _CHUNK_FIELDS = (
 @router.post(
     "/v1/completions",
     response_model=None,
-    responses=json_or_stream(CompletionAnswer),
+    responses=json_or_stream(CompletionAnswer, CompletionAnswer),
 )
 async def create_completion(
     body: CompletionBody, request: Request, caller: AuthenticatedCaller

@@ -69,14 +69,14 @@ def message_limits(request: TurnRequest, room: int) -> tuple[int, ...]:
 
     All together have a quarter of the room with low effort, a half with medium and three quarters
     with high, so that there is always room for the call or the answer. A request may name another
-    number, up to three quarters; 0 allows no such message. The room is rounded down to a power of
-    two, so that requests share their grammars.
+    number, up to three quarters; 0 allows no such message. The room is rounded down to three binary
+    digits, so that requests share their grammars.
 
     >>> from openai_harmony import Conversation
     >>> message_limits(TurnRequest(Conversation.from_messages([])), 5000)
     (1536, 256, 128, 128)
     """
-    rounded = 1 << max(room, 1).bit_length() - 1
+    rounded = room - room % (1 << max(room.bit_length() - 3, 0))
     most = rounded * 3 // 4
     effort = request.effort or ReasoningEffort.MEDIUM
     budget = {ReasoningEffort.LOW: rounded // 4, ReasoningEffort.HIGH: most}.get(

@@ -8,10 +8,11 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, TypeAlias
 
+from pydantic import TypeAdapter
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from .errors import ApiError, api_error_of
+from .errors import ApiError, ErrorAnswer, api_error_of
 from .json import READABLE
 from .requests import cancel_all, until_disconnected
 
@@ -30,10 +31,37 @@ _HEADERS = {
 _COMMENT = b": keep-alive\n\n"
 
 
-def json_or_stream(body: type[Any]) -> dict[int | str, dict[str, Any]]:
-    """Describe, for the OpenAPI document, a route that responds with JSON or with a stream."""
-    # No schema: tools read one as that of the whole body, or as that of each event.
-    stream: dict[str, Any] = {"text/event-stream": {}}
+def json_or_stream(body: type[Any], event: type[Any]) -> dict[int | str, dict[str, Any]]:
+    """Describe, for the OpenAPI document, a route that responds with JSON or with a stream.
+
+    `event` is the class of the data of an event. Without names, ``[DONE]`` is the last.
+    """
+    either: Any = event | ErrorAnswer
+    schema = TypeAdapter(either).json_schema(mode="serialization")
+    definitions = schema.pop("$defs", {})
+
+    def inlined(value: Any) -> Any:
+        """Put definitions in the places of references, which would not be found in the document."""
+        if isinstance(value, dict):
+            name = str(value.get("$ref", "")).rpartition("/")[2]
+            return inlined(definitions[name]) if name else {k: inlined(v) for k, v in value.items()}
+        return [inlined(item) for item in value] if isinstance(value, list) else value
+
+    json_data = {
+        "type": "string",
+        "contentMediaType": "application/json",
+        "contentSchema": inlined(schema),
+    }
+    item = {
+        "type": "object",
+        "required": ["data"],
+        "properties": {
+            "event": {"type": "string"},
+            "data": {"anyOf": [json_data, {"const": "[DONE]"}]},
+        },
+    }
+    # As of OpenAPI 3.2, whose tools read it in 3.1, too; a schema would be that of the whole body.
+    stream: dict[str, Any] = {"text/event-stream": {"itemSchema": item}}
     return {200: {"model": body, "content": stream}}
 
 

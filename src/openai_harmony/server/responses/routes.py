@@ -32,6 +32,7 @@ from .lifecycle import (
 from .live_responses import WireEvent
 from .plan import planned_turn
 from .run import ResponseRun
+from .stream import ResponseEvent
 
 __all__ = ["router"]
 
@@ -39,7 +40,7 @@ router = APIRouter(prefix="/v1/responses", tags=["Responses"], route_class=Limit
 
 _DONE = "[DONE]"
 _RESPONSE: dict[int | str, dict[str, Any]] = {200: {"model": ResponseResource}}
-_RESPONSE_OR_STREAM = json_or_stream(ResponseResource)
+_RESPONSE_OR_STREAM = json_or_stream(ResponseResource, ResponseEvent)
 
 
 @router.post("", responses=_RESPONSE_OR_STREAM)

@@ -18,7 +18,10 @@ Pure: no clock, and identifiers are made by the caller's function.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field
+from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
 
 from ...apis.items import ID_PREFIXES, HistoryItem, ItemKind, NewId, item_kind, message_text
 from ...apis.output_items import built_in_item, item_of_message, new_item, summary_of
@@ -31,7 +34,7 @@ from ..tools.conversation_tools import AnsweredCall
 from .live_responses import WireEvent
 from .output_item import FUNCTION, MESSAGE, OutputItemBuilder
 
-__all__ = ["EventNames", "ResponseStream"]
+__all__ = ["EVENT_TYPES", "EventNames", "ResponseEvent", "ResponseStream"]
 
 EventNames: TypeAlias = Literal["openai", "open-responses"]
 _RUNNING = {
@@ -40,6 +43,39 @@ _RUNNING = {
 }
 _WHOLE = (ItemKind.WEB_SEARCH_CALL, ItemKind.MCP_APPROVAL_REQUEST)
 """Items that have no event before the model's text is whole."""
+_EVENTS = {
+    "": "created queued in_progress completed incomplete failed",
+    "output_item": "added done",
+    "content_part": "added done",
+    "output_text": "delta done annotation.added",
+    "reasoning_text": "delta done",
+    "reasoning": "delta done",
+    "reasoning_summary_part": "added done",
+    "reasoning_summary_text": "delta done",
+    "function_call_arguments": "delta done",
+    "custom_tool_call_input": "delta done",
+    "web_search_call": "in_progress searching completed",
+    "code_interpreter_call": "in_progress interpreting completed",
+    "code_interpreter_call_code": "delta done",
+    "mcp_list_tools": "in_progress completed failed",
+    "mcp_call": "in_progress completed failed",
+    "mcp_call_arguments": "delta done",
+}
+EVENT_TYPES = [
+    ".".join(filter(None, ("response", noun, stage)))
+    for noun, stages in _EVENTS.items()
+    for stage in stages.split()
+]
+"""The types of all events; reasoning has one of two names, see `EventNames`."""
+
+
+class ResponseEvent(TypedDict):
+    """An event; further fields depend on its type."""
+
+    type: Annotated[str, Field(json_schema_extra={"enum": EVENT_TYPES})]
+    sequence_number: Annotated[int, Field(ge=0)]
+
+
 _OPEN_RESPONSES_NAMES = {"reasoning_text": "reasoning"}  # of events
 
 
