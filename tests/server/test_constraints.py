@@ -91,7 +91,7 @@ def test_a_turn_that_only_wants_to_reason_ends_with_its_call(effort: str, choice
 
 LIMITS: list[tuple[dict[str, Any], int, tuple[int, ...]]] = [
     ({}, 4096, (1536, 256, 128, 128)),
-    ({}, 8191, (1536, 256, 128, 128)),
+    ({}, 8191, (2688, 448, 224, 224)),
     ({"reasoning_effort": "low"}, 4096, (768, 128, 64, 64)),
     ({"reasoning_effort": "high"}, 4096, (2304, 384, 192, 192)),
     ({"thinking_token_budget": 160}, 4096, (120, 20, 10, 10)),

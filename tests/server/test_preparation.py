@@ -62,7 +62,7 @@ def test_a_required_call_has_one_spelling_where_the_engine_skips_forced_tokens(
     skips_forced: bool, mode: ToolMode, text: str, is_allowed: bool
 ) -> None:
     asked = request(PLAIN, tool_choice=ToolChoice(mode))
-    constraint = compiled_constraint(asked, skips_forced=skips_forced)
+    constraint = compiled_constraint(asked, 4096, skips_forced=skips_forced)
     assert accepts(constraint.grammar, text) == is_allowed
 
 

@@ -188,7 +188,7 @@ async def prompts_that_do_not_fit_are_refused_with_the_numbers(engine: Engine) -
     assert isinstance(error, ContextLengthError)
     assert error.prompt_length == engine.context_length + 5
     assert error.context_length == engine.context_length
-    assert f"{engine.context_length:,}" in str(error)
+    assert f"maximum context length is {engine.context_length} tokens" in str(error)
 
 
 async def prompts_that_are_no_tokens_are_refused(engine: Engine) -> None:
