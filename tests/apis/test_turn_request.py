@@ -584,14 +584,18 @@ def test_a_reference_to_a_reference_is_refused() -> None:
 def test_sealed_items_are_opened() -> None:
     sealed = {"x": [HistoryItem(thought("hm"), (1, 2))], "y": [HistoryItem(USER)] * 2}
     request = ResponsesRequest(
+        instructions="Be brief.",
         input=[
-            reasoning(encrypted_content="x", summary=[{"type": "summary_text", "text": "less"}]),
+            {"role": "developer", "content": "Be kind."},
+            assistant("all before a compaction is in it"),
             {"type": "compaction", "encrypted_content": "y"},
-        ]
+            reasoning(encrypted_content="x", summary=[{"type": "summary_text", "text": "less"}]),
+        ],
     )
     made = turn_of_response(request, decrypt=sealed.get)
-    assert said(made) == [("analysis", None, "hm"), ("user", None, "hi"), ("user", None, "hi")]
-    message = made.conversation.messages[1]
+    assert said(made) == [("user", None, "hi"), ("user", None, "hi"), ("analysis", None, "hm")]
+    assert developer_of(made).instructions == "Be brief."
+    message = made.conversation.messages[-1]
     assert isinstance(message, SampledMessage)
     assert message.sampled_tokens == (1, 2)
 
