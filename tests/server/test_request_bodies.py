@@ -113,7 +113,7 @@ def test_json_has_several_content_types(
     [
         ("PUT", "/v1/responses", "POST"),
         ("PUT", "/v1/responses/resp_1", "DELETE, GET"),
-        ("DELETE", "/v1/chat/completions", "POST"),
+        ("DELETE", "/v1/chat/completions", "GET, POST"),
         ("POST", "/v1/models", "GET"),
     ],
 )
