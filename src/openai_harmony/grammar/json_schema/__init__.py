@@ -124,7 +124,7 @@ def _rewritten(plain: Schema | bool, pointer: str, report: Report) -> Schema | b
     while True:
         satisfiable = satisfiable_states(conjunctions.states)
         possible = satisfiable
-        if any(state.unwritten for state in conjunctions.states):
+        if conjunctions.leave_out:
             possible = satisfiable_states(conjunctions.states, unwritten=True)
         new_overlaps = _overlaps(conjunctions.states, possible)
         if not new_overlaps:

@@ -26,6 +26,20 @@ WAY_LIMIT = 64
 """The most ways to place them."""
 
 
+_CHOOSING = frozenset(
+    {
+        "anyOf",
+        "contains",
+        "dependencies",
+        "dependentRequired",
+        "dependentSchemas",
+        "if",
+        "not",
+        "oneOf",
+    }
+)
+
+
 class Choices:
     """Finds the choices of the schemas of a document."""
 
@@ -40,9 +54,13 @@ class Choices:
         self._complements = complements
         self._overlaps = overlaps
         self._report = report
+        self.leave_out = False
+        """True once a way is found that the grammar leaves out."""
 
     def of(self, schema: Schema, rule: Constraints) -> list[Choice]:
         """Return the choices of a schema; `rule` is what it says itself."""
+        if _CHOOSING.isdisjoint(schema):
+            return []
         pointer = rule.pointer
         choices = list(self._listed(schema, pointer))
         if "not" in schema:
@@ -148,6 +166,7 @@ class Choices:
                 ways.append(_array(rule, prefix=prefix, items=rest, fewest_items=last))
         if longest is None or length < longest:
             ways.append(_array(rule, fewest_items=length + 1, unwritten=True))
+            self.leave_out = True
         return ways
 
 

@@ -41,7 +41,6 @@ from .keywords import (
     asserts,
     listed_schemas,
     read_constraints,
-    read_evaluated,
 )
 from .pattern_automata import select_texts, share_a_text
 
@@ -60,6 +59,7 @@ NAME_PATTERN_LIMIT = 50
 """The most patterns for the names of an object."""
 
 _NO_PICKS: Picks = {}
+_JOINING = frozenset({*REFERENCES, "allOf"})
 _ALL_PROPERTIES_LIMIT = 20_000
 _REFERRING = frozenset(
     {
@@ -104,6 +104,8 @@ class Conjunctions:
             self._build(self._waiting.popleft())
         self._check_ends()
         self.states = list(self._states.values())
+        self.leave_out = self._choices.leave_out
+        """True if the grammar leaves out some values of a state."""
 
     def _joined(self, schemas: Iterable[JsonValue], *, pointer: str = "#") -> State:
         """Return the state in which all of these schemas hold."""
@@ -118,6 +120,9 @@ class Conjunctions:
         state = self._states.get(key)
         if state is None:
             state = State(tuple(atoms))
+            if self._choices.leave_out:
+                rules = (atom for atom in atoms if isinstance(atom, Constraints))
+                state.unwritten = any(rule.unwritten for rule in rules)
             self._states[key] = state
             self._waiting.append(state)
             if len(self._states) > STATE_LIMIT:
@@ -195,14 +200,15 @@ class Conjunctions:
             joins = child_pointer(pointer, *references[:1] or ["allOf"])
             is_old = self._document.is_old
             rule = read_constraints(schema, pointer, self._report, is_old=is_old)
-            evaluated = read_evaluated(schema, rule, with_matches=not self._document.is_2019)
+            patterns = tuple(rule.named_by_pattern)
             names = self._names(schema)
             if names is not None:
                 apply_property_names(rule, names)
             choices = self._choices.of(schema, rule)
-            parts = Parts(schema, rule, evaluated, joined, first, joins, choices, [])
+            parts = Parts(schema, rule, patterns, joined, first, joins, choices, [])
             self._parts[id(schema)] = parts
-            self._find_cases(parts)
+            if rule.refusals:
+                self._find_cases(parts)
             if self._document.has(schema):
                 self._own_atoms.update((rule, *choices, *parts.cases))
         return parts
@@ -211,7 +217,8 @@ class Conjunctions:
         """Replace the refusals of `unevaluatedProperties` and `unevaluatedItems` by cases."""
         rule = parts.constraints
         for refusal in [refusal for refusal in rule.refusals if refusal.depends]:
-            if refusal.type in rule.types and parts.evaluated[refusal.type] is not None:
+            evaluates_all = self._evaluations.evaluates_all(parts, refusal.type)
+            if refusal.type in rule.types and not evaluates_all:
                 try:
                     parts.cases.append(self._evaluations.cases(parts, refusal.type))
                 except GrammarError:
@@ -222,6 +229,8 @@ class Conjunctions:
         """Return what is joined, in the order of the schema; how much before its properties."""
         joined: list[Way] = []
         first = None
+        if _JOINING.isdisjoint(schema):
+            return joined, 0
         for keyword in schema:
             if keyword in REFERENCES:
                 try:

@@ -26,7 +26,6 @@ __all__ = [
     "Case",
     "Choice",
     "Constraints",
-    "Evaluated",
     "Overlap",
     "Parts",
     "Picks",
@@ -277,33 +276,13 @@ class Overlap:
 Atom: TypeAlias = Constraints | Choice
 
 
-@dataclass(frozen=True)
-class Evaluated:
-    """The names and items of a value about which schemas say something."""
-
-    names: tuple[str, ...] = ()
-    patterns: tuple[str, ...] = ()
-    first_items: int = 0
-    matches: tuple[JsonValue, ...] = ()
-    """Items that satisfy one of these."""
-
-    def joined(self, other: Evaluated) -> Evaluated:
-        """Return what either evaluates."""
-        return Evaluated(
-            tuple(dict.fromkeys((*self.names, *other.names))),
-            tuple(dict.fromkeys((*self.patterns, *other.patterns))),
-            max(self.first_items, other.first_items),
-            (*self.matches, *(match for match in other.matches if match not in self.matches)),
-        )
-
-
 @dataclass(eq=False)
 class Parts:
     """A schema object taken apart."""
 
     schema: Schema
     constraints: Constraints
-    evaluated: dict[str, Evaluated | None]  # by type, by the schema itself; None: everything
+    patterns: tuple[str, ...]  # of names, those of `propertyNames` aside
     joined: list[Way]
     first: int  # how many of these stand before its own properties
     joins: str  # where what is joined is
@@ -447,10 +426,7 @@ class State:
     alternatives: list[State] | None = None
     exclusive: str = ""  # where the oneOf is
     never: bool = False
-    unwritten: bool = field(init=False)  # the grammar leaves its values out
-
-    def __post_init__(self) -> None:
-        self.unwritten = any(isinstance(a, Constraints) and a.unwritten for a in self.atoms)
+    unwritten: bool = False  # the grammar leaves its values out
 
     @property
     def pointer(self) -> str:

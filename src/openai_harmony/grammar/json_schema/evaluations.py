@@ -16,7 +16,7 @@ from itertools import combinations
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError
 from .choices import Choices
-from .constraints import Case, Choice, Constraints, Evaluated, Parts, Way
+from .constraints import Case, Choice, Constraints, Parts, Way
 from .documents import Document, child_pointer
 
 __all__ = ["CASE_LIMIT", "Evaluations"]
@@ -26,15 +26,37 @@ CASE_LIMIT = 64
 
 _KEYWORDS = {"object": "unevaluatedProperties", "array": "unevaluatedItems"}
 _APPLYING = ("anyOf", "oneOf", "dependentSchemas")  # beside `if`
-_NOTHING = Evaluated()
 _MANY = GrammarError("too many combinations of other schemas may hold")
+
+
+@dataclass(frozen=True)
+class _Evaluated:
+    """The names and items of a value about which schemas say something."""
+
+    names: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    first_items: int = 0
+    matches: tuple[JsonValue, ...] = ()
+    """Items that satisfy one of these."""
+
+    def joined(self, other: _Evaluated) -> _Evaluated:
+        """Return what either evaluates."""
+        return _Evaluated(
+            tuple(dict.fromkeys((*self.names, *other.names))),
+            tuple(dict.fromkeys((*self.patterns, *other.patterns))),
+            max(self.first_items, other.first_items),
+            (*self.matches, *(match for match in other.matches if match not in self.matches)),
+        )
+
+
+_NOTHING = _Evaluated()
 
 
 @dataclass(frozen=True)
 class _Outcome:
     """Choices that are made, and what the schemas evaluate then; None: everything."""
 
-    evaluated: Evaluated | None = _NOTHING
+    evaluated: _Evaluated | None = _NOTHING
     picks: dict[Choice, tuple[Way, ...]] = field(default_factory=dict)
     further: tuple[Way, ...] = ()
 
@@ -76,8 +98,24 @@ class Evaluations:
             cases.append(Case(schema, outcome.picks, outcome.further, closing))
         return Choice(child_pointer(pointer, keyword), keyword, cases)
 
+    def evaluates_all(self, parts: Parts, kind: str) -> bool:
+        """Return whether a schema says something itself about all names or items."""
+        if kind == "object":
+            return "additionalProperties" in parts.schema or parts.constraints.unread
+        return parts.constraints.items is not None
+
+    def _own(self, parts: Parts, kind: str) -> _Evaluated:
+        rule = parts.constraints
+        if kind == "object":
+            properties = parts.schema.get("properties")
+            names = tuple(properties) if isinstance(properties, dict) else ()
+            return _Evaluated(names, parts.patterns)
+        # The items that match `contains` are evaluated since draft 2020-12.
+        matches = () if rule.contains is None or self._document.is_2019 else (rule.contains,)
+        return _Evaluated(first_items=len(rule.prefix), matches=matches)
+
     def _closing(
-        self, others: JsonValue, evaluated: Evaluated, pointer: str, kind: str
+        self, others: JsonValue, evaluated: _Evaluated, pointer: str, kind: str
     ) -> Constraints:
         keywords = frozenset({_KEYWORDS[kind]})
         if kind == "object":
@@ -102,12 +140,12 @@ class Evaluations:
         if id(way) in path:
             raise GrammarError("the schema refers to itself without end")
         parts = self._parts_of(way)
-        if _KEYWORDS[kind] in way or parts.evaluated[kind] is None:
+        if _KEYWORDS[kind] in way or self.evaluates_all(parts, kind):
             return [_Outcome(None)]
         return self._inside(parts, kind, (*path, id(way)))
 
     def _inside(self, parts: Parts, kind: str, path: tuple[int, ...]) -> _Outcomes:
-        outcomes = [_Outcome(parts.evaluated[kind])]
+        outcomes = [_Outcome(self._own(parts, kind))]
         for joined in parts.joined:
             outcomes = _both(outcomes, self._of_way(joined, kind, path))
         for choice in parts.choices:

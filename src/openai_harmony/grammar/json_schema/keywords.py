@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError, Report, raise_error
-from .constraints import TYPES, Constraints, Evaluated, Refusal, canonical, higher, lower
+from .constraints import TYPES, Constraints, Refusal, canonical, higher, lower
 from .documents import REFERENCES, child_pointer
 from .formats import find_format
 from .pattern_automata import plain_patterns, select_texts, texts_but
@@ -25,7 +25,6 @@ __all__ = [
     "dependents",
     "listed_schemas",
     "read_constraints",
-    "read_evaluated",
 ]
 
 COUNT_LIMIT = 1_000_000
@@ -296,25 +295,6 @@ def _read_refusals(read: Constraints, schema: Schema) -> None:
             read.items = schema[keyword]
         elif kind == "object" and read.additional is None:
             read.additional = schema[keyword]
-
-
-def read_evaluated(
-    schema: Schema, rule: Constraints, *, with_matches: bool
-) -> dict[str, Evaluated | None]:
-    """Return by type what a schema object evaluates itself; None for everything.
-
-    The items that match `contains` are evaluated since draft 2020-12.
-    """
-    by_pattern = tuple(rule.named_by_pattern)
-    matches = () if rule.contains is None or not with_matches else (rule.contains,)
-    return {
-        "object": None
-        if "additionalProperties" in schema or rule.unread
-        else Evaluated(tuple(rule.properties), by_pattern),
-        "array": None
-        if rule.items is not None
-        else Evaluated(first_items=len(rule.prefix), matches=matches),
-    }
 
 
 def listed_schemas(schema: Schema, keyword: str, pointer: str, report: Report) -> list[JsonValue]:
