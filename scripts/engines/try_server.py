@@ -50,14 +50,15 @@ Results = dict[str, str]
 class RealEngine:
     """An engine: how its server is started, and what is asked of it.
 
-    `adapters` are columns of the table: functions from the server's URL to our engine.
+    `adapters` are columns of the first table: functions from the server's URL to our engine.
+    `serve_options` are columns of the second: further options of ``harmony serve``.
     """
 
     packages: Sequence[str]
     command: Callable[[str, Path, int], Sequence[str]]
     environment: Mapping[str, str] = field(default_factory=dict)
     adapters: Mapping[str, Callable[[str], Any]] = field(default_factory=dict)
-    serve_options: Sequence[str] = ()
+    serve_options: Mapping[str, Sequence[str]] = field(default_factory=lambda: {"Result": ()})
     running: Callable[[str], int] = lambda _: 0
 
 
@@ -116,7 +117,10 @@ ENGINES = {
                 url, llguidance=True, stream=False
             ),
         },
-        serve_options=("--engine-option", "llguidance=true"),
+        serve_options={
+            "`--engine-option llguidance=true`": ("--engine-option", "llguidance=true"),
+            "without it, by GBNF": (),
+        },
         running=llama_cpp_running,
     ),
 }
@@ -195,15 +199,18 @@ def run(name: str, python: str) -> tuple[str, bool]:
         for label, connect in real.adapters.items():
             print(f"the contract, {label}", file=sys.stderr, flush=True)
             columns[label] = asyncio.run(run_contract(connect, url))
-        options = ("--served-model-name", "demo", "--port", "0", *real.serve_options)
-        cache = demo_model_folder().parents[1]
-        with (
-            tempfile.TemporaryDirectory() as state,
-            server_process(Path(state), cache, url, *options) as server,
-        ):
-            requests = run_requests(server.url, lambda: real.running(url))
-    text = table(described(real, python), columns, requests)
-    results = [*columns.values(), requests]
+        served = {}
+        for label, options in real.serve_options.items():
+            arguments = (url, "--served-model-name", "demo", "--port", "0", *options)
+            cache = demo_model_folder().parents[1]
+            with (
+                tempfile.TemporaryDirectory() as state,
+                server_process(Path(state), cache, *arguments) as server,
+            ):
+                served[label] = run_requests(server.url, lambda: real.running(url))
+    text = described(real, python)
+    text += table("Contract", columns) + table("Request through `harmony serve`", served)
+    results = [*columns.values(), *served.values()]
     return text, all(value == HOLDS for result in results for value in result.values())
 
 
@@ -217,19 +224,16 @@ def described(real: RealEngine, python: str) -> str:
     found = subprocess.run(
         [python, "-c", code, *real.packages], check=True, capture_output=True, text=True
     )
-    return f"{found.stdout.strip()}; {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}"
+    return f"{found.stdout.strip()}; {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}\n"
 
 
-def table(title: str, columns: Mapping[str, Results], requests: Results) -> str:
-    """Write the results as Markdown."""
-    lines = [title]
-    if columns:
-        lines += ["", f"| Contract | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
-        for check in next(iter(columns.values())):
-            cells = " | ".join(column[check] for column in columns.values())
-            lines.append(f"| {check} | {cells} |")
-    lines += ["", "| Request through `harmony serve` | Result |", "|---|---|"]
-    lines += [f"| {name} | {result} |" for name, result in requests.items()]
+def table(title: str, columns: Mapping[str, Results]) -> str:
+    """Write results as Markdown; nothing without columns."""
+    if not columns:
+        return ""
+    lines = ["", f"| {title} | {' | '.join(columns)} |", f"|---|{'---|' * len(columns)}"]
+    for row in next(iter(columns.values())):
+        lines.append(f"| {row} | {' | '.join(column[row] for column in columns.values())} |")
     return "\n".join(lines) + "\n"
 
 

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from ..grammar import with_token_ids
+from ..grammar import GrammarError, turn_gbnf, with_token_ids
 from ..tokens.special_tokens import CALL, END_OF_TEXT, FIRST_SPECIAL, RETURN, SPECIAL_TEXTS
 from ..tokens.vocabulary import load_vocabulary
 from .engine import EngineError, FinishReason, SampledToken, Sampling, SamplingError
@@ -23,8 +23,8 @@ _OWN_SEEDS = 2**32 - 1  # the seed that stands for a random one
 class LlamaCppEngine(ServerEngine):
     """A model behind ``llama-server``; `LlamaCppEngine.connect` makes it.
 
-    - `llguidance`: the server was built with ``-DLLAMA_LLGUIDANCE=ON``. Our grammars end other
-      servers, so they are sent only with this setting.
+    - `llguidance`: the server was built with ``-DLLAMA_LLGUIDANCE=ON``. Grammars of llguidance end
+      other servers. Without this setting they are translated to GBNF, which can express fewer.
     - `stream`: False waits for the whole completion. A stream lacks tokens: if a character consists
       of several tokens, the server sends only the last one. The engine finds the others by their
       bytes, and raises `EngineError` where that is impossible.
@@ -36,9 +36,7 @@ class LlamaCppEngine(ServerEngine):
 
     owner = "llamacpp"
     path = "/completion"
-    grammar_remedy = (
-        "a server whose llguidance refuses a grammar samples freely; its log has the reason"
-    )
+    grammar_remedy = "a server that refuses a grammar samples freely, and its log has the reason"
 
     def __init__(
         self,
@@ -108,14 +106,19 @@ class LlamaCppEngine(ServerEngine):
         if sampling.logprobs is not None:
             body["n_probs"] = max(sampling.logprobs, 1)
         if sampling.grammar is not None:
-            if not self._llguidance:
-                raise SamplingError(
-                    "grammars need a llama.cpp server that was built with -DLLAMA_LLGUIDANCE=ON, "
-                    "as the wheels of xllamacpp are; if this one was, connect with "
-                    "llguidance=True (a command takes --engine-option llguidance=true)"
-                )
-            body["grammar"] = _LARK + with_token_ids(sampling.grammar)
+            body["grammar"] = self._grammar(sampling.grammar)
         return body
+
+    def _grammar(self, grammar: str) -> str:
+        if self._llguidance:
+            return _LARK + with_token_ids(grammar)
+        try:
+            return turn_gbnf(grammar)
+        except GrammarError as error:
+            raise SamplingError(
+                f"{error} (the wheels of xllamacpp are), and connect with llguidance=True, "
+                "or a command with --engine-option llguidance=true"
+            ) from error
 
     def answer_reader(self, sampling: Sampling, max_tokens: int) -> AnswerReader:
         """Return a reader of events with ``tokens``."""

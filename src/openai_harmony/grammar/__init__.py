@@ -7,6 +7,7 @@
     text_formats           what a text may be: regular expressions, choices, Lark, GBNF
     turn                   both as one grammar, in the Lark dialect of llguidance
     structural_tag         the same for xgrammar, as far as that can express it
+    gbnf                   the same for llama.cpp, as far as that can express it
     matcher                the grammar at work, token by token; the first mismatch of a completion
     violations             what a sampled turn says against the parts that no grammar enforces
     logits_processor       the same inside `generate` of Hugging Face Transformers
@@ -17,6 +18,7 @@ Needs the extra ``grammar`` (llguidance), and ``transformers`` for the last.
 from typing import TYPE_CHECKING, Any
 
 from .errors import GrammarError
+from .gbnf import turn_gbnf
 from .json_schema import LoosenedSchema, enforceable_schema, loosened_schema
 from .matcher import BITMASK_WORDS, Matcher, Mismatch, fill_bitmasks, find_mismatch
 from .options import Call, ToolChoice, TurnOptions, declared_calls
@@ -49,6 +51,7 @@ __all__ = [
     "loosened_schema",
     "structural_tag",
     "turn_constraint",
+    "turn_gbnf",
     "turn_grammar",
     "with_token_ids",
 ]
