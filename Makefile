@@ -40,7 +40,7 @@ GRAMMAR := $(addprefix tests/grammar/,test_schemas.py test_patterns.py test_loos
 	test_step_cost.py test_turn.py test_matcher.py test_white_space.py)
 
 .DEFAULT_GOAL := help
-.PHONY: llguidance schemas help demo chat inspect serve demo-model demo-accuracy test lowest check format parity bench bench-serving bench-fairness bench-training fuzz noise screenshots xgrammar users wheel wheel-drop-in clean
+.PHONY: llguidance schemas help demo chat inspect serve demo-model demo-accuracy test lowest check format parity bench bench-serving bench-fairness bench-training fuzz noise screenshots xgrammar users wheel wheel-drop-in rl clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -123,6 +123,9 @@ demo-model: $(VENV)/.installed-dev ## Train the demo model anew, for less than a
 
 demo-accuracy: $(VENV)/.installed-dev ## Count how often the demo model is right on held-out prompts
 	PYTHONPATH=scripts $(BIN)/python -m demo_model.evaluate
+
+rl: $(VENV)/.installed-dev ## Teach the demo model what it gets wrong, with a tool and GRPO
+	PYTHONPATH=scripts $(BIN)/python -m reinforcement.learn $(RL)
 
 clean: ## Remove the virtual environment, caches and builds
 	rm -rf $(VENV) $(BUILD_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(USERS_VENV) $(CLIENTS)/node_modules $(PAGE)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
