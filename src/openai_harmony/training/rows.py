@@ -25,7 +25,14 @@ from ..conversation.json_field import JsonField
 from ..conversation.messages import Conversation, Message
 from ..encoding import HarmonyEncoding
 from ..errors import ConversationError
-from .chat_rows import completed_chat, parsed_json, read_weight, sharegpt_as_chat, unlearnable
+from .chat_rows import (
+    WEIGHT_FIELDS,
+    completed_chat,
+    parsed_json,
+    read_weight,
+    sharegpt_as_chat,
+    unlearnable,
+)
 from .examples import ReadExamples, TrainingExample, read_examples
 from .options import TrainingOptions
 
@@ -237,7 +244,8 @@ def _harmony_row(row: JsonField) -> ReadRow:
     weights = {
         index: weight
         for index, raw in enumerate(items.value)
-        if (weight := read_weight(JsonField(raw, f"{items.path}[{index}]"))) is not None
+        if not WEIGHT_FIELDS.isdisjoint(raw)
+        and (weight := read_weight(JsonField(raw, f"{items.path}[{index}]"))) is not None
     }
     return ReadRow("harmony", Conversation.from_messages(messages), weights, {})
 

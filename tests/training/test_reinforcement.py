@@ -1,0 +1,105 @@
+"""The step of GRPO in `scripts/reinforcement`, on a tiny model, beside the sums written out."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from openai_harmony import load_harmony_encoding
+from openai_harmony.training import IGNORED, TokenSequence
+from support.training_conversations import conversation, result
+
+torch = pytest.importorskip("torch")
+
+ROOT = Path(__file__).parents[2]
+GRPO = runpy.run_path(str(ROOT / "scripts" / "reinforcement" / "grpo.py"))
+ENCODING = load_harmony_encoding("HarmonyGptOss")
+SIZE = 201_088
+
+
+class Tiny(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
+    """Predicts from the token before alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.embedding = torch.nn.Embedding(SIZE, 4)
+        self.lm_head = torch.nn.Linear(4, SIZE, bias=False)
+
+    def model(self, input_ids: Any, attention_mask: Any) -> Any:
+        assert (attention_mask.sum(1) > 0).all()
+        return SimpleNamespace(last_hidden_state=self.embedding(input_ids))
+
+
+def sampled(*texts: str) -> TokenSequence:
+    sequence = TokenSequence.of_prompt(conversation("u"))
+    for number, text in enumerate(texts):
+        if number:
+            sequence = sequence.extend([result()])
+        tokens = ENCODING.encode(text, allowed_special="all")
+        sequence = sequence.add_sampled(tokens, [-1.0] * len(tokens))
+    return sequence
+
+
+CALL = "<|channel|>commentary to=functions.f<|message|>{}<|call|>"
+ANSWER = "<|channel|>final<|message|>4<|return|>"
+SEQUENCES = [sampled(ANSWER), sampled(CALL, ANSWER)]
+
+
+def expected(model: Tiny, sequence: TokenSequence) -> list[float]:
+    """The log-probabilities of the sampled tokens, each by itself."""
+    made: list[float] = []
+    for index, label in enumerate(sequence.labels):
+        if label != IGNORED:
+            logits = model.lm_head(model.embedding(torch.tensor(sequence.input_ids[index - 1])))
+            made.append(torch.log_softmax(logits, 0)[label].item())
+    return made
+
+
+def test_logprobs_are_those_of_the_sampled_tokens() -> None:
+    model = Tiny()
+    made = GRPO["sampled_logprobs"](model, SEQUENCES)
+    for sequence, logprobs in zip(SEQUENCES, made, strict=True):
+        assert logprobs.tolist() == pytest.approx(expected(model, sequence), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "advantages"),
+    [([1.0, 0.0], [1.0, -1.0]), ([1.0, 1.0], [0.0, 0.0]), ([3.0, 0.0, 0.0], [2**0.5, -(0.5**0.5)])],
+)
+def test_advantages(rewards: list[float], advantages: list[float]) -> None:
+    assert GRPO["advantages"](rewards)[: len(advantages)] == pytest.approx(advantages)
+
+
+def test_a_step_makes_what_was_rewarded_likelier() -> None:
+    model = Tiny()
+    before = [sum(expected(model, sequence)) for sequence in SEQUENCES]
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    # The engine's log-probabilities are the model's, as after loading the same weights.
+    on_policy = [
+        TokenSequence(
+            sequence.input_ids,
+            sequence.labels,
+            _placed(sequence, expected(model, sequence)),
+        )
+        for sequence in SEQUENCES
+    ]
+    group = list(zip(on_policy, (0.0, 1.0), strict=True))
+    assert GRPO["policy_step"](model, optimizer, [group]) < 1e-3
+    after = [sum(expected(model, sequence)) for sequence in SEQUENCES]
+    assert after[1] > before[1]
+    assert after[0] - before[0] < after[1] - before[1]
+    # Equal rewards teach nothing.
+    unchanged = [parameter.clone() for parameter in model.parameters()]
+    assert GRPO["policy_step"](model, optimizer, [[(s, 1.0) for s in on_policy]]) == 0.0
+    pairs = zip(unchanged, model.parameters(), strict=True)
+    assert all(torch.equal(old, new) for old, new in pairs)
+
+
+def _placed(sequence: TokenSequence, logprobs: list[float]) -> list[float]:
+    left = iter(logprobs)
+    return [next(left) if label != IGNORED else 0.0 for label in sequence.labels]
