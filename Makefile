@@ -37,7 +37,8 @@ CORE := $(addprefix src/openai_harmony/,conversation tokens typescript rendering
 
 # What of the grammar's tests runs without PyTorch.
 GRAMMAR := $(addprefix tests/grammar/,test_schemas.py test_patterns.py test_loosening.py \
-	test_step_cost.py test_turn.py test_matcher.py test_white_space.py)
+	test_step_cost.py test_turn.py test_matcher.py test_white_space.py test_drafts.py \
+	test_simple_schemas.py)
 
 .DEFAULT_GOAL := help
 .PHONY: llguidance schemas help demo chat inspect serve demo-model demo-accuracy test lowest check format parity bench bench-serving bench-fairness bench-training fuzz noise screenshots xgrammar users wheel wheel-drop-in clean
