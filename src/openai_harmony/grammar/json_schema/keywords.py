@@ -81,8 +81,7 @@ def read_constraints(
     _read_values(read, schema)
     _read_items(read, schema, report)
     unread = _read_properties(read, schema, report)
-    if not _RARE.isdisjoint(schema):
-        _read_refusals(read, schema)
+    _read_refusals(read, schema)
     if is_old and schema.get("contentMediaType") == "application/json":
         read.refusals.append(_JSON_IN_TEXT)
     elif is_old and schema.get("contentEncoding") == "base64":
@@ -117,13 +116,6 @@ _COUNTS = {
 
 _NUMERIC = frozenset(
     {"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf", *_COUNTS}
-)
-_RARE = frozenset(
-    {
-        *(refusal.keyword for refusal in _REFUSED),
-        "unevaluatedItems",
-        "unevaluatedProperties",
-    }
 )
 _ASSERTING = frozenset(
     {
