@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,8 @@ def prepared(folder: Path, settings: PrepareSettings | None = None) -> Any:
     source = folder / "chats.jsonl"
     cities = ("Rome", "Oslo")
     source.write_text("".join(json.dumps(chat(city)) + "\n" for city in cities))
-    prepare(source, folder / "out", settings, workers=1)
+    undated = replace(settings or PrepareSettings(), start_date=None)
+    prepare(source, folder / "out", undated, workers=1)
     cache = str(folder / "cache")
     return datasets.load_dataset(str(folder / "out"), split="train", cache_dir=cache)
 
