@@ -230,6 +230,17 @@ MEANINGS: dict[str, tuple[Any, list[Any], list[Any]]] = {
         [{"a": 1, "b": 1}],
         [],
     ),
+    "a name that is listed, beside a pattern that is not": (
+        {
+            "type": "object",
+            "allOf": [
+                {"patternProperties": {"^b": {}, "^c$": {}}},
+                {"properties": {"b": {}, "c": {}}, "additionalProperties": {"type": "string"}},
+            ],
+        },
+        [{"b": 1, "c": 1}, {"b": 1, "bb": "a"}, {"a": "a"}],
+        [{"bb": 1}, {"a": 1}],
+    ),
     "a look-ahead that no name passes": (
         {
             "type": "object",
