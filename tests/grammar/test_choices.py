@@ -230,6 +230,17 @@ MEANINGS: dict[str, tuple[Any, list[Any], list[Any]]] = {
         [{"a": 1, "b": 1}],
         [],
     ),
+    "a name that is listed, beside a pattern that is not": (
+        {
+            "type": "object",
+            "allOf": [
+                {"patternProperties": {"^b": {}, "^c$": {}}},
+                {"properties": {"b": {}, "c": {}}, "additionalProperties": {"type": "string"}},
+            ],
+        },
+        [{"b": 1, "c": 1}, {"b": 1, "bb": "a"}, {"a": "a"}],
+        [{"bb": 1}, {"a": 1}],
+    ),
     "a look-ahead that no name passes": (
         {
             "type": "object",
@@ -382,6 +393,14 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "#/not": ({"type": "string", "not": {"format": "hostname"}}, "told from the others"),
     "#/oneOf": ({"type": "string", "oneOf": [{"format": "time"}, {"pattern": "z$"}]}, "two"),
 }
+
+
+def test_many_contains_beside_each_other_are_refused() -> None:
+    twice = [{"contains": {"const": value}, "minContains": 2} for value in range(2)]
+    with pytest.raises(GrammarError, match="places of prefixItems") as caught:
+        enforceable_schema({"type": "array", "allOf": twice})
+    assert caught.value.pointer == "#"
+    assert loosened_schema({"type": "array", "allOf": twice}).schema == {"type": "array"}
 
 
 @pytest.mark.parametrize("pointer", REFUSED)

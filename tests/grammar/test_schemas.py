@@ -801,6 +801,7 @@ def test_the_page_has_the_limits() -> None:
         f"{keywords.COUNT_LIMIT:,}",
         f"{schema_writer.LENGTH_LIMIT:,}",
         f"{schema_writer.PATTERN_LIMIT}",
+        f"{schema_writer.PLACE_LIMIT:,}",
         f"{documents.COPY_LIMIT:,}",
         f"{conjunctions.STATE_LIMIT:,}",
         f"{schema_writer.JOIN_LIMIT:,}",

@@ -42,7 +42,8 @@ from .keywords import (
     listed_schemas,
     read_constraints,
 )
-from .pattern_automata import select_texts, share_a_text
+from .pattern_automata import select_texts, share_a_text, texts_but
+from .patterns import pattern_accepts
 
 __all__ = ["Conjunctions"]
 
@@ -425,7 +426,8 @@ class Conjunctions:
                     rule.named_by_pattern[text] for text in members if text in rule.named_by_pattern
                 ]
                 schemas += named or ([] if rule.additional is None else [rule.additional])
-            shape.named_by_pattern[region] = self._joined(schemas, pointer=shape.pointer)
+            for text in _unlisted(region, members, names, ruling):
+                shape.named_by_pattern[text] = self._joined(schemas, pointer=shape.pointer)
         others = [rule.additional for rule in ruling if rule.additional is not None]
         shape.additional = self._joined(others, pointer=shape.pointer) if others else None
 
@@ -463,6 +465,24 @@ class Conjunctions:
             for refusal in rule.refusals:
                 if refusal.type == name:
                     self._report(refusal.error(rule))
+
+
+def _unlisted(
+    region: str, members: tuple[str, ...], names: Iterable[str], ruling: list[Constraints]
+) -> list[str]:
+    """Return the region without the names that a schema lists which is closed for the others."""
+    closing = [
+        rule
+        for rule in ruling
+        if rule.additional is not None and rule.named_by_pattern.keys().isdisjoint(members)
+    ]
+    listed = [
+        name
+        for name in names
+        if any(name in rule.properties for rule in closing) and pattern_accepts(region, name)
+    ]
+    unlisted = select_texts((region, texts_but(listed))) if listed else None
+    return [region] if unlisted is None else unlisted
 
 
 def _divided(

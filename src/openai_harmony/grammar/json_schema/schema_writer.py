@@ -37,6 +37,9 @@ VALUE_LIMIT = 10_000
 PROPERTY_LIMIT = 2_000
 """The most properties in all; each takes the engine about 40 µs."""
 
+PLACE_LIMIT = 5_000
+"""The most places of `prefixItems` in all; `contains` is written with many."""
+
 PATTERN_LIMIT = 6
 """The most patterns and formats of a text: the engine searches for a text that matches all."""
 
@@ -67,6 +70,7 @@ class SchemaWriter:
         self._multiples = 0
         self._values = 0
         self._properties = 0
+        self._places = 0
         self._joins = 0
 
     def write(self, root: State) -> Schema | bool:
@@ -307,6 +311,10 @@ class SchemaWriter:
 
     def _array(self, shape: Shape, level: int) -> Schema:
         written: Schema = {}
+        self._places += len(shape.prefix)
+        if self._places > PLACE_LIMIT:
+            problem = f"its arrays have more than {PLACE_LIMIT:,} places of prefixItems or contains"
+            raise self._error(problem, "use fewer contains beside each other")
         if shape.prefix:
             written["prefixItems"] = [self._schema(item, level + 1) for item in shape.prefix]
         if shape.items is not None:
