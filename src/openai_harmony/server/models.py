@@ -69,7 +69,7 @@ async def retrieve_model(name: str, request: Request, _: AuthenticatedCaller) ->
 @router.post(
     "/load_model",
     response_class=Response,
-    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+    responses={200: {"content": {"text/event-stream": {}}}},
 )
 async def load_model(body: ModelToLoad, request: Request, _: AuthenticatedCaller) -> Response:
     """Answer that a model is loaded, as ``transformers serve`` does: one event."""
