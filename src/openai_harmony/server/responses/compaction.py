@@ -234,7 +234,6 @@ async def compact(services: Services, caller: Caller, request: CompactionRequest
 def _read(services: Services, owner: str, request: CompactionRequest) -> _Conversation:
     history = history_of(services, owner, request)
     resolved, references = with_stored_items(services, owner, request)
-    added = input_items_of(resolved, new_id, references)
     cipher = OwnerCipher(services.cipher, owner)
     turn_of_response(  # raises an error for items that cannot be rendered, which it names
         resolved,
@@ -243,6 +242,7 @@ def _read(services: Services, owner: str, request: CompactionRequest) -> _Conver
         references=references,
         built_in=services.built_in,
     )
+    added = input_items_of(resolved, new_id, references)
     items = opened_items([*history.items, *added], cipher)
     count = prompt_counter(services, owner, request, history)
     before = count(items)

@@ -97,7 +97,7 @@ def answered_requests(
     ]
     items = [*history, *sent]
     run = {
-        item.item.get("approval_request_id")
+        str(item.item.get("approval_request_id"))
         for item in items
         if item.item.get("type") == "mcp_call"
     }
