@@ -95,6 +95,13 @@ def test_a_compacted_prompt_has_half_of_the_tokens(
     assert prompt.endswith(f"<|start|>user<|message|>And now?<|end|>{START}")
 
 
+def test_items_that_no_prompt_shows_may_be_strange(client: TestClient) -> None:
+    strange = {"type": "local_shell_call_output", "call_id": ["a"], "output": {"b": 1}}
+    calls = {"type": "mcp_call", "approval_request_id": ["a"], "call_id": {}}
+    items = [*agent(10, WORDS), strange, calls, *call(11, WORDS)]
+    assert tokens_of(client, compact(client, input=items)) <= tokens_of(client, items) // 2
+
+
 def test_the_newest_stays_as_it_is(client: TestClient, engine: RoomyEngine) -> None:
     items = [{"role": "developer", "content": "Be kind."}, *agent(10, WORDS), *call(10, "the end")]
     engine.completions = [answer("Yes.")]

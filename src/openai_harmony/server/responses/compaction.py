@@ -97,7 +97,7 @@ def compacted_items(
     if count(kept) <= budget:
         return kept
     older, recent = kept[:-_RECENT], kept[-_RECENT:]
-    needed = {item.item.get("call_id") for item in recent}
+    needed = {_call_id(item) for item in recent}
     for limits in _STEPS:
         shorter = [item for item in older if limits.keeps_calls or not _is_call(item, needed)]
         older = [_shortened(item, limits) for item in shorter]
@@ -128,14 +128,20 @@ def _groups(items: Sequence[HistoryItem]) -> list[list[int]]:
     groups: dict[Any, list[int]] = {}
     for index, item in enumerate(items):
         if item.item.get("role") not in ("system", "developer"):
-            groups.setdefault(item.item.get("call_id") or index, []).append(index)
+            groups.setdefault(_call_id(item) or index, []).append(index)
     return [group for group in groups.values() if group[-1] != len(items) - 1]
 
 
 def _is_call(item: HistoryItem, needed: set[Any]) -> bool:
     """Return whether an item is a call or its result, and can go."""
-    call_id = item.item.get("call_id")
+    call_id = _call_id(item)
     return bool(item.messages) or (call_id is not None and call_id not in needed)
+
+
+def _call_id(item: HistoryItem) -> str | None:
+    """Return the id that a call and its result share; items that no prompt shows may have any."""
+    call_id = item.item.get("call_id")
+    return call_id if isinstance(call_id, str) else None
 
 
 def _shortened(item: HistoryItem, limits: _Limits) -> HistoryItem:
