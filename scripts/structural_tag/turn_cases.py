@@ -101,17 +101,18 @@ def _options() -> Iterator[Case]:
     twice = TurnOptions(reasoning_messages=2)
     bounded = TurnOptions(reasoning_tokens=3, text_tokens=2)
     code = "<|channel|>analysis to=python code<|message|>"
-    for options, texts in {
-        quiet: [THINK + SAY, PLAN + SAY],
-        twice: [f"{PLAN}{THINK}{PLAN}{THINK}{PLAN}{SAY}", THINK * 3 + SAY],
-        TurnOptions(reasoning_messages=1, preambles=False): [THINK + SAY, THINK * 2 + SAY],
-        bounded: [
-            THINK.replace("Hmm.", thought) + ending
-            for thought in ("", "one two three", "one two three four")
-            for ending in (SAY, f"{FINAL}one two<|return|>", f"{FINAL}one two three<|return|>")
-        ]
-        + [f"{code}{text}<|call|>" for text in ("", "one two", "one two three")],
-    }.items():
+    bounded_texts = [
+        THINK.replace("Hmm.", thought) + ending
+        for thought in ("", "one two three", "one two three four")
+        for ending in (SAY, f"{FINAL}one two<|return|>", f"{FINAL}one two three<|return|>")
+    ]
+    bounded_texts += [f"{code}{text}<|call|>" for text in ("", "one two", "one two three")]
+    for options, texts in (
+        (quiet, [THINK + SAY, PLAN + SAY]),
+        (twice, [f"{PLAN}{THINK}{PLAN}{THINK}{PLAN}{SAY}", THINK * 3 + SAY]),
+        (TurnOptions(reasoning_messages=1, preambles=False), [THINK + SAY, THINK * 2 + SAY]),
+        (bounded, bounded_texts),
+    ):
         for text in texts:
             yield case(TOOLS, text, options)
     json_object = TurnOptions(response_format={"type": "json_object"})
