@@ -23,7 +23,7 @@ from openai_harmony.engines import (
 from openai_harmony.engines.http_client import EventReader, HttpClient
 from openai_harmony.engines.llama_cpp_engine import find_lost_tokens, text_of
 from openai_harmony.engines.server_engine import GrammarCheck
-from openai_harmony.grammar import TurnOptions, turn_grammar
+from openai_harmony.grammar import TurnOptions, find_mismatch, turn_grammar
 from openai_harmony.tokens.special_tokens import CALL, RETURN
 from support.engine_contract import PROMPT, SHORT_TURN, sample, tokens_of
 from support.engine_servers import (
@@ -345,6 +345,20 @@ def test_a_grammar_that_is_not_enforced_is_noticed(kind: str) -> None:
 
 
 # llama.cpp
+
+
+def test_llama_cpp_compiles_grammars_with_json() -> None:
+    schema = {"type": "array", "prefixItems": [{"type": "boolean"}] * 2, "items": False}
+    wanted = {"type": "json_schema", "schema": {**schema, "minItems": 2}}
+    options = TurnOptions(response_format=wanted, reasoning=False, preambles=False)
+    grammar = turn_grammar(Conversation.from_messages([]), options)
+
+    async def run() -> list[int]:
+        async with serving("llama.cpp", **FAST) as (_, engine):
+            sampled = engine.generate(PROMPT, Sampling(grammar=grammar, seed=1))
+            return [item.token async for item in sampled]
+
+    assert find_mismatch(grammar, asyncio.run(run())) is None
 
 
 def test_servers_are_told_apart() -> None:

@@ -155,7 +155,10 @@ class LlamaCppStandIn(StandIn):
     def settings(self, body: dict[str, Any]) -> Settings:
         grammar = body.get("grammar")
         assert grammar is None or grammar.startswith("%llguidance {}\n")
-        if grammar and any(SPECIAL_TEXTS[token] in STRING.sub("", grammar) for token in SPELLED):
+        names = STRING.sub("", grammar or "")
+        if "json_allowed_escapes" in (grammar or "") or any(
+            SPECIAL_TEXTS[t] in names for t in SPELLED
+        ):
             grammar = None  # llguidance refuses it there, and the server samples freely
         assert body["samplers"] == ["penalties", "temperature", "top_k", "min_p", "top_p"]
         return Settings(

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from ..grammar import GrammarError, turn_gbnf, with_token_ids
+from ..grammar import GrammarError, for_llguidance_1_0, turn_gbnf, with_token_ids
 from ..tokens.special_tokens import CALL, END_OF_TEXT, FIRST_SPECIAL, RETURN, SPECIAL_TEXTS
 from ..tokens.vocabulary import load_vocabulary
 from .engine import EngineError, FinishReason, SampledToken, Sampling, SamplingError
@@ -111,7 +111,7 @@ class LlamaCppEngine(ServerEngine):
 
     def _grammar(self, grammar: str) -> str:
         if self._llguidance:
-            return _LARK + with_token_ids(grammar)
+            return _LARK + with_token_ids(for_llguidance_1_0(grammar))
         try:
             return turn_gbnf(grammar)
         except GrammarError as error:

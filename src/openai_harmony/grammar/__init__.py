@@ -24,7 +24,7 @@ from .matcher import BITMASK_WORDS, Matcher, Mismatch, fill_bitmasks, find_misma
 from .options import Call, ToolChoice, TurnOptions, declared_calls
 from .structural_tag import structural_tag
 from .text_formats import TextFormat
-from .token_table import with_token_ids
+from .token_table import for_llguidance_1_0, with_token_ids
 from .turn import TurnConstraint, turn_constraint, turn_grammar
 from .violations import Violation, find_violations
 
@@ -48,6 +48,7 @@ __all__ = [
     "fill_bitmasks",
     "find_mismatch",
     "find_violations",
+    "for_llguidance_1_0",
     "loosened_schema",
     "structural_tag",
     "turn_constraint",
