@@ -82,7 +82,8 @@ def has_unsafe_header(case: Case) -> bool:
     messages = case["conversation"]["messages"] if case["kind"] == "render" else []
     fields = ("name", "channel", "recipient", "content_type")
     values = [message.get(field) or "" for message in messages for field in fields]
-    return any(" " in value.strip() or "<|end|>" in value for value in values)
+    values = [re.sub(r"^<\|constrain\|> ?", "", value) for value in values]
+    return any(" " in value or "<|end|>" in value for value in values)
 
 
 def without_answer(_case: Case, _answer: Any) -> Any:
@@ -263,7 +264,15 @@ def bodies(case: Case) -> Iterator[list[Any]]:
             yield tokens[at + 1 : end]
 
 
+# boolean-parameters: a boolean is a schema, too
+
+
+def has_boolean_parameters(case: Case) -> bool:
+    return case["kind"] == "schema" and isinstance(case["schema"], bool)
+
+
 DIFFERENCES = {
+    "boolean-parameters": Difference(has_boolean_parameters, without_answer),
     "unsafe-header": Difference(has_unsafe_header, without_answer),
     "float-exponent": Difference(lambda case: case["kind"] == "render", without_plus),
     "leading-start": Difference(

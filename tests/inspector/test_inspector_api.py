@@ -724,8 +724,8 @@ REFUSED: dict[str, tuple[str, Any, int, str | None, str]] = {
     ),
     "a schema": (
         "allowed", {"source": {**CHAT, "tools": [{"type": "function", "function": {
-            "name": "f", "parameters": {"properties": {"a": {"contains": {"const": 1}}}}}}]}},
-        422, "tools/functions.f#/properties/a/contains", "cannot enforce",
+            "name": "f", "parameters": {"properties": {"a": {"uniqueItems": True}}}}}]}},
+        422, "tools/functions.f#/properties/a/uniqueItems", "cannot enforce",
     ),
     "a place": ("allowed", {"source": CHAT, "from": -1}, 422, "from", "greater"),
     "no format": ("export", {"source": CHAT}, 422, "format", "required"),

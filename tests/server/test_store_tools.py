@@ -156,7 +156,9 @@ def test_a_database_of_the_version_before_is_brought_up_to_date(tmp_path: Path) 
     with Store(path) as store:
         respond(store, "a")
     with sqlite3.connect(path) as old:
-        for table in ("response_sessions", "conversation_sessions", "container_files"):
+        for table in (
+            "response_sessions", "conversation_sessions", "container_files", "chat_completions",
+        ):  # fmt: skip
             old.execute(f"DROP TABLE {table}")
         for table in ("response_items", "conversation_items"):
             old.execute(f"ALTER TABLE {table} DROP COLUMN messages")

@@ -109,7 +109,9 @@ def _before(options: TurnOptions) -> str:
         return nested
     most = options.reasoning_messages
     if most is None or not options.reasoning:
-        return f"({' | '.join(kinds)})*" if kinds else ""
+        return (
+            "(reasoning | preamble)*" if len(kinds) == 2 else "".join(f"{kind}*" for kind in kinds)
+        )
     return (
         f"preamble* (reasoning preamble*){{0,{most}}}"
         if options.preambles

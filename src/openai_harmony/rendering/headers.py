@@ -73,8 +73,9 @@ def check_header(header: Header) -> None:
 'system to=assistant'; use a name without white space, control characters, '=' and '<|'
     """
     role, name, channel, recipient, content_type = header
-    if content_type is not None:  # the guide has a space in `<|constrain|> json`
-        content_type = content_type.removeprefix(CONSTRAIN_TEXT).strip()
+    if content_type is not None and content_type.startswith(CONSTRAIN_TEXT):
+        # The guide has a space in `<|constrain|> json`.
+        content_type = content_type.removeprefix(CONSTRAIN_TEXT).removeprefix(" ")
     if role is Role.TOOL and name is None:
         raise ConversationError("a message by a tool needs the tool's name", field="author.name")
     for field, value in (
