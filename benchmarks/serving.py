@@ -218,7 +218,9 @@ def main() -> None:
         "--rounds", type=int, default=5, help="of each request to servers that are asked in turns"
     )
     parser.add_argument(
-        "--beside", action="store_true", help="only the demo model beside transformers serve"
+        "--beside",
+        action="store_true",
+        help="only the demo model beside transformers serve, and what a token costs",
     )
     parser.add_argument("--fair", action="store_true", help="time a client beside a hostile one")
     parser.add_argument("--only", default="", metavar="NAME", help="with --fair: what has NAME")
@@ -226,33 +228,29 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.update_docs and arguments.only:
         parser.error("the page shows a whole run: leave --only out")
-    if arguments.beside:
-        print(beside_table(measured_beside(arguments.rounds)))
-        return
-    rows = (
-        fair_rows(arguments.only, _free_port()) if arguments.fair else measured(arguments.streams)
-    )
-    data: dict[str, Any] = {
-        "machine": {
+    name = "fairness" if arguments.fair else "serving"
+    results = DOCS / f"{name}-benchmarks.json"
+    data: dict[str, Any] = json.loads(results.read_text(encoding="utf-8"))
+    today = datetime.date.today().isoformat()
+    if not arguments.beside:
+        data["machine"] = {
             "cpu": cpu_model(),
             "cores": os.cpu_count(),
             "python": platform.python_version(),
-            "date": datetime.date.today().isoformat(),
-        },
-        "rows": list(rows),
-    }
+            "date": today,
+        }
+        fair = arguments.fair
+        data["rows"] = list(
+            fair_rows(arguments.only, _free_port()) if fair else measured(arguments.streams)
+        )
     if not arguments.fair:
-        today = datetime.date.today().isoformat()
         beside = measured_beside(arguments.rounds)
         data["beside"] = {"date": today, "rounds": arguments.rounds, "rows": beside}
         data["overhead"] = {"date": today, "rows": measure_overhead((1, 8))}
-    name = "fairness" if arguments.fair else "serving"
     table = fair_page_table(data) if arguments.fair else page_table(data)
     print(table)
     if arguments.update_docs:
-        (DOCS / f"{name}-benchmarks.json").write_text(
-            json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
+        results.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         update_page(name, table)
 
 
