@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from functools import partial
@@ -371,7 +372,8 @@ def test_lenient_raises_nothing(
     assert all(0 <= position < max(len(tokens), 1) for position in positions)
     for message in parser.messages:
         assert Message.from_dict(json.loads(message.to_json())) == message
-        ENCODING.render(message)
+        with contextlib.suppress(ConversationError):  # a name such as <|end|>, in plain text
+            ENCODING.render(message)
 
 
 # Text and tokens
