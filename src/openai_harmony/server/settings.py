@@ -9,6 +9,8 @@ from ..apis.current_date import TODAY
 
 __all__ = ["Settings"]
 
+_DAY = 24 * 60 * 60  # seconds
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -58,3 +60,7 @@ class Settings:
     max_tool_calls: int = 100
     keep_days: float | None = 30
     shutdown_seconds: float = 30
+
+    def expires_at(self, created_at: int) -> int | None:
+        """Return when something is deleted that was stored then, in seconds since 1970."""
+        return None if self.keep_days is None else created_at + round(self.keep_days * _DAY)

@@ -23,7 +23,6 @@ router = APIRouter(
     prefix="/v1/chat/completions", tags=["Chat Completions"], route_class=LimitedRoute
 )
 
-_DAY = 24 * 60 * 60  # seconds
 _METADATA = re.compile(r"metadata\[(.*)\]", re.DOTALL)
 
 
@@ -37,13 +36,13 @@ async def store_completion(
     services: Services, caller: Caller, request: ChatRequest, completion: ChatCompletion
 ) -> None:
     """Store a completion, as long as responses are kept."""
-    days, created = services.settings.keep_days, completion["created"]
+    created = completion["created"]
     stored = StoredCompletion(
         id=completion["id"],
         owner=caller.owner,
         model=completion["model"],
         created_at=created,
-        expires_at=None if days is None else created + round(days * _DAY),
+        expires_at=services.settings.expires_at(created),
         metadata=dict(request.metadata or {}),
         completion=completion,
         messages=request.messages,

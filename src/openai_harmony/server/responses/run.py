@@ -32,7 +32,6 @@ __all__ = ["ResponseRun", "store_beginning"]
 
 _LOG = logging.getLogger(__name__)
 
-_DAY = 24 * 60 * 60  # seconds
 _FIRST_EVENT_SECONDS = 1.0  # without a token, after which the first event is sent all the same
 
 _CANCELLED = ApiError(499, "the response was cancelled", code="response_cancelled")
@@ -45,7 +44,6 @@ def store_beginning(services: Services, plan: ResponsePlan) -> None:
     """
     history, response = plan.history, plan.response
     created_at = response["created_at"]
-    days = services.settings.keep_days
     services.store.responses.begin(
         NewResponse(
             id=plan.id,
@@ -55,7 +53,7 @@ def store_beginning(services: Services, plan: ResponsePlan) -> None:
             input=new_items(plan.input if history.is_stored else [*history.items, *plan.input]),
             status=response["status"],
             background=plan.is_background,
-            expires_at=None if days is None else created_at + round(days * _DAY),
+            expires_at=services.settings.expires_at(created_at),
             previous_response_id=response["previous_response_id"] if history.is_stored else None,
             conversation_id=plan.request.conversation,
         )
