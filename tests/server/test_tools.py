@@ -539,18 +539,18 @@ def test_a_compaction_leaves_out_the_calls_of_past_reasoning() -> None:
 
 
 def test_a_container_is_named_by_its_id() -> None:
-    engine = RoomyEngine(
-        compute("a"), answer("1"), compute("b"), answer("2"), compute("c"), answer("3")
-    )
+    include = ["code_interpreter_call.outputs"]
+    cells = "abcdefgh"  # all within one second or two
+    engine = RoomyEngine(*(text for cell in cells for text in (compute(cell), answer(cell))))
     with serving_tools(engine, PretendedPython()) as client:
-        first = create(
-            client, input="1", tools=[COMPUTE], include=["code_interpreter_call.outputs"]
-        )
-        container = first["output"][0]["container_id"]
+        responses = [create(client, input="1", tools=[COMPUTE], include=include)]
+        container = responses[0]["output"][0]["container_id"]
         named = {"type": "code_interpreter", "container": container}
-        body = {"tools": [named], "include": ["code_interpreter_call.outputs"]}
-        second = create(client, input="2", **body)
-        third = create(client, input="3", **body, previous_response_id=second["id"])
+        body = {"tools": [named], "include": include}
+        responses += [create(client, input=cell, **body) for cell in cells[1:-1]]
+        responses.append(
+            create(client, input="8", **body, previous_response_id=responses[-1]["id"])
+        )
         refused = client.post(
             "/v1/responses",
             json={
@@ -559,8 +559,8 @@ def test_a_container_is_named_by_its_id() -> None:
                 "tools": [{"type": "code_interpreter", "container": "cntr_none"}],
             },
         )
-    outputs = [response["output"][0]["outputs"][0]["logs"] for response in (first, second, third)]
-    assert outputs == ["after ['a']", "after ['a', 'b']", "after ['a', 'b', 'c']"]
-    assert {response["output"][0]["container_id"] for response in (second, third)} == {container}
+    outputs = [response["output"][0]["outputs"][0]["logs"] for response in responses]
+    assert outputs == [f"after {list(cells[:end])}" for end in range(1, len(cells) + 1)]
+    assert {response["output"][0]["container_id"] for response in responses} == {container}
     error = refused.json()["error"]
     assert (refused.status_code, error["param"]) == (400, "tools[0].container")
