@@ -40,7 +40,7 @@ def test_promises_hold_for_what_was_found(promise: str, case: Any) -> None:
 
 
 @pytest.mark.parametrize("promise", promises.PROMISES)
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(data=st.binary(max_size=200))
 def test_promises_hold(promise: str, data: bytes) -> None:
     promises.PROMISES[promise](promises.READERS[promise](inputs.Choices(data)))

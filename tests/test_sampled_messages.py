@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from openai_harmony import (
@@ -123,7 +123,6 @@ HEADERS = st.sampled_from(
 )
 
 
-@settings(deadline=None)
 @given(HEADERS, BODIES)
 def test_sampled_tokens_are_repeated_however_they_are_cut(
     header: tuple[str, int], body: list[str]

@@ -427,7 +427,7 @@ REQUESTS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(REQUESTS)
 def test_any_request_becomes_a_conversation_or_a_clear_error(request_: dict[str, Any]) -> None:
     try:

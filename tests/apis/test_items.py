@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessage
 from openai.types.responses import ResponseInputItem, ResponseOutputItem
@@ -294,7 +294,6 @@ def messages_of(items: Sequence[dict[str, Any]]) -> list[Message]:
     return builder.messages
 
 
-@settings(deadline=None)
 @given(OWN_ITEMS)
 def test_items_become_messages_and_the_same_items(made: list[dict[str, Any]]) -> None:
     items = with_ids(made)
@@ -320,7 +319,6 @@ MESSAGES = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(MESSAGES)
 def test_messages_become_items_and_the_same_messages(messages: list[Message]) -> None:
     assert messages_of(items_of(*messages)) == messages
@@ -410,7 +408,6 @@ def test_the_text_for_a_custom_tool(body: str, text: str) -> None:
     assert "".join(map(reader.feed, body)) + reader.rest() == text
 
 
-@settings(deadline=None)
 @given(st.text(), st.booleans(), st.lists(st.integers(0, 40), max_size=4))
 @example("\ud83d", True, [])
 def test_any_text_comes_back_however_it_is_cut(text: str, ascii_: bool, cuts: list[int]) -> None:
@@ -490,7 +487,6 @@ def test_input_items_have_what_references_name() -> None:
     assert input_items_of(request, Ids(), stored) == [stored["msg_1"]]
 
 
-@settings(deadline=None)
 @given(OWN_ITEMS)
 def test_kept_input_says_the_same(made: list[dict[str, Any]]) -> None:
     request = ResponsesRequest(input=[{"role": "user", "content": "hi"}, *with_ids(made)])
@@ -499,7 +495,6 @@ def test_kept_input_says_the_same(made: list[dict[str, Any]]) -> None:
     assert later.conversation == turn_of_response(request).conversation
 
 
-@settings(deadline=None)
 @given(OWN_ITEMS)
 def test_agents_may_send_back_what_they_read(made: list[dict[str, Any]]) -> None:
     """As the SDK's objects dump themselves: with every field, most of them null."""

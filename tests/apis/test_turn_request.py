@@ -724,7 +724,7 @@ def _tool_call(called: Called, call_id: str) -> dict[str, Any]:
     return {"id": call_id, "type": "function", "function": function}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(STEPS, min_size=1, max_size=6))
 def test_both_apis_give_the_same_tokens(steps: list[Step]) -> None:
     response = turn_of_response(ResponsesRequest(input=as_items(steps), tools=[NOW]))
@@ -733,7 +733,7 @@ def test_both_apis_give_the_same_tokens(steps: list[Step]) -> None:
     assert response == chat
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(STEPS, min_size=1, max_size=6), st.integers(0, 6))
 def test_it_does_not_matter_where_the_history_ends(steps: list[Step], cut: int) -> None:
     items = as_items(steps)
@@ -742,7 +742,7 @@ def test_it_does_not_matter_where_the_history_ends(steps: list[Step], cut: int) 
     assert turn_of_response(ResponsesRequest(input=items[cut:]), history) == together
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(STEPS, min_size=1, max_size=6))
 def test_every_text_is_in_the_prompt_or_past_reasoning(steps: list[Step]) -> None:
     made = turn_of_response(ResponsesRequest(input=as_items(steps)))
@@ -788,7 +788,7 @@ WILD = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(WILD)
 def test_any_request_becomes_a_turn_or_a_clear_error(fields: dict[str, Any]) -> None:
     request = ResponsesRequest.model_validate(fields)

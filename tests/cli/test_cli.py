@@ -452,9 +452,7 @@ INPUTS = st.one_of(
 )
 
 
-@settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(COMMAND_LINES, INPUTS)
 def test_no_input_is_a_traceback(command: str, stdin: str) -> None:
     result = run(command, stdin.encode("utf-8", "replace").decode())

@@ -539,7 +539,7 @@ def test_look_aheads_at_the_start_are_patterns_of_their_own() -> None:
 # Random schemas
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.integers(0, 2**32))
 def test_the_engine_accepts_what_is_valid_and_nothing_else(seed: int) -> None:
     schema = SchemaMaker(seed).document(2)
@@ -556,7 +556,7 @@ def test_the_engine_accepts_what_is_valid_and_nothing_else(seed: int) -> None:
         assert accepted is judge.is_valid(value) or is_known, value
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(0, 2**32))
 def test_a_loosened_schema_allows_what_is_valid(seed: int) -> None:
     schema = SchemaMaker(seed).document(2)

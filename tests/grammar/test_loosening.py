@@ -220,7 +220,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(json_values)
 def test_a_schema_of_any_json_is_loosened_or_refused_with_an_error(schema: Any) -> None:
     try:

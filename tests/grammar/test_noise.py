@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import pytest
-import torch
 from jsonschema import Draft202012Validator
 
 from openai_harmony import (
@@ -28,7 +27,7 @@ from openai_harmony import (
 )
 from openai_harmony.grammar import GrammarLogitsProcessor, TurnOptions, turn_grammar
 from openai_harmony.tokens.special_tokens import CALL, END, MESSAGE, RETURN
-from support.noise_model import PAD, noise_model, padded
+from support.noise_model import PAD, GumbelNoise, noise_model, padded
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 TURNS = int(os.environ.get("NOISE_TURNS", "40"))
@@ -217,9 +216,9 @@ def sample(batch: list[Case], seed: int) -> list[list[int]]:
     inputs = padded(prompts)
     length = inputs["input_ids"].shape[1]
     processor = GrammarLogitsProcessor([case.grammar for case in batch], length)
-    torch.manual_seed(seed)
+    processors = [processor, GumbelNoise(seed)]
     sequences = noise_model().generate(
-        **inputs, logits_processor=[processor], do_sample=True, top_k=0, max_new_tokens=PATIENCE
+        **inputs, logits_processor=processors, do_sample=False, max_new_tokens=PATIENCE
     )
     return [row[length:] for row in sequences.tolist()]
 

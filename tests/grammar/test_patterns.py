@@ -161,7 +161,7 @@ PATTERNS = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     PATTERNS,
     st.sampled_from(["", "^"]),

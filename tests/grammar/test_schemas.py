@@ -742,7 +742,7 @@ def random_text(made: LLMatcher, length: int, pick: random.Random) -> bytes | No
     return None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.integers(0, 2**32))
 def test_what_the_engine_accepts_is_valid(seed: int) -> None:
     maker = SchemaMaker(seed)

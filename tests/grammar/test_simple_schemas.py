@@ -67,7 +67,7 @@ def written_state_by_state(schema: Any) -> Any:
         return enforceable_schema(schema)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(schemas)
 def test_a_simple_schema_is_written_as_its_states_are(schema: Any) -> None:
     written = simple_schema(schema)

@@ -133,7 +133,7 @@ conversations = (any_letters | likely_letters).map(conversation) | st.lists(
 ).map(Conversation.from_messages)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(conversations, bodies)
 def test_any_program_gives_the_same_tokens(said: Conversation, body: RenderBody) -> None:
     try:
@@ -215,7 +215,6 @@ plain = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(plain.filter(lambda value: "inf" not in repr(value)))
 def test_what_is_laid_out_says_the_same(value: Any) -> None:
     assert eval(PythonProgram().value(value), {"json": json}) == value

@@ -36,7 +36,7 @@ from support.training_conversations import any_letters, conversation, likely_let
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 GUIDE = RenderConversationConfig(auto_drop_analysis=False, header_style="guide")
 
-laws = settings(deadline=None, max_examples=60)
+laws = settings(max_examples=60)
 
 Reasoning = Literal["by-turn", "reference", "keep"]
 reasonings = st.sampled_from(get_args(Reasoning))
@@ -804,7 +804,7 @@ def changed_bodies(draw: st.DrawFn) -> tuple[str, Any]:
     return name, body
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(changed_bodies() | st.tuples(st.sampled_from(sorted(BODIES)), json_values))
 def test_any_json_is_answered(request: tuple[str, Any]) -> None:
     """The client raises what an endpoint raises; there is no answer with 500."""

@@ -739,7 +739,7 @@ pieces = marker_texts | header_words | unique_words | unique_words.map(" {}".for
 malformed = st.lists(pieces, max_size=14).map(lambda parts: tokens_of("".join(parts)))
 roles = st.sampled_from([Role.ASSISTANT, None])
 tool_sets = st.sampled_from([(), TOOLS])
-laws = settings(deadline=None, max_examples=400)
+laws = settings(max_examples=400)
 
 
 @laws

@@ -197,7 +197,7 @@ ITEMS = st.lists(
 
 
 @given(groups=ITEMS, budget=st.integers(1, 500))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_no_result_loses_its_call_and_the_last_item_stays(
     groups: list[list[dict[str, Any]]], budget: int
 ) -> None:

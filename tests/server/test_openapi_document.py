@@ -41,7 +41,6 @@ CHECKED = [
 @DOCUMENT.parametrize()
 @settings(
     max_examples=EXAMPLES,
-    deadline=None,
     derandomize=True,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
@@ -87,7 +86,6 @@ def test_what_the_document_forbids_is_refused(operation: Any, url: str) -> None:
     @given(case=operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
     @settings(
         max_examples=WRONG_EXAMPLES,
-        deadline=None,
         derandomize=True,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),

@@ -74,7 +74,7 @@ def told(completion: str, stop: int, limit: int) -> tuple[ResponseStream, list[d
     return stream, events
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(completions, st.sampled_from([RETURN, CALL]), st.integers(0, 60))
 def test_events_fit_together_whatever_is_said(completion: str, stop: int, limit: int) -> None:
     stream, events = told(completion, stop, limit)

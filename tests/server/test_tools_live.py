@@ -286,7 +286,7 @@ def is_call(event: MessageEnded) -> bool:
     return event.is_complete and (event.message.recipient or "").partition(".")[0] in BUILT_IN
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     st.lists(st.sampled_from(PIECES), max_size=20).map("".join),
     st.sampled_from([RETURN, CALL]),

@@ -49,7 +49,7 @@ DIALECTS: tuple[SchemaDialect, ...] = get_args(SchemaDialect)
 CHANNELS = ("analysis", "commentary", "final")
 TOOLS = ("functions.f", "functions.get_weather", "browser.search", "python")
 
-laws = settings(deadline=None, max_examples=200)
+laws = settings(max_examples=200)
 
 
 # Texts and messages

@@ -53,7 +53,7 @@ def test_tokens_are_those_of_the_reference() -> None:
         assert FIRST.encode(text) in (tokens, None), repr(text)
 
 
-@settings(deadline=None, max_examples=1000)
+@settings(max_examples=1000)
 @given(ascii_texts)
 def test_first_texts_get_the_tokens_of_tiktoken(text: str) -> None:
     FIRST.left = LIMIT

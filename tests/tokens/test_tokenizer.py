@@ -46,7 +46,7 @@ def _bytes(tokens: list[int]) -> bytes:
     )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.lists(pieces, max_size=5).map(lambda parts: [*chain.from_iterable(parts)]))
 def test_the_bytes_of_tokens_are_joined_and_decoded(tokens: list[int]) -> None:
     data = _bytes(tokens)

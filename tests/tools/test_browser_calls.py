@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from openai_harmony import Message, Role, SystemContent, TextContent, load_harmony_encoding
@@ -219,7 +219,6 @@ NAMES = st.sampled_from(["query", "topn", "source", "id", "cursor", "loc", "num_
 CALLS = st.text(max_size=30) | st.dictionaries(NAMES, JSON, max_size=4).map(json.dumps)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["search", "open", "find", ""]), CALLS), max_size=6))
 def test_no_call_is_an_exception(calls: list[tuple[str, str]]) -> None:
     dialogue = Dialogue()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from openai_harmony.tools.browser import (
@@ -121,7 +121,6 @@ ANSWERS = st.lists(
 ).map("".join)
 
 
-@settings(deadline=None)
 @given(ANSWERS)
 def test_indices_point_at_the_marks(answer: str) -> None:
     session = a_session()
@@ -136,7 +135,6 @@ def test_indices_point_at_the_marks(answer: str) -> None:
         assert text[citation.start_index : citation.end_index] == f"<{citation.cursor}>"
 
 
-@settings(deadline=None)
 @given(ANSWERS, st.lists(st.integers(1, 5), min_size=1))
 def test_an_answer_in_pieces_becomes_the_same(answer: str, sizes: list[int]) -> None:
     session = a_session()

@@ -6,7 +6,7 @@ import re
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from openai_harmony import load_harmony_encoding
@@ -85,7 +85,6 @@ def test_deep_nesting_is_no_recursion() -> None:
     assert read_html(html, "https://a.example/", 10**6)[1].endswith("end")
 
 
-@settings(deadline=None)
 @given(st.text("<>/ab ='\"pultdr【】†&;!-\n\t0", max_size=200))
 def test_any_html_is_read_and_only_its_links_have_brackets(html: str) -> None:
     _, text, links, _ = read_html(html, "https://a.example/", 10_000)
@@ -153,7 +152,6 @@ def test_one_broken_byte_does_not_change_the_character_set() -> None:
     assert decode(body, "utf-8") == "прекрасно " * 500 + "\ufffd"
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=300), st.sampled_from(["", "text/html", "text/plain", "text/markdown"]))
 def test_any_body_is_read_or_refused(body: bytes, kind: str) -> None:
     with suppress(UnreadableError):
@@ -166,7 +164,6 @@ TEXTS = st.text(st.sampled_from("abc -–\n日😀e\u0301"), max_size=600) | st.
 PAGES = TEXTS.map(lambda text: Page(url="https://a.example/", title="T", text=clean_text(text)))
 
 
-@settings(deadline=None)
 @given(PAGES)
 def test_lines_are_the_text(page: Page) -> None:
     """Put together again, with the ends of lines that the text has, they are the text."""
@@ -179,7 +176,6 @@ def test_lines_are_the_text(page: Page) -> None:
     assert all(len(line) <= WIDTH for line in page.lines)
 
 
-@settings(deadline=None)
 @given(PAGES, st.data())
 def test_each_character_is_in_its_line(page: Page, data: st.DataObject) -> None:
     offset = data.draw(st.integers(0, len(page.text)))
@@ -222,7 +218,6 @@ def shown(view: str) -> tuple[list[int], list[str]]:
     return numbers, [line[2] for line in lines if line]
 
 
-@settings(deadline=None)
 @given(TEXTS.map(lambda text: text * 20), st.integers(0, 99))
 def test_windows_one_after_the_other_are_the_page(text: str, cursor: int) -> None:
     page = Page(url="https://a.example/", title="T", text=clean_text(text))
@@ -276,7 +271,6 @@ LINKED = st.lists(
 ).map("".join)  # fmt: skip
 
 
-@settings(deadline=None)
 @given(LINKED)
 def test_plain_text_knows_where_it_came_from(text: str) -> None:
     plain = PlainText(text)
@@ -286,7 +280,6 @@ def test_plain_text_knows_where_it_came_from(text: str) -> None:
         assert plain.between(0, plain.origin(place)) == plain.text[:place]
 
 
-@settings(deadline=None)
 @given(LINKED)
 def test_plain_lines_are_the_plain_text(text: str) -> None:
     page = Page(url="", title="", text=text)
@@ -342,7 +335,6 @@ def test_find_shows_the_lines_where_matches_begin(pattern: str, lines: list[int]
         assert found.text == f"No `find` results for pattern: `{pattern}`"
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(["a", "B", "ab", "İ", "ß", " ", "  ", "\n", "\n\n"])).map("".join))
 def test_find_finds_what_is_there(text: str) -> None:
     page = Page(url="", title="", text=text)

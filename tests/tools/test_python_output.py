@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from openai_harmony import ToolNamespaceConfig
@@ -52,7 +52,6 @@ def test_text_is_cleaned(text: str, clean: str) -> None:
     assert clean_text(text) == clean
 
 
-@settings(deadline=None)
 @given(st.text(st.sampled_from("ab\x1b\x9b[]0;mB\r\n\b\x07\\")))
 def test_nothing_is_left_to_clean(text: str) -> None:
     clean = clean_text(text)
@@ -89,13 +88,11 @@ def test_ends_are_joined(first: str, cut: int, last: str, characters: int, text:
     assert joined_output(first, cut, last, characters) == text
 
 
-@settings(deadline=None)
 @given(st.text(max_size=400), st.integers(0, 1 << 62), st.text(), st.integers(100, 200))
 def test_joined_output_is_never_long(first: str, cut: int, last: str, characters: int) -> None:
     assert len(joined_output(first, cut, last, characters)) <= characters
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.text(max_size=200), max_size=5),
     st.tuples(st.text(max_size=400), st.integers(0, 1 << 62), st.text(max_size=400)),

@@ -15,7 +15,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from openai_harmony.tools.python.sandbox import (
@@ -461,7 +461,6 @@ frames = st.tuples(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(frames))
 def test_frames_come_out_as_they_went_in(sent: list[tuple[dict[str, object], bytes]]) -> None:
     async def read() -> list[tuple[dict[str, object], bytes]]:
@@ -477,7 +476,6 @@ def test_frames_come_out_as_they_went_in(sent: list[tuple[dict[str, object], byt
     assert asyncio.run(read()) == sent
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=40))
 def test_any_bytes_are_a_frame_or_an_error(data: bytes) -> None:
     async def read() -> None:
@@ -493,7 +491,6 @@ def test_any_bytes_are_a_frame_or_an_error(data: bytes) -> None:
     asyncio.run(read())
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(max_size=30)), st.integers(2, 60))
 def test_output_keeps_both_ends(texts: list[str], characters: int) -> None:
     output = Output(characters, 0)

@@ -157,7 +157,7 @@ def browser(
     loop.run_until_complete(tool.close())
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(CALLS)
 @example(("browser.search", '{"query": "\\ud800"}'))
 @example(("browser.search", '{"query": "a\\u0000b", "source": "\\ud800"}'))
@@ -183,7 +183,7 @@ def python(loop: asyncio.AbstractEventLoop) -> Iterator[Calls]:
 
 
 @needs_bubblewrap
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.sampled_from(["python", "python.run", "functions.python"]), WRITTEN)
 @example("python", "print('\ud800')")
 @example("python", '{"code": "print(\'\\ud800\\u0000\')"}')
@@ -200,7 +200,7 @@ def mcp(loop: asyncio.AbstractEventLoop) -> Iterator[Calls]:
     loop.run_until_complete(tool.close())
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     st.sampled_from(["Hostile_co.echo", "Hostile_co.nothing", "Hostile_co", "functions.echo"]),
     st.one_of(WRITTEN, st.builds(lambda v: json.dumps({"text": v}), ODD_VALUES)),
@@ -214,7 +214,6 @@ def test_every_call_of_a_server_gets_a_message(mcp: Calls, recipient: str, text:
     mcp.answer(recipient, text)
 
 
-@settings(deadline=None)
 @given(ARGUMENTS)
 def test_arguments_that_are_read_can_be_encoded(arguments: dict[str, Any]) -> None:
     read = read_arguments(json.dumps(arguments))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from openai_harmony.training import IGNORED, PackedSequence, pack, packed_groups, training_examples
@@ -31,7 +31,6 @@ def test_what_is_too_long_is_refused() -> None:
         packed_groups([1, 11], 10)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 50), max_size=40), st.integers(50, 80))
 def test_everything_is_packed_once_and_fits(lengths: list[int], capacity: int) -> None:
     groups = packed_groups(lengths, capacity)

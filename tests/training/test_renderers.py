@@ -192,7 +192,7 @@ def test_the_renderer_of_tinker() -> None:
     assert ended is base.ParseTermination.MALFORMED
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.integers(199998, 200020) | st.integers(0, 200), max_size=20))
 def test_any_completion_is_read(tokens: list[int]) -> None:
     read = read_completion(tokens, TOOLS)

@@ -470,7 +470,7 @@ anything = st.recursive(
 messages = st.lists(st.dictionaries(st.sampled_from(NAMES), anything, max_size=5), max_size=4)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.one_of(
         anything,
@@ -484,7 +484,7 @@ def test_any_json_is_read_or_refused(row: Any) -> None:
         training_examples(result.conversation, weights=result.weights)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(messages)
 def test_harmony_is_read_as_from_dict_reads_it(raw: list[dict[str, Any]]) -> None:
     unweighted = [{**message, "weight": None} for message in raw]
@@ -565,7 +565,7 @@ def weighted_chats(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[float]]:
     return messages, weights
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(weighted_chats())
 def test_what_is_learned_is_what_the_weights_of_the_row_say(
     chosen: tuple[list[dict[str, Any]], list[float]],

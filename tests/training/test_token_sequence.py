@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from openai_harmony import Conversation, ConversationError, Role, load_harmony_encoding
@@ -177,7 +177,6 @@ some_tokens = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(some_tokens)
 def test_any_tokens_are_fed_back(sampled: list[int]) -> None:
     prompt = TokenSequence.of_prompt(conversation("stu"))
@@ -196,7 +195,6 @@ def test_any_tokens_are_fed_back(sampled: list[int]) -> None:
     assert following.runs[-1].end == len(following.input_ids) - 2
 
 
-@settings(deadline=None)
 @given(st.sampled_from(["", "s", "sd", "st"]), st.lists(st.sampled_from(STEPS), max_size=5))
 def test_each_prompt_is_that_of_inference(opening: str, steps: list[tuple[str, str]]) -> None:
     messages = conversation(opening + "u").messages

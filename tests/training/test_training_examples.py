@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from openai_harmony import (
@@ -204,7 +204,6 @@ def test_difference_from_inference_is_found() -> None:
 # Laws
 
 
-@settings(deadline=None)
 @given(any_letters | likely_letters)
 def test_what_is_trainable_follows_the_prompt_of_inference(letters: str) -> None:
     chat = conversation(letters)
@@ -213,7 +212,6 @@ def test_what_is_trainable_follows_the_prompt_of_inference(letters: str) -> None
             assert find_prompt_difference(chat, example, options) is None
 
 
-@settings(deadline=None)
 @given(any_letters | likely_letters)
 def test_each_message_is_trained_on_once_and_wholly(letters: str) -> None:
     chat = conversation(letters)
@@ -230,7 +228,6 @@ def test_each_message_is_trained_on_once_and_wholly(letters: str) -> None:
     assert sorted(trained) == sorted(own)
 
 
-@settings(deadline=None)
 @given(likely_letters)
 def test_one_turn_is_what_the_reference_renders(letters: str) -> None:
     chat = conversation(letters)
@@ -244,7 +241,6 @@ def test_one_turn_is_what_the_reference_renders(letters: str) -> None:
             assert rendered[: len(example) - 1] == example.input_ids[:-1]
 
 
-@settings(deadline=None)
 @given(likely_letters, st.integers(20, 120))
 def test_windows_fit_and_lose_nothing_silently(letters: str, limit: int) -> None:
     chat = conversation(letters)

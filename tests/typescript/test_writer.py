@@ -113,7 +113,7 @@ ANY_JSON = st.recursive(
 
 
 @given(ANY_JSON)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_json_value_is_written_or_refused_as_a_harmony_error(schema: JsonValue) -> None:
     for write in (schema_to_typescript, reference_schema_to_typescript):
         try:
@@ -174,7 +174,7 @@ MEANINGFUL = st.recursive(
 
 
 @given(MEANINGFUL | _objects(MEANINGFUL))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_both_dialects_agree_where_the_reference_keeps_the_schema(schema: Schema) -> None:
     assert schema_to_typescript(schema) == reference_schema_to_typescript(schema)
 
@@ -187,7 +187,7 @@ BREAKING_TEXT = st.lists(
 
 
 @given(BREAKING_TEXT, BREAKING_TEXT, st.sampled_from(["oneOf", "anyOf", "items"]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_no_note_leaves_its_comment(text: str, other: str, keyword: str) -> None:
     noted: Schema = {"type": "string", "title": text, "description": text, "default": other}
     noted["examples"] = [other, {"": text}]
