@@ -255,4 +255,4 @@ def test_loading_is_shown_on_a_terminal_and_to_no_program(
 
 def test_a_chat_without_its_model_ends(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["chat", "/no/such/folder"]) == 1
-    assert "cannot load the model '/no/such/folder'" in capsys.readouterr().err
+    assert "there is no folder '/no/such/folder'" in capsys.readouterr().err

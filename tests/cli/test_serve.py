@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import signal
 import socket
@@ -18,6 +19,8 @@ import openai
 import pytest
 
 from openai_harmony.cli import main
+from openai_harmony.cli.input import InputError
+from openai_harmony.cli.runtime import bind, start_listening
 from openai_harmony.engines import EngineError, SampledToken, Sampling
 from openai_harmony.server import Settings, create_app
 from openai_harmony.server.app import make_server
@@ -52,10 +55,14 @@ def test_it_starts_answers_ends_and_remembers(tmp_path: Path, cache: Path) -> No
         server_process(tmp_path, cache, *OPTIONS) as server,
         sdk(server.url, KEYS[0]) as client,
     ):
-        assert server.log[0] == "loading demo ...\n"
+        storing, loading, described, serving_line = server.log
+        path = tmp_path / "openai-harmony" / "responses.db"
+        assert storing == f"storing responses in the SQLite file {path}\n"
+        assert loading == "loading demo ...\n"
         assert re.fullmatch(
-            r"demo: .*, float32 on cpu with 1 thread; 4,096 tokens of context\n", server.log[1]
+            r"demo: .*, float32 on cpu with 1 thread; 4,096 tokens of context\n", described
         )
+        assert serving_line == f"serving demo at {server.url}\n"
         assert [model.id for model in client.models.list()] == ["tiny", "demo"]
         first = client.responses.create(model="tiny", **ASK)
         assert (first.model, first.output_text) == ("tiny", SUM)
@@ -193,7 +200,9 @@ def test_what_is_written_is_sent_at_once() -> None:
         (("--database", "mysql://somewhere"), "mysql"),
         (("--allowed-origin", "*"), "'*' is no origin; write the scheme"),
         (("--allowed-host", "http://a.example"), "'http://a.example' is no host"),
-        (("--api-key", " "), "--api-key has no key"),
+        (("--database", "localhost:5432/harmony"), "is neither a URL nor a path; write sqlite:///"),
+        (("--api-key", " "), "--api-key: there is no key; write one, or leave the option out"),
+        (("--api-key", ""), "--api-key: there is no key; write one, or leave the option out"),
         (("--api-key-file", "/nowhere"), "--api-key-file /nowhere cannot be read: No such file"),
         (("--api-key-file", "/dev/null"), "--api-key-file /dev/null has no key"),
         (("--engine-option", "dtype"), "must be NAME=VALUE, not 'dtype'"),
@@ -274,6 +283,145 @@ def test_options_reach_the_engine(
     assert opened == [(model, options)]
 
 
+class Loading:
+    """Stands for `open_engine`: loads no model, and says where that would have been begun."""
+
+    def __init__(self) -> None:
+        self.begun = False
+        self.is_refused = False
+        self.port = 0
+
+    async def __call__(self, model: str, **options: Any) -> ScriptedEngine:
+        self.begun = True
+        with closing(socket.socket()) as client:
+            self.is_refused = client.connect_ex(("127.0.0.1", self.port)) != 0
+        raise EngineError("no engine here")
+
+
+@pytest.fixture
+def loading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Loading:
+    loading = Loading()
+    monkeypatch.setattr("openai_harmony.engines.open_engine", loading)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return loading
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (("--database", "{folder}"), "the SQLite file {folder} cannot be opened: Is a directory"),
+        (("--database", "{text}"), "the SQLite file {text} failed: file is not a database"),
+        (("--database", "{used}"), "another server uses the database"),
+        (("--database", "postgresql://a:hush@127.0.0.1:1/b"), "postgresql+psycopg://a:***@127.0.0"),
+        (("--key-file", "{text}"), "the key file {text} holds no keys"),
+        (("--key-file", "{folder}"), "the key file {folder} cannot be used: Is a directory"),
+        (("--browser", "{missing}"), "--browser '{missing}' is no folder"),
+        (("--mcp", "{missing}"), "{missing}"),
+    ],
+)
+def test_what_is_wrong_is_found_before_a_model_is_loaded(
+    given: tuple[str, str],
+    problem: str,
+    loading: Loading,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    paths = {name: str(tmp_path / name) for name in ("folder", "text", "used", "missing")}
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "text").write_text("neither a database nor keys")
+    with Store(paths["used"]) as store:
+        store.start_serving()
+        words = [word.format(**paths) for word in given]
+        assert main(["serve", "demo", "--port", "0", *words]) == 1
+    (error,) = capsys.readouterr().err.splitlines()
+    assert problem.format(**paths) in error
+    assert "hush" not in error
+    assert not loading.begun
+
+
+def test_no_connection_is_accepted_while_a_model_is_loaded(loading: Loading) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        loading.port = free.getsockname()[1]
+    assert main(["serve", "demo", "--port", str(loading.port)]) == 1
+    assert loading.begun
+    assert loading.is_refused
+
+
+def test_it_says_that_it_serves_once_requests_are_answered() -> None:
+    settings = Settings()
+    app = create_app(ScriptedEngine(), settings)
+    states: list[bool] = []
+
+    def started() -> None:
+        with closing(socket.create_connection(listener.getsockname()[:2], PATIENCE)):
+            states.append(app.state.services.admission.is_closed)
+        server.should_exit = True
+
+    server = make_server(app, settings, started)
+    with closing(bind("127.0.0.1", 0)) as listener:
+        asyncio.run(server.serve(sockets=[listener]))
+    assert states == [False]
+
+
+def test_a_port_that_another_program_takes_meanwhile_is_one_clear_line() -> None:
+    with closing(bind("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with closing(bind("127.0.0.1", port)) as other:
+            start_listening(other)
+            with pytest.raises(InputError, match=rf"cannot listen at 127.0.0.1:{port}: Address"):
+                start_listening(listener)
+
+
+MISSING = "there is no folder '{path}'; name a folder with a model, a model on the Hugging Face hub"
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("nowhere", MISSING),
+        ("a file", "{path} is a file; name the folder that it is in"),
+        ("cut", "cannot load the model '{path}': "),
+        ("no model", "cannot load the model '{path}': "),
+    ],
+)
+def test_a_model_that_cannot_be_loaded_is_one_clear_line(
+    name: str,
+    problem: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A cut file is what a download that was broken off leaves."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    path = tmp_path / name
+    if name == "a file":
+        path.write_text("no model")
+    elif name != "nowhere":
+        path.mkdir()
+    if name == "cut":
+        (path / "config.json").write_text(json.dumps(SMALL_MODEL))
+        (path / "model.safetensors").write_bytes((1000).to_bytes(8, "little") + b'{"lm_head')
+    assert main(["serve", str(path), "--port", "0"]) == 1
+    *_, error = capsys.readouterr().err.splitlines()
+    assert error.startswith(f"harmony: error: {problem.format(path=path)}")
+    assert "Traceback" not in error
+
+
+SMALL_MODEL = {
+    "architectures": ["GptOssForCausalLM"],
+    "model_type": "gpt_oss",
+    "vocab_size": 64,
+    "hidden_size": 64,
+    "intermediate_size": 64,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "num_local_experts": 2,
+    "num_experts_per_tok": 1,
+    "layer_types": ["full_attention"],
+}
+
+
 # Who may ask
 
 
@@ -337,7 +485,7 @@ def test_an_empty_variable_is_no_key(
     with server_process(tmp_path, cache, "demo", "--port", "0") as server:
         assert server.ended() == 1
     assert server.log == [
-        "harmony: error: HARMONY_API_KEY has no key; write one, or leave it out\n"
+        "harmony: error: HARMONY_API_KEY: there is no key; write one, or leave the option out\n"
     ]
 
 

@@ -4,6 +4,7 @@
 
     input, output             reading input, writing to files and terminals
     options, runtime          options of several commands; event loops, engines and sockets
+    configuration             options from variables and from a settings file
     render, parse, generate,  the commands. `render` has schema; `parse` has encode and decode;
     chat, inspect, serve,     `generate` has grammar and check; `serve` has keys
     mcp, prepare, demo
@@ -82,10 +83,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
+    words = sys.argv[1:] if argv is None else list(argv)
     try:
-        arguments = _command_line().parse_args(argv)
+        arguments = _command_line().parse_args(words)
     except SystemExit as stop:  # after --help, --version or a usage error
         return stop.code if isinstance(stop.code, int) else 0
+    arguments.words = words[1:]
     try:
         arguments.run(arguments)
     except (HarmonyError, InputError) as error:

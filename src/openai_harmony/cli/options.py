@@ -136,25 +136,33 @@ def add_api_keys(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         default=[],
-        help="keys of which requests must have one, one in a line; the variable "
-        f"{_API_KEY} has one more",
+        help="keys of which requests must have one, one in a line",
     )
     parser.add_argument(
         "--api-key",
+        type=_key_text,
         metavar="KEY",
         action="append",
         default=[],
-        help="such a key, which every user of this machine can read in the list of processes",
+        help="such a key, which every user of this machine can read in the list of processes; "
+        f"the variable {_API_KEY} may have it instead",
     )
 
 
 def api_keys(arguments: argparse.Namespace) -> tuple[str, ...]:
     """Return the keys that were given, and remove the variable: no tool inherits it."""
+    variable = os.environ.pop(_API_KEY, None)
     keys = [_keys_in("--api-key", key) for key in arguments.api_key]
+    if variable is not None and not keys:
+        keys.append(_keys_in(_API_KEY, variable))
     keys += (_keys_of_file("--api-key-file", name) for name in arguments.api_key_file)
-    if _API_KEY in os.environ:
-        keys.append(_keys_in(_API_KEY, os.environ.pop(_API_KEY)))
     return tuple(itertools.chain.from_iterable(keys))
+
+
+def _key_text(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("there is no key; write one, or leave the option out")
+    return text
 
 
 def _keys_of_file(option: str, name: str) -> list[str]:
@@ -241,7 +249,10 @@ def add_built_in_tools(parser: argparse.ArgumentParser) -> None:
         f"{_SEARXNG}URL or a service with its key in a variable: {keys}",
     )
     parser.add_argument(
-        "--python", action="store_true", help="the tool python: notebooks in a sandbox"
+        "--python",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="the tool python: notebooks in a sandbox",
     )
 
 

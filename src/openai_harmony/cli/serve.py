@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..apis.current_date import TODAY
 from ..installation import missing_package
+from .configuration import Configuration, add_config
 from .input import InputError, iso_date
 from .options import (
     Command,
@@ -29,7 +30,7 @@ from .options import (
     positive,
 )
 from .output import Output
-from .runtime import described, follow_rank_0, let_threads_sleep, listen
+from .runtime import bind, described, follow_rank_0, let_threads_sleep, start_listening
 
 if TYPE_CHECKING:
     import socket
@@ -50,6 +51,7 @@ class _Serve(Command):
   harmony serve demo
   harmony serve openai/gpt-oss-20b --host 0.0.0.0 --api-key-file keys.txt
   harmony serve demo --allowed-origin http://localhost:5173
+  harmony serve --config serve.toml --print-config
   harmony serve http://localhost:8001 --served-model-name gpt-oss-120b
   harmony serve openai/gpt-oss-20b --browser ./documents --python
 """
@@ -58,6 +60,7 @@ class _Serve(Command):
         parser.add_argument(
             "model",
             metavar="MODEL",
+            nargs="?",
             help="demo, a folder, a name on the Hugging Face hub, or the URL of an engine's server",
         )
         parser.add_argument(
@@ -70,13 +73,15 @@ class _Serve(Command):
             "--served-model-name",
             metavar="NAME",
             nargs="+",
+            action="extend",
             default=[],
             help="the names that requests may use; by default the model's own",
         )
         add_api_keys(parser)
         parser.add_argument(
             "--open-to-everyone",
-            action="store_true",
+            action=argparse.BooleanOptionalAction,
+            default=False,
             help="without keys, answer all who reach the address: they may use the model and the "
             "tools, and read what is stored",
         )
@@ -97,16 +102,21 @@ class _Serve(Command):
         add_database(parser)
         _add_key_file(parser)
         parser.add_argument(
-            "--no-grammar",
-            dest="grammar",
-            action="store_false",
-            help="do not constrain tool calls and JSON answers; they may be invalid",
+            "--print-config",
+            action="store_true",
+            help="print all options as a settings file, with where each is from, and end",
         )
         parser.add_argument(
-            "--no-inspector",
-            dest="inspector",
-            action="store_false",
-            help="leave out the inspector, the page at /",
+            "--grammar",
+            action=argparse.BooleanOptionalAction,
+            default=True,
+            help="constrain tool calls and JSON answers (the default), or let them be invalid",
+        )
+        parser.add_argument(
+            "--inspector",
+            action=argparse.BooleanOptionalAction,
+            default=True,
+            help="serve the inspector (the default), the page at /, or leave it out",
         )
         parser.add_argument(
             "--date",
@@ -161,6 +171,18 @@ class _Serve(Command):
         )
 
     def run(self, arguments: argparse.Namespace) -> None:
+        configuration = Configuration(self, arguments.words)
+        for problem in configuration.misspelled:
+            print(f"warning: {problem}", file=sys.stderr)
+        if arguments.print_config:
+            print(configuration.to_toml())
+            return
+        arguments = configuration.arguments
+        if not arguments.model:
+            raise InputError(
+                "there is no model; name one, as in 'harmony serve demo', in HARMONY_MODEL, or as "
+                "model in the file of --config"
+            )
         try:
             from ..server import Settings
             from ..web import read_host, read_origin
@@ -207,7 +229,8 @@ SERVE = _Serve()
 
 
 def add_database(parser: argparse.ArgumentParser) -> None:
-    """Add the option for the database of a server."""
+    """Add the options for the database of a server, and for the file that may name it."""
+    add_config(parser)
     parser.add_argument(
         "--database",
         metavar="URL",
@@ -217,26 +240,35 @@ def add_database(parser: argparse.ArgumentParser) -> None:
 
 
 def database_url(arguments: argparse.Namespace) -> str:
-    """Return the given URL, or that of the file in the user's state folder."""
-    return arguments.database or f"sqlite:///{_state_folder() / 'responses.db'}"
+    """Return the URL of the server's database, by default of a file in the user's state folder."""
+    return _of_server(arguments, "database") or f"sqlite:///{_state_folder() / 'responses.db'}"
+
+
+def _of_server(arguments: argparse.Namespace, option: str) -> str | None:
+    """Return the value of an option, or else what a server would have without it."""
+    value: str | None = getattr(arguments, option)
+    if value is None:
+        file = ("--config", arguments.config) if arguments.config else ()
+        value = getattr(Configuration(SERVE, file).arguments, option)
+    return value
 
 
 async def _serve(
     arguments: argparse.Namespace, settings: Settings, options: Mapping[str, Any]
 ) -> None:
     from ..engines import open_engine
-    from ..server import create_app, run_server
+    from ..server import check_storage, create_app, run_server
+    from ..server.store import database_name
 
     let_threads_sleep()
-    # Open the socket first: a port in use is reported before a model is loaded.
-    with listen(arguments.host, arguments.port) as listener:
-        _check_reach(listener, settings)
+    # Everything that can be wrong is found before a model is loaded, which may take minutes.
+    with bind(arguments.host, arguments.port) as listener:
+        _check_reach(listener, settings, has_keys=check_storage(settings))
         async with AsyncExitStack() as opened:
-            tools = await open_tools(
-                arguments
-            )  # before the model: tools fail faster than a model loads
+            tools = await open_tools(arguments)
             for tool in tools:
                 opened.push_async_callback(tool.close)
+            print(f"storing responses in {database_name(settings.database)}", file=sys.stderr)
             print(f"loading {arguments.model} ...", file=sys.stderr, flush=True)
             engine = await opened.enter_async_context(await open_engine(arguments.model, **options))
             longest = engine.context_length
@@ -246,25 +278,25 @@ async def _serve(
                     f"of {longest} tokens; start its server with a longer one"
                 )
             print(described(engine), file=sys.stderr, flush=True)
+            start_listening(listener)
             host, port = listener.getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host
-            print(
-                f"serving {engine.model} at http://{shown}:{port}/v1", file=sys.stderr, flush=True
+            begun = f"serving {engine.model} at http://{shown}:{port}/v1"
+            await run_server(
+                create_app(engine, settings, tools),
+                settings,
+                listener,
+                on_start=lambda: print(begun, file=sys.stderr, flush=True),
             )
-            await run_server(create_app(engine, settings, tools), settings, listener)
 
 
-def _check_reach(listener: socket.socket, settings: Settings) -> None:
+def _check_reach(listener: socket.socket, settings: Settings, *, has_keys: bool) -> None:
     """Raise `InputError` for a server that others reach and that asks for no key."""
-    from ..server.store import Store
     from ..web import is_loopback
 
     address = listener.getsockname()[0]
-    if is_loopback(address) or settings.api_keys:
+    if is_loopback(address) or has_keys:
         return
-    with Store(settings.database) as store:
-        if store.keys.exist():
-            return
     problem = f"everyone who reaches {address} may use this server: it has no API keys"
     if not settings.open_to_everyone:
         raise InputError(
@@ -285,7 +317,7 @@ def _add_key_file(parser: argparse.ArgumentParser) -> None:
 
 def _key_file(arguments: argparse.Namespace) -> Path:
     """Return the given file of the keys that seal, or that in the user's state folder."""
-    return Path(arguments.key_file) if arguments.key_file else _state_folder() / "reasoning.key"
+    return Path(_of_server(arguments, "key_file") or _state_folder() / "reasoning.key")
 
 
 def _state_folder() -> Path:
@@ -336,6 +368,7 @@ class _Keys(Command):
             metavar="N",
             help="keep the N newest keys; what older ones sealed cannot be opened any more",
         )
+        add_config(rotate)
         _add_key_file(rotate)
         for action in (create, listing, revoke):
             add_database(action)

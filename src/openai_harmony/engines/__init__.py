@@ -103,6 +103,7 @@ async def open_engine(model: str, **options: Any) -> Engine:
             if not given:
                 raise
             raise EngineError(f"{engine.__name__} does not take all of {given}: {error}") from error
+    _check_folder(model)
     try:
         from .transformers_engine import TransformersEngine
     except ModuleNotFoundError as error:
@@ -117,3 +118,17 @@ async def open_engine(model: str, **options: Any) -> Engine:
 
         folder = demo_model_folder()
     return TransformersEngine(folder, name=model, **options)
+
+
+def _check_folder(model: str) -> None:
+    """Raise `EngineError` for a path that is no folder; the hub has names without or with one /."""
+    path = Path(model)
+    if model == "demo" or path.is_dir():
+        return
+    if path.exists():
+        raise EngineError(f"{model} is a file; name the folder that it is in")
+    if model.startswith((".", "~", "/")) or model.count("/") > 1 or "\\" in model:
+        raise EngineError(
+            f"there is no folder {str(path.absolute())!r}; name a folder with a model, a model on "
+            "the Hugging Face hub such as openai/gpt-oss-20b, the URL of a server, or demo"
+        )

@@ -166,7 +166,7 @@ def _load(model: str | Path, options: dict[str, Any], processes: Processes) -> A
             loaded = AutoModelForCausalLM.from_pretrained(model, **{**defaults, **options})
     except EngineError:
         raise
-    except (OSError, ValueError, RuntimeError, ImportError, TypeError) as error:
+    except Exception as error:  # damaged files raise errors of any kind
         raise EngineError(f"cannot load the model {str(model)!r}: {error}") from error
     return loaded.eval()  # type: ignore[no-untyped-call]
 

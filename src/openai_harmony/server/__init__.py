@@ -16,7 +16,7 @@
     app                                 the application, the inspector's page at /, the socket
 """
 
-from .app import create_app, run_server
+from .app import check_storage, create_app, run_server
 from .settings import Settings
 
-__all__ = ["Settings", "create_app", "run_server"]
+__all__ = ["Settings", "check_storage", "create_app", "run_server"]

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -23,7 +23,7 @@ from ..grammar.token_table import token_table
 from ..inspector import LiveModel, Run, inspector_routes
 from ..tools.tool import Tool
 from ..web import HttpConfig, Refusal, RequestGuard, RequestTimes, cors_options
-from .auth.api_keys import counted
+from .auth.api_keys import ApiKeys, counted
 from .chat.routes import router as chat_router
 from .chat.stored import router as stored_chat_router
 from .completions.routes import router as completions_router
@@ -49,7 +49,7 @@ from .settings import Settings
 from .store import Store, StoreError
 from .tokens import router as tokens_router
 
-__all__ = ["create_app", "make_server", "run_server"]
+__all__ = ["check_storage", "create_app", "make_server", "run_server"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -57,6 +57,18 @@ _MAINTENANCE_INTERVAL = 60  # seconds
 _CLOSING_SECONDS = 5  # for clients to read that their request was cancelled
 _SWITCH_INTERVAL = 0.001  # seconds that a thread may keep the event loop waiting
 _SIGNAL_INTERVAL = 0.1  # seconds between looks for a second signal
+
+
+def check_storage(settings: Settings) -> bool:
+    """Open the database and the keys as the application will; return whether there is an API key.
+
+    Raises `HarmonyError` where they cannot be used, as when another server has the database.
+    """
+    with Store(settings.database) as store:
+        store.start_serving()
+        if settings.key_file is not None:
+            ItemCipher.from_file(settings.key_file)
+        return ApiKeys(store.keys, settings.api_keys).are_needed
 
 
 def create_app(
@@ -171,17 +183,24 @@ async def _live_model(request: Request) -> LiveModel:
     return LiveModel(services.model_names[0], await _keys_are_needed(services))
 
 
-async def run_server(app: FastAPI, settings: Settings, listener: socket.socket) -> None:
-    """Serve on `listener` until SIGINT or SIGTERM.
+async def run_server(
+    app: FastAPI,
+    settings: Settings,
+    listener: socket.socket,
+    on_start: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve on `listener` until SIGINT or SIGTERM; `on_start` is called once requests are answered.
 
     Requests under way then have `Settings.shutdown_seconds` to end. The rest are cancelled, with an
     error to their clients. A second SIGINT ends at once. Raises `HarmonyError` where the
     application cannot begin, as with a database that cannot be used.
     """
-    await make_server(app, settings).serve(sockets=[listener])
+    await make_server(app, settings, on_start).serve(sockets=[listener])
 
 
-def make_server(app: FastAPI, settings: Settings) -> uvicorn.Server:
+def make_server(
+    app: FastAPI, settings: Settings, on_start: Callable[[], None] = lambda: None
+) -> uvicorn.Server:
     """Make the server of an application; it ends in order once its `should_exit` is true."""
     config = HttpConfig(
         app,
@@ -191,15 +210,16 @@ def make_server(app: FastAPI, settings: Settings) -> uvicorn.Server:
         ws_max_size=settings.max_request_bytes,
         ws_per_message_deflate=False,  # a few bytes could become a message of this size
     )
-    return _Server(config, app)
+    return _Server(config, app, on_start)
 
 
 class _Server(uvicorn.Server):
     """Shuts the application down first; the framework would do so after all connections."""
 
-    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
+    def __init__(self, config: uvicorn.Config, app: FastAPI, on_start: Callable[[], None]) -> None:
         super().__init__(config)
         self._app = app
+        self._on_start = on_start
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve within the application's lifespan; raise the error that keeps it from beginning."""
@@ -220,6 +240,8 @@ class _Server(uvicorn.Server):
         for listener in sockets or ():
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await super().startup(sockets)
+        if self.started:
+            self._on_start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let requests under way end, for a while, before connections are closed.

@@ -16,6 +16,7 @@ of other owners.
 from .chat_completions import CompletionPage, StoredCompletion, StoredCompletions
 from .container_files import ContainerFile, ContainerFiles, FilePage, NewFile
 from .conversations import Conversation, Conversations
+from .database import database_name
 from .errors import ItemIdError, NotFoundError, StoreError, StoreInUseError, StoreVersionError
 from .items import NewItem, Order, Page, StoredItem
 from .keys import KeyLimits, KeyRecord, Keys
@@ -51,4 +52,5 @@ __all__ = [
     "StoredResponse",
     "StoredSession",
     "ToolSessions",
+    "database_name",
 ]

@@ -6,6 +6,7 @@ Writing transactions on SQLite take turns: its own waiting polls, and is not fai
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -24,7 +25,7 @@ from ...installation import missing_package
 from ..private_files import make_private, open_private
 from .errors import StoreError, StoreVersionError
 
-__all__ = ["Database", "migrate"]
+__all__ = ["Database", "database_name", "migrate"]
 
 _SQLITE = b"SQLite format 3\0"  # how its files begin
 _MEMORY = "sqlite+pysqlite:///:memory:"
@@ -43,6 +44,7 @@ class Database:
 
     def __init__(self, url: str | Path | None) -> None:
         self.url = _read_url(url)
+        self.name = database_name(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self.path = None  # of the file; None for PostgreSQL, and for a database in memory
         if self.is_sqlite and self.url.database not in (None, "", ":memory:"):
@@ -60,11 +62,6 @@ class Database:
                 isolation_level="REPEATABLE READ", postgresql_readonly=True
             )
         self._writer = self.engine.execution_options(**{_WRITES: True})
-
-    @property
-    def name(self) -> str:
-        """The name of the database in errors, without the password."""
-        return str(self.path) if self.path else self.url.render_as_string(hide_password=True)
 
     @contextmanager
     def reading(self) -> Generator[Connection, None, None]:
@@ -117,7 +114,7 @@ class Database:
                 make_private(path.with_name(path.name + name))
         except OSError as error:
             raise StoreError(
-                f"the database {path} cannot be opened: {error.strerror}; give another path"
+                f"the SQLite file {path} cannot be opened: {error.strerror}; give another path"
             ) from error
 
     @contextmanager
@@ -126,18 +123,42 @@ class Database:
         try:
             yield
         except DBAPIError as error:
-            raise StoreError(f"the database {self.name} failed: {error.orig}") from error
+            raise StoreError(f"{self.name} failed: {error.orig}") from error
         except PoolTimeoutError as error:
             raise StoreError(
-                f"the database {self.name} has been busy for too long, "
+                f"{self.name} has been busy for too long, "
                 f"with {_CONNECTIONS} connections and more in use"
             ) from error
+
+
+def database_name(url: str | Path | None) -> str:
+    """Return how a database is called in errors and when a server starts, without the password.
+
+    >>> database_name("postgresql://harmony:secret@localhost/harmony")
+    'the database postgresql+psycopg://harmony:***@localhost/harmony'
+    >>> database_name(None)
+    'a database in memory'
+    """
+    read = _read_url(url)
+    if read.get_backend_name() != "sqlite":
+        return f"the database {read.render_as_string(hide_password=True)}"
+    if read.database in (None, "", ":memory:"):
+        return "a database in memory"
+    return f"the SQLite file {Path(read.database or '').absolute()}"
+
+
+_SCHEME = re.compile(r"[^/\\:]{2,}:")  # one letter is a drive of Windows
 
 
 def _read_url(text: str | Path | None) -> URL:
     if text is None:
         return make_url(_MEMORY)
     if isinstance(text, Path) or "://" not in text:
+        if isinstance(text, str) and _SCHEME.match(text):
+            raise StoreError(
+                f"the database {text!r} is neither a URL nor a path; write {_FORMS}, or ./{text} "
+                "for a SQLite file of this name"
+            )
         return URL.create("sqlite+pysqlite", database=str(text))
     try:
         url = make_url(text)
@@ -189,7 +210,7 @@ def migrate(database: Database) -> None:
         current = context.get_current_revision()
         if current is not None and current not in revisions:
             raise StoreVersionError(
-                f"the database {database.name} has the schema {current}, which this version of "
+                f"{database.name} has the schema {current}, which this version of "
                 "gpt-oss-harmony does not know; install the newer version that has written it, or "
                 "name another database"
             )
