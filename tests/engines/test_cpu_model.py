@@ -66,4 +66,4 @@ def test_logits_are_as_exact_as_float32(stored: torch.dtype, rows: int) -> None:
         logits = head(hidden)
     exact = hidden.double() @ head.weight.detach().double().T
     assert logits.shape == exact.shape
-    assert (logits - exact).abs().max() < 1e-4  # weights that float16 rounds would differ by 1e-2
+    assert (logits - exact).abs().max() < 1e-4  # weights that float16 rounds would differ by 1e-3
