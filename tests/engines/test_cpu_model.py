@@ -1,14 +1,18 @@
-"""The attention for the CPU, beside that of Transformers."""
+"""The attention and the head for the CPU, beside those of Transformers."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 from openai_harmony.engines import SampledToken, Sampling, TransformersEngine
+from openai_harmony.engines.cpu_model import FEW_ROWS, prepare_for_cpu
 from support.engine_contract import PROMPT
 from support.shared_model import write_model
 
@@ -46,3 +50,20 @@ def test_requests_attend_as_in_transformers(tmp_path: Path) -> None:
         assert [sampled.logprob for sampled in completion] == pytest.approx(
             [sampled.logprob for sampled in theirs], abs=1e-4
         )
+
+
+@pytest.mark.parametrize("stored", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("rows", [1, FEW_ROWS, FEW_ROWS + 1, 20])
+def test_logits_are_as_exact_as_float32(stored: torch.dtype, rows: int) -> None:
+    torch.manual_seed(0)
+    head = nn.Linear(64, 1000, bias=False)
+    head.weight = nn.Parameter(torch.randn(1000, 64).to(stored).float())
+    assert prepare_for_cpu(
+        SimpleNamespace(config=SimpleNamespace(model_type="gpt_oss"), lm_head=head), 16
+    )
+    hidden = torch.randn(1, rows, 64)
+    with torch.no_grad():
+        logits = head(hidden)
+    exact = hidden.double() @ head.weight.detach().double().T
+    assert logits.shape == exact.shape
+    assert (logits - exact).abs().max() < 1e-4  # weights that float16 rounds would differ by 1e-3

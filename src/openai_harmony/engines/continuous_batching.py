@@ -2,10 +2,12 @@
 
 The batching runs all requests at once, but with one set of sampling settings, and one token of each
 request in a step. So this module replaces its sampling with `choose_tokens`, and adds the tokens
-that a grammar forces to a request as if they were a part of its prompt.
+that a grammar forces to a request as if they were a part of its prompt. On a CPU it also adds
+drafts, and samples after each of their tokens.
 
 Under ``torchrun``, the batching of each process computes the same steps: that of rank 0 sends the
-others its requests, and this module sends them the chosen tokens.
+others its requests, and this module sends them the chosen tokens. Drafts follow from the tokens
+alone, so each process makes the same.
 
 Much of this is private in Transformers, and used nowhere else: `TESTED_TRANSFORMERS` has the
 releases that it was tested with.
@@ -17,11 +19,13 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import transformers
 
+from .cpu_model import FEW_ROWS
+from .drafts import LONGEST_DRAFT, Drafts
 from .engine import EngineError, SampledToken
 from .token_sampler import TokenSampler, choose_tokens
 
@@ -80,45 +84,117 @@ def _put_all(puts: list[tuple[asyncio.Queue[Any], Any]]) -> None:
         queue.put_nowait(item)
 
 
-class _Steps:
-    """Samples the tokens of each step, and adds those that grammars force."""
+class _Expected(NamedTuple):
+    """A request that gets tokens in a step.
 
-    def __init__(self, requests: dict[str, RunningRequest], processor: Any) -> None:
+    Its logits begin at `row`: after the last token of its own, and after each token of its draft.
+    """
+
+    state: Any
+    row: int
+    draft: list[int]
+
+
+class _Steps:
+    """Samples the tokens of each step, with those that grammars force and those of drafts.
+
+    A draft may be wrong from some token on. The request then goes on from that position: the keys
+    and values of the wrong tokens are overwritten before any token attends to them.
+    """
+
+    def __init__(
+        self, requests: dict[str, RunningRequest], processor: Any, *, has_drafts: bool
+    ) -> None:
         self._requests = requests
         self._processor = processor
+        self._expected: list[_Expected] = []
+        self._chosen: list[list[int]] = []
+        self._drafts: dict[str, Drafts] = {}
+        self._longest_draft = _make_room_for_drafts(processor.cache) if has_drafts else 0
+        inputs = processor.inputs_and_outputs
+        self._prepare = inputs.prepare_batch_tensors
+        self._model_arguments = inputs.get_model_kwargs
         self._update = processor.update_batch
-        self._forced: dict[str, list[int]] = {}
+        inputs.prepare_batch_tensors = self.prepare
+        inputs.get_model_kwargs = self.model_arguments
         processor.model_runner._sample = self.sample
         processor.update_batch = self.update_batch
 
-    def sample(self, scores: torch.Tensor, output_ids: torch.Tensor) -> None:
-        """Choose a token for each row; `scores` have the shape (1, rows, vocabulary)."""
-        group = self._processor.distributed_helper
-        chosen = self._chosen(scores) if group.is_tp_driver else None
-        tokens, self._forced = group.tp_broadcast_object_from_rank_0(chosen)
-        output_ids[0, : len(tokens)] = torch.tensor(tokens, device=output_ids.device)
+    def prepare(self, requests_in_batch: list[Any], num_q_tokens: int, **others: Any) -> None:
+        """Prepare the next step, with drafts as long as there are few rows of logits."""
+        items = [item for item in requests_in_batch if item.has_new_token]
+        cache = self._processor.cache
+        room = min(FEW_ROWS - len(items), cache.max_batch_tokens - num_q_tokens)
+        self._expected.clear()
+        for item in items:
+            state = item.state
+            draft = self._draft(state, room) if room > 0 and self._longest_draft else []
+            if not cache.can_store_request_tokens(state, item.query_length + len(draft)):
+                draft = []
+            state.tokens_to_process = state.tokens_to_process + draft
+            item.query_length += len(draft)
+            num_q_tokens += len(draft)
+            room -= len(draft)
+            before = self._expected[-1] if self._expected else None
+            row = 0 if before is None else before.row + len(before.draft) + 1
+            self._expected.append(_Expected(state, row, draft))
+        self._prepare(requests_in_batch=requests_in_batch, num_q_tokens=num_q_tokens, **others)
 
-    def _chosen(self, scores: torch.Tensor) -> tuple[list[int], dict[str, list[int]]]:
-        """Return the token of each row, and the tokens that requests are forced to add."""
-        batch = self._processor.inputs_and_outputs.requests_in_batch
-        names = [item.state.request_id for item in batch if item.has_new_token]
+    def _draft(self, state: Any, room: int) -> list[int]:
+        drafts = self._drafts.get(state.request_id)
+        if drafts is None:
+            tokens = state.initial_tokens + state.generated_tokens
+            drafts = Drafts(tokens, self._processor.config.vocab_size)
+            self._drafts[state.request_id] = drafts
+        left = state.max_new_tokens - state.generated_len() - 1
+        return drafts.next(min(room, left, self._longest_draft))
+
+    def model_arguments(self, use_padding: bool = False) -> Any:
+        """Return the arguments of the model; it computes logits after each token of a draft."""
+        arguments = self._model_arguments(use_padding=use_padding)
+        if any(item.draft for item in self._expected):
+            last = arguments["logits_indices"].tolist()
+            arguments["logits_indices"] = torch.tensor(
+                [
+                    index
+                    for item, end in zip(self._expected, last, strict=False)
+                    for index in range(end - len(item.draft), end + 1)
+                ]
+            )
+        return arguments
+
+    def sample(self, scores: torch.Tensor, output_ids: torch.Tensor) -> None:
+        """Choose the tokens of each request; `scores` have the shape (1, rows, vocabulary)."""
+        group = self._processor.distributed_helper
+        chosen = self._choose_all(scores[0]) if group.is_tp_driver else None
+        self._chosen = group.tp_broadcast_object_from_rank_0(chosen)
+        for index, tokens in enumerate(self._chosen):
+            output_ids[0, index] = tokens[0] if tokens else _END
+
+    def _choose_all(self, scores: torch.Tensor) -> list[list[int]]:
+        """Return the tokens of each expected request: none for those that end."""
+        chosen: list[list[int]] = [[] for _ in self._expected]
         running = {
-            row: request
-            for row, name in enumerate(names)
-            if (request := self._requests.get(name)) is not None and not request.is_finished
+            index: request
+            for index, item in enumerate(self._expected)
+            if (request := self._requests.get(item.state.request_id)) is not None
+            and not request.is_finished
         }
-        rows = list(running)
-        logits = scores[0, : len(rows)] if len(rows) == len(names) else scores[0, rows]
-        tokens = [_END] * len(names)
-        all_forced: dict[str, list[int]] = {}
-        for row, chosen in zip(rows, self._choose(logits, list(running.values())), strict=True):
-            if isinstance(chosen, EngineError) or chosen[-1].finish_reason is not None:
-                running[row].is_finished = True
-                continue
-            tokens[row], *forced = (sampled.token for sampled in chosen)
-            if forced:
-                all_forced[names[row]] = forced
-        return tokens, all_forced
+        while running:
+            rows = [self._expected[index].row + len(chosen[index]) for index in running]
+            logits = scores if len(rows) == len(scores) else scores[rows]
+            sampled = self._choose(logits, list(running.values()))
+            for (index, request), items in zip(list(running.items()), sampled, strict=True):
+                if isinstance(items, EngineError) or items[-1].finish_reason is not None:
+                    request.is_finished = True
+                    chosen[index] = []
+                    del running[index]
+                    continue
+                chosen[index] += (item.token for item in items)
+                draft = self._expected[index].draft
+                if len(chosen[index]) > _shared(draft, chosen[index]):
+                    del running[index]
+        return chosen
 
     def _choose(
         self, logits: torch.Tensor, requests: list[RunningRequest]
@@ -136,15 +212,53 @@ class _Steps:
         return chosen
 
     def update_batch(self) -> None:
-        """Update the requests of a step; forced tokens are read in the next, as prompts are."""
+        """Update the requests of a step.
+
+        The first token that the model has not read is read in the next step. Where there are
+        several, as after forced ones, they are read as a prompt is.
+        """
         self._update()
-        for name, tokens in self._forced.items():
-            state = self._processor.scheduler.active_requests.get(name)
-            if state is not None:
-                state.remaining_prefill_tokens = state.tokens_to_process + tokens
-                state.generated_tokens += tokens
+        active = self._processor.scheduler.active_requests
+        for item, tokens in zip(self._expected, self._chosen, strict=True):
+            state = item.state
+            if not tokens or state.request_id not in active:
+                continue
+            right = _shared(item.draft, tokens)
+            state.position_offset -= len(item.draft) - right
+            state.generated_tokens[-1:] = tokens
+            state.tokens_to_process = tokens[right:]
+            if len(tokens) - right > 1:
+                state.remaining_prefill_tokens = tokens[right:]
                 state.status = RequestStatus.PREFILLING
-        self._forced.clear()
+            if state.request_id in self._drafts:
+                self._drafts[state.request_id].take(tokens, len(item.draft), right)
+        for name in self._drafts.keys() - active.keys():
+            del self._drafts[name]
+
+
+def _make_room_for_drafts(cache: Any) -> int:
+    """Return how long drafts may be, and let sliding windows keep as many more tokens.
+
+    A window is a ring of tokens: a draft overwrites the oldest of them, which are needed again
+    where the draft is wrong.
+    """
+    if cache.use_prefix_sharing:  # it would share blocks with wrong tokens
+        return 0
+    window = cache.cache_allocators["sliding_attention"]
+    spare = -window.sliding_window % window.tokens_per_page
+    longest = min(LONGEST_DRAFT, spare)
+    window.sliding_window += longest
+    return int(longest)
+
+
+def _shared(draft: Sequence[int], tokens: Sequence[int]) -> int:
+    """Return how many tokens both begin with."""
+    shared = 0
+    for drafted, token in zip(draft, tokens, strict=False):
+        if drafted != token:
+            break
+        shared += 1
+    return shared
 
 
 class _Failures(OutputRouter):
@@ -175,7 +289,10 @@ class _AlwaysSet(threading.Event):
 
 
 class ContinuousBatching:
-    """The thread that runs a model; `requests` are those that run, by name."""
+    """The thread that runs a model; `requests` are those that run, by name.
+
+    Drafts need the attention of `cpu_model`.
+    """
 
     def __init__(
         self,
@@ -183,6 +300,8 @@ class ContinuousBatching:
         requests: dict[str, RunningRequest],
         context_length: int,
         max_requests: int,
+        *,
+        has_drafts: bool = False,
     ) -> None:
         on_cpu = model.device.type == "cpu"
         pages = -(-context_length // _PAGE) + 1
@@ -205,7 +324,7 @@ class ContinuousBatching:
 
         def create_with_our_steps() -> Any:
             processor = create()
-            _Steps(requests, processor)
+            _Steps(requests, processor, has_drafts=has_drafts)
             return processor
 
         self._manager._create_batch_processor = create_with_our_steps

@@ -4,6 +4,10 @@ Without a GPU, Transformers computes the attention of all requests of a step as 
 a mask hides nearly everything: the tokens of all requests times the cached tokens of all requests.
 Here each request attends to its own tokens. So there is no mask, neither its memory nor its time.
 
+Most of the time of a small step is the reading of the head's weights. Those that were stored in
+bfloat16 fit into float16, so a second copy of half the size is read where there are few rows. The
+computation stays in float32.
+
 The logits of many requests are large enough that the allocator gives their memory back after each
 step, and the kernel clears it for the next. So the head writes them into the same memory each time.
 """
@@ -18,16 +22,22 @@ from torch import nn
 from transformers import AttentionInterface
 from transformers.masking_utils import AttentionMaskInterface
 
-__all__ = ["prepare_for_cpu"]
+__all__ = ["FEW_ROWS", "prepare_for_cpu"]
+
+FEW_ROWS = 8
+"""For so many rows of logits, the time of the head is that of reading its weights."""
 
 _ATTENTION = "harmony_flash"
 """The name of the attention: Transformers builds no masks for names with "flash"."""
 
 
-def prepare_for_cpu(model: Any, max_requests: int) -> None:
-    """Make a model of gpt-oss compute on the CPU as this module says; leave others as they are."""
+def prepare_for_cpu(model: Any, max_requests: int) -> bool:
+    """Make a model of gpt-oss compute on the CPU as this module says, and return True.
+
+    Other models stay as they are.
+    """
     if model.config.model_type != "gpt_oss":
-        return
+        return False
     model.config._attn_implementation = _ATTENTION
     head = model.lm_head
     if (
@@ -36,22 +46,41 @@ def prepare_for_cpu(model: Any, max_requests: int) -> None:
         and "forward" not in vars(head)
     ):
         head.forward = _Head(head.weight, max_requests)  # type: ignore[assignment]
+    return True
 
 
 class _Head:
-    """Logits into memory that is used again in the next step."""
+    """Few logits from weights of half the size; many into memory that the next step uses again."""
 
     def __init__(self, weight: torch.Tensor, max_requests: int) -> None:
         self._weight = weight.T
         self._logits = torch.empty(max_requests, len(weight), dtype=weight.dtype)
+        self._halved = None
+        # The library that multiplies float32 with float16 is a part of PyTorch on x86 only.
+        if torch.backends.quantized.engine in ("fbgemm", "x86") and _fits_float16(weight):
+            self._halved = torch.ops.quantized.linear_prepack_fp16(weight, None)
 
     def __call__(self, hidden: torch.Tensor) -> torch.Tensor:
         rows = hidden.flatten(0, -2)
-        if len(rows) > len(self._logits):
+        if self._halved is not None and len(rows) <= FEW_ROWS:
+            logits = torch.ops.quantized.linear_dynamic_fp16(rows, self._halved)
+        elif len(rows) > len(self._logits):
             return hidden @ self._weight
-        logits = self._logits[: len(rows)]
-        torch.mm(rows, self._weight, out=logits)
+        else:
+            logits = self._logits[: len(rows)]
+            torch.mm(rows, self._weight, out=logits)
         return logits.view(*hidden.shape[:-1], -1)
+
+
+def _fits_float16(weight: torch.Tensor) -> bool:
+    """Return whether float16 changes no weight by more than float32 rounds the row's largest."""
+    if weight.dtype != torch.float32:
+        return False
+    rounding = torch.finfo(torch.float32).eps
+    return all(
+        bool(((part.half() - part).abs().amax(1) <= rounding * part.abs().amax(1)).all())
+        for part in weight.detach().split(16_384)
+    )
 
 
 def _attend(
@@ -82,7 +111,7 @@ def _attend(
     keys, values = keys[0], values[0]
     sinks = s_aux.view(groups, heads // groups, 1, 1)
     if tokens == len(starts) - 1:
-        output = _attend_from_last(query, keys, values, sinks, key_starts)
+        output = _attend_from_last(query, keys, values, sinks, key_starts, sliding_window)
     else:
         output = torch.empty_like(query)
         ranges = zip(pairwise(starts), pairwise(key_starts), strict=True)
@@ -103,15 +132,18 @@ def _attend_from_last(
     values: torch.Tensor,
     sinks: torch.Tensor,
     starts: list[int],
+    sliding_window: int | None,
 ) -> torch.Tensor:
-    """Attend from one token of each request, the last, to all its keys.
-
-    Those outside of a sliding window are not among the keys.
-    """
+    """Attend from one token of each request, the last, to all its keys within the window."""
     if len(starts) == 2:
+        if sliding_window is not None:
+            keys, values = keys[:, -sliding_window:], values[:, -sliding_window:]
         return _weighted(query @ keys.transpose(1, 2).unsqueeze(1), sinks) @ values.unsqueeze(1)
+    end = torch.tensor(starts[1:]).unsqueeze(-1)
     first = torch.tensor(starts[:-1]).unsqueeze(-1)
-    lengths = torch.tensor(starts[1:]).unsqueeze(-1) - first
+    if sliding_window is not None:
+        first = torch.maximum(first, end - sliding_window)
+    lengths = end - first
     at = torch.arange(int(lengths.max()))
     is_own = at < lengths  # (requests, keys)
     index = (first + at).clamp_max(keys.shape[1] - 1).flatten()

@@ -80,17 +80,22 @@ class TransformersEngine(Engine):
                 f"{context_length:,}"
             )
         self.context_length = context_length or (min(4096, longest) if on_cpu else longest)
+        has_drafts = False
         if on_cpu:
             count = sum(parameter.numel() for parameter in self._model.parameters())
             threads = threads or thread_count(count, self._processes.size)
             torch.set_num_threads(threads)
             if "attn_implementation" not in options:
-                prepare_for_cpu(self._model, max_requests)
+                has_drafts = prepare_for_cpu(self._model, max_requests)
             self.origin += f" with {threads} {'thread' if threads == 1 else 'threads'}"
         self._requests: dict[str, RunningRequest] = {}
         self._names = map("request-{}".format, itertools.count())
         self._batching = ContinuousBatching(
-            self._model, self._requests, self.context_length, max_requests
+            self._model,
+            self._requests,
+            self.context_length,
+            max_requests,
+            has_drafts=has_drafts,
         )
 
     async def _generate(
