@@ -144,8 +144,8 @@ def _cut(line: str, start: int) -> str:
 def _write_table(suite: Suite, verdicts: Sequence[Verdict], output: Output) -> None:
     counts: dict[str, Counter[str]] = {}
     for verdict in verdicts:
-        for row in (verdict.case.rule, verdict.case.level):
-            counts.setdefault(row, Counter())[verdict.outcome] += 1
+        for name in (verdict.case.rule, verdict.case.level):
+            counts.setdefault(name, Counter())[verdict.outcome] += 1
     width = max(len(rule["id"]) for rule in suite.rules) + 2
     output.line(f"{'':{width}}" + "".join(f"{name:>13}" for name in _OUTCOMES), "marker")
     for level in LEVELS:
