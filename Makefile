@@ -46,7 +46,7 @@ GRAMMAR := $(addprefix tests/grammar/,test_schemas.py test_patterns.py test_loos
 	test_simple_schemas.py)
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-fairness bench-serving bench-training chat check clean coding-agents demo demo-accuracy demo-gguf demo-model engine-llama-cpp engine-torchrun engine-vllm format fuzz help inspect llguidance lowest noise parity rl schemas screenshots serve test users wheel wheel-drop-in xgrammar
+.PHONY: bench bench-fairness bench-serving bench-training chat check clean coding-agents conformance demo demo-accuracy demo-gguf demo-model engine-llama-cpp engine-torchrun engine-vllm format fuzz help inspect llguidance lowest noise parity rl schemas screenshots serve test users wheel wheel-drop-in xgrammar
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +78,9 @@ format: $(VENV)/.installed-dev ## Format the code and repair what the linter can
 
 parity: $(VENV)/.installed-dev ## Compare with the reference and its fork on CASES=N random cases
 	$(BIN)/python scripts/parity/run.py --cases $(CASES)
+
+conformance: $(VENV)/.installed-dev ## Run the conformance kit with all that installs here; ONLY=name for one
+	$(BIN)/python scripts/conformance/run_all.py $(ONLY)
 
 users: $(USERS_VENV)/.installed ## Run the harmony tests of vLLM and others with this library; SUITE=name for one
 	PYTHONPATH=scripts/parity $(USERS_VENV)/bin/python scripts/users/users.py $(SUITE)
@@ -151,7 +154,7 @@ rl: $(VENV)/.installed-dev ## Teach the demo model what it gets wrong, with a to
 	PYTHONPATH=scripts $(BIN)/python -m reinforcement.learn $(RL)
 
 clean: ## Remove the virtual environment, caches and builds
-	rm -rf $(VENV) $(BUILD_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(CLIENTS)/node_modules $(AGENTS)/node_modules $(PAGE)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-conformance $(BUILD_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(CLIENTS)/node_modules $(AGENTS)/node_modules $(PAGE)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are remade when the dependencies in pyproject.toml may have changed.

@@ -30,6 +30,7 @@ BELOW: dict[str, set[str]] = {
     "encoding": {*GROUND, "conversation", "tokens", "rendering", "parsing"},
     "sampled_messages": {*GROUND, *CORE},
     "written_tokens": {"errors", "encoding", "tokens"},
+    "conformance": {*GROUND, *CORE},
     "grammar": {*GROUND, *CORE, *JOINED},
     "engines": {*GROUND, *CORE, *JOINED, "grammar"},
     "apis": {*GROUND, *CORE, *JOINED, "engines"},

@@ -6,6 +6,7 @@ The layers, each importing only those above it::
     conversation   tokens   typescript    what is said, how it is spelled, how schemas look
     rendering      parsing                messages to tokens, tokens to messages
     encoding                              all of it behind one object: the core ends here
+    conformance                           the runner of the conformance kit
     grammar                               the whole assistant turn as a grammar
     engines                               whatever runs a model
     apis           tools                  the Responses and Chat Completions APIs as data; the

@@ -7,7 +7,8 @@
     configuration             options from variables and from a settings file
     render, parse, generate,  the commands. `render` has schema; `parse` has encode and decode;
     chat, inspect, serve,     `generate` has grammar and check; `serve` has keys
-    mcp, prepare, demo
+    mcp, prepare, demo,
+    conformance
     chat_conversation, ...    the parts of `chat`
 
 Exit codes: 0, or 1 for bad input, 2 for bad usage, 130 after Ctrl-C, 141 if the reader of the
@@ -26,6 +27,7 @@ from typing import NoReturn
 from ..errors import HarmonyError
 from ..installation import VERSION
 from .chat import CHAT
+from .conformance import CONFORMANCE
 from .demo import DEMO
 from .generate import CHECK, GENERATE, GRAMMAR
 from .input import STANDARD_INPUT, InputError
@@ -56,6 +58,7 @@ COMMANDS: tuple[Command, ...] = (
     MCP,
     PREPARE,
     DEMO,
+    CONFORMANCE,
 )
 
 BAD_INPUT = 1

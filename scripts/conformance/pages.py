@@ -1,0 +1,174 @@
+"""Write the pages of the conformance kit: the specification, and the table of implementations.
+
+    python scripts/conformance/pages.py [--check]
+
+``conformance/SPECIFICATION.md`` is made of the rules and the cases, the tables in
+``docs/conformance.md`` of ``conformance/results.json``, which ``make conformance`` writes, and of
+``conformance/notes.json``, which says in words what an implementation does where it fails a rule.
+With ``--check`` nothing is written; the exit status says whether anything would change.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+KIT = ROOT / "conformance"
+DATA = KIT / "gpt_oss_harmony_conformance"
+PAGE = ROOT / "docs" / "conformance.md"
+SPECIFICATION = KIT / "SPECIFICATION.md"
+RESULTS = KIT / "results.json"
+NOTES = KIT / "notes.json"
+BEGIN, END = "<!-- begin: results -->", "<!-- end: results -->"
+
+Json = dict[str, Any]
+
+
+def read_rules() -> Json:
+    rules: Json = json.loads((DATA / "rules.json").read_text(encoding="utf-8"))
+    return rules
+
+
+def read_cases() -> dict[str, list[Json]]:
+    """The cases by rule."""
+    cases: dict[str, list[Json]] = {}
+    for path in sorted((DATA / "cases").glob("*.json")):
+        for case in json.loads(path.read_text(encoding="utf-8"))["cases"]:
+            cases.setdefault(case["rule"], []).append(case)
+    return cases
+
+
+# The specification
+
+
+def specification() -> str:
+    return "\n".join(_specification(read_rules(), read_cases())) + "\n"
+
+
+def _specification(rules: Json, cases: dict[str, list[Json]]) -> Iterator[str]:
+    yield "# The rules of the harmony format"
+    yield ""
+    yield f"Version {rules['version']}. [README.md](README.md) describes the files. A rule is a sentence;"
+    yield "its cases are what it means. *Otherwise* says what a user sees of a program that does not"
+    yield "follow it. `scripts/conformance/pages.py` makes this page of `rules.json` and the cases."
+    for level in rules["levels"]:
+        chosen = [rule for rule in rules["rules"] if rule["level"] == level["id"]]
+        count = sum(len(cases[rule["id"]]) for rule in chosen)
+        yield f"\n## {level['id'].capitalize()}\n"
+        yield f"{level['text']} {len(chosen)} rules, {count} cases in"
+        file = f"gpt_oss_harmony_conformance/cases/{level['id']}.json"
+        yield f"[{level['id']}.json]({file})."
+        for rule in chosen:
+            yield f"\n### {rule['id']}\n"
+            yield rule["text"]
+            if "choice" in rule:
+                yield f"\n*Choice:* {rule['choice']}"
+            yield f"\n*Otherwise:* {rule['effect']} *Since* {rule['since']}.\n"
+            for case in cases[rule["id"]]:
+                yield f"- `{case['id']}` ({_source(case['source'])}; {case['checked']})"
+
+
+def _source(source: str) -> str:
+    """The source, with a link where it is an issue."""
+    repository, hash_sign, number = source.partition("#")
+    if hash_sign and "/" in repository and " " not in repository and number.isdigit():
+        return f"[{source}](https://github.com/{repository}/issues/{number})"
+    return source.replace("<|", "‹|")
+
+
+# The table of implementations
+
+
+def page() -> str:
+    text = PAGE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    lines = "\n".join(_results(read_rules(), read_cases(), results))
+    return f"{before}{BEGIN}\n{lines}\n{END}{after}"
+
+
+def _results(rules: Json, cases: dict[str, list[Json]], results: Json) -> Iterator[str]:
+    implementations = results["implementations"]
+    levels = [level["id"] for level in rules["levels"]]
+    yield f"Version {results['specification']} of the kit, {results['date']}.\n"
+    yield _row("Implementation", "Version", "What was asked", *levels)
+    yield _row(*["---"] * (3 + len(levels)))
+    for one in implementations:
+        cells = [_level_cell(one, level, rules, cases) for level in levels]
+        yield _row(one["name"], one["version"], one["asked"], *cells)
+    for level in levels:
+        asked = [one for one in implementations if _level_cell(one, level, rules, cases) != "–"]
+        yield f"\n### {level.capitalize()} by rule\n"
+        yield _row("Rule", *(one["name"] for one in asked))
+        yield _row(*["---"] * (1 + len(asked)))
+        for rule in rules["rules"]:
+            if rule["level"] == level:
+                cells = [_rule_cell(one, rule["id"], cases) for one in asked]
+                yield _row(_link(rule["id"]), *cells)
+    notes = json.loads(NOTES.read_text(encoding="utf-8"))
+    for one in implementations:
+        yield from _failures(one, rules, cases, notes.get(one["name"], {}))
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _failures(
+    one: Json, rules: Json, cases: dict[str, list[Json]], notes: dict[str, str]
+) -> Iterator[str]:
+    """Each rule that an implementation fails, a case of it, and what a user sees."""
+    if one["failed"]:
+        yield f"\n### What users of {one['name']} see\n"
+    for rule in rules["rules"]:
+        failed = [case["id"] for case in cases[rule["id"]] if case["id"] in one["failed"]]
+        if failed:
+            seen = notes.get(rule["id"], rule["effect"])
+            more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+            yield f"- {_link(rule['id'])}: {seen} (`{failed[0]}`{more})"
+
+
+def _level_cell(one: Json, level: str, rules: Json, cases: dict[str, list[Json]]) -> str:
+    ids = [c["id"] for r in rules["rules"] if r["level"] == level for c in cases[r["id"]]]
+    asked = [id for id in ids if id not in one["unsupported"]]
+    passed = [id for id in asked if id not in one["failed"]]
+    return f"{len(passed)} of {len(asked)}" if asked else "–"
+
+
+def _rule_cell(one: Json, rule: str, cases: dict[str, list[Json]]) -> str:
+    ids = [case["id"] for case in cases[rule]]
+    asked = [id for id in ids if id not in one["unsupported"]]
+    failed = [id for id in asked if id in one["failed"]]
+    if not asked:
+        return "–"
+    if not failed:
+        return "✓"
+    return f"[{len(asked) - len(failed)} of {len(asked)}](../conformance/SPECIFICATION.md#{rule})"
+
+
+def _link(rule: str) -> str:
+    return f"[{rule}](../conformance/SPECIFICATION.md#{rule})"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Write the pages of the conformance kit.")
+    parser.add_argument("--check", action="store_true", help="write nothing, only compare")
+    check = parser.parse_args().check
+    changed = False
+    for path, text in ((SPECIFICATION, specification()), (PAGE, page())):
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            changed = True
+            print("would change" if check else "wrote", path.relative_to(ROOT))
+            if not check:
+                path.write_text(text, encoding="utf-8")
+    return int(check and changed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

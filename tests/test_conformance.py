@@ -1,0 +1,359 @@
+"""The conformance kit: its files, its runner, and what this library fails in it."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import re
+import runpy
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from openai_harmony import ConversationError, load_harmony_encoding
+from openai_harmony.cli import main
+from openai_harmony.conformance import (
+    LEVELS,
+    AdapterError,
+    Case,
+    CommandAdapter,
+    ModuleAdapter,
+    Suite,
+    UrlAdapter,
+    differing_lines,
+    judge,
+    read_suite,
+)
+
+ROOT = Path(__file__).parents[1]
+KIT = ROOT / "conformance"
+DATA = KIT / "gpt_oss_harmony_conformance"
+OURS = str(KIT / "adapters" / "ours.py")
+DIVERGENCES = (ROOT / "docs" / "divergences.md").read_text(encoding="utf-8")
+ENCODING = load_harmony_encoding("HarmonyGptOss")
+SUITE: Suite = read_suite(KIT)
+BY_ID = {case.id: case for case in SUITE.cases}
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+# The files
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_files_follow_their_schema(level: str) -> None:
+    schema = read(DATA / "schema.json")
+    file = read(DATA / "cases" / f"{level}.json")
+    jsonschema.validate(file, schema, jsonschema.Draft202012Validator)
+    assert file["level"] == level
+    assert all(case["id"].startswith(f"{level}/") for case in file["cases"])
+
+
+def test_rules_and_cases_cover_each_other() -> None:
+    rules = {(rule["level"], rule["id"]) for rule in SUITE.rules}
+    assert rules == {(case.level, case.rule) for case in SUITE.cases}
+    assert len({rule["id"] for rule in SUITE.rules}) == len(SUITE.rules)
+    assert len(BY_ID) == len(SUITE.cases)
+
+
+def test_rules_are_sentences() -> None:
+    for rule in SUITE.rules:
+        for field in ("text", "effect", "choice"):
+            assert rule.get(field, "A sentence.").endswith("."), rule["id"]
+
+
+def test_marked_up_text_and_tokens_say_the_same() -> None:
+    for case in SUITE.cases:
+        given = case.input
+        if case.operation in ("parse", "stream") and "text" in given:
+            assert ENCODING.encode(given["text"], allowed_special="all") == given["tokens"]
+        for said in (case.expected, *case.expected.get("also", ())):
+            if "tokens" in said:
+                assert ENCODING.decode_utf8(said["tokens"]) == said["text"], case.id
+
+
+def test_notes_are_about_what_failed() -> None:
+    notes = read(KIT / "notes.json")
+    for result in read(KIT / "results.json")["implementations"]:
+        failed = {BY_ID[id].rule for id in result["failed"]}
+        assert set(notes.pop(result["name"], {})) <= failed, result["name"]
+    assert not notes
+
+
+def test_pages_are_made_of_the_files() -> None:
+    script = str(ROOT / "scripts" / "conformance" / "pages.py")
+    pages = runpy.run_path(script)
+    assert pages["specification"]() == pages["SPECIFICATION"].read_text(encoding="utf-8")
+    assert pages["page"]() == pages["PAGE"].read_text(encoding="utf-8")
+
+
+@pytest.mark.parity
+def test_expected_values_are_those_of_the_reference() -> None:
+    python = ROOT / ".venv-reference" / "bin" / "python"
+    if not python.exists():
+        pytest.skip("make parity makes the reference's environment")
+    script = ROOT / "scripts" / "conformance" / "record.py"
+    environment = {"TIKTOKEN_ENCODINGS_BASE": str(python.parents[1])}
+    done = subprocess.run(
+        [python, script, "--check"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+# This library
+
+
+@pytest.fixture(scope="module")
+def failed() -> dict[str, Case]:
+    adapter = ModuleAdapter(OURS)
+    verdicts = [judge(case, adapter) for case in SUITE.cases]
+    assert {verdict.outcome for verdict in verdicts} == {"passed", "failed"}
+    return {verdict.case.id: verdict.case for verdict in verdicts if verdict.outcome == "failed"}
+
+
+def documented(heading: str) -> dict[str, str]:
+    """The rows of the table behind a heading: the first two cells."""
+    table = DIVERGENCES.partition(f"| {heading} |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| `([^`]+)` \| (.+) \|$", table, re.MULTILINE)
+    return {name: text.strip("`") for name, text in rows}
+
+
+def test_this_library_fails_what_its_divergences_name(failed: dict[str, Case]) -> None:
+    rules = {case.rule for case in failed.values() if case.level != "recovery"}
+    named = documented("Rule")
+    assert rules == set(named)
+    every_divergence = set(re.findall(r"^### ([a-z0-9-]+)$", DIVERGENCES, re.MULTILINE))
+    assert set(named.values()) <= every_divergence
+    for case in SUITE.cases:
+        assert case.rule not in named or case.id in failed
+
+
+def test_this_library_misses_the_recoveries_that_it_names(failed: dict[str, Case]) -> None:
+    missed = {id for id, case in failed.items() if case.level == "recovery"}
+    assert missed == set(documented("Case"))
+
+
+# The runner
+
+
+def case(id: str) -> Case:
+    return BY_ID[id]
+
+
+def echo(answer: str) -> CommandAdapter:
+    """A program that gives this answer to every line."""
+    program = f"import sys\nfor line in sys.stdin: print({answer!r}, flush=True)"
+    return CommandAdapter([sys.executable, "-c", program])
+
+
+class Fixed:
+    """An adapter with one answer."""
+
+    def __init__(self, **answer: Any) -> None:
+        self._answer = answer
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        return self._answer
+
+    def close(self) -> None: ...
+
+
+CALL = "format/read-call"
+PROMPT = "format/chat"
+TEXT = case(PROMPT).expected["text"]
+TOKENS = case(PROMPT).expected["tokens"]
+MESSAGES = case(CALL).expected["messages"]
+CHAT = {
+    "reasoning": "Need to use function\nget_current_weather.",
+    "content": None,
+    "tool_calls": [{"name": "get_current_weather", "arguments": '{"location": "San Francisco"}'}],
+}
+WITH_NULLS = [{**m, "name": None, "content": [{"type": "text", "text": m["content"]}]}
+              for m in MESSAGES]  # fmt: skip
+REFUSED = "reference/unknown-role-is-refused-1"
+STREAM = "reference/surplus-header-words-are-refused-1"
+TRAINING = "training/uf"
+EXAMPLES = case(TRAINING).expected["examples"]
+SPELLING = "chat/reasoning-kept-after-a-call"
+
+VERDICTS: list[tuple[str, dict[str, Any], str]] = [
+    (PROMPT, {"tokens": TOKENS}, "passed"),
+    (PROMPT, {"text": TEXT}, "passed"),
+    (PROMPT, {"tokens": TOKENS[:-1], "text": TEXT}, "failed"),
+    (PROMPT, {"tokens": TOKENS, "text": TEXT + " "}, "failed"),
+    (PROMPT, {"error": "no"}, "failed"),
+    (PROMPT, {"unsupported": "no"}, "unsupported"),
+    (PROMPT, {"messages": []}, "failed"),
+    (PROMPT, {}, "failed"),
+    (CALL, {"messages": MESSAGES}, "passed"),
+    (CALL, {"messages": WITH_NULLS}, "passed"),
+    (CALL, {"messages": MESSAGES[:1]}, "failed"),
+    (CALL, {"messages": [{"role": 3}, None]}, "failed"),
+    (CALL, {"chat": CHAT}, "passed"),
+    (CALL, {"chat": {**CHAT, "tool_calls": []}}, "failed"),
+    (CALL, {"chat": {**CHAT, "tool_calls": [3]}}, "failed"),
+    (STREAM, {"messages": case(STREAM).expected["messages"], "errors": []}, "failed"),
+    (
+        STREAM,
+        {"errors": [at for at, _ in case(STREAM).expected["errors"]]},
+        "passed",
+    ),
+    (TRAINING, {"examples": [{"tokens": EXAMPLES[0]["tokens"]}]}, "passed"),
+    (TRAINING, {"examples": [{**EXAMPLES[0], "labels": EXAMPLES[0]["tokens"]}]}, "failed"),
+    (TRAINING, {"examples": []}, "failed"),
+    (SPELLING, {"tokens": case(SPELLING).expected["also"][0]["tokens"]}, "passed"),
+    ("reference/prompt-with-its-open-end", {"error": "other words"}, "passed"),
+    ("reference/prompt-with-its-open-end", {"messages": []}, "failed"),
+]
+
+
+@pytest.mark.parametrize(("id", "answer", "outcome"), VERDICTS)
+def test_verdicts(id: str, answer: dict[str, Any], outcome: str) -> None:
+    verdict = judge(case(id), Fixed(**answer))
+    assert verdict.outcome == outcome
+    assert bool(verdict.problem) == (outcome != "passed")
+    list(differing_lines(verdict))
+
+
+def test_differences_stand_side_by_side() -> None:
+    spelled = case("chat/call-and-result")
+    verdict = judge(spelled, Fixed(tokens=case("chat/parallel-calls").expected["tokens"]))
+    rows = list(differing_lines(verdict))
+    assert ("", "<|message|>Is it sunny in Rome?", "<|message|>Is it sunny in Rome?") in rows
+    assert ("*", "", "<|start|>functions.now to=assistant") in rows
+    other_tokens = [*TOKENS[:3], *ENCODING.encode("W"), *ENCODING.encode("hat is 2 + 2?")]
+    verdict = judge(case(PROMPT), Fixed(tokens=other_tokens + TOKENS[-3:]))
+    assert any(right.startswith("  tokens [") for _, _, right in differing_lines(verdict))
+
+
+def test_a_program_answers_line_by_line() -> None:
+    adapter = echo(json.dumps({"text": TEXT}))
+    assert [judge(case(PROMPT), adapter).outcome for _ in range(3)] == ["passed"] * 3
+    adapter.close()
+
+
+@pytest.mark.parametrize("written", ["hello", "[]"])
+def test_a_program_that_writes_something_else(written: str) -> None:
+    adapter = echo(written)
+    with pytest.raises(AdapterError, match="not"):
+        adapter.answer(case(PROMPT).request)
+    adapter.close()
+
+
+def test_a_program_that_dies_is_started_anew() -> None:
+    once = "import sys; sys.stdin.readline(); print('{}', flush=True)"
+    adapter = CommandAdapter([sys.executable, "-c", once])
+    for _ in range(3):
+        assert adapter.answer({}) == {}
+        with pytest.raises(AdapterError, match="ended"):
+            adapter.answer({})
+    adapter.close()
+
+
+def test_a_program_that_does_not_answer() -> None:
+    adapter = CommandAdapter([sys.executable, "-c", "import sys; sys.stdin.read()"], 0.2)
+    with pytest.raises(AdapterError, match="no answer"):
+        adapter.answer({})
+
+
+def test_a_program_that_is_not_there() -> None:
+    with pytest.raises(ConversationError, match="nowhere cannot be started"):
+        CommandAdapter(["nowhere"]).answer({})
+
+
+class Served(http.server.BaseHTTPRequestHandler):
+    """A server with a clock of its own."""
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        status, answer = 200, {"messages": MESSAGES}
+        if self.path == "/render":
+            text = case("chat/user-only").expected["text"].replace("2025-06-28", "2031-01-02")
+            answer = {"token_ids": ENCODING.encode(text, allowed_special="all")}
+            status = 200 if body.get("model") == "m" else 400
+        data = json.dumps(answer).encode()
+        self.send_response(404 if self.path == "/old/parse" else status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *arguments: Any) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Served) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def test_a_server_answers_with_its_own_date(url: str) -> None:
+    chat = case("chat/user-only")
+    assert judge(chat, UrlAdapter(url + "/", "m")).outcome == "passed"
+    assert judge(chat, UrlAdapter(url)).problem.startswith("refused")
+    assert judge(case(CALL), UrlAdapter(url)).outcome == "passed"
+    assert judge(case(CALL), UrlAdapter(url + "/old")).outcome == "unsupported"
+    assert judge(case(PROMPT), UrlAdapter(url)).outcome == "unsupported"
+
+
+def test_modules_that_are_none(tmp_path: Path) -> None:
+    for name in (str(tmp_path / "nowhere.py"), "no_such_module_here", "json"):
+        with pytest.raises(ConversationError):
+            ModuleAdapter(name)
+
+
+def test_a_folder_without_the_kit(tmp_path: Path) -> None:
+    with pytest.raises(ConversationError, match="install the package"):
+        read_suite(tmp_path)
+
+
+# The command
+
+
+def run(*arguments: str) -> int:
+    return main(["conformance", "run", "--suite", str(KIT), *arguments])
+
+
+def test_the_command_writes_a_table_and_a_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = tmp_path / "report.json"
+    assert run("--python", OURS, "--level", "training", "--json", str(report)) == 0
+    written = capsys.readouterr().out
+    count = sum(case.level == "training" for case in SUITE.cases)
+    assert re.search(rf"^training +{count} *$", written, re.MULTILINE)
+    outcomes = Counter(result["outcome"] for result in read(report)["results"])
+    assert outcomes == {"passed": count}
+    assert read(report)["implementation"]["name"] == "gpt-oss-harmony"
+
+
+def test_the_command_shows_what_differs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--python", OURS, "--rule", "single-word-is-the-recipient", "--diff") == 1
+    shown = capsys.readouterr()
+    assert "expected" in shown.out
+    assert '"recipient": "json"' in shown.out
+    assert shown.err == "harmony: error: 6 of 6 cases failed\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--rule", "chat-cal"], "is it 'chat-call'?"),
+        (["--rule", "chat-call", "--level", "format"], "no case is in the chosen"),
+    ],
+)
+def test_bad_choices(
+    arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("--python", OURS, *arguments) == 1
+    assert problem in capsys.readouterr().err
