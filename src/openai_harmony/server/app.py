@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import socket
 import sys
@@ -11,10 +12,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 from starlette.types import Scope
 
 from ..encoding import load_harmony_encoding
@@ -117,6 +119,17 @@ def create_app(
         is_open=settings.open_to_everyone,
     )
     app.add_middleware(RequestCounter)
+    app.router.routes.extend(_api_routes())
+    if settings.inspector:
+        # The page needs no key, and its API the same as all others.
+        app.router.routes.extend(inspector_routes(_admit, _live_model))
+    return app
+
+
+@functools.cache
+def _api_routes() -> list[BaseRoute]:
+    """Return the routes of the APIs; the first request builds their models for all applications."""
+    api = APIRouter(responses=ERROR_RESPONSES)
     for router in (
         chat_router,
         stored_chat_router,
@@ -129,11 +142,8 @@ def create_app(
         conversations_router,
         containers_router,
     ):
-        app.include_router(router)
-    if settings.inspector:
-        # The page needs no key, and its API the same as all others.
-        app.router.routes.extend(inspector_routes(_admit, _live_model))
-    return app
+        api.include_router(router)
+    return api.routes
 
 
 def _prepare_tables(*, grammar: bool) -> None:
