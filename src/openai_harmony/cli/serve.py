@@ -169,6 +169,18 @@ class _Serve(Command):
             default=30,
             help="how long responses are stored (%(default)s); 0 for ever",
         )
+        parser.add_argument(
+            "--log-level",
+            choices=("debug", "info", "warning", "error"),
+            default="warning",
+            help="what is logged to standard error (%(default)s); info has a line for each request",
+        )
+        parser.add_argument(
+            "--log-format",
+            choices=("text", "json"),
+            default="text",
+            help="lines of text or of JSON (%(default)s)",
+        )
 
     def run(self, arguments: argparse.Namespace) -> None:
         configuration = Configuration(self, arguments.words)
@@ -185,9 +197,11 @@ class _Serve(Command):
             )
         try:
             from ..server import Settings
+            from ..server.logs import configure_logs
             from ..web import read_host, read_origin
         except ModuleNotFoundError as error:
             raise InputError(missing_package("the server needs", error, "serve")) from error
+        configure_logs(arguments.log_format, arguments.log_level)
         options = given_engine_options(arguments, arguments.model)
         if not arguments.model.startswith(("http://", "https://")):
             options.setdefault("max_requests", arguments.max_running)
@@ -258,6 +272,7 @@ async def _serve(
 ) -> None:
     from ..engines import open_engine
     from ..server import check_storage, create_app, run_server
+    from ..server.exporters import exported_telemetry
     from ..server.store import database_name
 
     let_threads_sleep()
@@ -265,6 +280,7 @@ async def _serve(
     with bind(arguments.host, arguments.port) as listener:
         _check_reach(listener, settings, has_keys=check_storage(settings))
         async with AsyncExitStack() as opened:
+            telemetry = opened.enter_context(exported_telemetry())
             tools = await open_tools(arguments)
             for tool in tools:
                 opened.push_async_callback(tool.close)
@@ -283,7 +299,7 @@ async def _serve(
             shown = f"[{host}]" if ":" in host else host
             begun = f"serving {engine.model} at http://{shown}:{port}/v1"
             await run_server(
-                create_app(engine, settings, tools),
+                create_app(engine, settings, tools, telemetry=telemetry),
                 settings,
                 listener,
                 on_start=lambda: print(begun, file=sys.stderr, flush=True),

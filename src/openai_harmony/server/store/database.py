@@ -82,16 +82,24 @@ class Database:
     def _open(self, is_memory: bool) -> Engine:
         if is_memory:
             engine = create_engine(
-                _MEMORY, poolclass=StaticPool, connect_args={"check_same_thread": False}
+                _MEMORY,
+                poolclass=StaticPool,
+                hide_parameters=True,
+                connect_args={"check_same_thread": False},
             )
         elif self.is_sqlite:
             self._make_file()
             engine = create_engine(
-                self.url, pool_size=_CONNECTIONS, connect_args={"timeout": _BUSY_SECONDS}
+                self.url,
+                pool_size=_CONNECTIONS,
+                hide_parameters=True,  # or errors in the log would show what was to be stored
+                connect_args={"timeout": _BUSY_SECONDS},
             )
         else:
             try:
-                return create_engine(self.url, pool_size=_CONNECTIONS, pool_pre_ping=True)
+                return create_engine(
+                    self.url, pool_size=_CONNECTIONS, pool_pre_ping=True, hide_parameters=True
+                )
             except ModuleNotFoundError as error:
                 raise StoreError(missing_package("PostgreSQL needs", error, "serve")) from error
         event.listen(engine, "connect", _configure_sqlite)
