@@ -37,10 +37,11 @@ _PROVIDER = "harmony"  # no name of the conventions is for models that are serve
 _MAX_NAME = 100  # characters of the name of a tool, which the model wrote
 
 _REQUESTS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
-_OPERATIONS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96)
-_OPERATIONS += (81.92,)
-_FIRST_TOKENS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5)
-_FIRST_TOKENS += (10,)
+_OPERATIONS = tuple(0.01 * 2**power for power in range(14))
+_FIRST_TOKENS = (
+    *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1),
+    *(0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10),
+)
 _NEXT_TOKENS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5)
 _TOKENS = tuple(4**power for power in range(14))
 

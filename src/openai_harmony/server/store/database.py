@@ -39,16 +39,19 @@ class Database:
     """Connections to SQLite or PostgreSQL, for all threads.
 
     `url` is a path, ``sqlite:///PATH``, ``postgresql://...``, or None for one in memory that ends
-    with this object. `StoreError` is the only error.
+    with this object. `StoreError` is the only error; with `must_exist`, also for a file that is not
+    there.
     """
 
-    def __init__(self, url: str | Path | None) -> None:
+    def __init__(self, url: str | Path | None, *, must_exist: bool = False) -> None:
         self.url = _read_url(url)
         self.name = database_name(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self.path = None  # of the file; None for PostgreSQL, and for a database in memory
         if self.is_sqlite and self.url.database not in (None, "", ":memory:"):
             self.path = Path(self.url.database or "").absolute()
+            if must_exist and not self.path.exists():
+                raise StoreError(f"there is no database {self.path}; name one in --database")
         is_memory = self.is_sqlite and self.path is None
         # A database in memory has one connection, so that readers take turns as well.
         turn = threading.RLock()
