@@ -276,7 +276,10 @@ def test_engines_behind_http_get_the_trace_of_the_completion() -> None:
 @contextmanager
 def collector() -> Iterator[tuple[str, dict[str, list[Any]]]]:
     """A receiver of OTLP over HTTP; what it gets is decoded by the published protocol."""
-    requests = {"/v1/traces": ExportTraceServiceRequest, "/v1/metrics": ExportMetricsServiceRequest}
+    requests: dict[str, Any] = {
+        "/v1/traces": ExportTraceServiceRequest,
+        "/v1/metrics": ExportMetricsServiceRequest,
+    }
     received: dict[str, list[Any]] = {path: [] for path in requests}
 
     class Receiver(BaseHTTPRequestHandler):
