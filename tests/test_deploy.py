@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from openai_harmony.cli import _command_line
+from openai_harmony.cli.configuration import Configuration
+from openai_harmony.cli.serve import SERVE
+from openai_harmony.server import Settings
 from openai_harmony.server.generation.admission import Admission
 from openai_harmony.server.metrics import Metrics
 
@@ -58,13 +60,12 @@ def commands() -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("file", ["compose.yaml", "kubernetes.yaml", "harmony.service"])
 def test_the_command_has_such_options(file: str) -> None:
-    arguments = _command_line().parse_args(commands()[file])
-    assert (arguments.command, arguments.log_format) == ("serve", "json")
+    command, *options = commands()[file]
+    assert command == SERVE.name
+    assert Configuration(SERVE, options, {}).arguments.log_format == "json"
 
 
 def test_servers_have_time_to_end_before_they_are_killed() -> None:
-    from openai_harmony.server import Settings
-
     seconds = Settings().shutdown_seconds + 5  # and as long for their clients
     (compose,) = documents("compose.yaml")
     pod = documents("kubernetes.yaml")[0]["spec"]["template"]["spec"]
@@ -78,8 +79,6 @@ def test_servers_have_time_to_end_before_they_are_killed() -> None:
 
 
 def test_bodies_have_the_same_limit_at_the_proxy() -> None:
-    from openai_harmony.server import Settings
-
     nginx = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
     limit = re.search(r"client_max_body_size (\d+)m;", nginx)
     assert limit is not None

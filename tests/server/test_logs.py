@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from openai_harmony.server.logs import configure_logs
+from openai_harmony.server.logs import announce, configure_logs
 from openai_harmony.server.store import StoreError
 from support.chat_server import HI
 from support.responses_server import PATH, THOUGHT, answer, serving
@@ -187,6 +187,16 @@ def test_lines_of_text_and_of_other_libraries(monkeypatch: pytest.MonkeyPatch) -
     assert second.endswith("Z ERROR openai_harmony.server: failed")
     assert rest[0] == "openai_harmony.server.store.errors.StoreError: the database is gone"
     assert rest[-1] == "builtins.ValueError"
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_what_a_server_says_of_itself_is_in_the_same_form(
+    monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    with logged(monkeypatch, form=form, level="error") as written:
+        announce("serving demo")
+    text = written.getvalue()
+    assert (json.loads(text)["message"] if form == "json" else text.rstrip()) == "serving demo"
 
 
 def test_background_work_has_the_id_of_its_request(monkeypatch: pytest.MonkeyPatch) -> None:

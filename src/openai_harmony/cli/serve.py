@@ -273,6 +273,7 @@ async def _serve(
     from ..engines import open_engine
     from ..server import check_storage, create_app, run_server
     from ..server.exporters import exported_telemetry
+    from ..server.logs import announce
     from ..server.store import database_name
 
     let_threads_sleep()
@@ -284,8 +285,8 @@ async def _serve(
             tools = await open_tools(arguments)
             for tool in tools:
                 opened.push_async_callback(tool.close)
-            print(f"storing responses in {database_name(settings.database)}", file=sys.stderr)
-            print(f"loading {arguments.model} ...", file=sys.stderr, flush=True)
+            announce(f"storing responses in {database_name(settings.database)}")
+            announce(f"loading {arguments.model} ...")
             engine = await opened.enter_async_context(await open_engine(arguments.model, **options))
             longest = engine.context_length
             if settings.context_length is not None and settings.context_length > longest:
@@ -293,7 +294,7 @@ async def _serve(
                     f"--context-length {settings.context_length}: {arguments.model} has a context "
                     f"of {longest} tokens; start its server with a longer one"
                 )
-            print(described(engine), file=sys.stderr, flush=True)
+            announce(described(engine))
             start_listening(listener)
             host, port = listener.getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host
@@ -302,12 +303,13 @@ async def _serve(
                 create_app(engine, settings, tools, telemetry=telemetry),
                 settings,
                 listener,
-                on_start=lambda: print(begun, file=sys.stderr, flush=True),
+                on_start=lambda: announce(begun),
             )
 
 
 def _check_reach(listener: socket.socket, settings: Settings, *, has_keys: bool) -> None:
     """Raise `InputError` for a server that others reach and that asks for no key."""
+    from ..server.logs import announce
     from ..web import is_loopback
 
     address = listener.getsockname()[0]
@@ -319,7 +321,7 @@ def _check_reach(listener: socket.socket, settings: Settings, *, has_keys: bool)
             f"{problem}; make one with 'harmony keys create NAME' (and the same --database), put "
             "one into --api-key-file, or accept this with --open-to-everyone"
         )
-    print(f"warning: {problem}", file=sys.stderr, flush=True)
+    announce(f"warning: {problem}")
 
 
 def _add_key_file(parser: argparse.ArgumentParser) -> None:

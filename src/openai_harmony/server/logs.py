@@ -18,7 +18,14 @@ from typing import Any, Literal, NamedTuple
 from .http.identifiers import new_id
 from .store.errors import StoreError
 
-__all__ = ["CURRENT_REQUEST", "LoggedRequest", "configure_logs", "request_id", "request_id_of"]
+__all__ = [
+    "CURRENT_REQUEST",
+    "LoggedRequest",
+    "announce",
+    "configure_logs",
+    "request_id",
+    "request_id_of",
+]
 
 _GIVEN_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _QUOTING_NOTHING = (StoreError, OSError)  # their messages name databases, files and addresses
@@ -58,6 +65,15 @@ def configure_logs(form: Literal["text", "json"], level: str) -> None:
     handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("openai_harmony").setLevel(level.upper())
+
+
+def announce(text: str) -> None:
+    """Write a line about the server itself, whatever the level: as it is, or as JSON."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler.formatter, _JsonFormatter):
+            handler.handle(logging.LogRecord(__name__, logging.INFO, __file__, 0, text, None, None))
+            return
+    print(text, file=sys.stderr, flush=True)
 
 
 class _Formatter(logging.Formatter):
