@@ -9,7 +9,7 @@ import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from fastapi import APIRouter, FastAPI
@@ -41,8 +41,8 @@ from .http.errors import (
 )
 from .http.requests import DecodedBodies, RequestSizeLimit, cancel_all
 from .limited_route import in_pool
-from .metrics import RequestCounter
 from .models import router as models_router
+from .observation import RequestObserver
 from .responses.encryption import ItemCipher
 from .responses.routes import router as responses_router
 from .responses.websocket import router as websocket_router
@@ -50,6 +50,9 @@ from .services import Services, services_of
 from .settings import Settings
 from .store import Store, StoreError
 from .tokens import router as tokens_router
+
+if TYPE_CHECKING:
+    from .telemetry import Telemetry
 
 __all__ = ["check_storage", "create_app", "make_server", "run_server"]
 
@@ -74,7 +77,11 @@ def check_storage(settings: Settings) -> bool:
 
 
 def create_app(
-    engine: Engine, settings: Settings | None = None, tools: Sequence[Tool[Any]] = ()
+    engine: Engine,
+    settings: Settings | None = None,
+    tools: Sequence[Tool[Any]] = (),
+    *,
+    telemetry: Telemetry | None = None,
 ) -> FastAPI:
     """Make the application; engine and tools stay the caller's, to be closed after it.
 
@@ -89,7 +96,8 @@ def create_app(
             await asyncio.to_thread(store.start_serving)
             path = settings.key_file
             cipher = ItemCipher.with_new_key() if path is None else ItemCipher.from_file(path)
-            services = app.state.services = Services(engine, settings, store, cipher, by_name)
+            services = Services(engine, settings, store, cipher, by_name, telemetry)
+            app.state.services = services
             await asyncio.to_thread(_prepare_tables, grammar=settings.grammar)
             maintenance = asyncio.ensure_future(_maintain(store))
             yield
@@ -118,7 +126,7 @@ def create_app(
         allowed_origins=settings.allowed_origins,
         is_open=settings.open_to_everyone,
     )
-    app.add_middleware(RequestCounter)
+    app.add_middleware(RequestObserver)
     app.router.routes.extend(_api_routes())
     if settings.inspector:
         # The page needs no key, and its API the same as all others.
@@ -215,6 +223,7 @@ def make_server(
     config = HttpConfig(
         app,
         RequestTimes(settings.head_seconds, settings.body_seconds),
+        log_config=None,  # its records go where those of the library go
         lifespan="off",  # `serve` runs it, so that its errors reach the caller
         timeout_graceful_shutdown=round(settings.shutdown_seconds) + _CLOSING_SECONDS,
         ws_max_size=settings.max_request_bytes,

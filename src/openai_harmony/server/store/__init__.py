@@ -7,6 +7,7 @@
     database → leases         transactions, the newest schema; which servers live
     response_chains           responses that follow each other
     tool_sessions, responses, conversations, container_files, chat_completions, keys
+    owned_data                all that one owner has
     store                     opens all of it
 
 Everything is synchronous and may be called from any thread. Methods return data, and find nothing
@@ -20,6 +21,7 @@ from .database import database_name
 from .errors import ItemIdError, NotFoundError, StoreError, StoreInUseError, StoreVersionError
 from .items import NewItem, Order, Page, StoredItem
 from .keys import KeyLimits, KeyRecord, Keys
+from .owned_data import OwnedData, OwnedRow
 from .responses import NewResponse, Responses, StoredResponse
 from .store import Store
 from .tool_sessions import StoredSession, ToolSessions
@@ -40,6 +42,8 @@ __all__ = [
     "NewResponse",
     "NotFoundError",
     "Order",
+    "OwnedData",
+    "OwnedRow",
     "Page",
     "Responses",
     "Store",
