@@ -63,13 +63,13 @@ def measure(side: str, seed: int) -> dict[str, float]:
 
     if side == "ours":
         from openai_harmony.training import TrainingOptions, training_examples
-        from openai_harmony.training.rows import read_row
+        from openai_harmony.training.rows import parse_line, read_row
 
         # All in one sequence, as the loop has it: the same tokens are made by both.
         options = TrainingOptions(keep_past_reasoning=True)
 
         def read(line: str) -> Any:  # as `prepare` reads it
-            return read_row(json.loads(line)).conversation
+            return read_row(parse_line(line)).conversation
 
         def make(known: Any) -> int:
             return sum(map(len, training_examples(known, options)))
