@@ -46,7 +46,7 @@ GRAMMAR := $(addprefix tests/grammar/,test_schemas.py test_patterns.py test_loos
 	test_simple_schemas.py)
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-fairness bench-serving bench-training chat check clean coding-agents demo demo-accuracy demo-gguf demo-model engine-llama-cpp engine-torchrun engine-vllm format fuzz help inspect llguidance lowest noise parity rl schemas screenshots serve test users wheel wheel-drop-in xgrammar
+.PHONY: bench bench-fairness bench-serving bench-training chat check clean coding-agents demo demo-accuracy demo-gguf demo-model engine-llama-cpp engine-torchrun engine-vllm format fuzz help inspect llguidance lowest noise parity rl rl-rerendered schemas screenshots serve test users wheel wheel-drop-in xgrammar
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -149,6 +149,9 @@ engine-llama-cpp: $(VENV)/.installed-dev $(LLAMA_CPP_VENV)/.installed ## Try lla
 
 rl: $(VENV)/.installed-dev ## Teach the demo model what it gets wrong, with a tool and GRPO
 	PYTHONPATH=scripts $(BIN)/python -m reinforcement.learn $(RL)
+
+rl-rerendered: $(VENV)/.installed-dev ## Compare gradients of sampled tokens with those of rendered ones
+	PYTHONPATH=scripts $(BIN)/python -m reinforcement.rerendering $(RL)
 
 clean: ## Remove the virtual environment, caches and builds
 	rm -rf $(VENV) $(BUILD_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(CLIENTS)/node_modules $(AGENTS)/node_modules $(PAGE)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,7 +2,7 @@
 
 Each step, an engine plays episodes with the weights of the step before, and the model takes one
 step on their tokens. Prints a line of JSON for each step, with the greedy score on questions that
-are held out before the first step and after the last, and draws the rewards.
+are held out before the first step and after the last; at the end, a table of the rewards.
 """
 
 from __future__ import annotations
@@ -102,9 +102,9 @@ def _learn(seed: int, arguments: argparse.Namespace) -> list[dict[str, Any]]:
                 "logprob_difference": difference,
             }
             if step == 0:
-                line["held_out"] = before
+                line["held_out_before"] = before
             if step == arguments.steps - 1:
-                line["held_out"] = _held_out_score(folder, arguments)
+                line["held_out_after"] = _held_out_score(folder, arguments)
             line["seconds"] = round(time.monotonic() - begun, 1)
             line["seconds_of_processor"] = round(time.process_time() - begun_of_processor, 1)
             print(json.dumps(line), flush=True)
@@ -128,6 +128,15 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     runs = [_learn(seed, arguments) for seed in arguments.seeds]
+    titles = ["Seed", "Held out, before", *(f"Step {step}" for step in range(arguments.steps))]
+    titles += ["Held out, after", "Seconds", "Seconds of processor"]
+    print(f"| {' | '.join(titles)} |\n|{'--:|' * len(titles)}")
+    for run in runs:
+        rewards = [line["reward"] for line in run]
+        numbers = [run[0]["held_out_before"], *rewards, run[-1]["held_out_after"]]
+        times = [run[-1][name] for name in ("seconds", "seconds_of_processor")]
+        cells = [f"{number:.2f}" for number in numbers] + [f"{seconds:.0f}" for seconds in times]
+        print(f"| {run[0]['seed']} | {' | '.join(cells)} |")
     if arguments.log:
         lines = (json.dumps(line) + "\n" for run in runs for line in run)
         arguments.log.write_text("".join(lines))

@@ -20,9 +20,10 @@ from .grpo import add_gradient
 from .learn import load_policy, play_step
 
 
-def _gradient(model: Any, groups: list[list[tuple[TokenSequence, float]]]) -> torch.Tensor:
+def _gradient(model: Any, groups: list[list[tuple[TokenSequence, float]]]) -> torch.Tensor | None:
     model.zero_grad()
-    add_gradient(model, groups)
+    if add_gradient(model, groups) is None:
+        return None
     grads = (parameter.grad for parameter in model.parameters())
     return torch.cat([grad.flatten() for grad in grads if grad is not None])
 
@@ -30,7 +31,9 @@ def _gradient(model: Any, groups: list[list[tuple[TokenSequence, float]]]) -> to
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--temperatures", type=float, nargs="+", default=[1.0, 1.5, 1.75, 2.0])
+    parser.add_argument(
+        "--temperatures", type=float, nargs="+", default=[1.0, 1.5, 1.75, 1.85, 2.0]
+    )
     parser.add_argument("--questions", type=int, default=4)
     parser.add_argument("--episodes", type=int, default=6, help="of each question")
     parser.add_argument("--seed", type=int, default=0)
@@ -53,12 +56,14 @@ def main() -> None:
             _gradient(model, [[(of(e.sequence), e.reward) for e in group] for group in groups])
             for of in (_without_logprobs, rerendered)
         )
-        cosine = torch.cosine_similarity(sampled, again, dim=0)
-        norm = (sampled - again).norm() / sampled.norm()
         cells = [f"{temperature}", f"{sum(e.is_malformed for e in episodes)} of {len(episodes)}"]
         cells += [f"{sum(sum(e.sequence.sampled_mask()) for e in episodes):,}"]
         cells += [f"{sum(differing):,}", f"{sum(map(bool, differing))}"]
-        cells += [f"{cosine:.3f}", f"{norm:.0%}"]
+        if sampled is None or again is None:  # no episode was better than another
+            cells += ["", ""]
+        else:
+            cells += [f"{torch.cosine_similarity(sampled, again, dim=0):.3f}"]
+            cells += [f"{(sampled - again).norm() / sampled.norm():.0%}"]
         print(f"| {' | '.join(cells)} |", flush=True)
 
 
