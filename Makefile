@@ -47,7 +47,8 @@ GRAMMAR := $(addprefix tests/grammar/,test_schemas.py test_patterns.py test_loos
 	test_simple_schemas.py)
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-fairness bench-serving bench-training chat check clean coding-agents conformance deploy-check deploy-try demo demo-accuracy demo-gguf demo-model engine-llama-cpp engine-torchrun engine-vllm format fuzz help inspect llguidance lowest noise parity rl schemas screenshots serve test users wheel wheel-drop-in xgrammar
+# Every target with a comment is a command.
+.PHONY: $(shell sed -nE 's/^([a-z-]+):.*[#][#] .*/\1/p' Makefile)
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -159,6 +160,9 @@ engine-llama-cpp: $(VENV)/.installed-dev $(LLAMA_CPP_VENV)/.installed ## Try lla
 
 rl: $(VENV)/.installed-dev ## Teach the demo model what it gets wrong, with a tool and GRPO
 	PYTHONPATH=scripts $(BIN)/python -m reinforcement.learn $(RL)
+
+rl-rerendered: $(VENV)/.installed-dev ## Compare gradients of sampled tokens with those of rendered ones
+	PYTHONPATH=scripts $(BIN)/python -m reinforcement.rerendering $(RL)
 
 clean: ## Remove the virtual environment, caches and builds
 	rm -rf $(VENV) .venv-conformance $(BUILD_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(CLIENTS)/node_modules $(AGENTS)/node_modules $(PAGE)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
