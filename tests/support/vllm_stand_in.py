@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
-from openai_harmony import Message
+from openai_harmony import Conversation, Message, Role, load_harmony_encoding
 
 VERSION = "0.33.0"
 
@@ -88,6 +88,7 @@ class Request(BaseModel):
     response_format: dict[str, Any] | None = None
     structured_outputs: StructuredOutputsParams | None = None
     include_reasoning: bool = True
+    parallel_tool_calls: bool | None = True
     reasoning_effort: str | None = None
     cache_salt: str | None = None
     _grammar_from_parser: bool = PrivateAttr(default=False)
@@ -99,6 +100,38 @@ class Request(BaseModel):
         if requested["type"] == "json_object":
             return StructuredOutputsParams(json_object=True)
         return StructuredOutputsParams(json=requested["json_schema"]["schema"])
+
+
+class FlatTool(BaseModel):
+    type: str = "function"
+    name: str
+
+
+class ResponsesRequest(BaseModel):
+    """A Responses request."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    input: Any
+    instructions: str | None = None
+    previous_input_messages: list[Any] | None = None
+    text: Any = None
+    tools: list[FlatTool] = []
+    parallel_tool_calls: bool | None = True
+    tool_choice: Any = "auto"
+    structured_outputs: StructuredOutputsParams | None = None
+    cache_salt: str | None = None
+
+    def extract_structured_outputs(self) -> StructuredOutputsParams | None:
+        return self.text and StructuredOutputsParams(json=self.text["format"]["schema"])
+
+    def build_tok_params(self, _: object) -> None:
+        return None
+
+
+class ResponsesRenderResult(NamedTuple):
+    messages: list[Any]
+    engine_input: Any
 
 
 class HarmonyParser:
@@ -129,6 +162,7 @@ class OnlineRenderer:
     """vLLM's renderer of requests."""
 
     def __init__(self, parser: Any, backend: str) -> None:
+        self.model_config = None
         self.parser = parser
         self.renderer = _Renderer(_Config(_Outputs(backend)))
 
@@ -139,6 +173,14 @@ class OnlineRenderer:
         self, request: Request, should_include_tools: bool = True
     ) -> tuple[list[Any], list[dict[str, Any]]]:
         return ["vLLM's own"], [{"prompt_token_ids": [], "cache_salt": request.cache_salt}]
+
+    def _render_responses_with_harmony(self, request: ResponsesRequest, **history: Any) -> Any:
+        return "vLLM's own"
+
+    def render_responses_harmony_messages(self, messages: list[Message], **_: object) -> list[int]:
+        conversation = Conversation.from_messages(messages)
+        encoding = load_harmony_encoding("HarmonyGptOss")
+        return encoding.render_conversation_for_completion(conversation, Role.ASSISTANT)
 
 
 def is_function_recipient(recipient: str) -> bool:
@@ -167,6 +209,7 @@ def modules() -> dict[str, ModuleType]:
         "vllm.renderers": {"__path__": []},
         "vllm.renderers.online_renderer": {
             "OnlineRenderer": type("OnlineRenderer", (OnlineRenderer,), {}),
+            "ResponsesRenderResult": ResponsesRenderResult,
             "tokens_input": lambda tokens, cache_salt: {
                 "prompt_token_ids": tokens,
                 "cache_salt": cache_salt,

@@ -6,14 +6,14 @@ import json
 from typing import Any
 
 import pytest
-from support import vllm_stand_in as vllm
-from support.vllm_stand_in import Function, Request, StructuredOutputsParams, Tool
 
 from openai_harmony import load_harmony_encoding
 from openai_harmony.grammar import Matcher
 from openai_harmony.vllm_plugin.constraint import constrain
 from openai_harmony.vllm_plugin.patches import patch_parser
 from openai_harmony.vllm_plugin.settings import Settings
+from support import vllm_stand_in as vllm
+from support.vllm_stand_in import Function, Request, StructuredOutputsParams, Tool
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 THOUGHT = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
@@ -115,12 +115,6 @@ def test_what_vllm_constrains_itself(case: str) -> None:
     assert constrain(Request(**fields), settings, backend) is None
 
 
-def test_vllms_strict_level_constrains_all_tools() -> None:
-    constraint = constrain(Request(tools=TOOLS), Settings(), "guidance", is_strict=True)
-    assert constraint is not None
-    assert {"answer", "call", "later"} <= allowed(constraint.fields["grammar"])
-
-
 # In vLLM's parser
 
 
@@ -139,6 +133,16 @@ def test_an_adjusted_request_has_the_grammar_alone(parser_type: Any) -> None:
     assert adjusted.structured_outputs.grammar.startswith("start: ")
     assert adjusted.response_format is None
     assert adjusted._grammar_from_parser
+
+
+@pytest.mark.parametrize("reason", ["one call at most", "--tool-strict-level"])
+def test_calls_that_are_only_allowed_can_be_constrained(parser_type: Any, reason: str) -> None:
+    request = Request(tools=TOOLS, parallel_tool_calls=reason != "one call at most")
+    parser = parser_type(None, TOOLS)
+    parser.tool_strict_level = 1 if reason == "--tool-strict-level" else 0
+    adjusted = parser.adjust_request(request)
+    assert {"answer", "call", "later"} <= allowed(adjusted.structured_outputs.grammar)
+    assert "wrong" not in allowed(adjusted.structured_outputs.grammar)
 
 
 def test_what_asks_for_nothing_is_left_to_vllm(parser_type: Any) -> None:

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
-from support import vllm_stand_in as vllm
-from support.vllm_stand_in import Function, Request, Tool
 
 from openai_harmony import load_harmony_encoding
 from openai_harmony.apis.items import message_text
 from openai_harmony.vllm_plugin.parser import JOINT, declared_recipients, parser_class
 from openai_harmony.vllm_plugin.patches import patch_parser
 from openai_harmony.vllm_plugin.settings import Settings
-
-from .test_vllm_turn import DAMAGED
+from support import vllm_stand_in as vllm
+from support.vllm_stand_in import Function, Request, Tool
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
+DAMAGED = json.loads(
+    (Path(__file__).parents[1] / "data" / "recoveries.json").read_text(encoding="utf-8")
+)
 NOW = Tool(function=Function(name="now"))
 CALL = '<|channel|>commentary to=functions.now <|constrain|>json<|message|>{"zone":"UTC"}<|call|>'
 THOUGHT = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
@@ -211,9 +214,7 @@ def test_tokens_of_reasoning_are_counted(parser_type: Any, at_once: int) -> None
     assert parser.count_reasoning_tokens(tokens) == parser_type(None).count_reasoning_tokens(tokens)
 
 
-def test_repairs_are_counted_and_logged(
-    parser_type: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_repairs_are_counted_and_logged(parser_type: Any, caplog: pytest.LogCaptureFixture) -> None:
     name, label = "harmony_recoveries_total", {"kind": "repeated-channel"}
     before = REGISTRY.get_sample_value(name, label) or 0
     text = "<|channel|>analysis<|channel|>commentary to=functions.now<|message|>{}<|call|>"

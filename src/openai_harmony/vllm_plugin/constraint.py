@@ -34,9 +34,9 @@ def constrain(
 ) -> Constraint | None:
     """Write the constraint of a request to either API.
 
-    `backend` enforces it; `is_strict` is vLLM's ``--tool-strict-level``, which constrains calls
-    without being asked. The result is None where nothing is asked for, and where only vLLM can
-    enforce it: structural tags of the client, tools that vLLM runs, another backend.
+    `backend` enforces it; with `is_strict`, tools that may be called are reason enough. The result
+    is None where nothing is asked for, and where only vLLM can enforce it: structural tags of the
+    client, tools that vLLM runs, another backend.
 
     Raises `HarmonyError` where the request cannot be read.
     """

@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from ..apis.items import message_text
 from ..errors import HarmonyError
@@ -33,17 +33,6 @@ _BUILT_IN = {
     "container": ("container.exec",),
 }
 """Recipients of the tools that vLLM runs itself, by the type of the tool in a request."""
-
-
-class VllmParser(Protocol):
-    """The part of vLLM's own parser that ours builds on."""
-
-    reasoning_parser: Any
-    tool_parser: Any
-
-    def __init__(self, tokenizer: Any, tools: Any = None, *args: Any, **kwargs: Any) -> None: ...
-
-    def adjust_request(self, request: Any) -> Any: ...
 
 
 class VllmTypes(NamedTuple):
@@ -172,8 +161,10 @@ class RecoveringParser:
 
     def adjust_request(self, request: Any) -> Any:
         """Constrain the whole turn; where that is not possible, vLLM does what it can itself."""
+        level = getattr(self, "tool_strict_level", None)  # 0 derives it from the request
+        is_strict = bool(level) or request.parallel_tool_calls is False
         try:
-            grammar = constrain(request, self.settings, self.backend)
+            grammar = constrain(request, self.settings, self.backend, is_strict=is_strict)
         except (HarmonyError, ImportError) as error:
             text = str(error)
             if isinstance(error, ImportError):
@@ -235,7 +226,7 @@ class RecoveringParser:
         return joint
 
     def _add_call(self, piece: Piece, calls: list[Any]) -> None:
-        """Add a piece of a call to the calls of a delta; its first piece has the name and the id."""
+        """Add a piece of a call to a delta; the first piece of a call has its name and its id."""
         types = self.vllm
         if not self._in_call:
             self._in_call = True
