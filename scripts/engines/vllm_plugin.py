@@ -19,10 +19,12 @@ import os
 import re
 import socket
 import sys
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+from jsonschema import ValidationError, validate
 from openai import APIError, AsyncOpenAI, LengthFinishReasonError
 from try_server import ENGINES, ROOT, described, started
 
@@ -96,6 +98,7 @@ def judged(case: Case, turn: Turn | str, *, keeps_calls: bool) -> str:
     """Say what became of a case. White space between the texts of several messages is free."""
     if isinstance(turn, str):
         return ERROR
+    turn = Turn(turn[0], turn[1], tuple((name, text) for name, text in turn[2]))  # from JSON
     texts = turn.reasoning + turn.content
     if SPECIAL.search(texts) and not SPECIAL.search(case.meant.reasoning + case.meant.content):
         return LEAK
@@ -139,10 +142,10 @@ async def chat_streamed(client: AsyncOpenAI, case: Case) -> Turn:
             if event.type == "chunk" and event.chunk.choices:
                 reasoning += getattr(event.chunk.choices[0].delta, "reasoning", None) or ""
         try:
-            final = (await stream.get_final_completion()).choices[0].message
+            final = await stream.get_final_completion()
         except LengthFinishReasonError as error:  # a turn without a stop token
-            final = error.completion.choices[0].message
-    return chat_turn(final)._replace(reasoning=reasoning)
+            final = cast(Any, error.completion)
+    return chat_turn(final.choices[0].message)._replace(reasoning=reasoning)
 
 
 async def responses(client: AsyncOpenAI, case: Case) -> Turn:
@@ -217,10 +220,60 @@ def response_turn(items: list[Any]) -> Turn:
     return Turn(reasoning, content, tuple(calls))
 
 
+# What is asked for is guaranteed
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"city": {"enum": ["Paris", "Tokyo"]}, "days": {"type": "integer"}},
+    "required": ["city", "days"],
+    "additionalProperties": False,
+}
+WEATHER = {"name": "get_weather", "parameters": SCHEMA}
+REQUIRED: dict[str, Any] = {
+    "tools": [{"type": "function", "function": WEATHER}],
+    "tool_choice": "required",
+}
+JSON_ANSWER: dict[str, Any] = {
+    "response_format": {"type": "json_schema", "json_schema": {"name": "trip", "schema": SCHEMA}}
+}
+TRIES = 10
+
+
+async def guaranteed(client: AsyncOpenAI) -> dict[str, str]:
+    """Ask the demo model, at temperature 2, for what it was not trained on."""
+
+    async def text_of(fields: Mapping[str, Any], seed: int) -> str:
+        extra = {**fields, "temperature": 2.0, "seed": seed, "max_tokens": 400}
+        try:
+            answer = await client.chat.completions.create(
+                model="demo", messages=QUESTION, extra_body=extra
+            )
+        except APIError as error:
+            return str(error)
+        message = chat_turn(answer.choices[0].message)
+        return message.calls[0][1] if message.calls else message.content
+
+    results = {}
+    for label, fields in (("`tool_choice: required`", REQUIRED), ("a JSON answer", JSON_ANSWER)):
+        texts = await asyncio.gather(*(text_of(fields, seed) for seed in range(TRIES)))
+        valid = sum(follows(text) for text in texts)
+        results[label] = f"{valid} of {TRIES}"
+        print(label, results[label], texts[:2], file=sys.stderr, flush=True)
+    return results
+
+
+def follows(text: str) -> bool:
+    try:
+        validate(json.loads(text), SCHEMA)
+    except (ValueError, ValidationError):
+        return False
+    return True
+
+
 # A server
 
 
-async def ask_all(url: str, asked: list[Case]) -> dict[str, dict[str, Turn | str]]:
+async def ask_all(url: str, asked: list[Case]) -> dict[str, Any]:
     """Ask in every way; the result has an error's text in the place of a turn."""
     room = asyncio.Semaphore(AT_ONCE)
     results: dict[str, dict[str, Turn | str]] = {}
@@ -239,7 +292,7 @@ async def ask_all(url: str, asked: list[Case]) -> dict[str, dict[str, Turn | str
             results[way] = {}
             await asyncio.gather(*(ask(way, case) for case in asked))
             print(way, file=sys.stderr, flush=True)
-    return results
+        return {"turns": results, "guaranteed": await guaranteed(client)}
 
 
 def serve_and_ask(python: str, site: str | None, asked: list[Case]) -> dict[str, Any]:
@@ -254,7 +307,6 @@ def serve_and_ask(python: str, site: str | None, asked: list[Case]) -> dict[str,
         "--enforce-eager",  # compiling takes longer than all requests
         *("--enable-auto-tool-choice", "--tool-call-parser", "openai"),
         *("--logits-processors", "forced_tokens:ForcedTokens"),
-        *("--structured-outputs-config", '{"backend": "guidance"}'),
     ]
     path = [str(Path(__file__).parent), *([site] if site else [])]
     environment: Mapping[str, str] = {
@@ -262,7 +314,11 @@ def serve_and_ask(python: str, site: str | None, asked: list[Case]) -> dict[str,
         "PYTHONPATH": os.pathsep.join(path),
     }
     with started(command, environment, url):
-        return asyncio.run(ask_all(url, asked))
+        results = asyncio.run(ask_all(url, asked))
+        with urllib.request.urlopen(f"{url}/metrics", timeout=60) as answer:
+            has_plugin = b"harmony_recoveries_total" in answer.read()
+        assert has_plugin == (site is not None), "the plugin counts its repairs in vLLM's metrics"
+        return results
 
 
 def tables(asked: list[Case], without: dict[str, Any], with_it: dict[str, Any]) -> str:
@@ -275,7 +331,7 @@ def tables(asked: list[Case], without: dict[str, Any], with_it: dict[str, Any]) 
             outcomes.setdefault(label, {})[way] = {
                 case.name: judged(
                     case,
-                    results[way][case.name],
+                    results["turns"][way][case.name],
                     keeps_calls=way.startswith("Responses") or bool(case.functions),
                 )
                 for case in asked
@@ -285,6 +341,9 @@ def tables(asked: list[Case], without: dict[str, Any], with_it: dict[str, Any]) 
             counts = collections.Counter(by_way[way].values())
             cells = " | ".join(str(counts[outcome] or "") for outcome in OUTCOMES)
             lines.append(f"| {way}, {label} | {cells} |")
+    lines += ["", "| Follows the schema | vLLM | With the plugin |", "|---|--:|--:|"]
+    for label, count in without["guaranteed"].items():
+        lines.append(f"| {label} | {count} | {with_it['guaranteed'][label]} |")
     lines += ["", "| Damage | Turns | vLLM | With the plugin |", "|---|--:|--:|--:|"]
     for kind, number in collections.Counter(case.kind for case in asked).most_common():
         names = [case.name for case in asked if case.kind == kind]
@@ -297,7 +356,14 @@ def tables(asked: list[Case], without: dict[str, Any], with_it: dict[str, Any]) 
     for way in WAYS:
         for name, outcome in outcomes["with the plugin"][way].items():
             if outcome != RIGHT:
-                print("not as meant:", way, name, outcome, with_it[way][name], file=sys.stderr)
+                print(
+                    "not as meant:",
+                    way,
+                    name,
+                    outcome,
+                    with_it["turns"][way][name],
+                    file=sys.stderr,
+                )
     return "\n".join(lines) + "\n"
 
 
@@ -306,14 +372,20 @@ def main() -> int:
     parser.add_argument("python", help="the Python of the environment with vLLM")
     parser.add_argument("site", help="the folder with this library")
     parser.add_argument("--update-docs", action="store_true", help="write docs/vllm-plugin.md, too")
-    parser.add_argument("--keep", help="a file for all that clients read, as JSON")
+    parser.add_argument("--keep", help="a folder of all that was read, in a server's place")
     arguments = parser.parse_args()
     asked = cases()
-    without = serve_and_ask(arguments.python, None, asked)
-    with_it = serve_and_ask(arguments.python, arguments.site, asked)
-    if arguments.keep:
-        text = json.dumps({"without": without, "with": with_it}, indent=1)
-        Path(arguments.keep).write_text(text, "utf-8")
+    results = {}
+    for label, site in (("without", None), ("with", arguments.site)):
+        kept = Path(arguments.keep, f"{label}.json") if arguments.keep else None
+        if kept is not None and kept.exists():
+            results[label] = json.loads(kept.read_text("utf-8"))
+            continue
+        results[label] = serve_and_ask(arguments.python, site, asked)
+        if kept is not None:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.write_text(json.dumps(results[label], indent=1), "utf-8")
+    without, with_it = results["without"], results["with"]
     text = described(ENGINES["vllm"], arguments.python) + "\n" + tables(asked, without, with_it)
     print(text)
     if arguments.update_docs:

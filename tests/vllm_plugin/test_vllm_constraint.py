@@ -130,7 +130,8 @@ def test_an_adjusted_request_has_the_grammar_alone(parser_type: Any) -> None:
     request = Request(tools=STRICT, response_format=FORMAT)
     adjusted = parser_type(None, request.tools).adjust_request(request)
     assert adjusted is request
-    assert adjusted.structured_outputs.grammar.startswith("start: ")
+    outputs: Any = adjusted.structured_outputs
+    assert outputs.grammar.startswith("start: ")
     assert adjusted.response_format is None
     assert adjusted._grammar_from_parser
 

@@ -49,9 +49,9 @@ def told(pieces: list[Piece]) -> list[tuple[str | None, str | None, str]]:
     return messages
 
 
-def meant(messages: list[dict[str, Any]]) -> list[tuple[str, str | None, str]]:
+def meant(messages: list[dict[str, Any]]) -> list[tuple[str | None, str | None, str]]:
     """What the messages of a vector are to vLLM: every text has a channel that it shows."""
-    expected = []
+    expected: list[tuple[str | None, str | None, str]] = []
     for message in messages:
         if message["role"] != "assistant":
             continue

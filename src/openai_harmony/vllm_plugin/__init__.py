@@ -48,7 +48,7 @@ def _register() -> None:
     if not settings.enabled:
         logger.info("harmony: the plugin is off: HARMONY_VLLM_PLUGIN=off")
         return
-    import vllm
+    import vllm  # type: ignore[import-not-found]
 
     version = re.match(r"(\d+)\.(\d+)", vllm.__version__)
     first, last = SUPPORTED

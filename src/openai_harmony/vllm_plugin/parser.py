@@ -173,8 +173,8 @@ class RecoveringParser:
             grammar = None
         if grammar is None:
             return super().adjust_request(request)  # type: ignore[misc]
-        for error in grammar.unenforced:
-            _log_once(f"harmony: left out of the grammar: {error}")
+        for left_out in grammar.unenforced:
+            _log_once(f"harmony: left out of the grammar: {left_out}")
         request.structured_outputs = self.vllm.structured_outputs(**grammar.fields)
         for field in ("text", "response_format"):
             if field in type(request).model_fields:

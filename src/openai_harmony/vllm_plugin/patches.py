@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import sys
 from functools import wraps
-from types import ModuleType
 from typing import Any
 
 from .parser import RecoveringParser, VllmTypes, parser_class
@@ -19,7 +18,7 @@ logger = logging.getLogger("vllm.plugins.harmony")
 _ASKED = "_harmony_asked_format"
 
 
-def patch_parser(module: ModuleType, settings: Settings) -> None:
+def patch_parser(module: Any, settings: Settings) -> None:
     """Replace `HarmonyParser` in ``vllm.parser.harmony``."""
     own = module.HarmonyParser
     if issubclass(own, RecoveringParser):
@@ -36,13 +35,13 @@ def patch_parser(module: ModuleType, settings: Settings) -> None:
         make_tool_call_id=module.make_tool_call_id,
     )
     ours = module.HarmonyParser = parser_class(own, types, settings)
-    package = sys.modules.get(module.__name__.rpartition(".")[0])
+    package: Any = sys.modules.get(module.__name__.rpartition(".")[0])
     if getattr(package, "HarmonyParser", None) is own:
         package.HarmonyParser = ours
     logger.info("harmony: gpt-oss is parsed by gpt-oss-harmony")
 
 
-def patch_renderer(module: ModuleType, settings: Settings) -> None:
+def patch_renderer(module: Any, settings: Settings) -> None:
     """Let `OnlineRenderer` tell its parser what enforces grammars, and render by our mapping."""
     renderer = module.OnlineRenderer
     own = renderer.adjust_harmony_request
@@ -60,7 +59,7 @@ def patch_renderer(module: ModuleType, settings: Settings) -> None:
         _patch_rendering(module, renderer)
 
 
-def _patch_rendering(module: ModuleType, renderer: Any) -> None:
+def _patch_rendering(module: Any, renderer: Any) -> None:
     adjust = renderer.adjust_harmony_request
     render_chat = renderer._make_request_with_harmony
     render_response = renderer._render_responses_with_harmony
@@ -68,7 +67,7 @@ def _patch_rendering(module: ModuleType, renderer: Any) -> None:
     @wraps(adjust)
     def adjust_harmony_request(self: Any, request: Any) -> None:
         # Adjusting clears the format, which our mapping renders. What has no field is not dumped.
-        asked = getattr(request, "response_format", None) or getattr(request, "text", None)
+        asked: Any = getattr(request, "response_format", None) or getattr(request, "text", None)
         if hasattr(asked, "model_dump"):
             asked = asked.model_dump(mode="json", by_alias=True, exclude_none=True)
         request.__dict__[_ASKED] = asked
