@@ -38,6 +38,7 @@ BELOW: dict[str, set[str]] = {
     "tools": {*GROUND, *CORE, "engines"},
     "web": set(),
     "training": {*GROUND, *CORE, *JOINED, "apis"},
+    "vllm_plugin": {*GROUND, *CORE, *JOINED, "apis", "engines", "grammar"},
     "inspector": {*GROUND, *CORE, *JOINED, "apis", "engines", "grammar", "training", "web"},
     "server": {*GROUND, *CORE, *JOINED, "apis", "engines", "grammar", "inspector", "tools", "web"},
 }
