@@ -99,8 +99,8 @@ bench: $(VENV)/.installed-bench ## Measure against both; BENCH=--quick takes a m
 bench-serving: $(VENV)/.installed-dev $(GPT_OSS_VENV)/.installed ## Measure the server beside two others
 	$(BIN)/python -m benchmarks.serving $(BENCH)
 
-engine-torchrun: $(VENV)/.installed-dev ## Run the demo model in two processes of torchrun, over gloo
-	$(BIN)/python scripts/engines/torchrun.py
+engine-torchrun: $(VENV)/.installed-dev ## Run the demo model in two processes of torchrun, over gloo; ENGINE=--update-docs
+	$(BIN)/python scripts/engines/torchrun.py $(ENGINE)
 
 bench-fairness: $(VENV)/.installed-dev ## Time small requests while another client does its worst
 	$(BIN)/python -m benchmarks.serving --fair $(BENCH)
