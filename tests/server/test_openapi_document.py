@@ -10,10 +10,14 @@ import httpx2
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
+from jsonschema import Draft202012Validator
+from pydantic import ValidationError
 from schemathesis import checks
 from schemathesis.core.result import Ok
 from schemathesis.generation import GenerationMode
 
+from openai_harmony.apis.request_body import RequestBody
+from openai_harmony.apis.requests import ConstraintFields
 from openai_harmony.server import Settings, create_app
 from support.scripted_engine import TalkingEngine
 from support.served import PATIENCE, serving
@@ -97,6 +101,89 @@ def test_what_the_document_forbids_is_refused(operation: Any, url: str) -> None:
         assert "server_error" not in response.text
 
     ask()
+
+
+# Field by field
+
+
+def request_models(model: type[RequestBody] = RequestBody) -> Iterator[type[RequestBody]]:
+    """The models of requests that the document has."""
+    for kind in model.__subclasses__():
+        if kind.__name__ in SCHEMAS:
+            yield kind
+        yield from request_models(kind)
+
+
+SCHEMAS: dict[str, Any] = create_app(TalkingEngine()).openapi()["components"]["schemas"]
+NEEDED: dict[str, dict[str, Any]] = {
+    "ChatRequest": {"messages": [{"role": "user", "content": "a"}], "logprobs": True},
+    "CompactionRequest": {"model": "m"},
+    "CompletionBody": {"prompt": "a"},
+    "CompletionUpdate": {"metadata": {}},
+    "ContainerRequest": {"name": "a"},
+    "ConversationUpdate": {"metadata": {}},
+    "ExpiresAfter": {"anchor": "last_active_at", "minutes": 1},
+    "ItemsRequest": {"items": []},
+    "NetworkPolicy": {"type": "disabled"},
+    "ParseRequest": {"tokens": [1]},
+}
+"""The fields that requests must have, and those that another field needs."""
+
+DEPENDENT = {("CompletionBody", "best_of"), ("ParseRequest", "tokens"), ("ParseRequest", "text")}
+"""Fields that are right or wrong by the values of others, which no schema of one field says."""
+
+LATER = {"functions", "structured_outputs"}
+"""Fields of Chat Completions and Responses that are refused where the turn is read."""
+
+VALUES: list[Any] = [
+    None, True, False, 0, 1, -1, -2, 2**31, -(2**63) - 1, -(2**63), 2**63 - 1, 2**63, 0.5, -2.5,
+    "", "a", "x" * 300, [], ["a"], [""], ["text"], [1], [-1], [True], ["a", 1], [[]], [[1]], [{}],
+    ["a"] * 200, [{}] * 200, {}, {"a": "b"}, {"a" * 65: "b"}, {"a": "b" * 513}, {"a": 1},
+    {str(number): "" for number in range(17)}, {"id": "a"}, {"effort": "low"}, {"effort": "x"},
+    {"json": {}}, {"grammar": "start: x"}, {"grammar": 1}, {"lark": "start: x"}, {"lark": False},
+]  # fmt: skip
+
+
+def near_bounds(schema: Any) -> Iterator[Any]:
+    """Values at the bounds of a schema and beyond them, and those that it lists."""
+    for keyword, bound in schema.items() if isinstance(schema, dict) else ():
+        if keyword == "enum":
+            yield from bound
+        elif keyword == "const":
+            yield bound
+        elif keyword in ("minimum", "maximum", "exclusiveMaximum") and abs(bound) < 2**53:
+            whole = (int(bound) + step for step in (-1, 0, 1))
+            yield from (*whole, bound + 0.001, bound - 0.001)
+        elif keyword in ("minItems", "maxItems"):
+            yield from (["a"] * max(bound + step, 0) for step in (-1, 0, 1))
+        elif keyword in ("minLength", "maxLength"):
+            yield from ("a" * max(bound + step, 0) for step in (-1, 0, 1))
+        elif keyword == "$ref":
+            yield from near_bounds(SCHEMAS[bound.rpartition("/")[2]])
+        else:
+            for part in bound if isinstance(bound, list) else (bound,):
+                yield from near_bounds(part)
+
+
+@pytest.mark.parametrize("model", list(request_models()), ids=lambda model: model.__name__)
+def test_the_document_has_every_bound_and_no_other(model: type[RequestBody]) -> None:
+    """A value of a field is accepted where the document allows it, and nowhere else.
+
+    Numbers like 1.0 are left out: they are integers in JSON Schema, and no integers here.
+    """
+    for name, schema in SCHEMAS[model.__name__]["properties"].items():
+        if (model.__name__, name) in DEPENDENT:
+            continue
+        if issubclass(model, ConstraintFields) and name in LATER:
+            continue
+        validator = Draft202012Validator({**schema, "components": {"schemas": SCHEMAS}})
+        for value in [*VALUES, *near_bounds(schema)]:
+            try:
+                model.model_validate({**NEEDED.get(model.__name__, {}), name: value})
+                is_accepted = True
+            except ValidationError:
+                is_accepted = False
+            assert validator.is_valid(value) == is_accepted, (name, value)
 
 
 @pytest.mark.parametrize(

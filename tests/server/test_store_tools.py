@@ -16,7 +16,9 @@ from openai_harmony.server.store import (
     NotFoundError,
     Order,
     Store,
+    StoredContainer,
     StoredSession,
+    UploadedFile,
 )
 from support.databases import Clock
 
@@ -151,6 +153,117 @@ def test_files_are_listed_page_by_page(store: Store) -> None:
             store.files.page(container, owner, after=after, limit=1, order="asc")
 
 
+# Files and containers of clients
+
+
+def uploaded(store: Store, id: str, at: float = 0, owner: str = OWNER) -> UploadedFile:
+    file = UploadedFile(id, owner, None, "user_data", f"{id}.txt", len(id), int(at), None)
+    store.uploads.add(file, id.encode())
+    return file
+
+
+def made(store: Store, id: str, contents: dict[str, str], at: int = 0) -> None:
+    store.containers.add(StoredContainer(id, OWNER, id, at, at, None, None), contents)
+
+
+def test_uploads_and_containers_are_listed_page_by_page(store: Store) -> None:
+    for at, name in ((5, "b"), (5, "a"), (4, "c")):
+        uploaded(store, f"file_{name}", at)
+        made(store, f"cntr_{name}", {}, at)
+    uploaded(store, "file_x", owner="key_2")
+    orders: list[tuple[Order, str]] = [("asc", "cab"), ("desc", "bac")]
+    for order, names in orders:
+        for limit in range(1, 4):
+            files: list[str] = []
+            containers: list[str] = []
+            more = True
+            while more:
+                page = store.uploads.page(
+                    OWNER, after=files[-1] if files else None, limit=limit, order=order,
+                    purpose="user_data",
+                )  # fmt: skip
+                files += [file.id for file in page.files]
+                shelf = store.containers.page(
+                    OWNER, after=containers[-1] if containers else None, limit=limit, order=order,
+                    name=None,
+                )  # fmt: skip
+                containers += [container.id for container in shelf.containers]
+                assert shelf.has_more == page.has_more
+                more = page.has_more
+            assert files == [f"file_{name}" for name in names]
+            assert containers == [f"cntr_{name}" for name in names]
+
+
+def test_files_are_copied_into_containers(store: Store) -> None:
+    uploaded(store, "file_1")
+    uploaded(store, "file_2", owner="key_2")
+    made(store, "cntr_2", {"file_1": "cfile_1"})
+    store.uploads.delete("file_1", OWNER)
+    (copy,) = store.containers.files("cntr_2", OWNER)
+    assert (copy.id, copy.filename, copy.container_id) == ("cfile_1", "file_1.txt", "cntr_2")
+    assert store.uploads.data("cfile_1", OWNER) == b"file_1"
+    assert store.files.get("cntr_2", "cfile_1", OWNER).source == "user"
+    for file_id in ("file_1", "file_2", "cfile_1"):  # deleted, another's, a copy
+        with pytest.raises(NotFoundError):
+            made(store, "cntr_3", {file_id: "cfile_9"})
+        with pytest.raises(NotFoundError):
+            store.containers.copy_file("cntr_2", OWNER, file_id, "cfile_9")
+    with pytest.raises(NotFoundError):
+        store.containers.get("cntr_3", OWNER)  # it was not made
+    with pytest.raises(NotFoundError):
+        store.containers.delete_file("cntr_2", "key_2", "cfile_1")
+    store.containers.delete_file("cntr_2", OWNER, "cfile_1")
+    assert store.containers.files("cntr_2", OWNER) == []
+
+
+def test_the_container_of_a_conversation_is_one_of_the_client(store: Store) -> None:
+    store.conversations.create(Conversation("conv_1", OWNER, 0, {}))
+    respond(store, "a", python("{}"), conversation="conv_1")
+    store.responses.begin(NewResponse("b", OWNER, 0, {}))
+    store.files.add("b", [FILE])
+    assert store.containers.get("cntr_1", OWNER).name == "auto"
+    assert store.sessions.by_id("cntr_1", "python", OWNER) == python("{}")
+    for owner in ("key_2", ""):
+        with pytest.raises(NotFoundError):
+            store.containers.get("cntr_1", owner)
+    added = replace(uploaded(store, "file_1"), id="cfile_2", container_id="cntr_1")
+    store.containers.add_file(added, b"2")
+    listed = store.files.page("cntr_1", OWNER, after=None, limit=9, order="asc").files
+    assert {file.id: file.source for file in listed} == {"cfile_2": "user", "cfile_1": "assistant"}
+    store.containers.delete_file("cntr_1", OWNER, "cfile_1")
+    store.containers.delete("cntr_1", OWNER)
+    assert store.files.list("cntr_1", OWNER) == []
+    assert store.containers.files("cntr_1", OWNER) == []
+    assert store.sessions.by_id("cntr_1", "python", OWNER) is None
+    assert store.sessions.in_conversation("conv_1", OWNER) == []
+    with pytest.raises(NotFoundError):
+        store.containers.delete("cntr_1", OWNER)
+
+
+def test_what_clients_made_expires(store: Store, clock: Clock) -> None:
+    start = int(clock.time)
+    file = replace(uploaded(store, "file_0"), id="file_1", expires_at=start + 60)
+    store.uploads.add(file, b"1")
+    container = StoredContainer("cntr_1", OWNER, "a", start, start, 1, start + 60)
+    store.containers.add(container, {"file_1": "cfile_1"})
+    clock.time = start + 59
+    store.containers.touch("cntr_1", OWNER, None)
+    assert store.containers.get("cntr_1", OWNER).expires_at == start + 119
+    clock.time = start + 60
+    with pytest.raises(NotFoundError):
+        store.uploads.get("file_1", OWNER)
+    assert [copy.id for copy in store.containers.files("cntr_1", OWNER)] == ["cfile_1"]
+    clock.time = start + 119
+    with pytest.raises(NotFoundError):
+        store.containers.get("cntr_1", OWNER)
+    store.maintain()
+    clock.time = start
+    for id in ("file_1", "cfile_1"):
+        with pytest.raises(NotFoundError):
+            store.uploads.data(id, OWNER)
+    assert store.uploads.get("file_0", OWNER).id == "file_0"
+
+
 def test_a_database_of_the_version_before_is_brought_up_to_date(tmp_path: Path) -> None:
     path = tmp_path / "harmony.db"
     with Store(path) as store:
@@ -158,6 +271,7 @@ def test_a_database_of_the_version_before_is_brought_up_to_date(tmp_path: Path) 
     with sqlite3.connect(path) as old:
         for table in (
             "response_sessions", "conversation_sessions", "container_files", "chat_completions",
+            "files", "containers",
         ):  # fmt: skip
             old.execute(f"DROP TABLE {table}")
         for table in ("response_items", "conversation_items"):

@@ -153,7 +153,7 @@ class SamplingFields(RequestBody):
     top_p: float | None = Field(default=None, ge=0, le=1)
     top_k: int | None = Field(default=None, ge=-1, description="0 and -1 are for all tokens.")
     min_p: float | None = Field(default=None, ge=0, le=1)
-    seed: int | None = Field(default=None, ge=-_SEEDS, le=_SEEDS - 1)
+    seed: int | None = Field(default=None, ge=-_SEEDS, lt=_SEEDS)  # as numbers that a float can be
     frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
     presence_penalty: float | None = Field(default=None, ge=-2, le=2)
     repetition_penalty: float | None = Field(default=None, ge=0.01, le=100)

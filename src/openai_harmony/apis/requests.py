@@ -113,9 +113,16 @@ def _refuse(value: Any) -> Any:
 
 
 Unsupported: TypeAlias = Annotated[
-    Any, BeforeValidator(_refuse), WithJsonSchema({"description": "Not supported: leave it out."})
+    Any,
+    BeforeValidator(_refuse),
+    WithJsonSchema(
+        {"description": "Not supported: leave it out.", "enum": [None, False, 0, "", [], {}]}
+    ),
 ]
 """A field that would change the answer, and that no engine here has."""
+
+Absent: TypeAlias = Annotated[Any, WithJsonSchema({"type": "null"})]
+"""A field that has to be null, and whose error names what to send instead."""
 
 
 class ConstraintFields(SamplingFields):
@@ -133,7 +140,14 @@ class ConstraintFields(SamplingFields):
         default=None, description="`reasoning_effort`, `enable_thinking`."
     )
     structured_outputs: dict[str, Any] | None = Field(
-        default=None, description="One of `json`, `json_object`, `regex`, `choice`, `grammar`."
+        default=None,
+        description="One of `json`, `json_object`, `regex`, `choice`, `grammar`.",
+        json_schema_extra={
+            "properties": {
+                name: {} for name in ("json", "json_object", "regex", "choice", "grammar")
+            },
+            "additionalProperties": {"enum": [None, False]},
+        },
     )
     guided_json: dict[str, Any] | str | None = None
     guided_regex: str | None = None
@@ -151,7 +165,9 @@ class ConstraintFields(SamplingFields):
     chat_template: Unsupported = None
     continue_final_message: Unsupported = None
     documents: Unsupported = None
-    logit_bias: dict[str, Any] | None = Field(default=None, description="Must be empty.")
+    logit_bias: dict[str, Any] | None = Field(
+        default=None, description="Must be empty.", json_schema_extra={"maxProperties": 0}
+    )
 
     @field_validator("logit_bias")
     @classmethod
@@ -209,9 +225,12 @@ class ResponsesRequest(ConstraintFields):
     )
     max_tool_calls: int | None = Field(default=None, ge=1)
     top_logprobs: int | None = Field(default=None, ge=0, le=20)
-    prompt: dict[str, Any] | None = Field(
-        default=None, description="Stored prompts: there are none."
+    include_reasoning: bool | None = Field(
+        default=None,
+        description="Reasoning is an item: it cannot be hidden.",
+        json_schema_extra={"enum": [None, True]},
     )
+    prompt: Absent = Field(default=None, description="Stored prompts: there are none.")
     prompt_cache_key: str | None = Field(default=None, max_length=1024)
     prompt_cache_retention: str | None = None
     safety_identifier: str | None = Field(default=None, max_length=1024)
@@ -324,12 +343,12 @@ class ChatRequest(ConstraintFields):
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     response_format: dict[str, Any] | None = None
-    functions: list[dict[str, Any]] | None = Field(default=None, description="Send tools instead.")
+    functions: Absent = Field(default=None, description="Send tools instead.")
     function_call: Unsupported = None
-    web_search_options: dict[str, Any] | None = Field(
+    web_search_options: Absent = Field(
         default=None, description="Send the tool `web_search` to the Responses API instead."
     )
-    modalities: list[str] | None = None
+    modalities: list[str] | None = Field(default=None, json_schema_extra={"enum": [None, ["text"]]})
     audio: Unsupported = None
     verbosity: Literal["low", "medium", "high"] | None = None
     store: bool | None = None
@@ -407,9 +426,9 @@ Prompts: TypeAlias = Annotated[
         {
             "anyOf": [
                 {"type": "string"},
-                {"type": "array", "items": {"type": "string"}, "minItems": 1},
+                {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 128},
                 {**_TOKENS, "minItems": 1},
-                {"type": "array", "items": _TOKENS, "minItems": 1},
+                {"type": "array", "items": _TOKENS, "minItems": 1, "maxItems": 128},
             ]
         }
     ),
@@ -434,8 +453,12 @@ class CompletionRequest(SamplingFields):
     max_tokens: int | None = Field(default=None, ge=1)
     logprobs: int | None = Field(default=None, ge=0, le=20)
     echo: bool | None = Field(default=None, description="Whether the text begins with the prompt.")
-    suffix: str | None = Field(default=None, description="Must be empty.")
-    logit_bias: dict[str, Any] | None = Field(default=None, description="Must be empty.")
+    suffix: str | None = Field(
+        default=None, description="Must be empty.", json_schema_extra={"maxLength": 0}
+    )
+    logit_bias: dict[str, Any] | None = Field(
+        default=None, description="Must be empty.", json_schema_extra={"maxProperties": 0}
+    )
     user: str | None = None
 
     @field_validator("logit_bias")

@@ -132,6 +132,13 @@ class _Serve(Command):
             help="the names of reasoning events (%(default)s)",
         )
         parser.add_argument(
+            "--reasoning-summaries",
+            choices=("sentences", "model"),
+            default="sentences",
+            help="whether summaries of reasoning are sentences of it, or written by the model, "
+            "which takes longer (%(default)s)",
+        )
+        parser.add_argument(
             "--context-length",
             type=positive,
             metavar="N",
@@ -228,6 +235,7 @@ class _Serve(Command):
             inspector=arguments.inspector,
             current_date=None if date == "none" else date,
             event_names=arguments.event_names,
+            reasoning_summaries=arguments.reasoning_summaries,
             context_length=arguments.context_length,
             max_running=arguments.max_running,
             max_waiting=arguments.max_waiting,

@@ -12,7 +12,8 @@
     auth/                               API keys, their callers and limits
     generation/                         a request and an engine to the events of a turn
     tools/                              the tools that the server runs itself
-    responses/, conversations, containers, chat/, completions/, tokens
+    file_texts                          the files in requests as text
+    responses/, conversations, containers, files, chat/, completions/, tokens
                                         the APIs
     models, health                      what is served, and how it is
     app                                 the application, the inspector's page at /, the socket

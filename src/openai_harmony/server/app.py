@@ -31,6 +31,7 @@ from .chat.stored import router as stored_chat_router
 from .completions.routes import router as completions_router
 from .containers import router as containers_router
 from .conversations import router as conversations_router
+from .files import router as files_router
 from .health import router as health_router
 from .http.errors import (
     ERROR_RESPONSES,
@@ -149,6 +150,7 @@ def _api_routes() -> list[BaseRoute]:
         websocket_router,
         conversations_router,
         containers_router,
+        files_router,
     ):
         api.include_router(router)
     return api.routes

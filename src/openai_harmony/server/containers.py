@@ -1,30 +1,88 @@
-"""Containers: the files that code has written in responses, by the ids that answers cite."""
+"""Containers: where the code of responses runs, and the files in them.
+
+A conversation has one by itself, with the id that answers cite. A client may also make one, put
+files into it, and name it in requests.
+"""
 
 from __future__ import annotations
 
+import time
 from typing import Annotated, Any, Literal
-from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Form, Query, Request, UploadFile
+from pydantic import Field
 from starlette.responses import Response
 from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
 
+from ..apis.request_body import RequestBody
 from .auth.api_keys import AuthenticatedCaller
-from .limited_route import LimitedRoute
+from .files import CONTENT, download, plain_name
+from .http.errors import ApiError
+from .http.identifiers import new_id
+from .http.json import ListPage, list_json
+from .limited_route import LimitedRoute, in_pool
 from .services import services_of
-from .store import ContainerFile, Order
+from .store import ContainerFile, Order, StoredContainer, UploadedFile
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/containers", tags=["Containers"], route_class=LimitedRoute)
 
 _FOLDER = "/mnt/data/"
+_MOST_FILES = 100  # that a request puts into a new container
+_MOST_BYTES = 64 << 20  # of the files that a client puts into a container
+_MINUTES = 30 * 24 * 60  # the longest time without use
 
-_CONTENT: dict[int | str, dict[str, Any]] = {
-    200: {
-        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
-    }
-}
+
+class ExpiresAfter(RequestBody):
+    """A container ends so many minutes after its last use."""
+
+    anchor: Literal["last_active_at"]
+    minutes: int = Field(ge=1, le=_MINUTES)
+
+
+class NetworkPolicy(RequestBody):
+    """Code has no network."""
+
+    type: Literal["disabled"]
+
+
+class ContainerRequest(RequestBody):
+    """A new container; its memory is that of the server's settings."""
+
+    name: str = Field(max_length=256)
+    file_ids: list[str] | None = Field(default=None, max_length=_MOST_FILES)
+    expires_after: ExpiresAfter | None = None
+    network_policy: NetworkPolicy | None = None
+    memory_limit: None = None
+    skills: Annotated[list[Any], Field(max_length=0)] | None = None
+
+
+class Expiry(TypedDict):
+    """When a container ends without use."""
+
+    anchor: Literal["last_active_at"]
+    minutes: int
+
+
+class Container(TypedDict):
+    """A container; times in seconds since 1970."""
+
+    id: str
+    object: Literal["container"]
+    created_at: int
+    last_active_at: int
+    name: str
+    status: Literal["running"]
+    expires_after: Expiry | None
+
+
+class DeletedContainer(TypedDict):
+    """The id of a container that is gone."""
+
+    id: str
+    object: Literal["container.deleted"]
+    deleted: Literal[True]
 
 
 class File(TypedDict):
@@ -36,17 +94,120 @@ class File(TypedDict):
     created_at: int
     bytes: int
     path: str
-    source: Literal["assistant"]
+    source: Literal["assistant", "user"]
 
 
-class FileList(TypedDict):
-    """A page of files; `first_id` and `last_id` are those of `data`."""
+class DeletedFile(TypedDict):
+    """The id of a file that is gone."""
 
-    object: Literal["list"]
-    data: list[File]
-    first_id: str | None
-    last_id: str | None
-    has_more: bool
+    id: str
+    object: Literal["container.file.deleted"]
+    deleted: Literal[True]
+
+
+@router.post("")
+async def create(
+    body: ContainerRequest, request: Request, caller: AuthenticatedCaller
+) -> Container:
+    """Make a container, with copies of files."""
+    services, owner = services_of(request), caller.owner
+    now = int(time.time())
+    minutes = None if body.expires_after is None else body.expires_after.minutes
+    container = StoredContainer(
+        id=new_id("cntr"),
+        owner=owner,
+        name=body.name,
+        created_at=now,
+        last_active_at=now,
+        idle_minutes=minutes,
+        expires_at=services.settings.expires_at(now) if minutes is None else now + 60 * minutes,
+    )
+    copies = {id: new_id("cfile") for id in body.file_ids or ()}
+
+    def make() -> None:
+        _check_room(sum(services.store.uploads.get(id, owner).size for id in copies))
+        services.store.containers.add(container, copies)
+
+    await in_pool(request, services.pools.store, owner, make)
+    return _container_json(container)
+
+
+@router.get("")
+async def list_containers(
+    request: Request,
+    caller: AuthenticatedCaller,
+    after: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    order: Order = "desc",
+    name: str | None = None,
+) -> ListPage[Container]:
+    """List the containers that clients made, or put files into."""
+    services, owner = services_of(request), caller.owner
+    page = await services.pools.store.run(
+        owner,
+        services.store.containers.page,
+        owner,
+        after=after,
+        limit=limit,
+        order=order,
+        name=name,
+    )
+    data = [_container_json(container) for container in page.containers]
+    return list_json(data, has_more=page.has_more)
+
+
+@router.get("/{container_id}")
+async def retrieve(container_id: str, request: Request, caller: AuthenticatedCaller) -> Container:
+    """Read about a container."""
+    services, owner = services_of(request), caller.owner
+    get = services.store.containers.get
+    return _container_json(await services.pools.store.run(owner, get, container_id, owner))
+
+
+@router.delete("/{container_id}")
+async def delete(
+    container_id: str, request: Request, caller: AuthenticatedCaller
+) -> DeletedContainer:
+    """Delete a container with its files."""
+    services, owner = services_of(request), caller.owner
+    await services.pools.store.run(owner, services.store.containers.delete, container_id, owner)
+    return {"id": container_id, "object": "container.deleted", "deleted": True}
+
+
+@router.post("/{container_id}/files")
+async def create_file(
+    container_id: str,
+    request: Request,
+    caller: AuthenticatedCaller,
+    file: UploadFile | None = None,
+    file_id: Annotated[str | None, Form()] = None,
+) -> File:
+    """Put a file into a container: one that is sent, or a copy of an uploaded one.
+
+    Code finds it when the container is used the next time.
+    """
+    services, owner = services_of(request), caller.owner
+    if (file is None) == (file_id is None):
+        problem = "send either a file, as multipart/form-data, or a file_id"
+        raise ApiError(400, problem, param="file", code="invalid_value")
+    store, id = services.store, new_id("cfile")
+    data = b"" if file is None else await file.read()
+    name = "" if file is None else plain_name(file.filename)
+
+    def put() -> UploadedFile:
+        size = len(data) if file_id is None else store.uploads.get(file_id, owner).size
+        _check_room(size + sum(other.size for other in store.containers.files(container_id, owner)))
+        if file_id is not None:
+            return store.containers.copy_file(container_id, owner, file_id, id)
+        now = int(time.time())
+        added = UploadedFile(id, owner, container_id, "", name, size, now, None)
+        store.containers.add_file(added, data)
+        return added
+
+    added = await in_pool(request, services.pools.store, owner, put)
+    return _file_json(
+        ContainerFile(id, container_id, added.filename, "", added.size, added.created_at, "user")
+    )
 
 
 @router.get("/{container_id}/files")
@@ -57,8 +218,8 @@ async def list_files(
     after: str | None = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     order: Order = "desc",
-) -> FileList:
-    """List the files that code has written; those of deleted responses are gone."""
+) -> ListPage[File]:
+    """List the files of code and of the client; those of deleted responses are gone."""
     services, owner = services_of(request), caller.owner
     page = await services.pools.store.run(
         owner,
@@ -69,18 +230,11 @@ async def list_files(
         limit=limit,
         order=order,
     )
-    data = [_file_json(file) for file in page.files]
-    return {
-        "object": "list",
-        "data": data,
-        "first_id": data[0]["id"] if data else None,
-        "last_id": data[-1]["id"] if data else None,
-        "has_more": page.has_more,
-    }
+    return list_json([_file_json(file) for file in page.files], has_more=page.has_more)
 
 
 @router.get("/{container_id}/files/{file_id}")
-async def retrieve(
+async def retrieve_file(
     container_id: str, file_id: str, request: Request, caller: AuthenticatedCaller
 ) -> File:
     """Read about a file."""
@@ -89,24 +243,48 @@ async def retrieve(
     return _file_json(await services.pools.store.run(owner, get, container_id, file_id, owner))
 
 
-@router.get("/{container_id}/files/{file_id}/content", response_class=Response, responses=_CONTENT)
+@router.delete("/{container_id}/files/{file_id}")
+async def delete_file(
+    container_id: str, file_id: str, request: Request, caller: AuthenticatedCaller
+) -> DeletedFile:
+    """Delete a file. Code that has run in the container keeps the copy in its folder."""
+    services, owner = services_of(request), caller.owner
+    remove = services.store.containers.delete_file
+    await services.pools.store.run(owner, remove, container_id, owner, file_id)
+    return {"id": file_id, "object": "container.file.deleted", "deleted": True}
+
+
+@router.get("/{container_id}/files/{file_id}/content", response_class=Response, responses=CONTENT)
 async def content(
     container_id: str, file_id: str, request: Request, caller: AuthenticatedCaller
 ) -> Response:
-    """Read a file. Its type is left out, so that no browser shows a file of a model."""
+    """Read a file."""
     services, owner = services_of(request), caller.owner
     files, pool = services.store.files, services.pools.store
     file = await pool.run(owner, files.get, container_id, file_id, owner)
     data = await pool.run(owner, files.data, container_id, file_id, owner)
-    name = quote(file.path.rpartition("/")[2])
-    return Response(
-        data,
-        media_type="application/octet-stream",
-        headers={
-            "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
-            "X-Content-Type-Options": "nosniff",
-        },
-    )
+    return download(file.path.rpartition("/")[2], data)
+
+
+def _check_room(size: int) -> None:
+    if size > _MOST_BYTES:
+        problem = f"a container has room for {_MOST_BYTES:,} bytes of files; put in fewer"
+        raise ApiError(400, problem, param="file", code="container_full")
+
+
+def _container_json(container: StoredContainer) -> Container:
+    minutes = container.idle_minutes
+    return {
+        "id": container.id,
+        "object": "container",
+        "created_at": container.created_at,
+        "last_active_at": container.last_active_at,
+        "name": container.name,
+        "status": "running",
+        "expires_after": (
+            None if minutes is None else {"anchor": "last_active_at", "minutes": minutes}
+        ),
+    }
 
 
 def _file_json(file: ContainerFile) -> File:
@@ -117,5 +295,5 @@ def _file_json(file: ContainerFile) -> File:
         "created_at": file.created_at,
         "bytes": file.size,
         "path": f"{_FOLDER}{file.path}",
-        "source": "assistant",
+        "source": file.source,
     }

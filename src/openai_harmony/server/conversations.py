@@ -85,9 +85,9 @@ async def create(
     metadata = dict(body.metadata or {})
     conversation = Conversation(new_id("conv"), caller.owner, int(time.time()), metadata)
     pools, owner = services.pools, caller.owner
-    items = await in_pool(
-        request, pools.encoding, owner, read_items, services, owner, body.items or []
-    )
+    given = body.items or []
+    given = await services.file_texts.in_items(owner, given, "items") or given
+    items = await in_pool(request, pools.encoding, owner, read_items, services, owner, given)
     await pools.store.run(owner, services.store.conversations.create, conversation, items)
     return JsonResponse(_conversation_json(conversation))
 
@@ -132,10 +132,11 @@ async def create_items(
     """Add items at the end."""
     services = services_of(request)
     conversations = services.store.conversations
+    given = await services.file_texts.in_items(caller.owner, body.items, "items") or body.items
 
     def add() -> Response:
         before = conversations.items(conversation_id, caller.owner)
-        added = read_items(services, caller.owner, body.items, before)
+        added = read_items(services, caller.owner, given, before)
         conversations.add_items(conversation_id, caller.owner, added)
         items = tuple(StoredItem(item.id, dict(item.item)) for item in added)
         return large_json_response(page_json(Page(items, has_more=False)))

@@ -12,10 +12,11 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import AsyncExitStack, contextmanager
 from typing import Any, ParamSpec, TypeVar
 
-from fastapi import Request
+from fastapi import Request, params
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
+from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
@@ -114,11 +115,13 @@ class LimitedRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return a handler that reads bodies by `_Body`, and raises the errors of that."""
         handler = super().get_route_handler()
-        body = None if self.body_field is None else self.body_field.field_info.annotation
+        field = None if self.body_field is None else self.body_field.field_info
+        is_form = isinstance(field, params.Form)
+        body = None if field is None or is_form else field.annotation
 
         async def handle(request: Request) -> Response:
             if self.body_field is not None:
-                _check_content_type(request)
+                _check_content_type(request, is_form=is_form)
             try:
                 return await handler(_Request(request.scope, request.receive, body))
             except HTTPException as error:  # the framework's, for any error of a body
@@ -129,8 +132,11 @@ class LimitedRoute(APIRoute):
         return handle
 
 
-def _check_content_type(request: Request) -> None:
-    """Raise `ApiError` for a body that is not said to be JSON."""
+def _check_content_type(request: Request, *, is_form: bool) -> None:
+    """Raise `ApiError` for a body that is not said to be JSON, or to be a form where that is read.
+
+    The fields of a form may come as JSON, too.
+    """
     headers = request.headers
     content_type = headers.get("content-type", "")
     kind = content_type.partition(";")[0].strip().lower()
@@ -138,13 +144,14 @@ def _check_content_type(request: Request) -> None:
         kind.startswith("application/") and kind.endswith("+json")
     )
     is_empty = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
-    if not is_json and not is_empty:
+    if not is_json and not is_empty and not (is_form and kind == "multipart/form-data"):
         said = (
             f"has the content type {content_type!r:.80}" if content_type else "has no content type"
         )
         raise ApiError(
             415,
-            f"the body {said}; send it as JSON, with the header 'Content-Type: application/json'",
+            f"the body {said}; send it as "
+            + ("multipart/form-data" if is_form else "JSON, with 'Content-Type: application/json'"),
             code="unsupported_content_type",
         )
 
@@ -173,6 +180,19 @@ class _Request(Request):
         caller = await authenticate(self)
         pool = self.app.state.services.pools.encoding
         return await in_pool(self, pool, caller.owner, self._read, body)
+
+    def form(self, **limits: Any) -> Any:
+        """Read a form, or JSON with its fields; the framework awaits the result."""
+        if self.headers.get("content-type", "").lower().startswith("multipart/"):
+            return super().form(**limits)
+        return self._json_form()
+
+    async def _json_form(self) -> FormData:
+        raw = await self.json() if await self.body() else {}
+        if not isinstance(raw, dict) or not all(isinstance(value, str) for value in raw.values()):
+            problem = "the fields of a form are texts: an object of them"
+            raise ApiError(400, problem, code="invalid_value")
+        return FormData(raw)
 
     def _read(self, body: bytes) -> Any:
         raw = read_json(body)

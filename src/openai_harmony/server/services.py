@@ -18,6 +18,7 @@ from ..grammar.errors import GrammarError
 from ..tools.tool import ServerTool, Tool
 from .auth.api_keys import ApiKeys
 from .auth.limits import KeyLimiter
+from .file_texts import FileTexts
 from .generation.admission import Admission
 from .http.errors import ApiError, shutting_down
 from .limited_route import Quota
@@ -57,6 +58,7 @@ class Services:
     sockets: Quota = field(default_factory=lambda: Quota(_SOCKETS, "WebSockets"), init=False)
     limiter: KeyLimiter = field(default_factory=KeyLimiter, init=False)
     live_responses: LiveResponses = field(default_factory=LiveResponses, init=False)
+    file_texts: FileTexts = field(init=False)
     admission: Admission = field(init=False)
     metrics: Metrics = field(init=False)
     started: float = field(default_factory=time.time, init=False)
@@ -65,6 +67,7 @@ class Services:
         self.keys = ApiKeys(self.store.keys, self.settings.api_keys)
         self.admission = Admission(self.settings.max_running, self.settings.max_waiting)
         self.metrics = Metrics(self.admission)
+        self.file_texts = FileTexts(self.store, self.pools.store)
         limit = _LARGE_REQUESTS * self.settings.max_request_bytes
         self.request_bytes = Quota(limit, "bytes of requests")
 

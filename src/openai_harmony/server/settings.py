@@ -38,6 +38,8 @@ class Settings:
     - `current_date`: what the model reads: ``today`` (UTC), a date as ``YYYY-MM-DD``, or None.
     - `inspector`: whether the inspector's page is at ``/``.
     - `event_names`: reasoning events as OpenAI's SDKs read them, or as Open Responses names them.
+    - `reasoning_summaries`: where requests ask for them, summaries are sentences of the reasoning,
+      or written by the model, which takes a further short completion for each.
     - `context_length`: the most tokens of a prompt with its output; None is the engine's limit.
     - `max_running`, `max_waiting`: requests at the engine, and in the queue before it.
     - `max_request_bytes`: the size of a request's body.
@@ -61,6 +63,7 @@ class Settings:
     current_date: str | None = TODAY
     inspector: bool = True
     event_names: Literal["openai", "open-responses"] = "openai"
+    reasoning_summaries: Literal["sentences", "model"] = "sentences"
     context_length: int | None = None
     max_running: int = 16
     max_waiting: int = 64

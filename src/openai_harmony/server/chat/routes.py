@@ -73,6 +73,7 @@ async def create_chat_completion(
 async def _turn(services: Services, caller: Caller, body: ChatRequest) -> TurnRequest:
     services.admission.check(caller.owner)
     date = services.current_date()
+    body = await services.file_texts.of_chat(caller.owner, body)
     return await services.pools.encoding.run(caller.owner, turn_of_chat, body, date=date)
 
 

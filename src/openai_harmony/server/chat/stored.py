@@ -11,6 +11,7 @@ from starlette.responses import Response
 from ...apis.request_body import Metadata, RequestBody
 from ...apis.requests import ChatRequest
 from ..auth.api_keys import AuthenticatedCaller, Caller
+from ..http.json import list_json
 from ..http.large_json import large_json_response
 from ..limited_route import LimitedRoute, in_pool
 from ..services import Services, services_of
@@ -72,7 +73,7 @@ async def list_completions(
             owner, after=after, limit=limit, order=order, model=model, metadata=metadata
         )
         return large_json_response(
-            _list_json([_completion_json(item) for item in page.completions], page.has_more)
+            list_json([_completion_json(item) for item in page.completions], has_more=page.has_more)
         )
 
     return await in_pool(request, services.pools.store, owner, read)
@@ -139,20 +140,10 @@ async def list_messages(
         ids = [message["id"] for message in messages]
         if after in ids:
             messages = messages[ids.index(after) + 1 :]
-        return large_json_response(_list_json(messages[:limit], len(messages) > limit))
+        return large_json_response(list_json(messages[:limit], has_more=len(messages) > limit))
 
     return await in_pool(request, services.pools.store, owner, read)
 
 
 def _completion_json(stored: StoredCompletion) -> dict[str, Any]:
     return {**stored.completion, "metadata": stored.metadata}
-
-
-def _list_json(data: list[dict[str, Any]], has_more: bool) -> dict[str, Any]:
-    return {
-        "object": "list",
-        "data": data,
-        "first_id": data[0]["id"] if data else None,
-        "last_id": data[-1]["id"] if data else None,
-        "has_more": has_more,
-    }

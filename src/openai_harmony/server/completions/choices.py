@@ -60,7 +60,12 @@ class CompletionBody(CompletionRequest):
         default=None, description="Whether only `stop_token_ids` end the completion."
     )
     structured_outputs: dict[str, Any] | None = Field(
-        default=None, description="`grammar`: what the completion must follow, as llguidance reads."
+        default=None,
+        description="`grammar`: what the completion must follow, as llguidance reads.",
+        json_schema_extra={
+            "properties": {"grammar": {"type": "string"}},
+            "additionalProperties": False,
+        },
     )
 
     @field_validator("structured_outputs")

@@ -6,11 +6,13 @@ UTF-8 has no form for half a surrogate pair; JSON has one: the escape.
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Generic, Literal, TypeVar
 
 from starlette.responses import JSONResponse
+from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
 
-__all__ = ["READABLE", "JsonResponse", "json_bytes", "json_text"]
+__all__ = ["READABLE", "JsonResponse", "ListPage", "json_bytes", "json_text", "list_json"]
 
 READABLE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _ESCAPED = json.JSONEncoder(separators=(",", ":"))
@@ -31,6 +33,34 @@ def json_bytes(value: Any) -> bytes:
 def json_text(value: Any) -> str:
     """Write JSON as `json_bytes` does, as text that UTF-8 can encode."""
     return json_bytes(value).decode()
+
+
+_Listed = TypeVar("_Listed", bound=Mapping[str, Any])
+
+
+class ListPage(TypedDict, Generic[_Listed]):
+    """A page of a list; `first_id` and `last_id` are those of `data`, and empty with it."""
+
+    object: Literal["list"]
+    data: list[_Listed]
+    first_id: str
+    last_id: str
+    has_more: bool
+
+
+def list_json(data: list[_Listed], *, has_more: bool) -> ListPage[_Listed]:
+    """Write a page of a list as clients read it.
+
+    >>> list_json([{"id": "a"}, {"id": "b"}], has_more=True)["last_id"]
+    'b'
+    """
+    return {
+        "object": "list",
+        "data": data,
+        "first_id": data[0]["id"] if data else "",
+        "last_id": data[-1]["id"] if data else "",
+        "has_more": has_more,
+    }
 
 
 class JsonResponse(JSONResponse):

@@ -216,6 +216,7 @@ async def compact(services: Services, caller: Caller, request: CompactionRequest
     """Make one encrypted item of a conversation. Raises the errors of a plan."""
     services.check_model(request.model)
     owner, pool = caller.owner, services.pools.encoding
+    request = await services.file_texts.of_response(owner, request)
     conversation = await pool.run(owner, _read, services, owner, request)
     items, usage = conversation.items, Usage()
     if request.summarize:

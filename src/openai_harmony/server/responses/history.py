@@ -10,6 +10,7 @@ from ...apis.current_date import TODAY
 from ...apis.items import HistoryItem
 from ...apis.requests import ResponsesRequest
 from ..http.errors import ApiError
+from ..http.json import ListPage, list_json
 from ..services import Services
 from ..store import NewItem, NotFoundError, Page, StoredItem, StoredResponse, StoredSession
 
@@ -166,13 +167,6 @@ def response_json(stored: StoredResponse) -> dict[str, Any]:
     return {**body, "output": [item.item for item in stored.output]}
 
 
-def page_json(page: Page) -> dict[str, Any]:
+def page_json(page: Page) -> ListPage[Any]:
     """Write a list of items as clients see it."""
-    items = page.items
-    return {
-        "object": "list",
-        "data": [item.item for item in items],
-        "first_id": items[0].id if items else "",
-        "last_id": items[-1].id if items else "",
-        "has_more": page.has_more,
-    }
+    return list_json([item.item for item in page.items], has_more=page.has_more)

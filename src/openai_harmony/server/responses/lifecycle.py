@@ -42,6 +42,7 @@ async def start_response(
     """
     services.admission.check(caller.owner)
     owner, pools = caller.owner, services.pools
+    request = await services.file_texts.of_response(owner, request)
     with services.metrics.preparation.time():
         plan = await pools.encoding.run(
             owner,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -22,7 +23,7 @@ from ..auth.api_keys import Caller
 from ..generation.preparation import RENDERING, PreparedTurn, prepare_turn
 from ..http.identifiers import new_id
 from ..services import Services
-from ..store import StoredSession
+from ..store import NotFoundError, StoredSession
 from ..tools.approvals import ApprovedCall, answered_requests
 from ..tools.conversation_tools import ConversationTools, FileStorage
 from ..tools.mcp_servers import RequestedServers, requested_servers
@@ -110,7 +111,8 @@ def plan_response(
     input_items = input_items_of(resolved, new_id, references)
     compaction: list[HistoryItem] = []
     threshold = request.compaction_threshold
-    if threshold is not None and len(prepare_turn(turn).prompt) > threshold:
+    measured = None if threshold is None else prepare_turn(turn)
+    if measured is not None and threshold is not None and len(measured.prompt) > threshold:
         cipher = OwnerCipher(services.cipher, owner)
         items = opened_items([*history.items, *input_items], cipher)
         count = prompt_counter(services, owner, request, history)
@@ -119,7 +121,8 @@ def plan_response(
         empty = resolved.model_copy(update={"input": [], "messages": None})
         compacted = history._replace(items=compaction)
         turn = _turn(services, owner, empty, compacted, {}, servers)
-    turn, prepared = prepare_plan_turn(services, request, turn)
+        measured = None
+    turn, prepared = prepare_plan_turn(services, request, turn, measured)
     response = response_of(request, id=new_id("resp"), created_at=int(time.time()), model=model)
     if request.background:
         response = response.model_copy(update={"status": "queued"})
@@ -145,6 +148,8 @@ def plan_response(
         functions=servers.functions if tools else None,
         approvals=servers.approvals,
     )
+    if conversation_tools.container_id:
+        _put_files(services, owner, request, conversation_tools)
     return ResponsePlan(
         tools=conversation_tools,
         listings=servers.new_listings(history.items, input_items),
@@ -170,13 +175,38 @@ def _with_container(
         if tool["type"].value != "code_interpreter" or not isinstance(container.value, str):
             continue
         named = services.store.sessions.by_id(container.value, "python", owner)
-        if named is None:
+        try:
+            expires_at = services.settings.expires_at(int(time.time()))
+            services.store.containers.touch(container.value, owner, expires_at)
+        except NotFoundError:
             raise container.error(
-                f"there is no container {container.value!r:.80}; name one of an earlier response, "
-                'or send {"type": "auto"}'
-            )
+                f"there is no container {container.value!r:.80}; make one, name one of an earlier "
+                'response, or send {"type": "auto"}'
+            ) from None
+        named = named or StoredSession("python", container.value, "{}")
         return [*(session for session in sessions if session.tool != named.tool), named]
     return sessions
+
+
+def _put_files(
+    services: Services, owner: str, request: ResponsesRequest, tools: ConversationTools
+) -> None:
+    """Put the client's files into the container: its own, and those that the request names."""
+    uploads = services.store.uploads
+    for tool in JsonField(request.tools, "tools").optional_items():
+        for file_id in tool["container"]["file_ids"].optional_items() if _is_auto(tool) else ():
+            try:
+                tools.put_file(
+                    uploads.get(file_id.text(), owner), partial(uploads.data, owner=owner)
+                )
+            except NotFoundError as error:
+                raise file_id.error(f"{error}; upload it to /v1/files") from None
+    for file in services.store.containers.files(tools.container_id, owner):
+        tools.put_file(file, partial(uploads.data, owner=owner))
+
+
+def _is_auto(tool: JsonField) -> bool:
+    return tool["type"].value == "code_interpreter" and isinstance(tool["container"].value, dict)
 
 
 def planned_turn(services: Services, owner: str, request: ResponsesRequest) -> TurnRequest:
@@ -228,14 +258,18 @@ def _turn(
 
 
 def prepare_plan_turn(
-    services: Services, request: ResponsesRequest, turn: TurnRequest
+    services: Services,
+    request: ResponsesRequest,
+    turn: TurnRequest,
+    prepared: PreparedTurn | None = None,
 ) -> tuple[TurnRequest, PreparedTurn]:
     """Prepare a turn of a response, truncated where the request says so, without a grammar.
 
-    It blocks. Raises `ContextLengthError` where there is no room for a token.
+    `prepared` is what `prepare_turn` has made of it before. It blocks. Raises `ContextLengthError`
+    where there is no room for a token.
     """
     limit = services.context_length
-    prepared = prepare_turn(turn)
+    prepared = prepared or prepare_turn(turn)
     if request.truncation == "auto":
         room = min(turn.sampling.max_tokens or limit, limit // _OUTPUT_SHARE)
         excess = len(prepared.prompt) + room - limit

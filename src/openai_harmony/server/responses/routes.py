@@ -70,6 +70,7 @@ async def count_input_tokens(
 ) -> dict[str, Any]:
     """Count the tokens of the prompt that a request would make."""
     services = services_of(request)
+    body = await services.file_texts.of_response(caller.owner, body)
 
     def count() -> int:
         return len(prepare_turn(planned_turn(services, caller.owner, body)).prompt)

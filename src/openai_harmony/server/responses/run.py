@@ -13,9 +13,13 @@ from contextlib import ExitStack, aclosing
 from functools import partial
 from typing import Any, NamedTuple
 
-from ...apis.items import ItemKind, item_kind
+from ...apis.items import ItemKind, item_kind, message_text
+from ...apis.requests import ReasoningSettings, ResponsesRequest
 from ...apis.response_resource import ResponseUsage
+from ...apis.turn_request import turn_of_response
 from ...conversation.messages import Message
+from ...engines.completion import complete
+from ...engines.engine import EngineError
 from ..generation.events import MessageBegun, MessageEnded, TextAdded, TurnEnded, Usage
 from ..http.errors import ApiError, api_error_of
 from ..http.identifiers import new_id
@@ -33,6 +37,18 @@ __all__ = ["ResponseRun", "store_beginning"]
 _LOG = logging.getLogger(__name__)
 
 _FIRST_EVENT_SECONDS = 1.0  # without a token, after which the first event is sent all the same
+
+_SUMMARY_REQUEST = (
+    "Summarize the following thoughts in {length}, in the first person. Write the summary alone."
+    "\n\n{reasoning}"
+)
+_SUMMARY_LENGTHS = {
+    "concise": "one sentence",
+    "auto": "two or three sentences",
+    "detailed": "one sentence for each step",
+}
+_SUMMARISED = 20_000  # characters of reasoning
+_SUMMARY_TOKENS = 400
 
 _CANCELLED = ApiError(499, "the response was cancelled", code="response_cancelled")
 
@@ -214,11 +230,50 @@ class ResponseRun:
         kind = item_kind(message.channel, message.recipient, built_in_tools=tools.names)
         if kind.is_built_in:
             return {"planned": tools.planned_fields(message)}
-        if kind is ItemKind.REASONING and self.plan.request.encrypts_reasoning:
-            cipher = OwnerCipher(self._services.cipher, self.plan.owner)
-            pool = self._services.pools.encoding
-            return {"encrypted": await pool.run(self.owner, cipher.encrypt_reasoning, message)}
-        return {}
+        added: dict[str, Any] = {}
+        if kind is ItemKind.REASONING:
+            summary = await self._model_summary(message_text(message).strip())
+            if summary:
+                added["summary"] = [{"type": "summary_text", "text": summary}]
+            if self.plan.request.encrypts_reasoning:
+                cipher = OwnerCipher(self._services.cipher, self.plan.owner)
+                encrypt = self._services.pools.encoding.run
+                added["encrypted_content"] = await encrypt(
+                    self.owner, cipher.encrypt_reasoning, message
+                )
+        return {"added": added}
+
+    async def _model_summary(self, reasoning: str) -> str:
+        """Let the model summarise its reasoning, in the slot of its turn; empty where it does not.
+
+        Then the summary is made of sentences of the reasoning.
+        """
+        kind = self.plan.request.reasoning_summary
+        services = self._services
+        if not reasoning or kind is None or services.settings.reasoning_summaries != "model":
+            return ""
+        question = _SUMMARY_REQUEST.format(
+            length=_SUMMARY_LENGTHS[kind], reasoning=reasoning[:_SUMMARISED]
+        )
+        turn = turn_of_response(
+            ResponsesRequest(
+                input=question,
+                reasoning=ReasoningSettings(effort="low"),
+                max_output_tokens=_SUMMARY_TOKENS,
+            )
+        )
+        try:
+            completion = await complete(services.engine, turn.conversation, turn.sampling)
+        except EngineError:
+            _LOG.warning("the reasoning of the response %s has no summary by the model", self.id)
+            return ""
+        prompt, output = len(completion.prompt), len(completion.tokens)
+        self.plan.caller.usage.tokens += prompt + output
+        self._usage = (self._usage or Usage()).plus(
+            Usage(input_tokens=prompt, output_tokens=output, reasoning_tokens=output)
+        )
+        answers = [m for m in completion.messages if m.channel == "final" and m.recipient is None]
+        return " ".join(message_text(answer).strip() for answer in answers)
 
     def _begin(self) -> None:
         """Log that the response has begun, unless that was done."""

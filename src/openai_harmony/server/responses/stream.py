@@ -150,13 +150,13 @@ class ResponseStream:
         self,
         event: MessageBegun | TextAdded | MessageEnded,
         *,
-        encrypted: str | None = None,
+        added: Mapping[str, Any] | None = None,
         planned: Mapping[str, Any] | None = None,
     ) -> Iterator[WireEvent]:
         """Write the events of a message.
 
-        For a message that ends: `encrypted` is its reasoning, `planned` has the fields of a call of
-        the server's tool.
+        For a message that ends: `added` are fields of its item that its text does not give, and
+        `planned` those of a call of the server's tool.
         """
         if isinstance(event, MessageBegun):
             yield from self._give_up_call()
@@ -174,7 +174,7 @@ class ResponseStream:
             if not event.is_complete:
                 yield from self._give_up_call()
         else:
-            yield from self._end_item(self._open, event.message, event.is_complete, encrypted)
+            yield from self._end_item(self._open, event.message, event.is_complete, added)
 
     def run_call(self) -> Iterator[WireEvent]:
         """Write that the call that waits is being answered."""
@@ -347,7 +347,7 @@ class ResponseStream:
         item: OutputItemBuilder,
         message: Message,
         is_complete: bool,
-        encrypted: str | None = None,
+        added: Mapping[str, Any] | None = None,
     ) -> Iterator[WireEvent]:
         rest = item.rest(is_complete=is_complete)
         if rest:
@@ -372,7 +372,7 @@ class ResponseStream:
         yield self._of_item(self._text_event(item, "done"), item, **done)
         if item.shape.part is not None:
             yield self._of_item("response.content_part.done", item, part=item.part())
-        finished = self._history_item(item, message, is_complete, encrypted)
+        finished = self._history_item(item, message, is_complete, added or {})
         for index, part in enumerate(finished.item.get("summary", ())):
             yield from self._summarise(item, index, part)
         yield self._done(item.index, finished)
@@ -389,7 +389,11 @@ class ResponseStream:
         yield self._event(f"{name}_part.done", **place, part=part)
 
     def _history_item(
-        self, item: OutputItemBuilder, message: Message, is_complete: bool, encrypted: str | None
+        self,
+        item: OutputItemBuilder,
+        message: Message,
+        is_complete: bool,
+        added: Mapping[str, Any],
     ) -> HistoryItem:
         item_json = item_of_message(
             message,
@@ -408,8 +412,7 @@ class ResponseStream:
         if item.kind is ItemKind.REASONING and summary_kind and item.text.strip():
             text = summary_of(item.text, summary_kind)
             item_json["summary"] = [{"type": "summary_text", "text": text}]
-        if encrypted is not None:
-            item_json["encrypted_content"] = encrypted
+        item_json.update(added)
         tokens = message.sampled_tokens if isinstance(message, SampledMessage) else None
         return HistoryItem(item_json, tokens)
 

@@ -6,7 +6,7 @@
     tables → items            the columns of a row, and the dataclasses made of it
     database → leases         transactions, the newest schema; which servers live
     response_chains           responses that follow each other
-    tool_sessions, responses, conversations, container_files, chat_completions, keys
+    tool_sessions, responses, conversations, container_files, uploads, chat_completions, keys
     owned_data                all that one owner has
     store                     opens all of it
 
@@ -25,11 +25,21 @@ from .owned_data import OwnedData, OwnedRow
 from .responses import NewResponse, Responses, StoredResponse
 from .store import Store
 from .tool_sessions import StoredSession, ToolSessions
+from .uploads import (
+    ContainerPage,
+    Containers,
+    StoredContainer,
+    UploadedFile,
+    UploadPage,
+    Uploads,
+)
 
 __all__ = [
     "CompletionPage",
     "ContainerFile",
     "ContainerFiles",
+    "ContainerPage",
+    "Containers",
     "Conversation",
     "Conversations",
     "FilePage",
@@ -52,9 +62,13 @@ __all__ = [
     "StoreVersionError",
     "StoredCompletion",
     "StoredCompletions",
+    "StoredContainer",
     "StoredItem",
     "StoredResponse",
     "StoredSession",
     "ToolSessions",
+    "UploadPage",
+    "UploadedFile",
+    "Uploads",
     "database_name",
 ]

@@ -7,7 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, delete, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Table,
+    and_,
+    delete,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from .database import Database
 from .errors import NotFoundError
@@ -15,7 +26,7 @@ from .items import Order
 from .leases import ServerClock
 from .tables import chat_completions
 
-__all__ = ["CompletionPage", "StoredCompletion", "StoredCompletions"]
+__all__ = ["CompletionPage", "StoredCompletion", "StoredCompletions", "follows"]
 
 _BATCH = 200  # rows of one statement
 
@@ -95,7 +106,7 @@ class StoredCompletions:
         with self._database.reading() as connection:
             if after is not None:
                 start = self._row(connection, after, owner)
-                query = query.where(_follows(start, order))
+                query = query.where(follows(table, start, order))
             sorted_query = query.order_by(*(c.asc() if order == "asc" else c.desc() for c in age))
             for row in connection.execution_options(yield_per=_BATCH).execute(sorted_query):
                 if (metadata or {}).items() <= row.metadata.items():
@@ -123,8 +134,9 @@ class StoredCompletions:
         return row
 
 
-def _follows(start: Row[Any], order: Order) -> ColumnElement[bool]:
-    created_at, id = chat_completions.c.created_at, chat_completions.c.id
+def follows(table: Table, start: Any, order: Order) -> ColumnElement[bool]:
+    """Select the rows after one, by the time when they were made and then by their ids."""
+    created_at, id = table.c.created_at, table.c.id
     same_second = created_at == start.created_at
     if order == "asc":
         return or_(created_at > start.created_at, and_(same_second, id > start.id))

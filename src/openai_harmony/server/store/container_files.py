@@ -1,20 +1,23 @@
-"""Files that code has written: stored with the response that ran it, visible to its owner."""
+"""The files of containers: those that code has written, and those that their owner put there.
+
+What code has written is stored with the response that ran it.
+"""
 
 from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from sqlalchemy import Row, Select, func, insert, literal, select, tuple_
+from sqlalchemy import Row, Select, func, insert, select
 
 from .database import Database
 from .errors import NotFoundError
 from .items import Order
 from .leases import ServerClock
 from .response_chains import visible
-from .tables import container_files, responses
+from .tables import container_files, files, responses
 
 __all__ = ["ContainerFile", "ContainerFiles", "FilePage", "NewFile"]
 
@@ -34,7 +37,10 @@ class NewFile:
 
 @dataclass(frozen=True)
 class ContainerFile:
-    """A file without its bytes; `created_at` in seconds since 1970, `size` in bytes."""
+    """A file without its bytes; `created_at` in seconds since 1970, `size` in bytes.
+
+    `source` is who made it: the model's code, or the client.
+    """
 
     id: str
     container_id: str
@@ -42,6 +48,7 @@ class ContainerFile:
     mime_type: str
     size: int
     created_at: int
+    source: Literal["assistant", "user"] = "assistant"
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,7 @@ class FilePage:
 
 
 class ContainerFiles:
-    """The files in a database; `Store` makes it. They go with their response."""
+    """The files in a database; `Store` makes it. What code has written goes with its response."""
 
     def __init__(self, database: Database, server: ServerClock) -> None:
         self._database = database
@@ -107,39 +114,57 @@ class ContainerFiles:
 
         Raises `NotFoundError` where there is no such file.
         """
-        query = self._visible(container_id, owner)
-        with self._database.reading() as connection:
-            if after is not None:
-                named = query.where(container_files.c.id == after).with_only_columns(*_AGE)
-                start = connection.execute(named).first()
-                if start is None:
-                    raise NotFoundError("file", after)
-                ages = zip(start, _AGE, strict=True)
-                start_age = tuple_(*(literal(value, column.type) for value, column in ages))
-                age = tuple_(*_AGE)
-                query = query.where(age > start_age if order == "asc" else age < start_age)
-            ordered = (column.asc() if order == "asc" else column.desc() for column in _AGE)
-            rows = connection.execute(query.order_by(*ordered).limit(limit + 1)).all()
-        return FilePage(tuple(map(_file, rows[:limit])), has_more=len(rows) > limit)
+        listed = [*self._uploaded(container_id, owner), *self.list(container_id, owner)]
+        listed.sort(key=lambda file: file.created_at)
+        if order == "desc":
+            listed.reverse()
+        if after is not None:
+            ids = [file.id for file in listed]
+            if after not in ids:
+                raise NotFoundError("file", after)
+            listed = listed[ids.index(after) + 1 :]
+        return FilePage(tuple(listed[:limit]), has_more=len(listed) > limit)
 
     def get(self, container_id: str, id: str, owner: str) -> ContainerFile:
         """Read about a file. Raises `NotFoundError`."""
         query = self._visible(container_id, owner).where(container_files.c.id == id)
         with self._database.reading() as connection:
             row = connection.execute(query).first()
-        if row is None:
-            raise NotFoundError("file", id)
-        return _file(row)
+        if row is not None:
+            return _file(row)
+        for file in self._uploaded(container_id, owner):
+            if file.id == id:
+                return file
+        raise NotFoundError("file", id)
 
     def data(self, container_id: str, id: str, owner: str) -> bytes:
         """Read a file. Raises `NotFoundError`."""
-        query = self._visible(container_id, owner).where(container_files.c.id == id)
+        written = self._visible(container_id, owner).where(container_files.c.id == id)
+        uploaded = select(files.c.data).where(
+            files.c.id == id, files.c.container_id == container_id, files.c.owner == owner
+        )
         with self._database.reading() as connection:
-            row = connection.execute(query.add_columns(container_files.c.data)).first()
-        if row is None:
-            raise NotFoundError("file", id)
-        data: bytes = row.data
-        return data
+            for query in (written.add_columns(container_files.c.data), uploaded):
+                row = connection.execute(query).first()
+                if row is not None:
+                    data: bytes = row.data
+                    return data
+        raise NotFoundError("file", id)
+
+    def _uploaded(self, container_id: str, owner: str) -> builtins.list[ContainerFile]:
+        """List the files that the client put there, the oldest first."""
+        query = (
+            select(files.c.id, files.c.filename, files.c.size, files.c.created_at)
+            .where(files.c.container_id == container_id, files.c.owner == owner)
+            .order_by(files.c.created_at, files.c.id)
+        )
+        with self._database.reading() as connection:
+            return [
+                ContainerFile(
+                    row.id, container_id, row.filename, "", row.size, row.created_at, "user"
+                )
+                for row in connection.execute(query)
+            ]
 
     def _visible(self, container_id: str, owner: str) -> Select[Any]:
         table = container_files

@@ -23,7 +23,8 @@ class StoreError(HarmonyError):
 class NotFoundError(StoreError, LookupError):
     """There is none, it was deleted, it has expired, or it belongs to another owner.
 
-    `kind` is ``response``, ``conversation``, ``item``, ``file``, ``completion`` or ``key``.
+    `kind` is ``response``, ``conversation``, ``item``, ``file``, ``container``, ``completion`` or
+    ``key``.
     """
 
     def __init__(self, kind: str, id: str) -> None:

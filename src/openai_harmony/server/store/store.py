@@ -25,6 +25,7 @@ from .response_chains import visible
 from .responses import Responses
 from .tables import conversation_items, conversations, response_items, responses
 from .tool_sessions import ToolSessions
+from .uploads import Containers, Uploads
 
 __all__ = ["Store"]
 
@@ -67,6 +68,8 @@ class Store:
         self.conversations = Conversations(self._database)
         self.sessions = ToolSessions(self._database, self._server)
         self.files = ContainerFiles(self._database, self._server)
+        self.uploads = Uploads(self._database, self._server)
+        self.containers = Containers(self._database, self._server)
         self.completions = StoredCompletions(self._database, self._server)
         self.keys = Keys(self._database)
         self.owned = OwnedData(self._database, self._server)
@@ -85,11 +88,13 @@ class Store:
     def maintain(self) -> None:
         """Maintain the database; once in a minute is often enough.
 
-        Deletes expired responses and chat completions. Takes the lease again where the database was
-        restarted, and fails the running responses of dead servers.
+        Deletes what has expired: responses, chat completions, files, containers. Takes the lease
+        again where the database was restarted, and fails the running responses of dead servers.
         """
         self.responses.delete_expired()
         self.completions.delete_expired()
+        self.uploads.delete_expired()
+        self.containers.delete_expired()
         if self._is_serving:
             self.start_serving()
 

@@ -32,9 +32,11 @@ __all__ = [
     "api_keys",
     "chat_completions",
     "container_files",
+    "containers",
     "conversation_items",
     "conversation_sessions",
     "conversations",
+    "files",
     "response_items",
     "response_sessions",
     "responses",
@@ -230,6 +232,33 @@ container_files = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("data", LargeBinary, nullable=False),
 )
+# Containers and files that clients made; a file without a container is one of the Files API.
+containers = Table(
+    "containers",
+    METADATA,
+    Column("id", AnyText, primary_key=True),
+    Column("owner", AnyText, nullable=False),
+    Column("name", AnyText, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("last_active_at", BigInteger, nullable=False),
+    Column("idle_minutes", Integer),
+    Column("expires_at", BigInteger, index=True),
+)
+Index("ix_containers_owner", containers.c.owner, containers.c.created_at, containers.c.id)
+files = Table(
+    "files",
+    METADATA,
+    Column("id", AnyText, primary_key=True),
+    Column("owner", AnyText, nullable=False),
+    Column("container_id", AnyText, ForeignKey("containers.id", ondelete="CASCADE"), index=True),
+    Column("purpose", AnyText, nullable=False),
+    Column("filename", AnyText, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, index=True),
+    Column("data", LargeBinary, nullable=False),
+)
+Index("ix_files_owner", files.c.owner, files.c.created_at, files.c.id)
 chat_completions = Table(
     "chat_completions",
     METADATA,

@@ -73,8 +73,14 @@ class ToolSessions:
             .order_by(responses.c.created_at.desc(), responses.c.id.desc())
             .limit(1)
         )
+        in_conversation = (
+            select(conversation_sessions)
+            .join(conversations, conversations.c.id == conversation_sessions.c.conversation_id)
+            .where(conversation_sessions.c.id == id, conversation_sessions.c.tool == tool)
+            .where(conversations.c.owner == owner)
+        )
         with self._database.reading() as connection:
-            row = connection.execute(newest).first()
+            row = connection.execute(newest).first() or connection.execute(in_conversation).first()
         return None if row is None else _session(row)
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from ...conversation.messages import Message
 from ...tools.tool import ServerFunction, Tool, ToolSession
 from ...tools.tool_message import Attachment, ToolMessage, failure_message
 from ..http.identifiers import new_id
 from ..pools import FairPool
-from ..store import ContainerFile, NewFile, Store, StoredSession, StoreError
+from ..store import ContainerFile, NewFile, Store, StoredSession, StoreError, UploadedFile
 from .call_items import done_action, found_sources, mcp_outcome, outputs_of, planned_action
 from .citations import CitedAnswer, file_citations, unnamed_files
 
@@ -38,6 +38,15 @@ class AnsweredCall:
     messages: tuple[Message, ...]
     status: str
     fields: Mapping[str, Any]
+
+
+@runtime_checkable
+class _FileSession(Protocol):
+    """The session of a tool that has files."""
+
+    uploads: list[str]
+
+    def add_upload(self, id: str, path: str, data: bytes) -> None: ...
 
 
 class FileStorage:
@@ -132,6 +141,15 @@ class ConversationTools:
     def all_sessions(self, before: Iterable[StoredSession]) -> list[StoredSession]:
         """Return the sessions that come after those `before`."""
         return list({session.tool: session for session in (*before, *self.sessions())}.values())
+
+    def put_file(self, file: UploadedFile, read: Callable[[str], bytes]) -> None:
+        """Put a file of the client where code finds it, unless it was put there before; it blocks.
+
+        `read` returns the bytes for the id of a file.
+        """
+        session = self._sessions[_PYTHON]
+        if isinstance(session, _FileSession) and file.id not in session.uploads:
+            session.add_upload(file.id, file.filename, read(file.id))
 
     def planned_fields(self, call: Message) -> dict[str, Any]:
         """Return the fields of the item of a call before it runs."""

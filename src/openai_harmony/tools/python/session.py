@@ -66,6 +66,9 @@ class PythonSession(BaseModel):
     files_left_out: list[str] = Field(default_factory=list)
     """Files too large to store here, a hundred at most; they end with the notebook."""
 
+    uploads: list[str] = Field(default_factory=list)
+    """The ids of files of a client that were put into the folder; each is put there once."""
+
     _new_files: set[str] = PrivateAttr(default_factory=set)
     _lock: asyncio.Lock = PrivateAttr(default_factory=asyncio.Lock)
 
@@ -97,6 +100,11 @@ class PythonSession(BaseModel):
             )
         self.files[path] = data
         self._new_files.add(path)
+
+    def add_upload(self, id: str, path: str, data: bytes) -> None:
+        """Put a file of a client into ``/mnt/data``, as `add_file` does, and note its id."""
+        self.add_file(path, data)
+        self.uploads.append(id)
 
     @property
     def lock(self) -> asyncio.Lock:

@@ -1,0 +1,160 @@
+"""The files in requests as text: uploaded ones by their ids, and PDF in base64."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from ..apis.requests import ChatRequest, ResponsesRequest
+from ..installation import missing_package
+from ..rendering.cache import BoundedCache
+from ..tools.tool import ToolError
+from .http.errors import ApiError
+from .pools import FairPool
+from .store import NotFoundError, Store
+from .turns import Turns
+
+__all__ = ["FileTexts"]
+
+_PARTS = ("file", "input_file")
+_PDF = "data:application/pdf"
+_CHARACTERS = 1_000_000  # of one file
+_SECONDS = 20  # to read one file
+_MEMORY = 1 << 30  # bytes, for the same
+_AT_ONCE = 3  # files that are read; those of one owner leave a place for others
+_CACHED = 16_000_000  # characters of all files that were read
+
+
+_Request = TypeVar("_Request", bound=ResponsesRequest)
+
+
+class FileTexts:
+    """Puts the text of files in the place of what the model cannot read; belongs to one event loop.
+
+    A part with a `file_id`, or with a PDF, gets the `file_data` of its text. Damaged documents can
+    end only the process that reads them. All methods raise `ApiError`, which names the part.
+    """
+
+    def __init__(self, store: Store, pool: FairPool) -> None:
+        self._store = store
+        self._pool = pool
+        self._turns = Turns(_AT_ONCE, lambda owner: _AT_ONCE - 1)
+        self._texts = BoundedCache[str, str](_CACHED, len)
+
+    async def of_response(self, owner: str, request: _Request) -> _Request:
+        """Replace the files in the items of a request."""
+        field = request.items_field
+        items = await self.in_items(owner, request.items, field)
+        return request if items is None else request.model_copy(update={field: items})
+
+    async def of_chat(self, owner: str, request: ChatRequest) -> ChatRequest:
+        """Replace the files in the messages of a request."""
+        messages = await self.in_items(owner, request.messages, "messages")
+        return request if messages is None else request.model_copy(update={"messages": messages})
+
+    async def in_items(
+        self, owner: str, items: Sequence[Any], field: str
+    ) -> list[dict[str, Any]] | None:
+        """Replace the files in items or messages; None where there are none to be read."""
+        changed: dict[int, dict[str, Any]] = {}
+        for index, item in enumerate(items):
+            for name in ("content", "output"):
+                parts = item.get(name) if isinstance(item, Mapping) else None
+                for place, part in enumerate(parts if isinstance(parts, list) else ()):
+                    if not isinstance(part, Mapping) or part.get("type") not in _PARTS:
+                        continue
+                    path = f"{field}[{index}].{name}[{place}]"
+                    replaced = await self._with_text(owner, part, path)
+                    if replaced is not None:
+                        copy = changed.setdefault(index, {**item, name: list(parts or ())})
+                        copy[name][place] = replaced
+        if not changed:
+            return None
+        return [changed.get(index, item) for index, item in enumerate(items)]
+
+    async def _with_text(
+        self, owner: str, part: Mapping[str, Any], path: str
+    ) -> dict[str, Any] | None:
+        nested = part.get("file")
+        file = nested if isinstance(nested, Mapping) else part
+        path = f"{path}.file" if file is nested else path
+        file_id, data = file.get("file_id"), file.get("file_data")
+        if isinstance(file_id, str):
+            name, content = await self._pool.run(owner, self._stored, owner, file_id, path)
+            path = f"{path}.file_id"
+        elif isinstance(data, str) and data[: len(_PDF)].lower() == _PDF:
+            path = f"{path}.file_data"
+            content = await self._pool.run(owner, _decoded, data, path)
+            name = file.get("filename") or "without a name"
+        else:
+            return None
+        text = await self._text(owner, str(name), content, path)
+        encoded = base64.b64encode(text.encode("utf-8", "replace")).decode("ascii")
+        fields = {"filename": name, "file_data": f"data:text/plain;base64,{encoded}"}
+        return {**part, "file": {**file, **fields}} if file is nested else {**part, **fields}
+
+    def _stored(self, owner: str, id: str, path: str) -> tuple[str, bytes]:
+        try:
+            return self._store.uploads.get(id, owner).filename, self._store.uploads.data(id, owner)
+        except NotFoundError as error:
+            raise ApiError(
+                400, f"{error}; upload it to /v1/files", param=f"{path}.file_id",
+                code="file_not_found",
+            ) from None  # fmt: skip
+
+    async def _text(self, owner: str, name: str, content: bytes, path: str) -> str:
+        if not content.startswith(b"%PDF-"):
+            try:
+                return content.decode("utf-8-sig")
+            except UnicodeDecodeError:
+                raise ApiError(
+                    400,
+                    f"the file {name!r:.80} is neither text in UTF-8 nor a PDF; code can read it "
+                    "in a container",
+                    param=path,
+                    code="unsupported_file",
+                ) from None
+        key = hashlib.sha256(content).hexdigest()
+        text = self._texts.get(key)
+        if text is None:
+            await self._turns.take(owner)
+            try:
+                text = await _read_pdf(name, content)
+            except (ToolError, ModuleNotFoundError) as error:
+                raise ApiError(400, str(error), param=path, code="unsupported_file") from error
+            finally:
+                self._turns.give_back(owner)
+            self._texts.put(key, text)
+        return text
+
+
+def _decoded(data: str, path: str) -> bytes:
+    kind, _, encoded = data.partition(",")
+    try:
+        if not kind.lower().endswith(";base64"):
+            raise ValueError
+        return base64.b64decode(encoded, validate=True)
+    except (ValueError, binascii.Error):
+        problem = "this is no PDF in base64; send data:application/pdf;base64,..."
+        raise ApiError(400, problem, param=path, code="invalid_value") from None
+
+
+async def _read_pdf(name: str, content: bytes) -> str:
+    try:
+        from ..tools.browser.web_pages import ReadingProcesses
+    except ModuleNotFoundError as error:
+        problem = missing_package("reading PDF on this server needs", error, "tools")
+        raise ModuleNotFoundError(problem) from error
+    reader = ReadingProcesses(seconds=_SECONDS, memory=_MEMORY, at_once=1)
+    page = await reader.read(
+        content,
+        content_type="application/pdf",
+        address=name,
+        limit=_CHARACTERS,
+        source=False,
+        cut=False,
+    )
+    return page.text

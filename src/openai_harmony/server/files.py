@@ -1,0 +1,174 @@
+"""Files that clients upload: for their requests, and for the containers of code."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any, Literal, TypeAlias
+from urllib.parse import quote
+
+from fastapi import APIRouter, Form, Query, Request, UploadFile
+from starlette.responses import Response
+from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
+
+from .auth.api_keys import AuthenticatedCaller
+from .http.errors import ApiError
+from .http.identifiers import new_id
+from .http.json import ListPage, list_json
+from .limited_route import LimitedRoute, in_pool
+from .services import services_of
+from .store import Order, UploadedFile
+
+__all__ = ["CONTENT", "download", "plain_name", "router"]
+
+router = APIRouter(prefix="/v1/files", tags=["Files"], route_class=LimitedRoute)
+
+CONTENT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+    }
+}
+"""A file in the OpenAPI document."""
+
+_MOST = 10_000  # of one page
+_LONGEST_NAME = 255
+
+Purpose: TypeAlias = Literal["assistants", "batch", "evals", "fine-tune", "user_data", "vision"]
+
+
+class File(TypedDict):
+    """A file; times in seconds since 1970, `bytes` its size."""
+
+    id: str
+    object: Literal["file"]
+    bytes: int
+    created_at: int
+    expires_at: int | None
+    filename: str
+    purpose: str
+    status: Literal["processed"]
+
+
+class DeletedFile(TypedDict):
+    """The id of a file that is gone."""
+
+    id: str
+    object: Literal["file"]
+    deleted: Literal[True]
+
+
+@router.post("")
+async def create(
+    request: Request,
+    caller: AuthenticatedCaller,
+    file: UploadFile,
+    purpose: Annotated[Purpose, Form()],
+    anchor: Annotated[Literal["created_at"] | None, Form(alias="expires_after[anchor]")] = None,
+    seconds: Annotated[
+        int | None, Form(alias="expires_after[seconds]", ge=3600, le=2_592_000)
+    ] = None,
+) -> File:
+    """Upload a file. Without `expires_after` it is kept as long as responses are."""
+    services, owner = services_of(request), caller.owner
+    if (anchor is None) != (seconds is None):
+        problem = "expires_after has an anchor and seconds; send both, or leave both out"
+        raise ApiError(400, problem, param="expires_after", code="invalid_value")
+    now = int(time.time())
+    data = await file.read()
+    uploaded = UploadedFile(
+        id=new_id("file-"),
+        owner=owner,
+        container_id=None,
+        purpose=purpose,
+        filename=plain_name(file.filename),
+        size=len(data),
+        created_at=now,
+        expires_at=services.settings.expires_at(now) if seconds is None else now + seconds,
+    )
+    await in_pool(request, services.pools.store, owner, services.store.uploads.add, uploaded, data)
+    return _file_json(uploaded)
+
+
+@router.get("")
+async def list_files(
+    request: Request,
+    caller: AuthenticatedCaller,
+    after: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=_MOST)] = _MOST,
+    order: Order = "desc",
+    purpose: str | None = None,
+) -> ListPage[File]:
+    """List the files, but for those of containers."""
+    services, owner = services_of(request), caller.owner
+    page = await services.pools.store.run(
+        owner,
+        services.store.uploads.page,
+        owner,
+        after=after,
+        limit=limit,
+        order=order,
+        purpose=purpose,
+    )
+    return list_json([_file_json(file) for file in page.files], has_more=page.has_more)
+
+
+@router.get("/{file_id}")
+async def retrieve(file_id: str, request: Request, caller: AuthenticatedCaller) -> File:
+    """Read about a file."""
+    services, owner = services_of(request), caller.owner
+    get = services.store.uploads.get
+    return _file_json(await services.pools.store.run(owner, get, file_id, owner))
+
+
+@router.delete("/{file_id}")
+async def delete(file_id: str, request: Request, caller: AuthenticatedCaller) -> DeletedFile:
+    """Delete a file; copies in containers, and the text in requests that were stored, stay."""
+    services, owner = services_of(request), caller.owner
+    await services.pools.store.run(owner, services.store.uploads.delete, file_id, owner)
+    return {"id": file_id, "object": "file", "deleted": True}
+
+
+@router.get("/{file_id}/content", response_class=Response, responses=CONTENT)
+async def content(file_id: str, request: Request, caller: AuthenticatedCaller) -> Response:
+    """Read a file."""
+    services, owner = services_of(request), caller.owner
+    uploads, pool = services.store.uploads, services.pools.store
+    file = await pool.run(owner, uploads.get, file_id, owner)
+    return download(file.filename, await pool.run(owner, uploads.data, file_id, owner))
+
+
+def download(name: str, data: bytes) -> Response:
+    """Send a file. Its type is left out, so that no browser shows it in the origin of the page."""
+    return Response(
+        data,
+        media_type="application/octet-stream",
+        headers={
+            "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}",
+            "X-Content-Type-Options": "nosniff",
+        },
+    )
+
+
+def plain_name(name: str | None) -> str:
+    """Return the last part of a path that a client sends as the name of a file.
+
+    >>> plain_name("C:\\\\data\\\\sales.csv")
+    'sales.csv'
+    """
+    plain = (name or "").replace("\\", "/").rpartition("/")[2]
+    if not plain or plain in (".", "..") or not plain.isprintable() or len(plain) > _LONGEST_NAME:
+        problem = f"a file needs a name of up to {_LONGEST_NAME} printable characters"
+        raise ApiError(400, problem, param="file", code="invalid_value")
+    return plain
+
+
+def _file_json(file: UploadedFile) -> File:
+    return {
+        "id": file.id,
+        "object": "file",
+        "bytes": file.size,
+        "created_at": file.created_at,
+        "expires_at": file.expires_at,
+        "filename": file.filename,
+        "purpose": file.purpose,
+        "status": "processed",
+    }

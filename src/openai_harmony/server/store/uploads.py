@@ -1,0 +1,352 @@
+"""Files that clients upload, and the containers that they make: visible to their owner.
+
+A file with a `container_id` is one of that container, and goes with it. It becomes a file of the
+code that runs there once a response uses the container.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    Table,
+    and_,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
+
+from .chat_completions import follows
+from .database import Database
+from .errors import NotFoundError
+from .items import Order
+from .leases import ServerClock
+from .response_chains import visible
+from .tables import (
+    container_files,
+    containers,
+    conversation_sessions,
+    conversations,
+    files,
+    response_sessions,
+    responses,
+)
+
+__all__ = [
+    "ContainerPage",
+    "Containers",
+    "StoredContainer",
+    "UploadPage",
+    "UploadedFile",
+    "Uploads",
+]
+
+_PYTHON = "python"  # the tool whose sessions are containers
+
+
+@dataclass(frozen=True)
+class UploadedFile:
+    """A file without its bytes; times are in seconds since 1970, `size` in bytes."""
+
+    id: str
+    owner: str
+    container_id: str | None
+    purpose: str
+    filename: str
+    size: int
+    created_at: int
+    expires_at: int | None
+
+
+class UploadPage(NamedTuple):
+    """Some files, and whether more follow."""
+
+    files: tuple[UploadedFile, ...]
+    has_more: bool
+
+
+@dataclass(frozen=True)
+class StoredContainer:
+    """A container; it expires `idle_minutes` after its last use, or else as responses do."""
+
+    id: str
+    owner: str
+    name: str
+    created_at: int
+    last_active_at: int
+    idle_minutes: int | None
+    expires_at: int | None
+
+
+class ContainerPage(NamedTuple):
+    """Some containers, and whether more follow."""
+
+    containers: tuple[StoredContainer, ...]
+    has_more: bool
+
+
+class Uploads:
+    """The files in a database; `Store` makes it. All methods raise `NotFoundError`."""
+
+    def __init__(self, database: Database, server: ServerClock) -> None:
+        self._database = database
+        self._server = server
+
+    def add(self, file: UploadedFile, data: bytes) -> None:
+        """Store a file."""
+        with self._database.writing() as connection:
+            connection.execute(insert(files).values(**vars(file), data=data))
+
+    def get(self, id: str, owner: str) -> UploadedFile:
+        """Read about a file that is in no container."""
+        with self._database.reading() as connection:
+            return self._file(connection, id, owner)
+
+    def data(self, id: str, owner: str) -> bytes:
+        """Read a file, in a container or not."""
+        query = select(files.c.data).where(files.c.id == id, _kept(files, owner, self._server))
+        with self._database.reading() as connection:
+            row = connection.execute(query).first()
+        if row is None:
+            raise NotFoundError("file", id)
+        data: bytes = row.data
+        return data
+
+    def delete(self, id: str, owner: str) -> None:
+        """Delete a file that is in no container; what was copied into containers stays."""
+        with self._database.writing() as connection:
+            self._file(connection, id, owner)
+            connection.execute(delete(files).where(files.c.id == id))
+
+    def page(
+        self, owner: str, *, after: str | None, limit: int, order: Order, purpose: str | None
+    ) -> UploadPage:
+        """Read the files that follow the one with the id `after`, `limit` at most."""
+        query = _files().where(_kept(files, owner, self._server), files.c.container_id.is_(None))
+        if purpose is not None:
+            query = query.where(files.c.purpose == purpose)
+        with self._database.reading() as connection:
+            start = None if after is None else self._file(connection, after, owner)
+            rows = connection.execute(_paged(query, files, start, limit, order)).all()
+        return UploadPage(tuple(map(_upload, rows[:limit])), len(rows) > limit)
+
+    def delete_expired(self) -> int:
+        """Delete expired files; return how many."""
+        return _delete_expired(self._database, files, self._server)
+
+    def _file(self, connection: Connection, id: str, owner: str) -> UploadedFile:
+        query = _files().where(files.c.id == id, _kept(files, owner, self._server))
+        row = connection.execute(query.where(files.c.container_id.is_(None))).first()
+        if row is None:
+            raise NotFoundError("file", id)
+        return _upload(row)
+
+
+class Containers:
+    """The containers in a database; `Store` makes it. All methods raise `NotFoundError`.
+
+    A conversation whose code runs without a container of a client has one of its own: the session
+    of its tool. That can be read about, filled and deleted as well, but is not listed.
+    """
+
+    def __init__(self, database: Database, server: ServerClock) -> None:
+        self._database = database
+        self._server = server
+
+    def add(self, container: StoredContainer, contents: Mapping[str, str]) -> None:
+        """Store a container with copies of files: their ids, and those of the copies."""
+        with self._database.writing() as connection:
+            connection.execute(insert(containers).values(**vars(container)))
+            for file_id, new_id in contents.items():
+                self._copy(connection, container.id, container.owner, file_id, new_id)
+
+    def get(self, id: str, owner: str) -> StoredContainer:
+        """Read about a container."""
+        with self._database.reading() as connection:
+            return self._container(connection, id, owner)
+
+    def touch(self, id: str, owner: str, expires_at: int | None) -> None:
+        """Note that a container is used; one without an idle time expires at `expires_at`."""
+        now = int(self._server.now())
+        with self._database.writing() as connection:
+            container = self._container(connection, id, owner)
+            if container.idle_minutes is not None:
+                expires_at = now + 60 * container.idle_minutes
+            change = update(containers).where(containers.c.id == id)
+            connection.execute(change.values(last_active_at=now, expires_at=expires_at))
+
+    def page(
+        self, owner: str, *, after: str | None, limit: int, order: Order, name: str | None
+    ) -> ContainerPage:
+        """Read the containers that follow the one with the id `after`, `limit` at most."""
+        query = select(containers).where(_kept(containers, owner, self._server))
+        if name is not None:
+            query = query.where(containers.c.name == name)
+        with self._database.reading() as connection:
+            start = None if after is None else self._container(connection, after, owner)
+            rows = connection.execute(_paged(query, containers, start, limit, order)).all()
+        found = tuple(StoredContainer(**row._mapping) for row in rows[:limit])
+        return ContainerPage(found, len(rows) > limit)
+
+    def delete(self, id: str, owner: str) -> None:
+        """Delete a container with its files, and the state of the code that ran in it."""
+        with self._database.writing() as connection:
+            self._container(connection, id, owner)
+            connection.execute(delete(containers).where(containers.c.id == id))
+            of_owner = select(responses.c.id).where(responses.c.owner == owner)
+            for table in (container_files, response_sessions):
+                column = table.c.container_id if table is container_files else table.c.id
+                rows = delete(table).where(column == id, table.c.response_id.in_(of_owner))
+                connection.execute(rows)
+            talks = select(conversations.c.id).where(conversations.c.owner == owner)
+            table = conversation_sessions
+            connection.execute(
+                delete(table).where(table.c.id == id, table.c.conversation_id.in_(talks))
+            )
+
+    def add_file(self, file: UploadedFile, data: bytes) -> None:
+        """Put a file into a container."""
+        with self._database.writing() as connection:
+            self._adopt(connection, str(file.container_id), file.owner)
+            connection.execute(insert(files).values(**vars(file), data=data))
+
+    def copy_file(self, id: str, owner: str, file_id: str, new_id: str) -> UploadedFile:
+        """Put a copy of a file into a container; return the copy."""
+        with self._database.writing() as connection:
+            self._adopt(connection, id, owner)
+            return self._copy(connection, id, owner, file_id, new_id)
+
+    def files(self, id: str, owner: str) -> builtins.list[UploadedFile]:
+        """List the files that clients put into a container, the oldest first."""
+        query = _files().where(_kept(files, owner, self._server), files.c.container_id == id)
+        with self._database.reading() as connection:
+            rows = connection.execute(query.order_by(files.c.created_at, files.c.id))
+            return [_upload(row) for row in rows]
+
+    def delete_file(self, id: str, owner: str, file_id: str) -> None:
+        """Delete a file of a container, whoever put it there."""
+        with self._database.writing() as connection:
+            self._container(connection, id, owner)
+            mine = and_(files.c.id == file_id, files.c.container_id == id, files.c.owner == owner)
+            table = container_files
+            of_owner = select(responses.c.id).where(responses.c.owner == owner)
+            written = and_(
+                table.c.id == file_id,
+                table.c.container_id == id,
+                table.c.response_id.in_(of_owner),
+            )
+            count = connection.execute(delete(files).where(mine)).rowcount
+            count += connection.execute(delete(table).where(written)).rowcount
+            if not count:
+                raise NotFoundError("file", file_id)
+
+    def delete_expired(self) -> int:
+        """Delete expired containers; return how many."""
+        return _delete_expired(self._database, containers, self._server)
+
+    def _container(self, connection: Connection, id: str, owner: str) -> StoredContainer:
+        query = select(containers).where(
+            containers.c.id == id, _kept(containers, owner, self._server)
+        )
+        row = connection.execute(query).first()
+        if row is not None:
+            return StoredContainer(**row._mapping)
+        query = (
+            select(
+                func.min(responses.c.created_at).label("created_at"),
+                func.max(responses.c.created_at).label("last_active_at"),
+                func.max(responses.c.expires_at).label("expires_at"),
+            )
+            .join(response_sessions, response_sessions.c.response_id == responses.c.id)
+            .where(
+                response_sessions.c.id == id,
+                response_sessions.c.tool == _PYTHON,
+                responses.c.owner == owner,
+                visible(self._server.now()),
+            )
+        )
+        used = connection.execute(query).one()
+        if used.created_at is not None:
+            return StoredContainer(id, owner, "auto", idle_minutes=None, **used._mapping)
+        talk = (
+            select(conversations.c.created_at)
+            .join(
+                conversation_sessions, conversation_sessions.c.conversation_id == conversations.c.id
+            )
+            .where(conversation_sessions.c.id == id, conversation_sessions.c.tool == _PYTHON)
+            .where(conversations.c.owner == owner)
+        )
+        created_at = connection.execute(talk).scalar()
+        if created_at is None:
+            raise NotFoundError("container", id)
+        return StoredContainer(id, owner, "auto", created_at, created_at, None, None)
+
+    def _adopt(self, connection: Connection, id: str, owner: str) -> None:
+        """Store the container of a conversation as one of the client."""
+        container = self._container(connection, id, owner)
+        if connection.execute(select(containers.c.id).where(containers.c.id == id)).first() is None:
+            connection.execute(insert(containers).values(**vars(container)))
+
+    def _copy(
+        self, connection: Connection, id: str, owner: str, file_id: str, new_id: str
+    ) -> UploadedFile:
+        query = select(files).where(files.c.id == file_id, _kept(files, owner, self._server))
+        row = connection.execute(query.where(files.c.container_id.is_(None))).first()
+        if row is None:
+            raise NotFoundError("file", file_id)
+        values = {
+            **row._mapping,
+            "id": new_id,
+            "container_id": id,
+            "created_at": int(self._server.now()),
+            "expires_at": None,
+        }
+        connection.execute(insert(files).values(**values))
+        del values["data"]
+        return UploadedFile(**values)
+
+
+def _files() -> Select[Any]:
+    """Select files without their bytes."""
+    return select(*(column for column in files.c if column.name != "data"))
+
+
+def _upload(row: Row[Any]) -> UploadedFile:
+    return UploadedFile(**row._mapping)
+
+
+def _kept(table: Table, owner: str, server: ServerClock) -> ColumnElement[bool]:
+    """Select what an owner has and has not expired."""
+    expires_at = table.c.expires_at
+    return and_(table.c.owner == owner, or_(expires_at.is_(None), expires_at > int(server.now())))
+
+
+def _paged(
+    query: Select[Any],
+    table: Table,
+    start: UploadedFile | StoredContainer | None,
+    limit: int,
+    order: Order,
+) -> Select[Any]:
+    """Select what follows `start`, and one row more than `limit`, which shows that more follow."""
+    if start is not None:
+        query = query.where(follows(table, start, order))
+    age = (table.c.created_at, table.c.id)
+    ordered = (column.asc() if order == "asc" else column.desc() for column in age)
+    return query.order_by(*ordered).limit(limit + 1)
+
+
+def _delete_expired(database: Database, table: Table, server: ServerClock) -> int:
+    expired = table.c.expires_at <= int(server.now())
+    with database.writing() as connection:
+        return connection.execute(delete(table).where(expired)).rowcount

@@ -1,0 +1,351 @@
+"""Files and containers, by OpenAI's SDK: uploaded, listed, read by model and code, deleted."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+from openai import OpenAI
+
+from openai_harmony.server import Settings
+from openai_harmony.server.store import UploadedFile
+from openai_harmony.server.tools.conversation_tools import ConversationTools
+from openai_harmony.tools.python.python_tool import PythonTool
+from openai_harmony.tools.python.session import PythonSession
+from support.hostile_pages import pdf
+from support.served import PATIENCE, sdk, serving
+from support.server_tools import PretendedPython, RoomyEngine, _Memory, answer, compute
+
+KEYS = ("mine", "another's")
+MODEL = "script"
+TABLE = b"town,people\nOslo,700000\n"
+
+
+class Folder(_Memory):
+    """The session of a notebook with files."""
+
+    def __init__(self, cells: Sequence[str] = (), uploads: Sequence[str] = ()) -> None:
+        super().__init__(cells)
+        self.uploads = list(uploads)
+        self.put: list[tuple[str, bytes]] = []
+
+    def add_upload(self, id: str, path: str, data: bytes) -> None:
+        self.uploads.append(id)
+        self.put.append((path, data))
+
+    def to_json(self) -> str:
+        return json.dumps({"cells": self.cells, "uploads": self.uploads})
+
+
+class PythonWithFiles(PretendedPython):
+    """Keeps the sessions that it opened, whose files show what code would find."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sessions: list[Folder] = []
+
+    def new_session(self) -> Folder:
+        self.sessions.append(Folder())
+        return self.sessions[-1]
+
+    def load_session(self, stored: str) -> Folder:
+        self.sessions.append(Folder(**json.loads(stored)))
+        return self.sessions[-1]
+
+
+ENGINE = RoomyEngine()
+PYTHON = PythonWithFiles()
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    settings = Settings(api_keys=KEYS, max_request_bytes=100_000)
+    with serving(ENGINE, settings, [PYTHON]) as url:
+        yield url
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[OpenAI]:
+    ENGINE.completions.clear()
+    ENGINE.prompts.clear()
+    PYTHON.sessions.clear()
+    with sdk(url, KEYS[0]) as client:
+        yield client
+
+
+def upload(client: OpenAI, name: str = "towns.csv", data: bytes = TABLE) -> str:
+    return client.files.create(file=(name, data), purpose="user_data").id
+
+
+# Files
+
+
+def test_a_file_is_uploaded_listed_read_and_deleted(client: OpenAI, url: str) -> None:
+    made = client.files.create(
+        file=("../a/tücken.csv", TABLE),
+        purpose="assistants",
+        expires_after={"anchor": "created_at", "seconds": 3600},
+    )
+    assert (made.object, made.bytes, made.filename) == ("file", len(TABLE), "tücken.csv")
+    assert (made.purpose, made.status) == ("assistants", "processed")
+    assert made.expires_at == made.created_at + 3600
+    kept = client.files.retrieve(upload(client))
+    assert kept.expires_at == kept.created_at + 30 * 24 * 3600  # as responses
+    assert client.files.retrieve(made.id) == made
+    assert client.files.content(made.id).content == TABLE
+    assert [file.id for file in client.files.list()] == [kept.id, made.id]
+    assert [file.id for file in client.files.list(order="asc", limit=1)] == [made.id, kept.id]
+    assert [file.id for file in client.files.list(purpose="assistants")] == [made.id]
+    with sdk(url, KEYS[1]) as other:
+        assert list(other.files.list()) == []
+        for ask in (other.files.retrieve, other.files.content, other.files.delete):
+            with pytest.raises(openai.NotFoundError):
+                ask(made.id)
+    for id in (made.id, kept.id):
+        deleted = client.files.delete(id)
+        assert (deleted.id, deleted.deleted, deleted.object) == (id, True, "file")
+    with pytest.raises(openai.NotFoundError, match="there is no file"):
+        client.files.content(made.id)
+    assert list(client.files.list()) == []
+
+
+WRONG: list[tuple[dict[str, Any], str, int]] = [
+    ({"data": {"purpose": "user_data"}, "files": {}}, "", 415),
+    ({"data": {}}, "purpose", 400),
+    ({"data": {"purpose": "fun"}}, "purpose", 400),
+    ({"data": {"purpose": "user_data", "expires_after[seconds]": "3600"}}, "expires_after", 400),
+    (
+        {
+            "data": {
+                "purpose": "user_data",
+                "expires_after[anchor]": "created_at",
+                "expires_after[seconds]": "3599",
+            }
+        },
+        "expires_after[seconds]",
+        400,
+    ),
+    ({"data": {"purpose": "user_data"}, "files": {"file": ("..", b"a")}}, "file", 400),
+    ({"data": {"purpose": "user_data"}, "files": {"file": ("a", b"a" * 100_001)}}, "", 413),
+    ({"json": {"purpose": "user_data", "file": "text"}}, "file", 400),
+    ({"json": {"purpose": 1}}, "", 400),
+    ({"content": b"a", "headers": {"Content-Type": "text/plain"}}, "", 415),
+]
+
+
+@pytest.mark.parametrize(("request_", "param", "status"), WRONG)
+def test_a_wrong_upload_names_the_field(
+    request_: dict[str, Any], param: str, status: int, url: str
+) -> None:
+    if "data" in request_:
+        request_ = {"files": {"file": ("a.txt", b"a")}, **request_}
+    headers = {"Authorization": f"Bearer {KEYS[0]}", **request_.pop("headers", {})}
+    with httpx2.Client(base_url=url, timeout=PATIENCE, headers=headers) as client:
+        answered = client.post("/files", **request_)
+    assert answered.status_code == status
+    assert (answered.json()["error"]["param"] or "") == param
+
+
+# Files that the model reads
+
+
+def data_url(data: bytes) -> str:
+    return f"data:application/pdf;base64,{base64.b64encode(data).decode()}"
+
+
+def test_the_model_reads_text_and_pdf(client: OpenAI) -> None:
+    text, paper = upload(client), upload(client, "paper.pdf", pdf("Armadillos sleep."))
+    parts: list[Any] = [
+        {"type": "input_file", "file_id": text},
+        {"type": "input_file", "file_id": paper},
+        {"type": "input_file", "filename": "b.pdf", "file_data": data_url(pdf("Owls do not."))},
+        {"type": "input_text", "text": "So?"},
+    ]
+    ENGINE.completions += [answer("Yes."), answer("Still."), answer("Again.")]
+    first = client.responses.create(model=MODEL, input=[{"role": "user", "content": parts}])
+    for shown in (
+        "[file: towns.csv]\ntown,people\nOslo,700000\n",
+        "[file: paper.pdf]\nArmadillos sleep.",
+        "[file: b.pdf]\nOwls do not.",
+    ):
+        assert shown in ENGINE.prompts[0]
+    client.files.delete(text)
+    # What was read is a part of the conversation.
+    client.responses.create(model=MODEL, input="Sure?", previous_response_id=first.id)
+    assert ENGINE.prompts[1].startswith(ENGINE.prompts[0].removesuffix("<|start|>assistant"))
+    chat: list[Any] = [
+        {"type": "file", "file": {"file_id": paper}},
+        {"type": "file", "file": {"filename": "b.pdf", "file_data": data_url(pdf("Owls."))}},
+    ]
+    client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": chat}])
+    assert "[file: paper.pdf]\nArmadillos sleep." in ENGINE.prompts[2]
+    assert "[file: b.pdf]\nOwls." in ENGINE.prompts[2]
+    talk = client.conversations.create(
+        items=[{"role": "user", "type": "message", "content": parts[1:2]}]
+    )
+    (item,) = client.conversations.items.list(talk.id)
+    content: Any = item.to_dict()["content"]
+    stored = content[0]
+    assert stored["file_id"] == paper
+    assert base64.b64decode(stored["file_data"].partition(",")[2]) == b"Armadillos sleep."
+    client.files.delete(paper)
+
+
+@pytest.mark.parametrize(
+    ("part", "param", "problem"),
+    [
+        ({"file_id": "file-0"}, "file_id", "there is no file 'file-0'; upload it to /v1/files"),
+        ({"file_data": "data:application/pdf;base64,!"}, "file_data", "this is no PDF in base64"),
+        ({"file_data": "data:application/pdf,a"}, "file_data", "this is no PDF in base64"),
+        ({"file_data": data_url(b"%PDF-1.4 nothing")}, "file_data", "the PDF is damaged"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(
+    part: dict[str, str], param: str, problem: str, client: OpenAI
+) -> None:
+    parts: Any = [{"type": "input_file", **part}]
+    with pytest.raises(openai.BadRequestError, match=problem) as caught:
+        client.responses.create(model=MODEL, input=[{"role": "user", "content": parts}])
+    assert caught.value.param == f"input[0].content[0].{param}"
+
+
+def test_a_file_that_is_no_text_is_named(client: OpenAI) -> None:
+    id = upload(client, "a.bin", b"\xff\x00")
+    parts: Any = [{"type": "file", "file": {"file_id": id}}]
+    with pytest.raises(openai.BadRequestError, match="neither text in UTF-8 nor a PDF") as caught:
+        client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": parts}])
+    assert caught.value.param == "messages[0].content[0].file.file_id"
+    client.files.delete(id)
+
+
+# Containers
+
+
+def test_a_container_is_made_filled_used_and_deleted(client: OpenAI, url: str) -> None:
+    towns = upload(client)
+    made = client.containers.create(
+        name="work",
+        file_ids=[towns],
+        expires_after={"anchor": "last_active_at", "minutes": 20},
+        network_policy={"type": "disabled"},
+    )
+    assert (made.object, made.name, made.status) == ("container", "work", "running")
+    assert made.expires_after is not None
+    assert (made.expires_after.anchor, made.expires_after.minutes) == ("last_active_at", 20)
+    assert client.containers.retrieve(made.id).to_dict() == made.to_dict()
+    assert [container.id for container in client.containers.list()] == [made.id]
+    assert list(client.containers.list(extra_query={"name": "play"})) == []
+    sent = client.containers.files.create(made.id, file=("b.txt", b"B"))
+    assert (sent.path, sent.bytes, sent.source) == ("/mnt/data/b.txt", 1, "user")
+    copied = client.containers.files.create(made.id, file_id=towns)
+    assert copied.path == "/mnt/data/towns.csv"
+    client.files.delete(towns)
+    assert (
+        client.containers.files.content.retrieve(copied.id, container_id=made.id).content == TABLE
+    )
+
+    ENGINE.completions += [compute("write c.txt C"), answer("One."), compute("2"), answer("Two.")]
+    tools: Any = [{"type": "code_interpreter", "container": made.id}]
+    response = client.responses.create(model=MODEL, input="Go!", tools=tools)
+    assert response.output[0].to_dict()["container_id"] == made.id
+    assert PYTHON.sessions[-1].put == [("towns.csv", TABLE), ("b.txt", b"B"), ("towns.csv", TABLE)]
+    listed = client.containers.files.list(made.id, order="asc")
+    assert [(file.path, file.source) for file in listed][-1] == ("/mnt/data/c.txt", "assistant")
+    # Each file is put there once; a later one follows, and a deleted one does not.
+    client.containers.files.delete(sent.id, container_id=made.id)
+    client.containers.files.create(made.id, file=("d.txt", b"D"))
+    client.responses.create(model=MODEL, input="And?", tools=tools)
+    assert PYTHON.sessions[-1].put == [("d.txt", b"D")]
+    with pytest.raises(openai.NotFoundError):
+        client.containers.files.retrieve(sent.id, container_id=made.id)
+
+    with sdk(url, KEYS[1]) as other:
+        assert list(other.containers.list()) == []
+        for ask in (other.containers.retrieve, other.containers.delete):
+            with pytest.raises(openai.NotFoundError):
+                ask(made.id)
+        with pytest.raises(openai.NotFoundError):
+            other.containers.files.create(made.id, file=("e.txt", b"E"))
+        assert list(other.containers.files.list(made.id)) == []
+    client.containers.delete(made.id)
+    with pytest.raises(openai.NotFoundError, match="there is no container"):
+        client.containers.retrieve(made.id)
+    assert list(client.containers.files.list(made.id)) == []
+    with pytest.raises(openai.BadRequestError, match="there is no container"):
+        client.responses.create(model=MODEL, input="Go!", tools=tools)
+
+
+def test_the_container_of_a_conversation_can_be_filled_and_deleted(client: OpenAI) -> None:
+    towns = upload(client)
+    ENGINE.completions += [compute("1"), answer("One."), compute("2"), answer("Two.")]
+    auto: Any = [{"type": "code_interpreter", "container": {"type": "auto", "file_ids": [towns]}}]
+    first = client.responses.create(model=MODEL, input="Go!", tools=auto)
+    assert PYTHON.sessions[-1].put == [("towns.csv", TABLE)]
+    id = str(first.output[0].to_dict()["container_id"])
+    assert client.containers.retrieve(id).name == "auto"
+    assert id not in [container.id for container in client.containers.list()]
+    client.containers.files.create(id, file=("b.txt", b"B"))
+    client.responses.create(model=MODEL, input="On!", tools=auto, previous_response_id=first.id)
+    assert PYTHON.sessions[-1].put == [("b.txt", b"B")]
+    client.containers.delete(id)
+    with pytest.raises(openai.NotFoundError):
+        client.containers.retrieve(id)
+    client.files.delete(towns)
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({}, "name"),
+        ({"name": "a", "memory_limit": "4g"}, "memory_limit"),
+        ({"name": "a", "network_policy": {"type": "allowlist"}}, "network_policy.type"),
+        ({"name": "a", "skills": [{}]}, "skills"),
+        (
+            {"name": "a", "expires_after": {"anchor": "last_active_at", "minutes": 0}},
+            "expires_after.minutes",
+        ),
+    ],
+)
+def test_what_a_container_cannot_have_is_refused(
+    body: dict[str, Any], param: str, client: OpenAI
+) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.post("/containers", body=body, cast_to=httpx2.Response)
+    assert caught.value.param == param
+
+
+def test_files_that_are_nowhere_are_named(client: OpenAI) -> None:
+    with pytest.raises(openai.NotFoundError, match="there is no file 'file-0'"):
+        client.containers.create(name="a", file_ids=["file-0"])
+    auto: Any = [
+        {"type": "code_interpreter", "container": {"type": "auto", "file_ids": ["file-0"]}}
+    ]
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.responses.create(model=MODEL, input="Go!", tools=auto)
+    assert caught.value.param == "tools[0].container.file_ids[0]"
+    assert list(client.containers.list()) == []
+
+
+class Kept(PythonTool):
+    """Python itself, without a notebook; its session can be looked at."""
+
+    def new_session(self) -> PythonSession:
+        self.session = super().new_session()
+        return self.session
+
+
+def test_a_file_is_put_once_into_the_folder_of_python() -> None:
+    python = Kept()
+    tools = ConversationTools({"python": python})
+    file = UploadedFile("file-1", "", None, "user_data", "a.txt", 1, 0, None)
+    tools.put_file(file, lambda id: id.encode())
+    assert python.session.files == {"a.txt": b"file-1"}
+    python.session.files["a.txt"] = b"changed by code"
+    tools.put_file(file, lambda id: id.encode())
+    assert PythonSession.from_json(python.session.to_json()).files == {"a.txt": b"changed by code"}
+    assert python.session.uploads == ["file-1"]
