@@ -114,10 +114,17 @@ def test_requests_are_logged_by_route(monkeypatch: pytest.MonkeyPatch) -> None:
     assert SECRET not in written.getvalue()
 
 
-def test_requests_are_not_logged_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    with logged(monkeypatch, level="warning") as written, serving() as client:
-        client.get("/health")
-    assert written.getvalue() == ""
+@pytest.mark.parametrize(
+    ("level", "paths"),
+    [("warning", []), ("info", ["/v1/models"]), ("debug", ["/v1/models", "/health"])],
+)
+def test_requests_are_logged_where_asked_for(
+    monkeypatch: pytest.MonkeyPatch, level: str, paths: list[str]
+) -> None:
+    with logged(monkeypatch, level=level) as written, serving() as client:
+        for path in ("/v1/models", "/health"):
+            client.get(path)
+    assert [line["route"] for line in requests(written)] == paths
 
 
 def test_a_websocket_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
