@@ -32,7 +32,7 @@ import httpx2  # noqa: E402
 from websockets.sync.client import connect  # noqa: E402
 
 from openai_harmony.server.store import Store  # noqa: E402
-from support.postgres_server import new_database, running_postgres  # noqa: E402
+from support.postgres_server import new_database, postgres_programs, running_postgres  # noqa: E402
 
 KEY = "sk-harmony-try"
 HEADERS = {"Authorization": f"Bearer {KEY}", "X-Request-Id": "try-1"}
@@ -144,9 +144,11 @@ def _try_prometheus(port: int) -> None:
 
 def _try_backup(folder: Path, database: str, copy: str) -> None:
     dump = str(folder / "harmony.dump")
-    subprocess.run(["pg_dump", "--format", "custom", "--file", dump, database], check=True)
-    restore = ["pg_restore", "--clean", "--if-exists", "--no-owner", "--dbname", copy, dump]
-    subprocess.run(restore, check=True)
+    programs = postgres_programs(folder)  # as new as the server
+    copying = [programs / "pg_dump", "--format", "custom", "--file", dump, database]
+    restoring = [programs / "pg_restore", "--clean", "--if-exists", "--dbname", copy, dump]
+    for command in (copying, restoring):
+        subprocess.run(command, check=True)
     with Store(database) as store, Store(copy) as restored:
         (owner,) = store.owned.owners()
         assert list(restored.owned.export(owner)) == list(store.owned.export(owner))
