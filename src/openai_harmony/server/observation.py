@@ -54,12 +54,13 @@ class RequestObserver:
         async def observed_send(message: Message) -> None:
             nonlocal status
             kind = message["type"]
-            if kind in ("http.response.start", "websocket.http.response.start"):
-                status = message["status"]
-                MutableHeaders(scope=message)["X-Request-Id"] = request_id
-            elif kind == "websocket.accept":
-                status = _SWITCHED
-                MutableHeaders(scope=message)["X-Request-Id"] = request_id
+            if kind != "http.response.body":  # one for each event of a stream
+                if kind in ("http.response.start", "websocket.http.response.start"):
+                    status = message["status"]
+                    MutableHeaders(scope=message)["X-Request-Id"] = request_id
+                elif kind == "websocket.accept":
+                    status = _SWITCHED
+                    MutableHeaders(scope=message)["X-Request-Id"] = request_id
             await send(message)
 
         is_probe = scope["path"] in _PROBES
