@@ -37,6 +37,7 @@ def main() -> int:
             ["kubernetes-validate", "--strict", "kubernetes.yaml"],
             ["shellcheck", "vllm-on-two-machines.sh"],
             ["promtool", "check", "config", "prometheus/prometheus.yaml"],
+            ["promtool", "test", "rules", "prometheus/rules.test.yaml"],
             ["nginx", "-t", "-c", str(nginx)],
             ["systemd-analyze", "verify", str(unit)],
         ]

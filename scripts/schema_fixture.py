@@ -29,7 +29,7 @@ from openai_harmony.server.store import (  # noqa: E402
     StoredCompletion,
     StoredSession,
 )
-from support.postgres_server import new_database, running_postgres  # noqa: E402
+from support.postgres_server import new_database, postgres_programs, running_postgres  # noqa: E402
 
 FOLDER = ROOT / "tests" / "data" / "schemas"
 NOISE = ("--", "\\", "SET ", "SELECT pg_catalog.set_config")  # of pg_dump
@@ -45,9 +45,14 @@ def main() -> None:
         connection = sqlite3.connect(path)
         write(revision, "sqlite", list(connection.iterdump()))
         connection.close()
-    with running_postgres() as server, new_database(server) as url:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running_postgres() as server,
+        new_database(server) as url,
+    ):
         fill(url)
-        command = ["pg_dump", "--inserts", "--no-owner", "--no-privileges", url]
+        program = str(postgres_programs(Path(folder)) / "pg_dump")  # as new as the server
+        command = [program, "--inserts", "--no-owner", "--no-privileges", url]
         dump = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         lines = [line for line in dump.splitlines() if line and not line.startswith(NOISE)]
         write(revision, "postgresql", lines)

@@ -31,7 +31,8 @@ sys.path.insert(0, str(ROOT / "tests"))
 import httpx2  # noqa: E402
 from websockets.sync.client import connect  # noqa: E402
 
-from support.postgres_server import new_database, running_postgres  # noqa: E402
+from openai_harmony.server.store import Store  # noqa: E402
+from support.postgres_server import new_database, postgres_programs, running_postgres  # noqa: E402
 
 KEY = "sk-harmony-try"
 HEADERS = {"Authorization": f"Bearer {KEY}", "X-Request-Id": "try-1"}
@@ -47,7 +48,8 @@ def main() -> int:
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="harmony-deploy-")))
         folder.chmod(0o755)
-        database = opened.enter_context(new_database(opened.enter_context(running_postgres())))
+        postgres = opened.enter_context(running_postgres())
+        database = opened.enter_context(new_database(postgres))
         ports = [_free_port() for _ in range(4)]
         servers = [opened.enter_context(_server(folder, port, database)) for port in ports[:2]]
         for port in ports[:2]:
@@ -66,6 +68,8 @@ def main() -> int:
                 answered = client.get("/v1/models")
                 assert answered.status_code == 200, answered.text
             print("one server killed: six requests of six answered by the other")
+        with new_database(postgres) as copy:
+            _try_backup(folder, database, copy)
     return 0
 
 
@@ -136,6 +140,21 @@ def _try_prometheus(port: int) -> None:
             query = query.replace(variable, value)
         filled += bool(answer(query))  # an invalid one is an error of HTTP
     print(f"{len(queries)} queries of the dashboard are valid, {filled} have an answer already")
+
+
+def _try_backup(folder: Path, database: str, copy: str) -> None:
+    dump = str(folder / "harmony.dump")
+    programs = postgres_programs(folder)  # as new as the server
+    copying = [programs / "pg_dump", "--format", "custom", "--file", dump, database]
+    restoring = [programs / "pg_restore", "--clean", "--if-exists", "--dbname", copy, dump]
+    for command in (copying, restoring):
+        subprocess.run(command, check=True)
+    with Store(database) as store, Store(copy) as restored:
+        (owner,) = store.owned.owners()
+        assert list(restored.owned.export(owner)) == list(store.owned.export(owner))
+        restored.owned.delete(owner)
+        assert (restored.owned.owners(), store.owned.owners()) == ([], [owner])
+    print("pg_dump and pg_restore give the same database; the owner's data is deleted in the copy")
 
 
 # What is started

@@ -120,6 +120,12 @@ def test_rules_build_on_each_other() -> None:
     assert used <= recorded
 
 
+def test_every_alert_is_tested() -> None:
+    (file,) = documents("prometheus/rules.test.yaml")
+    tested = {alert["alertname"] for test in file["tests"] for alert in test["alert_rule_test"]}
+    assert tested == {rule["alert"] for rule in rules() if "alert" in rule}
+
+
 def test_the_dashboard_shows_every_metric() -> None:
     shown = set().union(*map(asked_series, dashboard_queries()))
     assert shown == SERIES

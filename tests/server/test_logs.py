@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
@@ -31,6 +32,7 @@ def logged(
     """Configure the log of this process for a while; what is written to it is given."""
     library, root = logging.getLogger("openai_harmony"), logging.getLogger()
     before = library.level, root.level, root.handlers[:]
+    monkeypatch.setattr(logging.getLogger("mcp"), "propagate", True)  # set back at the end
     written = io.StringIO()
     monkeypatch.setattr(sys, "stderr", written)
     root.handlers[:] = []  # those of the test runner are left open
@@ -114,10 +116,17 @@ def test_requests_are_logged_by_route(monkeypatch: pytest.MonkeyPatch) -> None:
     assert SECRET not in written.getvalue()
 
 
-def test_requests_are_not_logged_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    with logged(monkeypatch, level="warning") as written, serving() as client:
-        client.get("/health")
-    assert written.getvalue() == ""
+@pytest.mark.parametrize(
+    ("level", "paths"),
+    [("warning", []), ("info", ["/v1/models"]), ("debug", ["/v1/models", "/health"])],
+)
+def test_requests_are_logged_where_asked_for(
+    monkeypatch: pytest.MonkeyPatch, level: str, paths: list[str]
+) -> None:
+    with logged(monkeypatch, level=level) as written, serving() as client:
+        for path in ("/v1/models", "/health"):
+            client.get(path)
+    assert [line["route"] for line in requests(written)] == paths
 
 
 def test_a_websocket_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,17 +185,32 @@ def test_nothing_that_was_said_is_logged(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_lines_of_text_and_of_other_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     with logged(monkeypatch, form="text", level="info") as written:
-        logging.getLogger("asyncio").warning("a\nb")
-        logging.getLogger("asyncio").info("not shown")
+        logging.getLogger("a.library").warning("a\nb")
+        logging.getLogger("a.library").info("not shown")
         try:
             raise StoreError("the database is gone") from ValueError(SECRET)
         except StoreError:
             logging.getLogger("openai_harmony.server").exception("failed")
     first, second, *rest = written.getvalue().splitlines()
-    assert first.endswith("Z WARNING asyncio: a\\nb")
+    assert first.endswith("Z WARNING a.library: a\\nb")
     assert second.endswith("Z ERROR openai_harmony.server: failed")
     assert rest[0] == "openai_harmony.server.store.errors.StoreError: the database is gone"
     assert rest[-1] == "builtins.ValueError"
+
+
+def test_what_libraries_would_quote_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """asyncio shows the exception of a task that nobody awaits; the SDK of MCP what it received."""
+    loop = asyncio.new_event_loop()
+    lost = loop.create_future()
+    lost.set_exception(RuntimeError(SECRET))
+    about = {"message": "a task failed", "exception": lost.exception(), "future": lost}
+    with logged(monkeypatch) as written:
+        loop.call_exception_handler(about)
+        logging.getLogger("mcp.client").warning("the server sent %s", SECRET)
+    loop.close()
+    (line,) = lines(written)
+    assert line["message"] == "a task failed"
+    assert line["exception"] == "builtins.RuntimeError"
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

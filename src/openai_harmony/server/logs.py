@@ -29,6 +29,7 @@ __all__ = [
 
 _GIVEN_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _QUOTING_NOTHING = (StoreError, OSError)  # their messages name databases, files and addresses
+_QUOTING = "mcp"  # a library that logs what servers of tools have sent
 
 
 class LoggedRequest(NamedTuple):
@@ -65,6 +66,9 @@ def configure_logs(form: Literal["text", "json"], level: str) -> None:
     handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("openai_harmony").setLevel(level.upper())
+    quoting = logging.getLogger(_QUOTING)
+    quoting.propagate = False
+    quoting.addHandler(logging.NullHandler())  # with none, Python would write them itself
 
 
 def announce(text: str) -> None:
@@ -90,6 +94,11 @@ class _Formatter(logging.Formatter):
             fields["exception"] = _described(record.exc_info[1])
         return fields
 
+    def message_of(self, record: logging.LogRecord) -> str:
+        """Return the message; that of asyncio without the exception, which it shows in full."""
+        message = record.getMessage()
+        return message.partition("\n")[0] if record.name == "asyncio" else message
+
     def time_of(self, record: logging.LogRecord) -> str:
         """Return the time in UTC, as RFC 3339 has it."""
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
@@ -102,7 +111,7 @@ class _JsonFormatter(_Formatter):
             "time": self.time_of(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": self.message_of(record),
             **self.fields(record),
         }
         return json.dumps(line)
@@ -113,7 +122,7 @@ class _TextFormatter(_Formatter):
         fields = self.fields(record)
         exception = fields.pop("exception", "")
         shown = " ".join(f"{name}={value}" for name, value in fields.items())
-        message = record.getMessage().replace("\n", "\\n")
+        message = self.message_of(record).replace("\n", "\\n")
         line = f"{self.time_of(record)} {record.levelname} {record.name}: {message} {shown}"
         return "\n".join(filter(None, (line.rstrip(), exception)))
 

@@ -21,13 +21,15 @@ _LOG = logging.getLogger(__name__)
 
 _METHODS = {"GET", "POST", "DELETE", "HEAD", "OPTIONS", "PUT", "PATCH"}  # clients make others up
 _SWITCHED = 101
+_PROBES = {"/health", "/ready", "/metrics"}  # which are asked for every few seconds
 
 
 class RequestObserver:
     """Middleware that gives each request an id, and records how it was answered.
 
     The id is the client's, from ``X-Request-Id``, or a new one; the response has it, too. A
-    WebSocket is one request, which ends when it is closed. Unknown routes are ``other``.
+    WebSocket is one request, which ends when it is closed. Unknown routes are ``other``. Checks of
+    health are logged at the level ``DEBUG``, and have no span.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -52,15 +54,17 @@ class RequestObserver:
         async def observed_send(message: Message) -> None:
             nonlocal status
             kind = message["type"]
-            if kind in ("http.response.start", "websocket.http.response.start"):
-                status = message["status"]
-                MutableHeaders(scope=message)["X-Request-Id"] = request_id
-            elif kind == "websocket.accept":
-                status = _SWITCHED
-                MutableHeaders(scope=message)["X-Request-Id"] = request_id
+            if kind != "http.response.body":  # one for each event of a stream
+                if kind in ("http.response.start", "websocket.http.response.start"):
+                    status = message["status"]
+                    MutableHeaders(scope=message)["X-Request-Id"] = request_id
+                elif kind == "websocket.accept":
+                    status = _SWITCHED
+                    MutableHeaders(scope=message)["X-Request-Id"] = request_id
             await send(message)
 
-        telemetry = services.telemetry
+        is_probe = scope["path"] in _PROBES
+        telemetry = None if is_probe else services.telemetry
         opened = nullcontext() if telemetry is None else telemetry.request(method, scope, headers)
         with opened as span:
             if span is not None:
@@ -74,6 +78,8 @@ class RequestObserver:
                     services.metrics.requests.labels(method, route, status).inc()
                 if span is not None:
                     span.answered(route, status, seconds)
-                if _LOG.isEnabledFor(logging.INFO):
+                level = logging.DEBUG if is_probe else logging.INFO
+                if _LOG.isEnabledFor(level):
                     fields = {"method": method, "route": route, "status": status}
-                    _LOG.info("request", extra={"fields": {**fields, "seconds": round(seconds, 6)}})
+                    fields["seconds"] = round(seconds, 6)
+                    _LOG.log(level, "request", extra={"fields": fields})
