@@ -4,7 +4,8 @@
 
     engine                        the interface, its settings and its errors
     token_sampler                 logits to tokens, for engines in this process
-    parallel, cpu_model           threads and processes; gpt-oss on the CPU
+    parallel, cpu_model           threads, processes and memory; gpt-oss on the CPU
+    drafts                        tokens that probably come next
     continuous_batching → transformers_engine
                                   a model in this process (extra ``transformers``)
     demo_embedding → demo_model   the model that comes with the package
