@@ -19,6 +19,8 @@ from .episodes import differing_tokens, rerendered
 from .grpo import add_gradient
 from .learn import load_policy, play_step
 
+_TEMPERATURES = (1.0, 1.5, 1.75, 1.85, 2.0)
+
 
 def _gradient(model: Any, groups: list[list[tuple[TokenSequence, float]]]) -> torch.Tensor | None:
     model.zero_grad()
@@ -31,9 +33,7 @@ def _gradient(model: Any, groups: list[list[tuple[TokenSequence, float]]]) -> to
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--temperatures", type=float, nargs="+", default=[1.0, 1.5, 1.75, 1.85, 2.0]
-    )
+    parser.add_argument("--temperatures", type=float, nargs="+", default=_TEMPERATURES)
     parser.add_argument("--questions", type=int, default=4)
     parser.add_argument("--episodes", type=int, default=6, help="of each question")
     parser.add_argument("--seed", type=int, default=0)
