@@ -155,6 +155,11 @@ demo-gguf: $(VENV)/.installed-transformers $(LLAMA_CPP_VENV)/.installed ## Write
 engine-vllm: $(VENV)/.installed-dev $(VLLM_VENV)/.installed ## Try vLLM itself, on the CPU, with the demo model; ENGINE=--update-docs
 	$(BIN)/python scripts/engines/try_server.py vllm $(VLLM_VENV)/bin/python $(ENGINE)
 
+engine-vllm-plugin: $(VENV)/.installed-dev $(VLLM_VENV)/.installed ## Try our plugin in vLLM, on the CPU, with malformed turns; ENGINE=--update-docs
+	rm -rf build/vllm-plugin
+	$(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --target build/vllm-plugin . 'jsonschema-rs>=0.40,<1'
+	$(BIN)/python scripts/engines/vllm_plugin.py $(VLLM_VENV)/bin/python build/vllm-plugin $(ENGINE)
+
 engine-llama-cpp: $(VENV)/.installed-dev $(LLAMA_CPP_VENV)/.installed ## Try llama.cpp itself, with the demo model; ENGINE=--update-docs
 	$(BIN)/python scripts/engines/try_server.py llama-cpp $(LLAMA_CPP_VENV)/bin/python $(ENGINE)
 

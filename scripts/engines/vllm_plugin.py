@@ -18,6 +18,7 @@ import json
 import os
 import re
 import socket
+import subprocess
 import sys
 import urllib.request
 from collections.abc import Mapping
@@ -30,20 +31,21 @@ from try_server import ENGINES, ROOT, described, started
 
 from openai_harmony import load_harmony_encoding
 from openai_harmony.engines.demo_model import demo_model_folder
-from openai_harmony.tokens.special_tokens import STOP_TOKENS
+from openai_harmony.tokens.special_tokens import CALL, RETURN
 
 DOCS = ROOT / "docs" / "vllm-plugin.md"
 SPECIAL = re.compile(r"<\|(start|end|message|channel|constrain|return|call)\|>")
 AT_ONCE = 16
+COST_RUNS = 2  # processes of each
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 
 RIGHT = "as meant"
 LEAK = "special tokens in the text"
 LOST = "text lost"
-CALL = "a call lost or wrong"
+WRONG_CALL = "a call lost or wrong"
 OTHER = "other text"
 ERROR = "an error"
-OUTCOMES = (RIGHT, CALL, LOST, LEAK, OTHER, ERROR)
+OUTCOMES = (RIGHT, WRONG_CALL, LOST, LEAK, OTHER, ERROR)
 
 
 class Turn(NamedTuple):
@@ -70,7 +72,7 @@ def cases() -> list[Case]:
     read = []
     for entry in json.loads(path.read_text("utf-8")):
         tokens = ENCODING.encode(entry["completion"], allowed_special="all")
-        if STOP_TOKENS.isdisjoint(tokens[:-1]) and tokens:
+        if tokens and {RETURN, CALL}.isdisjoint(tokens[:-1]):
             tools = [name for name in entry.get("tools", ()) if name.startswith("functions.")]
             functions = [name.removeprefix("functions.") for name in tools]
             kind = (entry["recoveries"] or ["well-formed"])[0]
@@ -94,26 +96,32 @@ def meant(messages: list[dict[str, Any]]) -> Turn:
     return Turn("".join(reasoning), "".join(content), tuple(calls))
 
 
-def judged(case: Case, turn: Turn | str, *, keeps_calls: bool) -> str:
+def judged(case: Case, turn: Turn | str, way: str) -> str:
     """Say what became of a case. White space between the texts of several messages is free."""
     if isinstance(turn, str):
         return ERROR
     turn = Turn(turn[0], turn[1], tuple((name, text) for name, text in turn[2]))  # from JSON
-    texts = turn.reasoning + turn.content
-    if SPECIAL.search(texts) and not SPECIAL.search(case.meant.reasoning + case.meant.content):
+    if SPECIAL.search(turn.reasoning + turn.content) and not SPECIAL.search(
+        case.meant.reasoning + case.meant.content
+    ):
         return LEAK
-    if keeps_calls and [plain(*call) for call in turn.calls] != [
-        plain(*call) for call in case.meant.calls
-    ]:
-        return CALL
-    got, wanted = "".join(texts.split()), case.meant.reasoning + case.meant.content
-    if not keeps_calls:
-        wanted += "".join(text for _, text in case.meant.calls if text != "{}")
-        if sorted(got) == sorted("".join(wanted.split())):
-            return RIGHT
-    if got == "".join(wanted.split()):
+    got, wanted = (texts_of(t, case, way) for t in (turn, case.meant))
+    if case.functions or way.startswith("Responses"):
+        calls, meant_calls = ([plain(*call) for call in t.calls] for t in (turn, case.meant))
+        if calls != meant_calls:
+            return WRONG_CALL
+    if got == wanted:
         return RIGHT
-    return LOST if len(got) < len("".join(wanted.split())) else OTHER
+    return LOST if sum(map(len, got)) < sum(map(len, wanted)) else OTHER
+
+
+def texts_of(turn: Turn, case: Case, way: str) -> list[str]:
+    """Return reasoning and content; without tools the arguments of a call may come as content."""
+    content = turn.content
+    if not case.functions and way.startswith("Chat"):
+        content += "".join(text for _, text in turn.calls)
+        content = content.replace("{}", "")
+    return ["".join(text.split()) for text in (turn.reasoning, content)]
 
 
 def plain(name: str, arguments: str) -> tuple[str, Any]:
@@ -213,6 +221,8 @@ def response_turn(items: list[Any]) -> Turn:
             reasoning += "".join(part.text for part in item.content or ())
         elif item.type == "message":
             content += "".join(part.text for part in item.content)
+        elif item.type == "code_interpreter_call":
+            calls.append(("python", item.code or ""))
         elif item.type == "mcp_call":
             calls.append((".".join(dict.fromkeys((item.server_label, item.name))), item.arguments))
         elif hasattr(item, "arguments"):
@@ -240,10 +250,10 @@ TRIES = 10
 
 
 async def guaranteed(client: AsyncOpenAI) -> dict[str, str]:
-    """Ask the demo model, at temperature 2, for what it was not trained on."""
+    """Ask the demo model, at temperature 1, for what it was not trained on."""
 
     async def text_of(fields: Mapping[str, Any], seed: int) -> str:
-        extra = {**fields, "temperature": 2.0, "seed": seed, "max_tokens": 400}
+        extra = {**fields, "temperature": 1.0, "seed": seed, "max_tokens": 1000}
         try:
             answer = await client.chat.completions.create(
                 model="demo", messages=QUESTION, extra_body=extra
@@ -321,6 +331,27 @@ def serve_and_ask(python: str, site: str | None, asked: list[Case]) -> dict[str,
         return results
 
 
+def parser_costs(python: str, site: str) -> str:
+    """Time both parsers in turns; return a table of the best times."""
+    script = Path(__file__).with_name("parser_cost.py")
+    best: dict[str, dict[str, float]] = {}
+    for label, path in (("vLLM", ""), ("with the plugin", site)) * COST_RUNS:
+        done = subprocess.run(
+            [python, script, "3"],
+            env={**os.environ, "PYTHONPATH": path, "VLLM_LOGGING_LEVEL": "ERROR"},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        for name, cost in json.loads(done.stdout.splitlines()[-1]).items():
+            row = best.setdefault(name, {})
+            row[label] = min(cost, row.get(label, cost))
+    lines = ["", "| Microseconds a token, 64 streams | vLLM | With the plugin |", "|---|--:|--:|"]
+    for name, row in best.items():
+        lines.append(f"| {name} | {row['vLLM']:.1f} | {row['with the plugin']:.1f} |")
+    return "\n".join(lines) + "\n"
+
+
 def tables(asked: list[Case], without: dict[str, Any], with_it: dict[str, Any]) -> str:
     """Write the counts by API and outcome, and by what is damaged."""
     lines = [f"| {len(asked)} malformed turns | {' | '.join(OUTCOMES)} |"]
@@ -329,12 +360,7 @@ def tables(asked: list[Case], without: dict[str, Any], with_it: dict[str, Any]) 
     for label, results in (("vLLM", without), ("with the plugin", with_it)):
         for way in WAYS:
             outcomes.setdefault(label, {})[way] = {
-                case.name: judged(
-                    case,
-                    results["turns"][way][case.name],
-                    keeps_calls=way.startswith("Responses") or bool(case.functions),
-                )
-                for case in asked
+                case.name: judged(case, results["turns"][way][case.name], way) for case in asked
             }
     for way in WAYS:
         for label, by_way in outcomes.items():
@@ -387,6 +413,7 @@ def main() -> int:
             kept.write_text(json.dumps(results[label], indent=1), "utf-8")
     without, with_it = results["without"], results["with"]
     text = described(ENGINES["vllm"], arguments.python) + "\n" + tables(asked, without, with_it)
+    text += parser_costs(arguments.python, arguments.site)
     print(text)
     if arguments.update_docs:
         start, end = "<!-- run: vllm-plugin -->\n", "<!-- end -->\n"

@@ -65,6 +65,17 @@ LENIENT = {
     "missing_message_token_tool_call[False-False]": "lenient mode",
 }
 
+# With HARMONY_VLLM_PLUGIN=on; without it they pass.
+_LOST = "asserts that text is lost, and the plugin keeps it"
+_LEAKED = "asserts special tokens in the content, and the plugin reads the header"
+VLLM_PLUGIN = {
+    "test_assistant_recipient_not_tool": _LOST,
+    "test_builtin_recipient_skipped": _LOST,
+    "test_flush_recovers_invalid_output": _LEAKED,
+    "test_malformed_msgs_recovers_raw_content": _LEAKED,
+    "test_multiple_tool_calls_varied_formats": "asserts arguments that are no JSON: `no_args`",
+}
+
 _API = "tests/entrypoints/openai"
 _CHAT = f"{_API}/chat_completion/test_serving_chat.py"
 _DERENDER = "tests/entrypoints/scale_out/derender"
@@ -126,6 +137,8 @@ SUITES = (
             (f"{_DERENDER}/test_derender.py", "if not cache_file.exists():", "if False:"),
         ),
         command=VLLM_COMMAND,
+        divergences=VLLM_PLUGIN,
+        plugins=("record", "vllm_plugin_on"),
     ),
     Suite(
         "vllm",

@@ -225,6 +225,22 @@ def test_templates_are_those_of_the_demo_model() -> None:
     assert json.loads(run("template response").out) == RESPONSE_TEMPLATE
 
 
+def test_templates_are_written_into_the_folder_of_a_model(tmp_path: Path) -> None:
+    config = tmp_path / "tokenizer_config.json"
+    missing = run(f"template response --into {tmp_path}")
+    assert missing.code != 0
+    assert str(config) in missing.err
+    config.write_text('{"other": "é"}', encoding="utf-8")
+    assert run(f"template response --into {tmp_path}").code == 0
+    written = json.loads(config.read_text(encoding="utf-8"))
+    assert written == {"other": "é", "response_template": RESPONSE_TEMPLATE}
+    config.write_text("[]", encoding="utf-8")
+    assert "no configuration of a tokenizer" in run(f"template response --into {tmp_path}").err
+    assert run(f"template chat --into {tmp_path}").code == 0
+    template = (tmp_path / "chat_template.jinja").read_text(encoding="utf-8")
+    assert template == run("template chat").out
+
+
 @pytest.mark.parametrize("directory", sorted(CHATS.iterdir()), ids=lambda path: path.name)
 def test_chat_renders_like_the_conversation_it_becomes(directory: Path) -> None:
     chat = run(f"render {directory / 'request.json'} --date 2025-06-28 --output ids")

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import AutoTokenizer
+from transformers.cli.serving.utils import parse_assistant_message
 from transformers.utils.chat_parsing.response_parser import ResponseParser, parse_response
 
 from openai_harmony import Conversation, Message, RenderConversationConfig, Role
+from openai_harmony.cli import main
 from openai_harmony.config import HeaderStyle
-from openai_harmony.engines.tokenizer_files import RESPONSE_TEMPLATE
+from openai_harmony.engines.tokenizer_files import (
+    RESPONSE_TEMPLATE,
+    tokenizer_config,
+    tokenizer_json,
+)
 from support.strategies import ENCODING, STYLES, laws
 
 NEXT = "<|end|><|start|>assistant"
@@ -97,3 +105,18 @@ def test_what_we_render_is_read_back(
     tokens = ENCODING.render_conversation(Conversation.from_messages(messages), config)
     completion = ENCODING.decode(tokens).removeprefix("<|start|>assistant")
     assert parse_response(completion, RESPONSE_TEMPLATE, prefix=PROMPT) == meant
+
+
+def test_transformers_serve_reads_the_template_in_a_models_folder(tmp_path: Path) -> None:
+    config = tokenizer_config()
+    del config["response_template"]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer_json()), encoding="utf-8")
+    assert main(["template", "response", "--into", str(tmp_path)]) == 0
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    text = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary "
+    text += 'to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>'
+    generated, prompt = (ENCODING.encode(part, allowed_special="all") for part in (text, PROMPT))
+    content, reasoning, calls = parse_assistant_message(tokenizer, None, generated, prompt)
+    assert (content, reasoning) == ("", "Hm.")
+    assert [(call.name, call.arguments) for call in calls or ()] == [("f", '{"a": 1}')]

@@ -6,6 +6,7 @@ import argparse
 import json
 from collections.abc import Iterator
 from importlib import resources
+from pathlib import Path
 from typing import get_args
 
 from ..apis.chat_input import tool_from_chat
@@ -135,6 +136,7 @@ class _Template(Command):
     summary = "print a template that Transformers reads: of prompts, or of responses"
     examples = """\
   harmony template response
+  harmony template response --into gpt-oss-20b
   harmony template chat >gpt-oss-20b/chat_template.jinja
 """
 
@@ -145,16 +147,38 @@ class _Template(Command):
             help="chat: a Jinja template that writes our prompts; response: the JSON with which "
             "Transformers returns reasoning and calls (`response_template`)",
         )
+        parser.add_argument(
+            "--into",
+            metavar="FOLDER",
+            type=Path,
+            help="write it into the folder of a model, where `transformers serve` finds it",
+        )
 
     def run(self, arguments: argparse.Namespace) -> None:
+        folder: Path | None = arguments.into
         if arguments.kind == "response":
             from ..engines.tokenizer_files import RESPONSE_TEMPLATE
 
-            Output().line(json.dumps(RESPONSE_TEMPLATE, indent=2))
-        else:
-            folder = resources.files("openai_harmony") / "data" / "demo_model"
-            template = folder.joinpath("chat_template.jinja").read_text(encoding="utf-8")
+            if folder is None:
+                Output().line(json.dumps(RESPONSE_TEMPLATE, indent=2))
+                return
+            file = folder / "tokenizer_config.json"
+            try:
+                config = {**json.loads(file.read_text(encoding="utf-8"))}
+            except OSError as error:
+                raise InputError(f"{file}: {error.strerror}; name a model's folder") from None
+            except (ValueError, TypeError):
+                raise InputError(f"{file} is no configuration of a tokenizer") from None
+            config["response_template"] = RESPONSE_TEMPLATE
+            text = json.dumps(config, indent=2, ensure_ascii=False)
+            file.write_text(f"{text}\n", encoding="utf-8")
+            return
+        data = resources.files("openai_harmony") / "data" / "demo_model"
+        template = data.joinpath("chat_template.jinja").read_text(encoding="utf-8")
+        if folder is None:
             Output().line(template.removesuffix("\n"))
+        else:
+            (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
 
 
 TEMPLATE = _Template()

@@ -38,23 +38,23 @@ def patch_parser(module: Any, settings: Settings) -> None:
     package: Any = sys.modules.get(module.__name__.rpartition(".")[0])
     if getattr(package, "HarmonyParser", None) is own:
         package.HarmonyParser = ours
-    logger.info("harmony: gpt-oss is parsed by gpt-oss-harmony")
 
 
 def patch_renderer(module: Any, settings: Settings) -> None:
     """Let `OnlineRenderer` tell its parser what enforces grammars, and render by our mapping."""
     renderer = module.OnlineRenderer
-    own = renderer.adjust_harmony_request
+    own = renderer.__init__
     if hasattr(own, "__wrapped__"):
         return
 
     @wraps(own)
-    def adjust_harmony_request(self: Any, request: Any) -> None:
+    def initialize(self: Any, *args: Any, **kwargs: Any) -> None:
+        own(self, *args, **kwargs)
         if self.parser is not None and issubclass(self.parser, RecoveringParser):
             self.parser.backend = self.renderer.config.structured_outputs_config.backend
-        own(self, request)
+            logger.info("harmony: gpt-oss is parsed by gpt-oss-harmony")
 
-    renderer.adjust_harmony_request = adjust_harmony_request
+    renderer.__init__ = initialize
     if settings.renders:
         _patch_rendering(module, renderer)
 
