@@ -11,8 +11,9 @@ are made:
 ``encoded``
     The text is written by hand, after the source. The reference encodes it.
 ``composed``
-    The reference renders the messages (those that a chat request means are written by hand); calls
-    and response formats, which it spells otherwise or not at all, are spelled as the guide does.
+    The reference renders the messages (those that a chat request means are written by hand). Calls,
+    results and response formats, which it spells otherwise or not at all, are spelled as the guide
+    does.
 ``pieces``
     The pieces of a training example are written by hand. The reference encodes them, and where
     its own rendering can say the same, it must.
@@ -129,18 +130,35 @@ ANSWERS: dict[str, Callable[[Case], Case]] = {"render": render, "parse": parse, 
 # What the reference cannot say by itself
 
 
-AS_SAMPLED = "<|channel|>{channel} to={recipient} <|constrain|>{type}"
-OTHER_SPELLINGS = (
-    " to={recipient}<|channel|>{channel} {type}",  # the reference and the chat template
+GUIDE_CALL = "<|channel|>{channel} to={recipient} <|constrain|>{type}"
+REFERENCE_CALL = " to={recipient}<|channel|>{channel} {type}"
+OTHER_CALLS = (
+    REFERENCE_CALL,  # and the chat template's
     " to={recipient}<|channel|>{channel} <|constrain|>{type}",
     "<|channel|>{channel} to={recipient} {type}",
 )
-SPELLING_RULES = ("call-is-spelled-as-sampled", "chat-call")
-"""Rules about the spelling of calls; cases of other rules take any that the guide allows."""
+GUIDE_RESULT = " to=assistant<|channel|>{channel}"
+OTHER_RESULT = "<|channel|>{channel} to=assistant"  # oss-harmony's
+
+CALL_RULES = ("call-is-spelled-as-in-the-guide", "chat-call")
+RESULT_RULES = ("tool-result-header", "chat-result-header")
+"""Rules about the spelling of calls and results; cases of others take any spelling."""
 
 
-def composed(messages: list[dict[str, Any]], spelling: str = AS_SAMPLED) -> Case:
-    """The prompt of a conversation, without past reasoning, with calls in this spelling."""
+def other_spellings(rule: str) -> list[tuple[str, str]]:
+    """The spellings of calls and results that will do as well."""
+    calls = [(call, GUIDE_RESULT) for call in OTHER_CALLS]
+    if rule in RESULT_RULES:
+        return calls
+    if rule in CALL_RULES:
+        return [(GUIDE_CALL, OTHER_RESULT)]
+    return [*calls, (GUIDE_CALL, OTHER_RESULT), (REFERENCE_CALL, OTHER_RESULT)]
+
+
+def composed(
+    messages: list[dict[str, Any]], call: str = GUIDE_CALL, result: str = GUIDE_RESULT
+) -> Case:
+    """The prompt of a conversation, without past reasoning, with headers in this spelling."""
     answers = [at for at, message in enumerate(messages) if message.get("channel") == "final"]
     last_answer = max(answers, default=-1)
     tokens: list[int] = []
@@ -149,7 +167,9 @@ def composed(messages: list[dict[str, Any]], spelling: str = AS_SAMPLED) -> Case
         if message.get("channel") == "analysis" and at < last_answer:
             continue
         if is_call(message):
-            tokens += composed_call(message, spelling)
+            tokens += spelled(f"assistant{call}", "<|call|>", message)
+        elif message["role"] == "tool":
+            tokens += spelled(f"{{name}}{result}", "<|end|>", message)
         elif message["role"] == "developer":
             tokens += composed_developer(message)
         else:
@@ -169,13 +189,13 @@ def is_call(message: Case) -> bool:
     return message["role"] == "assistant" and "recipient" in message
 
 
-def composed_call(message: Case, spelling: str) -> list[int]:
-    kind = message["content_type"].removeprefix("<|constrain|>")
-    header = spelling.format(**{**message, "type": kind})
+def spelled(header: str, stop: str, message: Case) -> list[int]:
+    kind = message.get("content_type", "").removeprefix("<|constrain|>")
+    written = header.format(**{**message, "type": kind})
     content = message["content"]
     body = content if isinstance(content, str) else "".join(part["text"] for part in content)
     plain = ENCODING.encode(body, disallowed_special=())
-    return [*encoded(f"<|start|>assistant{header}<|message|>"), *plain, *encoded("<|call|>")]
+    return [*encoded(f"<|start|>{written}<|message|>"), *plain, *encoded(stop)]
 
 
 def composed_developer(message: Case) -> list[int]:
@@ -220,7 +240,7 @@ def train(given: Case, expected: Case) -> Case:
         assert theirs == examples[0]["tokens"]
     result: Case = {"examples": examples}
     if any(map(is_call, messages)):
-        others = [[respelled(one, other) for one in examples] for other in OTHER_SPELLINGS]
+        others = [[respelled(one, other) for one in examples] for other in OTHER_CALLS]
         result["also"] = [{"examples": other} for other in others if other != examples]
     return result
 
@@ -228,8 +248,8 @@ def train(given: Case, expected: Case) -> Case:
 def respelled(example: Case, spelling: str) -> Case:
     """An example with its calls in another spelling."""
     call = {"channel": "commentary", "recipient": "functions.f", "type": "json"}
-    headers = {AS_SAMPLED.format(**call): spelling.format(**call)}
-    if spelling is OTHER_SPELLINGS[0]:
+    headers = {GUIDE_CALL.format(**call): spelling.format(**call)}
+    if spelling is REFERENCE_CALL:
         headers["<|channel|>analysis to=python code"] = " to=python<|channel|>analysis code"
     pieces = example["pieces"]
     for old, new in headers.items():
@@ -254,8 +274,9 @@ def recorded(case: Case) -> Case:
     elif how == "composed":
         messages = expected.get("messages") or given["messages"]
         expected.update(composed(messages))
-        if case["rule"] not in SPELLING_RULES and any(map(is_call, messages)):
-            expected["also"] = [composed(messages, other) for other in OTHER_SPELLINGS]
+        if any(map(is_call, messages)):
+            others = [composed(messages, *other) for other in other_spellings(case["rule"])]
+            expected["also"] = [other for other in others if other["text"] != expected["text"]]
     elif how == "pieces":
         expected = train(given, expected)
     return {**case, "input": given, "expected": expected}
