@@ -121,7 +121,8 @@ def neutral(message: Message) -> Case:
     """A message without the fields that say nothing."""
     fields = message.to_dict()
     (content,) = fields.pop("content")
-    return {**{key: value for key, value in fields.items() if value}, "content": content["text"]}
+    named = {key: value for key, value in fields.items() if value is not None}
+    return {**named, "content": content["text"]}
 
 
 ANSWERS: dict[str, Callable[[Case], Case]] = {"render": render, "parse": parse, "stream": stream}
