@@ -28,8 +28,12 @@ NO_LABEL = -100
 def chat(given: dict[str, Any]) -> dict[str, Any]:
     request = given["request"]
     options = {key: request[key] for key in ("reasoning_effort",) if key in request}
+    messages = json.loads(json.dumps(request["messages"]))
+    for call in (call for message in messages for call in message.get("tool_calls", ())):
+        # As an object, which is what programs with chat templates pass on.
+        call["function"]["arguments"] = json.loads(call["function"]["arguments"])
     (text,), _ = render_jinja_template(
-        [request["messages"]],
+        [messages],
         tools=request.get("tools") or None,
         chat_template=TEMPLATES["gptoss"],
         add_generation_prompt=True,

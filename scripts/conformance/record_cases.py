@@ -1,6 +1,6 @@
 """Record what the reference makes of the cases in ``conformance``, or compare.
 
-    .venv-reference/bin/python scripts/conformance/record.py [--check]
+    .venv-reference/bin/python scripts/conformance/record_cases.py [--check]
 
 It runs in the reference's environment, which ``make parity`` makes, and uses nothing of this
 library, so that no expected value is our own output. A case says under ``checked`` how its values
