@@ -81,11 +81,14 @@ def test_marked_up_text_and_tokens_say_the_same() -> None:
                 assert ENCODING.decode_utf8(said["tokens"]) == said["text"], case.id
 
 
-def test_notes_are_about_what_failed() -> None:
+def test_notes_say_what_users_see_where_a_rule_fails() -> None:
+    """Of recoveries and of the reference's faults, the rule says enough."""
     notes = read(KIT / "notes.json")
     for result in read(KIT / "results.json")["implementations"]:
-        failed = {BY_ID[id].rule for id in result["failed"]}
-        assert set(notes.pop(result["name"], {})) <= failed, result["name"]
+        if result["name"] != "gpt-oss-harmony":
+            failed = [BY_ID[id] for id in result["failed"]]
+            rules = {case.rule for case in failed if case.level not in ("reference", "recovery")}
+            assert set(notes.pop(result["name"])) == rules, result["name"]
     assert not notes
 
 
@@ -101,7 +104,7 @@ def test_expected_values_are_those_of_the_reference() -> None:
     python = ROOT / ".venv-reference" / "bin" / "python"
     if not python.exists():
         pytest.skip("make parity makes the reference's environment")
-    script = ROOT / "scripts" / "conformance" / "record.py"
+    script = ROOT / "scripts" / "conformance" / "record_cases.py"
     environment = {"TIKTOKEN_ENCODINGS_BASE": str(python.parents[1])}
     done = subprocess.run(
         [python, script, "--check"], env=environment, capture_output=True, text=True, check=False

@@ -6,7 +6,6 @@ import contextlib
 import io
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pydantic
@@ -28,8 +27,8 @@ from openai_harmony import (
     ToolDescription,
     load_harmony_encoding,
 )
+from support.vectors import case
 
-SAMPLES = Path(__file__).parent / "data" / "samples"
 ENCODING = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
 
 COMPLETION = (
@@ -430,9 +429,8 @@ except RuntimeError as err:
 
 
 def test_the_api_references_example() -> None:
-    sample = SAMPLES / "api_reference_example"
-    tokens = json.loads((sample / "tokens.json").read_text(encoding="utf-8"))
-    text = (sample / "text.txt").read_bytes().decode()
+    expected = case("format/api-reference-example")["expected"]
+    tokens, text = expected["tokens"], expected["text"]
     variables, printed = run(API_REFERENCE)
     assert variables["tokens"] == tokens
     assert printed.startswith(f"{tokens}\n{text}\n")
@@ -545,8 +543,7 @@ parsed_response = encoding.parse_messages_from_completion_tokens(new_tokens, Rol
 
 def test_the_guides_rendering_example() -> None:
     variables, _ = run(GUIDE_RENDERING, new_tokens=tokens_of(ANSWER)[:-1])
-    sample = SAMPLES / "guide_library_example"
-    assert variables["tokens"] == json.loads((sample / "tokens.json").read_text(encoding="utf-8"))
+    assert variables["tokens"] == case("reference/library-example")["expected"]["tokens"]
     assert [message.channel for message in variables["parsed_response"]] == ["analysis", "final"]
 
 

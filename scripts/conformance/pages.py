@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,12 @@ SPECIFICATION = KIT / "SPECIFICATION.md"
 RESULTS = KIT / "results.json"
 NOTES = KIT / "notes.json"
 BEGIN, END = "<!-- begin: results -->", "<!-- end: results -->"
+
+OPENING = """# The rules of the harmony format
+
+Version {version}. [README.md](README.md) describes the files. A rule is a sentence; its cases are
+what it means. *Otherwise* says what a user sees of a program that does not follow it.
+`scripts/conformance/pages.py` makes this page of `rules.json` and the cases."""
 
 Json = dict[str, Any]
 
@@ -51,11 +57,7 @@ def specification() -> str:
 
 
 def _specification(rules: Json, cases: dict[str, list[Json]]) -> Iterator[str]:
-    yield "# The rules of the harmony format"
-    yield ""
-    yield f"Version {rules['version']}. [README.md](README.md) describes the files. A rule is a sentence;"
-    yield "its cases are what it means. *Otherwise* says what a user sees of a program that does not"
-    yield "follow it. `scripts/conformance/pages.py` makes this page of `rules.json` and the cases."
+    yield OPENING.format(version=rules["version"])
     for level in rules["levels"]:
         chosen = [rule for rule in rules["rules"] if rule["level"] == level["id"]]
         count = sum(len(cases[rule["id"]]) for rule in chosen)
@@ -156,10 +158,10 @@ def _link(rule: str) -> str:
     return f"[{rule}](../conformance/SPECIFICATION.md#{rule})"
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Write the pages of the conformance kit.")
     parser.add_argument("--check", action="store_true", help="write nothing, only compare")
-    check = parser.parse_args().check
+    check = parser.parse_args(arguments).check
     changed = False
     for path, text in ((SPECIFICATION, specification()), (PAGE, page())):
         if not path.exists() or path.read_text(encoding="utf-8") != text:

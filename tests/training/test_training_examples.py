@@ -49,43 +49,8 @@ CALL = "@commentary to=functions.f <|constrain|>json>{}<|call|>"
 RESULT = "/functions.f to=assistant@commentary>{}<|end|>"
 ANSWER = "@final>2 + 2 = 4."
 
-# Letters of a conversation, options, and the examples.
+# Letters of a conversation, options, and the examples. Those without options are in the kit.
 VECTORS: list[tuple[str, dict[str, Any], list[str]]] = [
-    ("u", {}, []),
-    ("uf", {}, [f"{QUESTION}/assistant[{ANSWER}<|return|>]"]),
-    ("fu", {}, [f"/assistant[{ANSWER}<|return|>]"]),
-    # Within a turn, the model samples the start of its later messages.
-    ("uaf", {}, [f"{QUESTION}/assistant[{THOUGHT}/assistant{ANSWER}<|return|>]"]),
-    ("ua", {}, [f"{QUESTION}/assistant[{THOUGHT}]"]),
-    # A call ends sampling; what comes after the result begins in the prompt.
-    (
-        "uacraf",
-        {},
-        [
-            f"{QUESTION}/assistant[{THOUGHT}/assistant{CALL}]{RESULT}"
-            f"/assistant[{THOUGHT}/assistant{ANSWER}<|return|>]"
-        ],
-    ),
-    ("uccr", {}, [f"{QUESTION}/assistant[{CALL}]/assistant[{CALL}]"]),
-    # Nothing to leave out: one sequence, in which the stop is the label but not the input.
-    (
-        "ufuf",
-        {},
-        [
-            f"{QUESTION}/assistant[{ANSWER}{{<|end|>|<|return|>}}]"
-            f"{QUESTION}/assistant[{ANSWER}<|return|>]"
-        ],
-    ),
-    # The second prompt leaves reasoning out: two sequences, and nothing is trained on twice.
-    (
-        "uafuaf",
-        {},
-        [
-            f"{QUESTION}/assistant[{THOUGHT}/assistant{ANSWER}<|return|>]",
-            f"{QUESTION}/assistant{ANSWER}<|end|>"
-            f"{QUESTION}/assistant[{THOUGHT}/assistant{ANSWER}<|return|>]",
-        ],
-    ),
     (
         "uafuaf",
         {"keep_past_reasoning": True},

@@ -161,7 +161,7 @@ def _write_table(suite: Suite, verdicts: Sequence[Verdict], output: Output) -> N
 
 def _write_row(name: str, row: Counter[str], width: int, output: Output, style: str) -> None:
     cells = "".join(f"{row[outcome] or '':>13}" for outcome in _OUTCOMES)
-    output.line(f"{name:{width}}{cells}", style)
+    output.line(f"{name:{width}}{cells}".rstrip(), style)
 
 
 def _report(
