@@ -54,6 +54,7 @@ __all__ = ["check_storage", "create_app", "make_server", "run_server"]
 _LOG = logging.getLogger(__name__)
 
 _MAINTENANCE_INTERVAL = 60  # seconds
+_LEASE_INTERVAL = 3  # seconds between looks for servers that have died
 _CLOSING_SECONDS = 5  # for clients to read that their request was cancelled
 _SWITCH_INTERVAL = 0.001  # seconds that a thread may keep the event loop waiting
 _SIGNAL_INTERVAL = 0.1  # seconds between looks for a second signal
@@ -89,10 +90,15 @@ def create_app(
             cipher = ItemCipher.with_new_key() if path is None else ItemCipher.from_file(path)
             services = app.state.services = Services(engine, settings, store, cipher, by_name)
             await asyncio.to_thread(_prepare_tables, grammar=settings.grammar)
-            maintenance = asyncio.ensure_future(_maintain(store))
+            await services.peers.open()
+            upkeep = [
+                asyncio.ensure_future(_repeat(store.maintain, _MAINTENANCE_INTERVAL)),
+                asyncio.ensure_future(_repeat(store.start_serving, _LEASE_INTERVAL)),
+            ]
             yield
             await services.live_responses.end_all(shutting_down())
-            await cancel_all(maintenance)
+            await services.peers.close()
+            await cancel_all(*upkeep)
             await asyncio.to_thread(services.pools.close)
 
     app = FastAPI(
@@ -143,12 +149,12 @@ def _prepare_tables(*, grammar: bool) -> None:
         token_table()
 
 
-async def _maintain(store: Store) -> None:
+async def _repeat(upkeep: Callable[[], object], seconds: float) -> None:
     """Maintain the store from time to time."""
     while True:
-        await asyncio.sleep(_MAINTENANCE_INTERVAL)
+        await asyncio.sleep(seconds)
         try:
-            await asyncio.to_thread(store.maintain)
+            await asyncio.to_thread(upkeep)
         except StoreError:
             _LOG.exception("the upkeep of the store failed; it is tried again")
 

@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from fastapi import Request
@@ -21,9 +22,10 @@ from .generation.admission import Admission
 from .http.errors import ApiError, shutting_down
 from .limited_route import Quota
 from .metrics import Metrics
+from .peers import Peers, PostgresChannel
 from .pools import Pools
 from .responses.encryption import ItemCipher
-from .responses.live_responses import LiveResponses
+from .responses.live_responses import LiveResponses, answer_peer
 from .settings import Settings
 from .store import Store
 
@@ -52,6 +54,7 @@ class Services:
     sockets: Quota = field(default_factory=lambda: Quota(_SOCKETS, "WebSockets"), init=False)
     limiter: KeyLimiter = field(default_factory=KeyLimiter, init=False)
     live_responses: LiveResponses = field(default_factory=LiveResponses, init=False)
+    peers: Peers = field(init=False)
     admission: Admission = field(init=False)
     metrics: Metrics = field(init=False)
     started: float = field(default_factory=time.time, init=False)
@@ -60,6 +63,9 @@ class Services:
         self.keys = ApiKeys(self.store.keys, self.settings.api_keys)
         self.admission = Admission(self.settings.max_running, self.settings.max_waiting)
         self.metrics = Metrics(self.admission)
+        url, id = self.store.postgres_url, self.store.server_id
+        channel = None if url is None else PostgresChannel(url, id)
+        self.peers = Peers(id, channel, partial(answer_peer, self.live_responses))
         limit = _LARGE_REQUESTS * self.settings.max_request_bytes
         self.request_bytes = Quota(limit, "bytes of requests")
 

@@ -16,10 +16,11 @@ from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..generation.events import TurnEnded, TurnEvent, Usage
 from ..generation.preparation import prepare_turn, unenforced_header
 from ..generation.sampling import choice_sampling, sample_choices, sample_turn, with_grammar
+from ..http.event_log import Event
 from ..http.identifiers import new_id
 from ..http.json import JsonResponse
 from ..http.requests import while_connected
-from ..http.server_sent_events import Event, EventStream, json_or_stream
+from ..http.server_sent_events import EventStream, event_of, json_or_stream
 from ..limited_route import LimitedRoute
 from ..services import Services, services_of
 from .completion import (
@@ -128,9 +129,9 @@ async def _chunks(
                 if body.store and len(usages) == len(choices):  # stored before its end is told
                     await store_completion(services, caller, body, _whole(head, whole, usages))
             for choice in choices[index].take(event):
-                yield None, _chunk(body, head, choice)
+                yield event_of(_chunk(body, head, choice))
     if body.includes_usage:
-        yield None, _chunk(body, head, None, chat_usage(usages))
+        yield event_of(_chunk(body, head, None, chat_usage(usages)))
 
 
 def _chunk(

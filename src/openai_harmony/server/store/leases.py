@@ -109,8 +109,8 @@ class _PostgresLease:
     def _connect(self) -> Connection:
         connection = self._engine.connect()
         try:
-            # PostgreSQL gives up a host that vanishes after a minute, its lock with it.
-            for setting, value in (("idle", 30), ("interval", 10), ("count", 3)):
+            # PostgreSQL gives up a host that vanishes after six seconds, its lock with it.
+            for setting, value in (("idle", 2), ("interval", 2), ("count", 2)):
                 connection.exec_driver_sql(f"SET tcp_keepalives_{setting} = {value}")
             connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": self._key})
         except BaseException:

@@ -34,7 +34,7 @@ __all__ = ["NewResponse", "Responses", "StoredResponse"]
 _RUNNING = ("queued", "in_progress")
 _LOST = {
     "code": "server_error",
-    "message": "The server ended before this response did, and has been restarted. "
+    "message": "The server ended before this response did, and has been restarted or replaced. "
     "Send the request again.",
 }
 
@@ -65,7 +65,10 @@ class NewResponse:
 
 @dataclass(frozen=True)
 class StoredResponse:
-    """A response as it is now: the fields of `NewResponse`, and its output."""
+    """A response as it is now: the fields of `NewResponse`, and its output.
+
+    `server_id` is the server that runs it.
+    """
 
     id: str
     owner: str
@@ -76,6 +79,7 @@ class StoredResponse:
     expires_at: int | None
     previous_response_id: str | None
     conversation_id: str | None
+    server_id: str | None
     body: dict[str, Any] = field(repr=False)
     output: tuple[StoredItem, ...] = field(repr=False)
 
@@ -143,22 +147,22 @@ class Responses:
         status: str,
         body: Mapping[str, Any],
         output: Sequence[NewItem] = (),
-        events: Iterable[Mapping[str, Any]] | None = None,
+        events: Iterable[str] | None = None,
         completed_at: int | None = None,
         sessions: Sequence[StoredSession] = (),
     ) -> bool:
         """End a response, in one transaction with adding its items to its conversation.
 
         Input items that the conversation has already, by their ids, are not added again. A response
-        that failed adds nothing, since the request will be sent again. `sessions` are those of the
-        tools that it used, for the next response. Returns False, and changes nothing, where it has
-        ended otherwise (it was cancelled, maybe at another server) or was deleted. When this
-        returns True, it is on the disk.
+        that failed adds nothing, since the request will be sent again. `events` are those of the
+        stream, each as JSON; `sessions` those of the tools that it used, for the next response.
+        Returns False, and changes nothing, where it has ended otherwise (it was cancelled, maybe at
+        another server) or was deleted. When this returns True, it is on the disk.
         """
         check_ids(output)
         blob = None
         if events is not None:  # a JSON array under zlib
-            blob = zlib.compress(json.dumps([*events], separators=(",", ":")).encode("ascii"))
+            blob = zlib.compress(f"[{','.join(events)}]".encode())
         values = {
             "status": status,
             "body": dict(body),
@@ -195,6 +199,7 @@ class Responses:
             expires_at=row.expires_at,
             previous_response_id=row.previous_response_id,
             conversation_id=row.conversation_id,
+            server_id=row.server_id,
             body=row.body,
             output=output,
         )
@@ -257,12 +262,16 @@ class Responses:
         """Fail the running responses of dead servers; return how many."""
         running = and_(responses.c.status.in_(_RUNNING), responses.c.server_id.is_not(None))
         servers = select(responses.c.server_id).distinct().where(running)
-        count = 0
+        with self._database.reading() as connection:
+            others = set(connection.execute(servers).scalars()) - {self._server.id}
+        if not others:
+            return 0
         with self._database.writing() as connection:
-            for server_id in list(connection.execute(servers).scalars()):
-                if server_id != self._server.id and lease.is_gone(connection, server_id):
-                    count += _fail(connection, server_id)
-        return count
+            return sum(
+                _fail(connection, server_id)
+                for server_id in others
+                if server_id is not None and lease.is_gone(connection, server_id)
+            )
 
     def _change(self, connection: Connection, id: str, **values: Any) -> _Belonging | None:
         """Change a response that may be changed; return its conversation and owner."""

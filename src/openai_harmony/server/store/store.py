@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import URL, Connection, Select, func, select
 
 from .chat_completions import StoredCompletions
 from .container_files import ContainerFiles
@@ -63,22 +63,31 @@ class Store:
         self.completions = StoredCompletions(self._database, self._server)
         self.keys = Keys(self._database)
 
+    @property
+    def server_id(self) -> str:
+        """The id of this server, while it runs."""
+        return self._server.id
+
+    @property
+    def postgres_url(self) -> URL | None:
+        """The URL of the database, where other servers may share it."""
+        return None if self._database.is_sqlite else self._database.url
+
     def start_serving(self) -> int:
         """Take the lease of this server, and fail the running responses of dead ones.
 
-        Call it before the first request; a program that only reads or makes keys need not. Returns
-        how many responses failed. Raises `StoreInUseError` where another server has the SQLite
-        file.
+        Call it before the first request, and then every few seconds: it takes the lease again where
+        the database was restarted. A program that only reads or makes keys need not. Returns how
+        many responses failed. Raises `StoreInUseError` where another server has the SQLite file.
         """
         self._lease.acquire()
         self._is_serving = True
         return self.responses.abandon(self._lease)
 
     def maintain(self) -> None:
-        """Maintain the database; once in a minute is often enough.
+        """Delete expired responses and chat completions; once in a minute is often enough.
 
-        Deletes expired responses and chat completions. Takes the lease again where the database was
-        restarted, and fails the running responses of dead servers.
+        Also does what `start_serving` does, once that was called.
         """
         self.responses.delete_expired()
         self.completions.delete_expired()
