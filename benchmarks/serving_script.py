@@ -2,7 +2,8 @@
 
 ``python serving_script.py ours PORT [DATABASE]`` runs in our environment, ``... gpt-oss PORT`` in
 one with the package gpt-oss. Both get the same tokens from a list, so that what is left is the
-server.
+server. ``... bare PORT`` is a Starlette application that does nothing but stream the events of such
+a response, ready-made: what is left is Starlette, uvicorn and the socket.
 """
 
 from __future__ import annotations
@@ -60,6 +61,39 @@ def serve_ours(port: int, database: str | None = None) -> None:
         asyncio.run(run_server(create_app(Script(), settings), settings, listener))
 
 
+def serve_bare(port: int) -> None:
+    """Stream ready-made events, one for each token."""
+    import asyncio
+    import json
+
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.responses import JSONResponse, StreamingResponse
+    from starlette.routing import Route
+
+    name = "response.output_text.delta"
+    place = {"item_id": f"msg_{'0' * 48}", "output_index": 1, "content_index": 0}
+    events = []
+    for number in range(len(script())):
+        fields = {"sequence_number": number, **place, "delta": " moon", "logprobs": []}
+        data = json.dumps({"type": name, **fields}, separators=(",", ":"))
+        events.append(f"event: {name}\ndata: {data}\n\n".encode())
+
+    async def stream() -> AsyncGenerator[bytes, None]:
+        for event in events:
+            await asyncio.sleep(0)
+            yield event
+
+    async def respond(_: Any) -> Any:
+        return StreamingResponse(stream(), media_type="text/event-stream")
+
+    async def document(_: Any) -> Any:
+        return JSONResponse({})
+
+    routes = [Route("/v1/responses", respond, methods=["POST"]), Route("/openapi.json", document)]
+    uvicorn.run(Starlette(routes=routes), port=port, log_level="warning", backlog=2048)
+
+
 def serve_gpt_oss(port: int) -> None:
     """Run the responses_api over a function that reads the script."""
     import uvicorn
@@ -86,4 +120,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "ours":
         serve_ours(int(sys.argv[2]), *sys.argv[3:])
     else:
-        serve_gpt_oss(int(sys.argv[2]))
+        {"bare": serve_bare, "gpt-oss": serve_gpt_oss}[sys.argv[1]](int(sys.argv[2]))

@@ -23,7 +23,7 @@ _HEADERS = {
     "X-Accel-Buffering": "no",  # nginx and its like keep a stream back otherwise
 }
 _COMMENT = b": keep-alive\n\n"
-_PACE = 0.005
+_PACE = 0.01
 """Seconds between writes to one client: events that come sooner share one."""
 
 
@@ -83,7 +83,7 @@ def encode_events(events: Iterable[Event]) -> bytes:
 class EventStream(StreamingResponse):
     """Sends the events of a log, or of an async generator.
 
-    - An event after a pause is sent at once. Those that follow it within 5 ms share one write.
+    - An event after a pause is sent at once. Those that follow it within 10 ms share one write.
     - A generator runs ahead of a client that reads slowly, so that its slot at the engine is
       free when the turn is over. It is closed at once when the client disconnects.
     - An error before the first event becomes a response with an HTTP status. Later, `error_event`

@@ -175,16 +175,18 @@ class ResponseRun:
             return None
         async with aclosing(ToolLoop(self._services, plan).events()) as events:
             async for event in events:
-                if isinstance(event, LoopEnded):
+                if isinstance(event, TextAdded):  # most of them, by far
+                    written = self.stream.take_text(event)
+                    if written is not None:
+                        self.log.add(written)
+                elif isinstance(event, LoopEnded):
                     return event.incomplete_reason
-                await self._take(event)
+                else:
+                    await self._take(event)
         return None
 
     async def _take(self, event: LoopEvent) -> None:
-        """Log an event of the loop."""
-        if isinstance(event, TextAdded):  # most of them, by far
-            self._add(self.stream.take(event))
-            return
+        """Log an event of the loop that is more than text."""
         self._begin()
         self._add(self.stream.leave_queue())
         if isinstance(event, TurnEnded):
