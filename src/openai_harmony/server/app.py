@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -38,6 +39,7 @@ from .http.errors import (
     shutting_down,
 )
 from .http.requests import DecodedBodies, RequestSizeLimit, cancel_all
+from .hub import Worker
 from .limited_route import in_pool
 from .metrics import RequestCounter
 from .models import router as models_router
@@ -57,6 +59,7 @@ _MAINTENANCE_INTERVAL = 60  # seconds
 _LEASE_INTERVAL = 3  # seconds between looks for servers that have died
 _CLOSING_SECONDS = 5  # for clients to read that their request was cancelled
 _SWITCH_INTERVAL = 0.001  # seconds that a thread may keep the event loop waiting
+_BACKLOG = 2048  # connections that wait to be accepted
 _SIGNAL_INTERVAL = 0.1  # seconds between looks for a second signal
 
 
@@ -73,22 +76,30 @@ def check_storage(settings: Settings) -> bool:
 
 
 def create_app(
-    engine: Engine, settings: Settings | None = None, tools: Sequence[Tool[Any]] = ()
+    engine: Engine,
+    settings: Settings | None = None,
+    tools: Sequence[Tool[Any]] = (),
+    *,
+    worker: Worker | None = None,
 ) -> FastAPI:
     """Make the application; engine and tools stay the caller's, to be closed after it.
 
     Of the tools, `browser`, `python` and those of MCP servers are run for requests that name them.
+    `worker` is this process among several that serve together.
     """
     settings = settings or Settings()
     by_name = {tool.namespace.name: tool for tool in tools}
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
-        with await asyncio.to_thread(Store, settings.database) as store:
+        folder = None if worker is None else worker.folder
+        with await asyncio.to_thread(Store, settings.database, workers=folder) as store:
             await asyncio.to_thread(store.start_serving)
             path = settings.key_file
             cipher = ItemCipher.with_new_key() if path is None else ItemCipher.from_file(path)
-            services = app.state.services = Services(engine, settings, store, cipher, by_name)
+            services = app.state.services = Services(
+                engine, settings, store, cipher, by_name, worker
+            )
             await asyncio.to_thread(_prepare_tables, grammar=settings.grammar)
             await services.peers.open()
             upkeep = [
@@ -109,6 +120,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
+    app.state.worker = worker
     app.add_middleware(DecodedBodies, limit=settings.max_request_bytes)
     app.add_middleware(RequestSizeLimit, limit=settings.max_request_bytes)
     add_error_handlers(app)
@@ -208,6 +220,7 @@ def make_server(
     app: FastAPI, settings: Settings, on_start: Callable[[], None] = lambda: None
 ) -> uvicorn.Server:
     """Make the server of an application; it ends in order once its `should_exit` is true."""
+    worker: Worker | None = app.state.worker
     config = HttpConfig(
         app,
         RequestTimes(settings.head_seconds, settings.body_seconds),
@@ -215,6 +228,8 @@ def make_server(
         timeout_graceful_shutdown=round(settings.shutdown_seconds) + _CLOSING_SECONDS,
         ws_max_size=settings.max_request_bytes,
         ws_per_message_deflate=False,  # a few bytes could become a message of this size
+        # A worker takes one connection at a time, so that the next may go to an idle one.
+        backlog=_BACKLOG if worker is None else 1,
     )
     return _Server(config, app, on_start)
 
@@ -246,6 +261,12 @@ class _Server(uvicorn.Server):
         for listener in sockets or ():
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await super().startup(sockets)
+        worker: Worker | None = self._app.state.worker
+        if worker is not None:
+            for listener in sockets or ():
+                listener.listen(_BACKLOG)  # the connections that wait for all workers
+            if self.started:
+                await worker.first("begin", process=os.getpid())
         if self.started:
             self._on_start()
 

@@ -1,7 +1,9 @@
-"""The servers of one database ask each other about the responses that they run.
+"""Servers ask each other: those of one database about the responses that they run, the workers of
+one server for places at its engine.
 
 A request goes to a server by its id, and the answer comes back in parts. They travel as messages
-over a channel: the notifications of PostgreSQL, which need no address and no port of a server.
+over a channel: the notifications of PostgreSQL, which need no address and no port of a server, or
+Unix sockets in a folder.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import logging
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import psycopg
@@ -21,15 +24,24 @@ from sqlalchemy import URL
 from .http.requests import cancel_all
 from .store import StoreError
 
-__all__ = ["ANSWER_SECONDS", "Answer", "Channel", "PeerError", "Peers", "PostgresChannel"]
+__all__ = [
+    "ANSWER_SECONDS",
+    "Answer",
+    "Channel",
+    "PeerError",
+    "Peers",
+    "PostgresChannel",
+    "SocketChannel",
+]
 
 _LOG = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 1.0
 """The time within which a part of an answer must be sent, an empty one if there is no other."""
-_SILENCE = 3 * ANSWER_SECONDS
+_SILENCE = 3 * ANSWER_SECONDS  # after which a server that runs responses may be dead
 _PIECE = 7_900  # bytes of a notification, below 8,000
 _RECONNECT_SECONDS = 0.5
+_LENGTH_BYTES = 4  # before each message on a socket
 
 Answer: TypeAlias = "Callable[[Mapping[str, Any]], AsyncGenerator[Any, None]]"
 """Makes the parts of the answer to a request, all of it JSON; one each `ANSWER_SECONDS`."""
@@ -53,12 +65,23 @@ class Channel(Protocol):
 
 
 class Peers:
-    """This server among those that share its database; without a `channel` it is alone."""
+    """This server among others; without a `channel` it is alone.
 
-    def __init__(self, server_id: str, channel: Channel | None, answer: Answer) -> None:
+    One that sends nothing for `silence` seconds does not answer any more.
+    """
+
+    def __init__(
+        self,
+        server_id: str,
+        channel: Channel | None,
+        answer: Answer,
+        *,
+        silence: float = _SILENCE,
+    ) -> None:
         self._id = server_id
         self._channel = channel
         self._answer = answer
+        self._silence = silence
         self._numbers = itertools.count()
         self._calls: dict[int, asyncio.Queue[Mapping[str, Any]]] = {}
         self._answers: dict[tuple[str, int], asyncio.Task[None]] = {}
@@ -89,7 +112,7 @@ class Peers:
             await self._send(server_id, call=call, sender=self._id, request=request)
             while True:
                 try:
-                    message = await asyncio.wait_for(parts.get(), _SILENCE)
+                    message = await asyncio.wait_for(parts.get(), self._silence)
                 except asyncio.TimeoutError:
                     raise PeerError(f"the server {server_id} does not answer") from None
                 if "part" not in message:
@@ -213,3 +236,57 @@ class PostgresChannel:
 
 def _channel(server_id: str) -> str:
     return f"harmony_{server_id}"
+
+
+class SocketChannel:
+    """Messages over Unix sockets in a folder, one for each process of a server, by its id."""
+
+    def __init__(self, folder: Path, server_id: str) -> None:
+        self._folder = folder
+        self._id = server_id
+        self._writers: dict[str, asyncio.StreamWriter] = {}
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._reading: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+
+    async def open(self, received: Callable[[str], None]) -> None:
+        """Listen."""
+
+        async def read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            self._reading.add(task)
+            try:
+                while True:
+                    length = int.from_bytes(await reader.readexactly(_LENGTH_BYTES), "big")
+                    received((await reader.readexactly(length)).decode())
+            except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+                pass  # the other process has ended, or this one does
+            finally:
+                self._reading.discard(task)
+                writer.close()
+
+        self._server = await asyncio.start_unix_server(read, self._folder / self._id)
+
+    async def send(self, server_id: str, message: str) -> None:
+        """Send a message, over a connection that is kept."""
+        data = message.encode()
+        async with self._turns[server_id]:
+            try:
+                writer = self._writers.get(server_id)
+                if writer is None or writer.is_closing():
+                    _, writer = await asyncio.open_unix_connection(self._folder / server_id)
+                    self._writers[server_id] = writer
+                writer.write(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
+                await writer.drain()
+            except OSError as error:
+                raise PeerError(f"the process {server_id} has ended: {error}") from error
+
+    async def close(self) -> None:
+        """Close the socket, and all connections."""
+        if self._server is not None:
+            self._server.close()
+            (self._folder / self._id).unlink(missing_ok=True)
+        for writer in self._writers.values():
+            writer.close()
+        await cancel_all(*self._reading)

@@ -20,9 +20,10 @@ from .auth.api_keys import ApiKeys
 from .auth.limits import KeyLimiter
 from .generation.admission import Admission
 from .http.errors import ApiError, shutting_down
+from .hub import HubAdmission, Worker
 from .limited_route import Quota
 from .metrics import Metrics
-from .peers import Peers, PostgresChannel
+from .peers import Channel, Peers, PostgresChannel, SocketChannel
 from .pools import Pools
 from .responses.encryption import ItemCipher
 from .responses.live_responses import LiveResponses, answer_peer
@@ -41,13 +42,17 @@ _SOCKETS = 256
 
 @dataclass
 class Services:
-    """An engine, and everything around it that requests need; `tools` by their names."""
+    """An engine, and everything around it that requests need; `tools` by their names.
+
+    `worker` is this process among those of a server that has several.
+    """
 
     engine: Engine
     settings: Settings
     store: Store
     cipher: ItemCipher
     tools: Mapping[str, Tool[Any]] = field(default_factory=dict)
+    worker: Worker | None = None
     keys: ApiKeys = field(init=False)
     pools: Pools = field(default_factory=Pools, init=False)
     request_bytes: Quota = field(init=False)
@@ -61,10 +66,17 @@ class Services:
 
     def __post_init__(self) -> None:
         self.keys = ApiKeys(self.store.keys, self.settings.api_keys)
-        self.admission = Admission(self.settings.max_running, self.settings.max_waiting)
-        self.metrics = Metrics(self.admission)
-        url, id = self.store.postgres_url, self.store.server_id
-        channel = None if url is None else PostgresChannel(url, id)
+        worker, url, id = self.worker, self.store.postgres_url, self.store.server_id
+        channel: Channel | None = None
+        if url is not None:
+            channel = PostgresChannel(url, id)
+        elif worker is not None:
+            channel = SocketChannel(worker.folder, id)
+        if worker is None:
+            self.admission = Admission(self.settings.max_running, self.settings.max_waiting)
+        else:
+            self.admission = HubAdmission(worker)
+        self.metrics = Metrics()
         self.peers = Peers(id, channel, partial(answer_peer, self.live_responses))
         limit = _LARGE_REQUESTS * self.settings.max_request_bytes
         self.request_bytes = Quota(limit, "bytes of requests")

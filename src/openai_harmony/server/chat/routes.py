@@ -72,7 +72,7 @@ async def create_chat_completion(
 
 
 async def _turn(services: Services, caller: Caller, body: ChatRequest) -> TurnRequest:
-    services.admission.check(caller.owner)
+    await services.admission.admit(caller.owner)
     date = services.current_date()
     return await services.pools.encoding.run(caller.owner, turn_of_chat, body, date=date)
 

@@ -141,7 +141,7 @@ async def create_completion(
 
 
 async def _plans(services: Services, caller: Caller, body: CompletionBody) -> list[ChoicePlan]:
-    services.admission.check(caller.owner)
+    await services.admission.admit(caller.owner)
     plans = await services.pools.encoding.run(caller.owner, choice_plans, body)
     grammar = body.sampling().grammar
     if grammar is not None:

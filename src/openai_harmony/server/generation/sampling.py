@@ -146,8 +146,10 @@ class CompletionMetrics:
         self._reason = "cancelled"
         self._created = self._first = self._last = time.monotonic()
         self._sampled = 0
+        self._gauge = metrics.waiting
 
     def __enter__(self) -> CompletionMetrics:
+        self._gauge.inc()
         return self
 
     def __exit__(
@@ -156,6 +158,7 @@ class CompletionMetrics:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._gauge.dec()
         is_error = isinstance(error, Exception)
         self._metrics.completions.labels("error" if is_error else self._reason).inc()
         self._metrics.completion_tokens.inc(self._sampled)
@@ -167,6 +170,9 @@ class CompletionMetrics:
 
     def begin(self) -> None:
         """Note that the completion has its slot."""
+        self._gauge.dec()
+        self._gauge = self._metrics.running
+        self._gauge.inc()
         self._metrics.queue.observe(time.monotonic() - self._created)
 
     async def follow(

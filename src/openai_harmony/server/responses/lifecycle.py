@@ -46,7 +46,7 @@ async def start_response(
 
     Raises what `plan_response` raises, and `ApiError` where the queue is full.
     """
-    services.admission.check(caller.owner)
+    await services.admission.admit(caller.owner)
     owner, pools = caller.owner, services.pools
     with services.metrics.preparation.time():
         plan = await pools.encoding.run(

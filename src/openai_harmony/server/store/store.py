@@ -33,7 +33,7 @@ class Store:
 
     `url` is a path, ``sqlite:///PATH``, ``postgresql://...``, or None for a database in memory that
     ends with the store. Opening makes what is missing. `clock` gives seconds since 1970; by it,
-    responses expire.
+    responses expire. `workers` is the folder with the sockets of the processes that serve together.
 
     Raises `StoreError` where the database cannot be used. May be called from any thread.
 
@@ -45,7 +45,11 @@ class Store:
     """
 
     def __init__(
-        self, url: str | Path | None = None, *, clock: Callable[[], float] = time.time
+        self,
+        url: str | Path | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+        workers: Path | None = None,
     ) -> None:
         self._database = Database(url)
         try:
@@ -54,7 +58,7 @@ class Store:
             self._database.close()
             raise
         self._server = ServerClock(uuid.uuid4().hex, clock)
-        self._lease = lease_in(self._database, self._server.id)
+        self._lease = lease_in(self._database, self._server.id, workers)
         self._is_serving = False
         self.responses = Responses(self._database, self._server)
         self.conversations = Conversations(self._database)
