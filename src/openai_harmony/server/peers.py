@@ -83,7 +83,7 @@ class Peers:
         self._answer = answer
         self._silence = silence
         self._numbers = itertools.count()
-        self._calls: dict[int, asyncio.Queue[Mapping[str, Any]]] = {}
+        self._calls: dict[int, asyncio.Queue[Mapping[str, Any] | None]] = {}
         self._answers: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._leaving: set[asyncio.Task[None]] = set()
 
@@ -105,16 +105,19 @@ class Peers:
         """
         if self._channel is None or server_id == self._id:
             raise PeerError(f"there is no other server {server_id}")
-        call = next(self._numbers)
+        call, loop = next(self._numbers), asyncio.get_running_loop()
         parts = self._calls[call] = asyncio.Queue()
         has_ended = False
         try:
             await self._send(server_id, call=call, sender=self._id, request=request)
             while True:
+                timer = loop.call_later(self._silence, parts.put_nowait, None)
                 try:
-                    message = await asyncio.wait_for(parts.get(), self._silence)
-                except asyncio.TimeoutError:
-                    raise PeerError(f"the server {server_id} does not answer") from None
+                    message = await parts.get()
+                finally:
+                    timer.cancel()
+                if message is None:
+                    raise PeerError(f"the server {server_id} does not answer")
                 if "part" not in message:
                     has_ended = True
                     return
