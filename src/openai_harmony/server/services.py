@@ -17,7 +17,7 @@ from ..conversation.tool_namespaces import ToolNamespaceConfig
 from ..engines.engine import Engine
 from ..tools.tool import ServerTool, Tool
 from .auth.api_keys import ApiKeys
-from .auth.limits import KeyLimiter
+from .auth.limits import KeyLimiter, SharedKeyLimiter
 from .generation.admission import Admission
 from .http.errors import ApiError, shutting_down
 from .hub import HubAdmission, Worker
@@ -57,7 +57,7 @@ class Services:
     pools: Pools = field(default_factory=Pools, init=False)
     request_bytes: Quota = field(init=False)
     sockets: Quota = field(default_factory=lambda: Quota(_SOCKETS, "WebSockets"), init=False)
-    limiter: KeyLimiter = field(default_factory=KeyLimiter, init=False)
+    limiter: KeyLimiter | SharedKeyLimiter = field(init=False)
     live_responses: LiveResponses = field(default_factory=LiveResponses, init=False)
     peers: Peers = field(init=False)
     admission: Admission = field(init=False)
@@ -76,6 +76,9 @@ class Services:
             self.admission = Admission(self.settings.max_running, self.settings.max_waiting)
         else:
             self.admission = HubAdmission(worker)
+        self.limiter = KeyLimiter()
+        if channel is not None:  # other servers may have requests of the same keys
+            self.limiter = SharedKeyLimiter(self.store.key_requests, self.pools.keys)
         self.metrics = Metrics()
         self.peers = Peers(id, channel, partial(answer_peer, self.live_responses))
         limit = _LARGE_REQUESTS * self.settings.max_request_bytes
@@ -128,6 +131,8 @@ class Services:
         """Let requests under way end; after the deadline, those that are left end with an error."""
         in_time = await self.admission.close(self.settings.shutdown_seconds)
         await self.live_responses.end_all(shutting_down())
+        if isinstance(self.limiter, SharedKeyLimiter):
+            await self.limiter.close()
         if not in_time:
             await self.engine.close()
 

@@ -166,7 +166,7 @@ class _Connection:
         while waiting:
             event, size = waiting.popleft()
             try:
-                with self._services.limiter.request(
+                async with self._services.limiter.request(
                     self._caller.owner, self._caller.limits
                 ) as usage:
                     caller = replace(self._caller, usage=usage)

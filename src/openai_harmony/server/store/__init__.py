@@ -6,7 +6,8 @@
     tables → items            the columns of a row, and the dataclasses made of it
     database → leases         transactions, the newest schema; which servers live
     response_chains           responses that follow each other
-    tool_sessions, responses, conversations, container_files, chat_completions, keys
+    tool_sessions, responses, conversations, container_files, chat_completions, keys,
+    key_requests
     store                     opens all of it
 
 Everything is synchronous and may be called from any thread. Methods return data, and find nothing
@@ -19,6 +20,7 @@ from .conversations import Conversation, Conversations
 from .database import database_name
 from .errors import ItemIdError, NotFoundError, StoreError, StoreInUseError, StoreVersionError
 from .items import NewItem, Order, Page, StoredItem
+from .key_requests import KeyRequest, KeyRequests
 from .keys import KeyLimits, KeyRecord, Keys
 from .responses import NewResponse, Responses, StoredResponse
 from .store import Store
@@ -34,6 +36,8 @@ __all__ = [
     "ItemIdError",
     "KeyLimits",
     "KeyRecord",
+    "KeyRequest",
+    "KeyRequests",
     "Keys",
     "NewFile",
     "NewItem",

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import Connection, Row, and_, insert, or_, select, update
+from sqlalchemy import Connection, Row, and_, delete, insert, or_, select, union, update
 
 from .conversations import append_items, conversation_length
 from .database import Database
@@ -26,7 +26,7 @@ from .items import (
 )
 from .leases import Lease, ServerClock
 from .response_chains import delete_expired, forget, read_history, visible_to
-from .tables import response_items, responses
+from .tables import key_requests, response_items, responses
 from .tool_sessions import StoredSession, insert_sessions, replace_sessions
 
 __all__ = ["NewResponse", "Responses", "StoredResponse"]
@@ -259,19 +259,22 @@ class Responses:
         return delete_expired(self._database, self._server.now())
 
     def abandon(self, lease: Lease) -> int:
-        """Fail the running responses of dead servers; return how many."""
+        """Fail the running responses of dead servers; return how many. Their requests end."""
         running = and_(responses.c.status.in_(_RUNNING), responses.c.server_id.is_not(None))
-        servers = select(responses.c.server_id).distinct().where(running)
+        servers = union(
+            select(responses.c.server_id).where(running),
+            select(key_requests.c.server_id).where(key_requests.c.ended_at.is_(None)),
+        )
         with self._database.reading() as connection:
             others = set(connection.execute(servers).scalars()) - {self._server.id}
-        if not others:
-            return 0
-        with self._database.writing() as connection:
-            return sum(
-                _fail(connection, server_id)
-                for server_id in others
-                if server_id is not None and lease.is_gone(connection, server_id)
-            )
+        count = 0
+        for server_id in others:
+            with self._database.writing() as connection:
+                if lease.is_gone(connection, server_id):
+                    count += _fail(connection, server_id)
+                    is_its_own = key_requests.c.server_id == server_id
+                    connection.execute(delete(key_requests).where(is_its_own))
+        return count
 
     def _change(self, connection: Connection, id: str, **values: Any) -> _Belonging | None:
         """Change a response that may be changed; return its conversation and owner."""

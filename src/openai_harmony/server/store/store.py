@@ -16,6 +16,7 @@ from .container_files import ContainerFiles
 from .conversations import Conversations
 from .database import Database, migrate
 from .items import StoredItem, item_columns, read_item
+from .key_requests import KeyRequests
 from .keys import Keys
 from .leases import ServerClock, lease_in
 from .response_chains import visible
@@ -66,6 +67,7 @@ class Store:
         self.files = ContainerFiles(self._database, self._server)
         self.completions = StoredCompletions(self._database, self._server)
         self.keys = Keys(self._database)
+        self.key_requests = KeyRequests(self._database, self._server)
 
     @property
     def server_id(self) -> str:

@@ -12,6 +12,7 @@ from sqlalchemy import (
     Boolean,
     Column,
     Dialect,
+    Float,
     ForeignKey,
     Index,
     Integer,
@@ -35,6 +36,7 @@ __all__ = [
     "conversation_items",
     "conversation_sessions",
     "conversations",
+    "key_requests",
     "response_items",
     "response_sessions",
     "responses",
@@ -260,3 +262,14 @@ api_keys = Table(
     Column("concurrent_requests", Integer),
     Column("tokens_per_minute", Integer),
 )
+key_requests = Table(
+    "key_requests",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("owner", AnyText, nullable=False),  # the id of the key
+    Column("server_id", Text, nullable=False),
+    Column("began_at", Float(53), nullable=False),
+    Column("ended_at", Float(53)),
+    Column("tokens", BigInteger, nullable=False),
+)
+Index("ix_key_requests_owner", key_requests.c.owner, key_requests.c.began_at)
