@@ -11,7 +11,7 @@ import json
 import multiprocessing
 import os
 import signal
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -64,15 +64,15 @@ class Hub:
         await self._peers.close()
 
     async def _answer(self, request: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
-        action, arguments = request["action"], request.get("arguments", {})
-        parts = {
+        answers: Mapping[str, Callable[..., AsyncGenerator[Any, None]]] = {
             "describe": self._describe,
             "begin": self._begin,
             "health": self._health,
             "admit": self._admit,
             "place": self._place,
             "generate": self._generate,
-        }[action](**arguments)
+        }
+        parts = answers[request["action"]](**request["arguments"])
         try:
             async with aclosing(parts):
                 async for part in parts:
@@ -217,8 +217,9 @@ def _end_with_parent() -> None:
 
 
 async def _no_answer(_: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
-    for nothing in ():  # the hub asks nothing
-        yield nothing
+    parts: list[Any] = []  # the hub asks nothing
+    for part in parts:
+        yield part
 
 
 class HubEngine(Engine):

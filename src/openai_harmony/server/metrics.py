@@ -114,7 +114,7 @@ class Metrics:
         registry = self._registry
         if "PROMETHEUS_MULTIPROC_DIR" in os.environ:  # the files of all of them are there
             registry = CollectorRegistry()
-            MultiProcessCollector(registry)
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return generate_latest(registry)
 
     def _gauge(self, name: str, about: str) -> Gauge:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from prometheus_client.multiprocess import mark_process_dead
 
@@ -65,7 +65,9 @@ async def serve_in_workers(
         stopping = asyncio.Event()
         opened.enter_context(_signals_set(stopping))
         workers = _Workers(work, folder, listener, stopping)
-        tasks = [asyncio.ensure_future(workers.keep_one()) for _ in range(count)]
+        tasks: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(workers.keep_one()) for _ in range(count)
+        ]
         tasks.append(asyncio.ensure_future(stopping.wait()))
         starting = asyncio.ensure_future(hub.has_workers(count))
         starting.add_done_callback(lambda task: task.cancelled() or on_start())
@@ -112,7 +114,8 @@ class _Workers:
             process = self._start()
             await _ended(process)
             self._processes.discard(process)
-            mark_process_dead(process.pid, str(self._folder / "metrics"))
+            metrics = str(self._folder / "metrics")
+            mark_process_dead(process.pid, metrics)  # type: ignore[no-untyped-call]
             code, lived = process.exitcode or 0, time.monotonic() - begun
             if self._stopping.is_set():
                 return
