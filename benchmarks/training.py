@@ -5,7 +5,8 @@ conversations by `render_conversation_for_training` in a loop, which gives bare 
 run in turn, in interpreters of their own, on new conversations in each round, and what counts is
 the time of the processor. How much sooner several processes are done is told by the clock alone,
 which is worth something only where nothing else runs: a spinning loop beside each measurement, in
-as many processes, says what the machine had to give.
+as many processes, says what the machine had to give. Ray's workers are measured by the clock, once
+they have been started.
 """
 
 from __future__ import annotations
@@ -63,13 +64,13 @@ def measure(side: str, seed: int) -> dict[str, float]:
 
     if side == "ours":
         from openai_harmony.training import TrainingOptions, training_examples
-        from openai_harmony.training.rows import read_row
+        from openai_harmony.training.rows import parse_line, read_row
 
         # All in one sequence, as the loop has it: the same tokens are made by both.
         options = TrainingOptions(keep_past_reasoning=True)
 
         def read(line: str) -> Any:  # as `prepare` reads it
-            return read_row(json.loads(line)).conversation
+            return read_row(parse_line(line)).conversation
 
         def make(known: Any) -> int:
             return sum(map(len, training_examples(known, options)))
@@ -91,16 +92,29 @@ def _rate(make: Callable[[Any], int], known: Iterable[Any]) -> float:
     return tokens / (time.process_time() - start)
 
 
-def prepare_file(source: str, out: str, workers: int, chunk_bytes: int) -> dict[str, float]:
+def prepare_file(
+    source: str, out: str, workers: int, chunk_bytes: int, *, with_ray: bool
+) -> dict[str, float]:
     """Prepare a file; return seconds, of the clock and of processors, and the most
-    memory that a process had, in MB.
+    memory that a process had, in MB. Of Ray's workers, only the first is meaningful.
     """
     import resource
 
     from openai_harmony.training.files import prepare
 
+    runner = None
+    if with_ray:
+        import ray
+
+        from openai_harmony.training.files.ray import ray_runner
+
+        ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
+        runner = ray_runner()
+        first = Path(source).with_suffix(".first.jsonl")
+        write_rows(first, 10 * workers)  # starts the workers
+        prepare(first, Path(out + "-first"), runner=runner, chunk_bytes=first.stat().st_size // 4)
     start = time.perf_counter()
-    made = prepare(Path(source), Path(out), workers=workers, chunk_bytes=chunk_bytes)
+    made = prepare(Path(source), Path(out), workers=workers, runner=runner, chunk_bytes=chunk_bytes)
     seconds = time.perf_counter() - start
     own, others = (
         resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
@@ -109,7 +123,6 @@ def prepare_file(source: str, out: str, workers: int, chunk_bytes: int) -> dict[
     return {
         "seconds": seconds,
         "processor": sum(used),
-        "parent": used[0],
         "megabytes": (own if workers == 1 else others).ru_maxrss / 1024,
         "tokens": made.report.tokens.total(),
     }
@@ -164,26 +177,31 @@ def write_rows(path: Path, count: int) -> None:
 
 
 def scale(sizes: list[int], workers: list[int], chunk_bytes: int) -> None:
-    """Print seconds and memory for files of several sizes, with several processes."""
-    titles = ["Rows", "Tokens", "Processes", "Seconds", "Scaling", "Machine's scaling"]
-    titles += ["Tokens/s of a process", "Seconds of processors", "Of these in the parent", "MB"]
+    """Print seconds and memory for files of several sizes, with several processes, and with Ray.
+
+    A billion tokens cost so many hours of one core: seconds of processors, divided by the tokens.
+    """
+    titles = ["Rows", "Tokens", "Processes", "Seconds", "Rows/s", "Tokens/s of a process"]
+    titles += ["Scaling", "Machine's scaling", "Core-hours for 10⁹ tokens", "MB"]
     print(f"| {' | '.join(titles)} |\n|{'--:|' * len(titles)}")
     with tempfile.TemporaryDirectory() as folder:
         for size in sizes:
             source = Path(folder) / f"{size}.jsonl"
             write_rows(source, size)
             alone = 0.0  # the seconds of the first number of processes, for one of them
-            for count in workers:
-                out = str(Path(folder) / f"{size}-{count}")
+            for count, with_ray in [(c, False) for c in workers] + [(c, True) for c in workers]:
+                out = str(Path(folder) / f"{size}-{count}-{with_ray}")
                 given = ["--prepare", str(source), out, "--workers", str(count)]
-                given += ["--chunk-bytes", str(chunk_bytes)]
+                given += ["--chunk-bytes", str(chunk_bytes), *["--ray"] * with_ray]
                 one = _run(Path(sys.executable), *given)
                 seconds = one["seconds"]
                 alone = alone or seconds * count
-                cells = [f"{size:,}", f"{one['tokens']:,}", f"{count}", f"{seconds:.1f}"]
+                cells = [f"{size:,}", f"{one['tokens']:,}", f"{count}{' of Ray' * with_ray}"]
+                cells += [f"{seconds:.1f}", f"{size / seconds:,.0f}"]
+                cells += [f"{one['tokens'] / seconds / count:,.0f}"]
                 cells += [f"{alone / seconds / count:.0%}", f"{spin_scaling(count):.0%}"]
-                cells += [f"{one['tokens'] / seconds / count:,.0f}", f"{one['processor']:.1f}"]
-                cells += [f"{one['parent']:.1f}", f"{one['megabytes']:.0f}"]
+                hours = one["processor"] / 3600 * 1e9 / one["tokens"]
+                cells += ["", ""] if with_ray else [f"{hours:.2f}", f"{one['megabytes']:.0f}"]
                 print(f"| {' | '.join(cells)} |", flush=True)
 
 
@@ -213,12 +231,14 @@ def main() -> None:
     parser.add_argument("--side", help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--prepare", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--ray", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.side:
         print(json.dumps(measure(arguments.side, arguments.seed)))
     elif arguments.prepare:
         source, out = arguments.prepare
-        found = prepare_file(source, out, arguments.workers[0], arguments.chunk_bytes)
+        count, chunk_bytes = arguments.workers[0], arguments.chunk_bytes
+        found = prepare_file(source, out, count, chunk_bytes, with_ray=arguments.ray)
         print(json.dumps(found))
     else:
         compare(arguments.rounds)

@@ -32,7 +32,16 @@ def test_name_and_version_are_those_of_the_project() -> None:
 def test_errors_name_extras_that_exist() -> None:
     sources = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
     named = set(re.findall(r'missing_package\([^)]*, "(\w+)"\)', sources))
-    assert named == {"grammar", "http", "inspect", "serve", "tools", "train", "transformers"}
+    assert named == {
+        "grammar",
+        "http",
+        "inspect",
+        "serve",
+        "tools",
+        "train",
+        "transformers",
+        "vllm",
+    }
     assert all(re.search(rf"^{extra} = \[", PROJECT, re.MULTILINE) for extra in named)
 
 
@@ -89,6 +98,35 @@ def test_the_command_says_so_in_both_orders(copied: Path) -> None:
     assert REMEDY in run(copied, "-m", "openai_harmony", "--version").stderr
     (copied / "__init__.py").write_text("")
     assert REMEDY in run(copied, "-m", "openai_harmony", "--version").stderr
+
+
+# Beside vLLM, which requires the fork
+
+
+@pytest.fixture
+def beside_vllm(copied: Path) -> Path:
+    (copied / OTHERS[0]).touch()
+    (copied.parent / "vllm").mkdir()
+    (copied.parent / "vllm" / "__init__.py").write_text("raise AssertionError('not to import')")
+    return copied
+
+
+def test_beside_vllm_it_may_be_installed_over_the_fork(beside_vllm: Path) -> None:
+    done = run(beside_vllm, "-c", "import openai_harmony; print(openai_harmony.__version__)")
+    assert done.stdout.strip() == openai_harmony.__version__, done.stderr
+
+
+def test_beside_vllm_the_plugin_is_off_where_the_fork_was_installed_last(
+    beside_vllm: Path,
+) -> None:
+    (beside_vllm / "openai_harmony").mkdir()  # what the fork's own `__init__.py` imports
+    (beside_vllm / "openai_harmony" / "__init__.py").touch()
+    (beside_vllm / "__init__.py").write_text("from . import openai_harmony")
+    done = run(beside_vllm, "-c", "from openai_harmony.vllm_plugin import register; register()")
+    assert done.returncode == 0, done.stderr
+    assert "the plugin is off: two libraries are installed in one folder" in done.stderr
+    assert "run 'pip install --force-reinstall --no-deps gpt-oss-harmony'" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 # The wheel under another name

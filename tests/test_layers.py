@@ -38,6 +38,7 @@ BELOW: dict[str, set[str]] = {
     "tools": {*GROUND, *CORE, "engines"},
     "web": set(),
     "training": {*GROUND, *CORE, *JOINED, "apis"},
+    "vllm_plugin": {*GROUND, *CORE, *JOINED, "apis", "engines", "grammar"},
     "inspector": {*GROUND, *CORE, *JOINED, "apis", "engines", "grammar", "training", "web"},
     "server": {*GROUND, *CORE, *JOINED, "apis", "engines", "grammar", "inspector", "tools", "web"},
 }
@@ -146,3 +147,17 @@ def test_the_core_stands_alone(path: Path) -> None:
 def test_the_core_has_no_clock_network_or_environment(path: Path) -> None:
     forbidden = {"os", "time", "datetime", "random", "socket", "urllib.request", "subprocess"}
     assert not set(imported_names(path)) & forbidden
+
+
+def test_telemetry_is_imported_only_where_it_is_on() -> None:
+    """Without a collector, the server runs without a line of OpenTelemetry."""
+    importing = {
+        module_name(path)
+        for path in (PACKAGE / "server").rglob("*.py")
+        for name in imported_names(path)
+        if name.startswith(("opentelemetry", "openai_harmony.server.telemetry"))
+    }
+    assert importing == {"openai_harmony.server.exporters", "openai_harmony.server.telemetry"}
+    exporters = ast.parse((PACKAGE / "server" / "exporters.py").read_text(encoding="utf-8"))
+    at_start = [node for node in exporters.body if isinstance(node, ast.ImportFrom)]
+    assert not any((node.module or "").startswith("opentelemetry") for node in at_start)

@@ -1,9 +1,10 @@
 """Run the demo model in two processes of torchrun: ``make engine-torchrun``.
 
-    torchrun.py [--processes N]
+    torchrun.py [--processes N] [--update-docs]
 
-The engine must hold the contract (`contract`) and give the tokens of one process. ``harmony serve``
-must answer a few requests in the same way. The table goes to standard output.
+The engine must hold the contract of engines (`contract`) and give the tokens of one process, and
+``harmony serve`` must answer requests in the same way (`served_requests`). The table goes to
+standard output, and with ``--update-docs`` into docs/engines.md.
 """
 
 from __future__ import annotations
@@ -13,53 +14,23 @@ import asyncio
 import datetime
 import json
 import os
-import re
-import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+import urllib.request
 from pathlib import Path
-from typing import Any
 
 import torch
 import transformers
-from openai import OpenAI
+from contract import run_checks
+from try_server import HOLDS, PATIENCE, Results, run_requests, table, update_docs
 
-from openai_harmony.engines import EngineError, Sampling, TransformersEngine
+from openai_harmony.engines import Sampling, TransformersEngine
 from openai_harmony.engines.demo_model import demo_model_folder
+from support.engine_contract import sample
+from support.served import server_process
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-
-from support.engine_contract import CHECKS, sample
-
-PATIENCE = 600  # seconds for one of its programs
-HOLDS = "holds"
 MODEL = "demo"
-SUM: dict[str, Any] = {
-    "model": MODEL,
-    "messages": [{"role": "user", "content": "What is 2 + 2?"}],
-    "temperature": 0,
-}
-WEATHER: dict[str, Any] = {
-    "model": MODEL,
-    "messages": [{"role": "user", "content": "What is the weather like in Tokyo?"}],
-    "tools": [
-        {
-            "type": "function",
-            "function": {
-                "name": "get_current_weather",
-                "parameters": {
-                    "type": "object",
-                    "properties": {"location": {"type": "string"}},
-                    "required": ["location"],
-                },
-            },
-        }
-    ],
-    "tool_choice": "required",
-    "temperature": 0,
-}
 
 
 async def tokens_of(engine: TransformersEngine) -> list[int]:
@@ -70,14 +41,9 @@ async def print_results(engine: TransformersEngine) -> None:
     """Print what is wrong with each check, and tokens, as JSON."""
     results = {}
     async with engine:
-        for check in CHECKS:
-            try:
-                await check(engine)
-                problem = HOLDS
-            except (AssertionError, EngineError) as error:
-                problem = f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
-            results[check.__name__.replace("_", " ")] = problem
-            print(f"{check.__name__}: {problem}", file=sys.stderr, flush=True)
+        async for name, seconds, problem in run_checks(engine):
+            results[name] = problem or HOLDS
+            print(f"{name}: {results[name]} ({seconds:.1f} s)", file=sys.stderr, flush=True)
         print(json.dumps({"results": results, "tokens": await tokens_of(engine)}))
 
 
@@ -87,57 +53,29 @@ async def tokens_of_one() -> list[int]:
         return await tokens_of(engine)
 
 
-def plain(client: OpenAI) -> None:
-    answer = client.chat.completions.create(**SUM)
-    assert answer.choices[0].message.content == "2 + 2 = 4.", answer
+def served(launcher: list[str]) -> Results:
+    """Make the requests to ``harmony serve`` in several processes, which must end when told to."""
+    cache = demo_model_folder().parents[1]
+    with (
+        tempfile.TemporaryDirectory() as state,
+        server_process(Path(state), cache, MODEL, "--port", "0", launcher=launcher) as server,
+    ):
 
+        def running() -> int:
+            with urllib.request.urlopen(f"{server.url.removesuffix('/v1')}/health") as answer:
+                return int(json.load(answer)["running"])
 
-def streamed(client: OpenAI) -> None:
-    events = client.chat.completions.create(**SUM, stream=True)
-    text = "".join(event.choices[0].delta.content or "" for event in events if event.choices)
-    assert text == "2 + 2 = 4.", text
-
-
-def tool_required(client: OpenAI) -> None:
-    answer = client.chat.completions.create(**WEATHER)
-    (call,) = answer.choices[0].message.tool_calls or []
-    assert call.type == "function", call
-    assert json.loads(call.function.arguments) == {"location": "Tokyo"}, call
-
-
-REQUESTS: tuple[Callable[[OpenAI], None], ...] = (plain, streamed, tool_required)
-
-
-def served(command: Sequence[str], environment: dict[str, str]) -> dict[str, str]:
-    """Make the requests to ``harmony serve`` in several processes; it must end when told to."""
-    results = {}
-    process = subprocess.Popen(
-        [*command, "-m", "openai_harmony", "serve", MODEL, "--port", "0"],
-        stderr=subprocess.PIPE,
-        env=environment,
-        text=True,
-    )
-    assert process.stderr is not None
-    lines = iter(process.stderr.readline, "")
-    matches = (re.search(r"serving demo at (\S+)", line) for line in lines)
-    url = next((match[1] for match in matches if match), None)
-    if url is None:
-        return {"harmony serve": "does not start"}
-    with OpenAI(base_url=url, api_key="none", max_retries=0) as client:
-        for request in REQUESTS:
-            try:
-                request(client)
-                results[request.__name__.replace("_", " ")] = HOLDS
-            except Exception as error:  # noqa: BLE001 - it goes into the table
-                results[request.__name__] = f"{type(error).__name__}: {error}"[:200]
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=PATIENCE)
-    return results
+        try:
+            return run_requests(server.url, running)
+        finally:  # killed, torchrun would leave its processes behind
+            server.process.terminate()
+            server.ended()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--update-docs", action="store_true", help="write docs/engines.md, too")
     arguments = parser.parse_args()
     if "RANK" in os.environ:  # started by the command below
         engine = TransformersEngine(demo_model_folder(), name=MODEL)
@@ -146,38 +84,32 @@ def main() -> int:
         else:
             asyncio.run(print_results(engine))
         return 0
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node"]
-    command += [
-        str(arguments.processes),
-        "--rdzv-backend",
-        "c10d",
-        "--rdzv-endpoint",
-        "localhost:0",
-    ]
-    with tempfile.TemporaryDirectory() as state:
-        environment = {**os.environ, "XDG_STATE_HOME": state}
-        environment.setdefault("XDG_CACHE_HOME", str(demo_model_folder().parents[1]))
-        printed = subprocess.run(
-            [*command, __file__],
-            check=True,
-            stdout=subprocess.PIPE,
-            text=True,
-            timeout=PATIENCE,
-            env=environment,
-        ).stdout
-        run = json.loads(printed)
-        results = run["results"]
-        is_same = run["tokens"] == asyncio.run(tokens_of_one())
-        results["the tokens of one process"] = HOLDS if is_same else "differ"
-        results |= {f"harmony serve: {n}": r for n, r in served(command, environment).items()}
+    count = str(arguments.processes)
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", count]
+    launcher += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
+    printed = subprocess.run(
+        [sys.executable, *launcher, __file__],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=PATIENCE,
+    ).stdout
+    run = json.loads(printed.splitlines()[-1])
+    contract: Results = run["results"]
+    is_same = run["tokens"] == asyncio.run(tokens_of_one())
+    contract["the tokens of one process"] = HOLDS if is_same else "differ"
+    requests = served(launcher)
     today = datetime.datetime.now(datetime.timezone.utc)
-    print(
-        f"{arguments.processes} processes over gloo, torch {torch.__version__}, transformers "
-        f"{transformers.__version__}; {today:%Y-%m-%d}\n\n| Check | Result |\n|---|---|"
+    text = (
+        f"{count} processes over gloo, torch {torch.__version__}, transformers "
+        f"{transformers.__version__}; {today:%Y-%m-%d}\n"
     )
-    for name, result in results.items():
-        print(f"| {name} | {result.replace('|', chr(92) + '|')} |")
-    return 0 if set(results.values()) == {HOLDS} else 1
+    text += table("Contract", {"Result": contract})
+    text += table("Request through `harmony serve`", {"Result": requests})
+    print(text)
+    if arguments.update_docs:
+        update_docs("torchrun", text)
+    return 0 if {*contract.values(), *requests.values()} == {HOLDS} else 1
 
 
 if __name__ == "__main__":

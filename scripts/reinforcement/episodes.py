@@ -2,11 +2,13 @@
 
 At high effort, the demo model often answers these questions by "I don't know." (a defect that its
 model card names). Sampled tokens are never rendered again: a `TokenSequence` goes on from them.
+One pair of numbers in four is held out: it is never trained on.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,9 +17,14 @@ from random import Random
 from openai_harmony import Author, Conversation, Message, ReasoningEffort, Role, SystemContent
 from openai_harmony.engines import Engine, Sampling
 from openai_harmony.grammar import turn_grammar
-from openai_harmony.training import IGNORED, TokenSequence, training_examples
+from openai_harmony.training import (
+    IGNORED,
+    TokenSequence,
+    TrainingOptions,
+    training_examples,
+)
 
-__all__ = ["Episode", "Question", "play_groups", "questions", "rerendered_differences"]
+__all__ = ["Episode", "Question", "differing_tokens", "play_groups", "questions", "rerendered"]
 
 _PHRASES = ("Use Python to compute {}.", "Use Python to calculate {}.")
 _CODE = re.compile(r"print\((\d{1,3}) \* (\d{1,3})\)")
@@ -44,13 +51,14 @@ class Question:
         )
 
 
-def questions(rng: Random, count: int) -> list[Question]:
-    """Draw questions."""
-    numbers = range(2, 100)
-    return [
-        Question(rng.choice(_PHRASES), rng.choice(numbers), rng.choice(numbers))
-        for _ in range(count)
-    ]
+def questions(rng: Random, count: int, *, held_out: bool = False) -> list[Question]:
+    """Draw questions: those that are held out, or the others."""
+    drawn: list[Question] = []
+    while len(drawn) < count:
+        question = Question(rng.choice(_PHRASES), rng.randrange(2, 100), rng.randrange(2, 100))
+        if ((question.first + question.second) % 4 == 0) is held_out:
+            drawn.append(question)
+    return drawn
 
 
 @dataclass(frozen=True)
@@ -113,13 +121,23 @@ async def play_groups(
     return [episodes[start : start + size] for start in range(0, len(episodes), size)]
 
 
-def rerendered_differences(episode: Episode) -> int:
-    """Count the sampled tokens that would be others if the messages were rendered again."""
-    rendered = training_examples(Conversation.from_messages(episode.sequence.messages))
-    sampled = [label for label in episode.sequence.labels if label != IGNORED]
-    again = [label for example in rendered for label in example.labels if label != IGNORED]
-    same = sum(first == second for first, second in zip(sampled, again, strict=False))
-    return max(len(sampled), len(again)) - same
+def rerendered(sequence: TokenSequence) -> TokenSequence:
+    """Render the messages of an episode again, as a loop does that keeps messages, not tokens.
+
+    The log-probabilities are NaN: the engine did not sample these tokens.
+    """
+    conversation = Conversation.from_messages(sequence.messages)
+    options = TrainingOptions(keep_past_reasoning=True)  # one example, whatever was sampled
+    for example in training_examples(conversation, options):
+        return TokenSequence(example.input_ids, example.labels, [math.nan] * len(example))
+    return TokenSequence.of_prompt(conversation)  # nothing that was sampled is a message
+
+
+def differing_tokens(first: TokenSequence, second: TokenSequence) -> int:
+    """Count the trained tokens that the other sequence does not have at the same place."""
+    sampled = [[label for label in s.labels if label != IGNORED] for s in (first, second)]
+    same = sum(one == other for one, other in zip(*sampled, strict=False))
+    return max(map(len, sampled)) - same
 
 
 def _result(called: Message) -> Message:

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.utils.checkpoint import checkpoint
+from torch.nn.functional import cross_entropy
 
 from openai_harmony.training import IGNORED, TokenSequence
 
-__all__ = ["advantages", "policy_step", "sampled_logprobs"]
+__all__ = ["add_gradient", "advantages", "policy_step", "sampled_logprobs"]
 
 _PADDING = 199999
-_ROWS = 256  # of logits at once: the vocabulary is large
+_BATCH = 6
+"""Sequences at once: the vocabulary is large, and so are the logits of their sampled tokens."""
 
 
 def advantages(rewards: Sequence[float]) -> list[float]:
@@ -40,30 +41,20 @@ def sampled_logprobs(model: Any, sequences: Sequence[TokenSequence]) -> list[tor
     mask = (torch.arange(longest) < lengths[:, None]).long()
     hidden = model.model(input_ids=ids, attention_mask=mask).last_hidden_state[:, :-1]
     is_sampled = labels != IGNORED
-    rows, chosen = hidden[is_sampled], labels[is_sampled]
-
-    def logprobs_of(part: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        logits = model.lm_head(part).float()
-        return torch.gather(logits, 1, tokens[:, None])[:, 0] - torch.logsumexp(logits, 1)
-
-    parts = [
-        checkpoint(logprobs_of, part, tokens, use_reentrant=False)
-        for part, tokens in zip(torch.split(rows, _ROWS), torch.split(chosen, _ROWS), strict=True)
-    ]
+    logits = model.lm_head(hidden[is_sampled]).float()
+    logprobs = -cross_entropy(logits, labels[is_sampled], reduction="none")
     counts: list[int] = is_sampled.sum(1).tolist()
-    return list(torch.split(torch.cat(parts), counts))
+    return list(torch.split(logprobs, counts))
 
 
-def policy_step(
-    model: Any,
-    optimizer: torch.optim.Optimizer,
-    groups: Sequence[Sequence[tuple[TokenSequence, float]]],
-    batch: int = 16,
-) -> float:
-    """Take one step on groups of sequences with their rewards.
+def add_gradient(
+    model: Any, groups: Sequence[Sequence[tuple[TokenSequence, float]]]
+) -> float | None:
+    """Add the gradient of groups of sequences with their rewards to the model's parameters.
 
-    Returns the largest difference between log-probabilities of the engine and those of the model,
-    which is small where both see the same tokens with the same weights.
+    Where a log-probability is NaN, the model's own takes the place of the engine's. Returns the
+    largest difference between the two, which is small where both see the same tokens with the same
+    weights; None where all rewards are equal, so that there is nothing to learn.
     """
     weighted = [
         (sequence, advantage)
@@ -76,19 +67,30 @@ def policy_step(
     weighted.sort(key=lambda item: len(item[0].input_ids))
     count = sum(sum(sequence.sampled_mask()) for sequence, _ in weighted)
     difference = 0.0
-    optimizer.zero_grad()
-    for start in range(0, len(weighted), batch):
-        part = weighted[start : start + batch]
+    for start in range(0, len(weighted), _BATCH):
+        part = weighted[start : start + _BATCH]
         made = sampled_logprobs(model, [sequence for sequence, _ in part])
         loss = torch.zeros(())
         for (sequence, advantage), logprobs in zip(part, made, strict=True):
             pairs = zip(sequence.logprobs, sequence.labels, strict=True)
             engine = torch.tensor([logprob for logprob, label in pairs if label != IGNORED])
-            difference = max(difference, float((logprobs.detach() - engine).abs().max()))
+            engine = torch.where(engine.isnan(), logprobs.detach(), engine)
+            difference = max([difference, *(logprobs.detach() - engine).abs().tolist()])
             ratio = (logprobs - engine).exp()
             loss = loss - (ratio.clamp(0.8, 1.2) * advantage).minimum(ratio * advantage).sum()
         torch.autograd.backward(loss / count)
-    if weighted:
+    return difference if weighted else None
+
+
+def policy_step(
+    model: Any,
+    optimizer: torch.optim.Optimizer,
+    groups: Sequence[Sequence[tuple[TokenSequence, float]]],
+) -> float | None:
+    """Take one step on groups of sequences with their rewards; return what `add_gradient` does."""
+    optimizer.zero_grad()
+    difference = add_gradient(model, groups)
+    if difference is not None:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
     return difference

@@ -12,6 +12,7 @@ The layers, each importing only those above it::
     apis           tools                  the Responses and Chat Completions APIs as data; the
                                           built-in tools
     pipeline       training               a model to ask; training data
+    vllm_plugin                           our parser and grammar inside vLLM's own server
     web                                   who may ask a server of ours, and for how long
     inspector                             the page that shows harmony
     server                                the APIs over HTTP

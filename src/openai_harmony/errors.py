@@ -21,9 +21,10 @@ __all__ = [
 for _compiled in ("openai_harmony.abi3.so", "openai_harmony.pyd"):
     _file = join(dirname(__file__), _compiled)
     if exists(_file):
-        from .installation import mixed_installation
+        from .installation import mixed_installation, stands_over_the_fork
 
-        raise mixed_installation(_file)
+        if not stands_over_the_fork():
+            raise mixed_installation(_file)
 
 
 class HarmonyError(RuntimeError):

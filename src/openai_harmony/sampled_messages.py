@@ -41,7 +41,7 @@ def stop_in_prompt(stop: int, *, is_call: bool) -> int:
 
 def sampled_stop(message: Message, stop: int) -> int:
     """Return the token that the model samples where a prompt ends a message with `stop`."""
-    if isinstance(message, SampledMessage):
+    if type(message) is not Message and isinstance(message, SampledMessage):
         stop = message.sampled_tokens[-1]
     return RETURN if stop == END and is_answer(message) else stop
 

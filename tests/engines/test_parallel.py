@@ -15,7 +15,12 @@ import pytest
 import torch
 
 from openai_harmony.engines import EngineError, TransformersEngine
-from openai_harmony.engines.parallel import Processes, available_cores, thread_count
+from openai_harmony.engines.parallel import (
+    Processes,
+    available_cores,
+    available_memory,
+    thread_count,
+)
 from support.shared_model import OPTIONS, completions, write_model
 
 PATIENCE = 300  # seconds for two processes that import PyTorch and load a small model
@@ -107,6 +112,40 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         folders.append(tmp_path_factory.mktemp("model"))
         write_model(folders[-1], tied=tied)
     return folders
+
+
+@pytest.mark.parametrize(
+    ("machine", "limit", "used", "available"),
+    [
+        ("MemAvailable:    2000 kB", None, "", 2_048_000),
+        ("MemAvailable:    2000 kB", "max", "anon 5", 2_048_000),
+        ("MemAvailable:    2000 kB", "3000000", "file 9\nanon 1000000", 2_000_000),
+        ("MemAvailable:    2000 kB", "9000000", "anon 1000000", 2_048_000),
+        ("MemFree:    2000 kB", None, "", None),
+        (None, "3000000", "anon 1000000", None),
+    ],
+)
+def test_the_memory_of_the_machine_and_the_container(
+    machine: str | None, limit: str | None, used: str, available: int | None, tmp_path: Path
+) -> None:
+    for name, text in (("meminfo", machine), ("memory.max", limit), ("memory.stat", used)):
+        if text is not None:
+            (tmp_path / name).write_text(f"MemTotal:    9 kB\n{text}\n" if "Mem" in text else text)
+    assert available_memory(tmp_path / "meminfo", tmp_path) == available
+
+
+def test_a_cache_that_does_not_fit_is_refused(
+    folders: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Two layers with a key and a value of 16 numbers, for 8 requests of 400 tokens and a page more.
+    needed = 2 * 2 * 16 * 4 * 8 * 3 * 256
+    memory = needed - 1
+    module = "openai_harmony.engines.continuous_batching"
+    monkeypatch.setattr(f"{module}.available_memory", lambda: memory)
+    with pytest.raises(EngineError, match=r"8 requests with 400 tokens .*--context-length"):
+        TransformersEngine(folders[0], **OPTIONS)
+    memory += 1
+    asyncio.run(TransformersEngine(folders[0], **OPTIONS).close())
 
 
 def test_two_processes_give_the_tokens_of_one(folders: list[Path]) -> None:

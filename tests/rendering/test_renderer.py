@@ -32,7 +32,9 @@ from openai_harmony import (
     ToolNamespaceConfig,
     load_harmony_encoding,
 )
+from openai_harmony.rendering.renderer import Renderer
 from openai_harmony.tokens.special_tokens import CALL, END, RETURN
+from openai_harmony.tokens.tokenizer import load_tokenizer
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 SAMPLES = Path(__file__).parents[1] / "data" / "samples"
@@ -385,6 +387,18 @@ def test_the_cache_counts_texts_names_and_schemas() -> None:
     content = DeveloperContent.new().with_function_tools(tools)
     encoding.render(Message.from_role_and_content(Role.DEVELOPER, content))
     assert not encoding._renderer.prompts.tools_cache.young
+
+
+def test_only_messages_of_the_chosen_roles_are_cached() -> None:
+    renderer = Renderer(load_tokenizer(), cached_roles=(Role.DEVELOPER,))
+    messages = [
+        Message.from_role_and_content(role, role.value) for role in (Role.DEVELOPER, Role.USER)
+    ]
+    twice = [renderer.messages(messages, "typescript", "guide", lambda: False) for _ in range(2)]
+    assert [key[-1] for key in renderer.cache.young] == ["developer"]
+    assert [[list(r.tokens) for r in made] for made in twice] == [
+        [ENCODING.render(message) for message in messages]
+    ] * 2
 
 
 # What cannot be rendered

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from openai_harmony.server import Settings
 from openai_harmony.server.generation.admission import Admission
 from openai_harmony.server.http.errors import ApiError
 
@@ -209,3 +211,12 @@ def test_no_slot_is_lost(max_running: int, max_waiting: int, steps: list[int | N
             assert admission.waiting == 0 or admission.running == max_running
 
     run(test)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("max_running", 0), ("max_waiting", -1), ("context_length", 0), ("max_tool_calls", 1.5)],
+)
+def test_settings_without_room_are_refused(setting: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"{setting} must be an integer from [01], not {value}"):
+        Settings(**{setting: value})

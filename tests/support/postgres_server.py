@@ -37,6 +37,13 @@ def postgres_server() -> Iterator[str]:
         return
     if sys.platform == "win32":
         pytest.skip("no PostgreSQL: give the URL of one in HARMONY_TEST_POSTGRES")
+    with running_postgres() as url:
+        yield url
+
+
+@contextmanager
+def running_postgres() -> Generator[str, None, None]:
+    """Run a server in a new folder; its URL ends in ``/postgres``."""
     place = Path(tempfile.mkdtemp(prefix="harmony-pg-"))
     try:
         yield from _running_server(place)

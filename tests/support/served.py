@@ -106,13 +106,18 @@ def demo_engine(cache: Path) -> Iterator[Engine]:
 
 
 class ServerProcess:
-    """``harmony serve`` as a process; `url` is the root of its API, `log` its standard error."""
+    """``harmony serve`` as a process; `url` is the root of its API, `log` its standard error.
 
-    def __init__(self, state: Path, cache: Path, *arguments: str) -> None:
+    `launcher` are arguments of Python that start the program, such as those of torchrun.
+    """
+
+    def __init__(
+        self, state: Path, cache: Path, *arguments: str, launcher: Sequence[str] = ()
+    ) -> None:
         self.log: list[str] = []
         self._told = threading.Event()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "openai_harmony", "serve", *arguments],
+            [sys.executable, *launcher, "-m", "openai_harmony", "serve", *arguments],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -127,8 +132,8 @@ class ServerProcess:
 
     @property
     def url(self) -> str:
-        """Wait until it serves."""
-        assert self._told.wait(PATIENCE), "the server does not start"
+        """Wait until it serves; on busy cores, only to import PyTorch takes more than a minute."""
+        assert self._told.wait(5 * PATIENCE), "the server does not start"
         found = _STARTED.search("".join(self.log))
         assert found is not None, self.log
         return found[1]
@@ -150,12 +155,14 @@ class ServerProcess:
 
 
 @contextmanager
-def server_process(state: Path, cache: Path, *arguments: str) -> Iterator[ServerProcess]:
+def server_process(
+    state: Path, cache: Path, *arguments: str, launcher: Sequence[str] = ()
+) -> Iterator[ServerProcess]:
     """Run ``harmony serve`` with its state and the folder of the demo model under these folders.
 
     At the end it is killed, unless it has ended.
     """
-    server = ServerProcess(state, cache, *arguments)
+    server = ServerProcess(state, cache, *arguments, launcher=launcher)
     try:
         yield server
     finally:

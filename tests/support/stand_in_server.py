@@ -37,6 +37,7 @@ class Counts:
     aborted: int = 0
     steps: int = 0
     bodies: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
 
 
 class StandIn(ABC):
@@ -92,6 +93,7 @@ class StandIn(ABC):
                     await send(writer, 401, {"error": "Unauthorized"})
                     continue
             if method == "POST" and path == self.path:
+                self.counts.headers.append(headers)
                 if not await self._complete(json.loads(body), reader, writer):
                     return
             else:

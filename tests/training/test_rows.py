@@ -23,7 +23,7 @@ from openai_harmony.training import (
     stream_examples,
     training_examples,
 )
-from openai_harmony.training.rows import RowDates, detect_form, read_row
+from openai_harmony.training.rows import RowDates, detect_form, parse_line, read_row
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 
@@ -588,3 +588,34 @@ def test_what_is_learned_is_what_the_weights_of_the_row_say(
                 text = ENCODING.decode(label for label in labels if label != IGNORED)
                 learned += ((mark, weight) for mark in re.findall("«[^»]*»", text))
     assert sorted(learned) == expected
+
+
+# Lines of JSON
+
+ODD_LINES = [
+    "-0", "1e999", "NaN", "-Infinity", '{"a": 1, "a": 2}', '"\\ud800"', '"\\ud83d\\ude00"',
+    "1.0", "0.1", "5e-324", "1" * 4299, "1" * 4301, "18446744073709551616", "9007199254740993.0",
+    '"\x01"', "01", "+1", ".5", "1.", '"\\x"', '"\\u0000"', "[" * 150 + "]" * 150, "{", "tru",
+    '{"a": 1} x', "\ufeff1", '"\ud800"', "'a'",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", [line.encode("utf-8", "surrogatepass") for line in ODD_LINES])
+def test_odd_lines_are_read_as_the_standard_library_reads_them(line: bytes) -> None:
+    try:
+        expected = repr(json.loads(line))
+    except ValueError as error:
+        with pytest.raises(type(error), match=re.escape(str(error))):
+            parse_line(line)
+    else:
+        assert repr(parse_line(line)) == expected
+
+
+_SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+
+
+@given(st.recursive(_SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_lines_are_read_as_the_standard_library_reads_them(value: Any) -> None:
+    for is_ascii in (True, False):
+        text = json.dumps(value, ensure_ascii=is_ascii)
+        assert repr(parse_line(text.encode())) == repr(json.loads(text))

@@ -7,7 +7,7 @@
     configuration             options from variables and from a settings file
     render, parse, generate,  the commands. `render` has schema; `parse` has encode and decode;
     chat, inspect, serve,     `generate` has grammar and check; `serve` has keys
-    mcp, prepare, demo,
+    data, mcp, prepare, demo,
     conformance
     chat_conversation, ...    the parts of `chat`
 
@@ -28,6 +28,7 @@ from ..errors import HarmonyError
 from ..installation import VERSION
 from .chat import CHAT
 from .conformance import CONFORMANCE
+from .data import DATA
 from .demo import DEMO
 from .generate import CHECK, GENERATE, GRAMMAR
 from .input import STANDARD_INPUT, InputError
@@ -55,6 +56,7 @@ COMMANDS: tuple[Command, ...] = (
     INSPECT,
     SERVE,
     KEYS,
+    DATA,
     MCP,
     PREPARE,
     DEMO,

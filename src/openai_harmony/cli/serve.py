@@ -178,6 +178,18 @@ class _Serve(Command):
             default=30,
             help="how long responses are stored (%(default)s); 0 for ever",
         )
+        parser.add_argument(
+            "--log-level",
+            choices=("debug", "info", "warning", "error"),
+            default="warning",
+            help="what is logged to standard error (%(default)s); info has a line for each request",
+        )
+        parser.add_argument(
+            "--log-format",
+            choices=("text", "json"),
+            default="text",
+            help="lines of text or of JSON (%(default)s)",
+        )
 
     def run(self, arguments: argparse.Namespace) -> None:
         configuration = Configuration(self, arguments.words)
@@ -194,9 +206,11 @@ class _Serve(Command):
             )
         try:
             from ..server import Settings
+            from ..server.logs import configure_logs
             from ..web import read_host, read_origin
         except ModuleNotFoundError as error:
             raise InputError(missing_package("the server needs", error, "serve")) from error
+        configure_logs(arguments.log_format, arguments.log_level)
         options = given_engine_options(arguments, arguments.model)
         if not arguments.model.startswith(("http://", "https://")):
             options.setdefault("max_requests", arguments.max_running)
@@ -269,6 +283,8 @@ async def _serve(
 ) -> None:
     from ..engines import open_engine
     from ..server import check_storage, create_app, run_server
+    from ..server.exporters import exported_telemetry
+    from ..server.logs import announce
     from ..server.store import database_name
 
     let_threads_sleep()
@@ -276,12 +292,13 @@ async def _serve(
     with bind(arguments.host, arguments.port) as listener:
         _check_reach(listener, settings, has_keys=check_storage(settings))
         async with AsyncExitStack() as opened:
+            telemetry = opened.enter_context(exported_telemetry())
             # Workers have tools of their own.
             tools = await open_tools(arguments) if arguments.workers == 1 else []
             for tool in tools:
                 opened.push_async_callback(tool.close)
-            print(f"storing responses in {database_name(settings.database)}", file=sys.stderr)
-            print(f"loading {arguments.model} ...", file=sys.stderr, flush=True)
+            announce(f"storing responses in {database_name(settings.database)}")
+            announce(f"loading {arguments.model} ...")
             engine = await opened.enter_async_context(await open_engine(arguments.model, **options))
             longest = engine.context_length
             if settings.context_length is not None and settings.context_length > longest:
@@ -289,26 +306,29 @@ async def _serve(
                     f"--context-length {settings.context_length}: {arguments.model} has a context "
                     f"of {longest} tokens; start its server with a longer one"
                 )
-            print(described(engine), file=sys.stderr, flush=True)
+            announce(described(engine))
             start_listening(listener)
             host, port = listener.getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host
-
-            def announce() -> None:
-                begun = f"serving {engine.model} at http://{shown}:{port}/v1"
-                print(begun, file=sys.stderr, flush=True)
-
+            begun = f"serving {engine.model} at http://{shown}:{port}/v1"
             if arguments.workers > 1:
                 is_server = arguments.model.startswith(("http://", "https://"))
                 shared = None if is_server else engine
-                await serve_in_processes(arguments, settings, options, shared, listener, announce)
+                await serve_in_processes(
+                    arguments, settings, options, shared, listener, lambda: announce(begun)
+                )
                 return
-            app = create_app(engine, settings, tools)
-            await run_server(app, settings, listener, on_start=announce)
+            await run_server(
+                create_app(engine, settings, tools, telemetry=telemetry),
+                settings,
+                listener,
+                on_start=lambda: announce(begun),
+            )
 
 
 def _check_reach(listener: socket.socket, settings: Settings, *, has_keys: bool) -> None:
     """Raise `InputError` for a server that others reach and that asks for no key."""
+    from ..server.logs import announce
     from ..web import is_loopback
 
     address = listener.getsockname()[0]
@@ -320,7 +340,7 @@ def _check_reach(listener: socket.socket, settings: Settings, *, has_keys: bool)
             f"{problem}; make one with 'harmony keys create NAME' (and the same --database), put "
             "one into --api-key-file, or accept this with --open-to-everyone"
         )
-    print(f"warning: {problem}", file=sys.stderr, flush=True)
+    announce(f"warning: {problem}")
 
 
 def _add_key_file(parser: argparse.ArgumentParser) -> None:

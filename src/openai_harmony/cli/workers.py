@@ -52,7 +52,10 @@ def _work(
     listener: socket.socket,
 ) -> None:
     """Run one worker, in a process of its own."""
+    from ..server.logs import configure_logs
+
     let_threads_sleep()
+    configure_logs(arguments.log_format, arguments.log_level)
     # The server raises the signal again when it has stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
@@ -72,9 +75,11 @@ async def _serve(
 ) -> None:
     from ..engines import open_engine
     from ..server import create_app, run_server
+    from ..server.exporters import exported_telemetry
     from ..server.hub import HubEngine, Worker
 
     async with AsyncExitStack() as opened:
+        telemetry = opened.enter_context(exported_telemetry())
         worker = await opened.enter_async_context(Worker(folder))
         tools = await open_tools(arguments)
         for tool in tools:
@@ -84,4 +89,5 @@ async def _serve(
             if opens_engine
             else await HubEngine.connect(worker)
         )
-        await run_server(create_app(engine, settings, tools, worker=worker), settings, listener)
+        app = create_app(engine, settings, tools, worker=worker, telemetry=telemetry)
+        await run_server(app, settings, listener)

@@ -68,7 +68,7 @@ _CONTENT_TYPES: dict[str, type[Content]] = {
 
 def _read_content(raw: object) -> object:
     """Read a content dict with a ``type``, or one as the classes' own `model_dump` writes it."""
-    if not isinstance(raw, Mapping):
+    if type(raw) is TextContent or not isinstance(raw, Mapping):  # the first test is quick
         return raw
     kind = raw.get("type")
     if kind is None:

@@ -27,6 +27,7 @@ import transformers
 from .cpu_model import FEW_ROWS
 from .drafts import LONGEST_DRAFT, Drafts
 from .engine import EngineError, SampledToken
+from .parallel import available_memory
 from .token_sampler import TokenSampler, choose_tokens
 
 __all__ = ["TESTED_TRANSFORMERS", "ContinuousBatching", "RunningRequest"]
@@ -45,6 +46,10 @@ from transformers import GenerationConfig  # noqa: E402
 from transformers.generation.configuration_utils import ContinuousBatchingConfig  # noqa: E402
 from transformers.generation.continuous_batching.continuous_api import OutputRouter  # noqa: E402
 from transformers.generation.continuous_batching.requests import RequestStatus  # noqa: E402
+from transformers.generation.continuous_batching.utils import (  # noqa: E402
+    find_head_dim,
+    find_num_key_value_heads,
+)
 
 _PAGE = 256  # tokens in a block of the KV cache
 _END = 2**31 - 1  # no token: it ends a request in the batching, where the sampler says so
@@ -288,6 +293,20 @@ class _AlwaysSet(threading.Event):
         return True
 
 
+def _check_memory(model: Any, pages: int, max_requests: int, context_length: int) -> None:
+    """Raise `EngineError` if the KV cache does not fit into the memory."""
+    config = model.config.get_text_config()
+    of_token = 2 * config.num_hidden_layers * find_num_key_value_heads(config)
+    needed = pages * _PAGE * of_token * find_head_dim(config) * model.dtype.itemsize
+    available = available_memory()
+    if available is not None and needed > available:
+        raise EngineError(
+            f"the KV cache of {max_requests} requests with {context_length:,} tokens needs "
+            f"{needed / 1e9:,.1f} GB of memory, and {available / 1e9:,.1f} GB are free: lower "
+            "max_requests (--max-running) or context_length (--context-length)"
+        )
+
+
 class ContinuousBatching:
     """The thread that runs a model; `requests` are those that run, by name.
 
@@ -305,6 +324,8 @@ class ContinuousBatching:
     ) -> None:
         on_cpu = model.device.type == "cpu"
         pages = -(-context_length // _PAGE) + 1
+        if on_cpu:
+            _check_memory(model, pages * max_requests, max_requests, context_length)
         batching = ContinuousBatchingConfig(
             page_size=_PAGE,
             max_requests_per_batch=max_requests,

@@ -62,6 +62,7 @@ class _Head:
 
     def __call__(self, hidden: torch.Tensor) -> torch.Tensor:
         rows = hidden.flatten(0, -2)
+        logits: torch.Tensor
         if self._halved is not None and len(rows) <= FEW_ROWS:
             logits = torch.ops.quantized.linear_dynamic_fp16(rows, self._halved)
         elif len(rows) > len(self._logits):
@@ -79,7 +80,7 @@ def _fits_float16(weight: torch.Tensor) -> bool:
     rounding = torch.finfo(torch.float32).eps
     return all(
         bool(((part.half() - part).abs().amax(1) <= rounding * part.abs().amax(1)).all())
-        for part in weight.detach().split(16_384)
+        for part in weight.detach().chunk(16)  # all at once would take as much memory again
     )
 
 

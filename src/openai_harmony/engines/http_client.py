@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from contextvars import ContextVar
 from typing import Any
 from urllib.parse import unquote
 
@@ -13,7 +14,12 @@ import httpx2
 
 from .engine import EngineError
 
-__all__ = ["EventReader", "HttpClient", "RefusalError"]
+__all__ = ["OUTGOING_HEADERS", "EventReader", "HttpClient", "RefusalError"]
+
+OUTGOING_HEADERS: ContextVar[Mapping[str, str] | None] = ContextVar(
+    "harmony_outgoing_headers", default=None
+)
+"""Headers of every request that is made in a context, such as those of its trace."""
 
 _EXCERPT = 300  # characters of an answer in an error
 _BUSY = (429, 502, 503, 504)  # temporary statuses of a server or its proxy
@@ -107,7 +113,9 @@ class HttpClient:
             raise EngineError("the engine was closed")
         try:
             async with (
-                self._client.stream(method, url, json=body, timeout=timeout) as response,
+                self._client.stream(
+                    method, url, json=body, timeout=timeout, headers=OUTGOING_HEADERS.get()
+                ) as response,
                 aclosing(_read(url, response)) as answers,
             ):
                 async for answer in answers:

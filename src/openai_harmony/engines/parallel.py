@@ -1,4 +1,4 @@
-"""How many threads and processes share a model.
+"""How many threads and processes share a model, and what memory there is for it.
 
 On a CPU, the threads of PyTorch wait for each other after every operation. On busy cores that costs
 far more than a second core gains for a small model, so small models get one thread.
@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .engine import EngineError
 
-__all__ = ["Processes", "available_cores", "thread_count"]
+__all__ = ["Processes", "available_cores", "available_memory", "thread_count"]
 
 _SMALL = 100_000_000  # parameters
 _CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
@@ -39,6 +40,29 @@ def available_cores(cpu_limit: Path = _CPU_LIMIT) -> int:
         return min(cores, max(1, math.ceil(int(quota) / int(period))))
     except (OSError, ValueError):  # no such file, or its first word is "max"
         return cores
+
+
+def available_memory(
+    machine: Path = Path("/proc/meminfo"), container: Path = Path("/sys/fs/cgroup")
+) -> int | None:
+    """Return how many bytes this process may still take; None where the system does not say.
+
+    They are those of the machine, up to the limit of a container.
+    """
+    try:
+        match = re.search(r"^MemAvailable: +(\d+) kB", machine.read_text("ascii"), re.MULTILINE)
+    except OSError:  # not on Linux
+        return None
+    available = None if match is None else 1024 * int(match[1])
+    try:
+        limit = int((container / "memory.max").read_text("ascii"))
+        # Of what the container uses, files that were read are given back when needed.
+        statistics = (container / "memory.stat").read_text("ascii")
+    except (OSError, ValueError):  # no such file, or its word is "max"
+        return available
+    used = re.search(r"^anon (\d+)", statistics, re.MULTILINE)
+    left = limit - (0 if used is None else int(used[1]))
+    return left if available is None else min(available, left)
 
 
 def thread_count(parameters: int, processes: int = 1) -> int:

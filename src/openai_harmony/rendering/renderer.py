@@ -74,10 +74,16 @@ _Header: TypeAlias = "tuple[str, array[int]]"
 
 
 class Renderer:
-    """Render messages with one tokenizer; cache what was rendered, up to a limit in bytes."""
+    """Render messages with one tokenizer; cache those of some roles, up to a limit in bytes."""
 
-    def __init__(self, tokenizer: Tokenizer, cache_bytes: int = DEFAULT_CACHE_BYTES) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+        cached_roles: Iterable[Role] = Role,
+    ) -> None:
         self._tokenizer = tokenizer
+        self._cached_roles = frozenset(cached_roles)
         self.cache: BoundedCache[_Key, Rendered] = BoundedCache(cache_bytes, Rendered.size)
         self.prompts = PromptWriter(cache_bytes // 8)
         self.headers: BoundedCache[tuple[Any, ...], _Header] = BoundedCache(
@@ -114,6 +120,7 @@ class Renderer:
         missing: list[tuple[int, _Key]] = []
         young = self.cache.young
         after = young.after
+        cached_roles = self._cached_roles
         cached: Rendered | None = None
         for message in messages:
             # Attribute lookup on pydantic models is slow; one read of `__dict__` gets all fields.
@@ -132,6 +139,10 @@ class Renderer:
                 )
             else:
                 key = self._key(message, dialect, style, has_tools)
+            if key[1] not in cached_roles:
+                missing.append((len(rendered), key))
+                rendered.append(None)
+                continue
             # Most conversations were rendered before, one turn shorter: try the message that came
             # next last time. Comparing two equal strings is faster than hashing one.
             previous, cached = cached, after.get(cached)
@@ -165,21 +176,25 @@ class Renderer:
         """Render the messages that are not cached, and put each at its index."""
         bodies = iter(self._tokenizer.encode_many([t for _, key in missing for t in key[_TEXTS]]))
         new: list[tuple[_Key, Rendered]] = []
+        headers = self.headers
         for index, key in missing:
-            header = self.headers.get(key[_STYLE_AND_FIELDS])
+            header_key = key[_STYLE_AND_FIELDS]
+            header = headers.young.get(header_key) or headers.get(header_key)
             header_text, header_tokens = header or self._render_header(key)
             tokens = header_tokens[:]
             ends = [len(tokens)]
             for _ in key[_TEXTS]:
                 tokens += next(bodies)
                 ends.append(len(tokens))
-            role, _name, _channel, recipient, _content_type = key[_FIELDS]
+            _, role, _, _, recipient, _ = header_key
             is_call = role is Role.ASSISTANT and recipient is not None
             tokens.append(CALL if is_call else END)
             message = Rendered(key, tokens, header_text, tuple(ends))
             rendered[index] = message
-            new.append((key, message))
-        self.cache.put_all(new)
+            if role in self._cached_roles:
+                new.append((key, message))
+        if new:
+            self.cache.put_all(new)
 
     def _render_header(self, key: _Key) -> _Header:
         tokens = array("I")

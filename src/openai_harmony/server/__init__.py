@@ -2,7 +2,9 @@
 
 ::
 
-    settings, metrics, services         what all routes share
+    settings, metrics, logs, telemetry, services
+                                        what all routes share
+    observation                         what is recorded of each request
     pools, turns, limited_route         threads by purpose, in turn; requests under limits
     private_files                       files that their owner alone may read
     store/                              responses, conversations, files and keys in a database

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import os
 import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 from starlette.types import Scope
 
 from ..encoding import load_harmony_encoding
@@ -41,8 +43,8 @@ from .http.errors import (
 from .http.requests import DecodedBodies, RequestSizeLimit, cancel_all
 from .hub import Worker
 from .limited_route import in_pool
-from .metrics import RequestCounter
 from .models import router as models_router
+from .observation import RequestObserver
 from .responses.encryption import ItemCipher
 from .responses.routes import router as responses_router
 from .responses.websocket import router as websocket_router
@@ -50,6 +52,9 @@ from .services import Services, services_of
 from .settings import Settings
 from .store import Store, StoreError
 from .tokens import router as tokens_router
+
+if TYPE_CHECKING:
+    from .telemetry import Telemetry
 
 __all__ = ["check_storage", "create_app", "make_server", "run_server"]
 
@@ -81,6 +86,7 @@ def create_app(
     tools: Sequence[Tool[Any]] = (),
     *,
     worker: Worker | None = None,
+    telemetry: Telemetry | None = None,
 ) -> FastAPI:
     """Make the application; engine and tools stay the caller's, to be closed after it.
 
@@ -97,9 +103,8 @@ def create_app(
             await asyncio.to_thread(store.start_serving)
             path = settings.key_file
             cipher = ItemCipher.with_new_key() if path is None else ItemCipher.from_file(path)
-            services = app.state.services = Services(
-                engine, settings, store, cipher, by_name, worker
-            )
+            services = Services(engine, settings, store, cipher, by_name, worker, telemetry)
+            app.state.services = services
             await asyncio.to_thread(_prepare_tables, grammar=settings.grammar)
             await services.peers.open()
             upkeep = [
@@ -134,7 +139,18 @@ def create_app(
         allowed_origins=settings.allowed_origins,
         is_open=settings.open_to_everyone,
     )
-    app.add_middleware(RequestCounter)
+    app.add_middleware(RequestObserver)
+    app.router.routes.extend(_api_routes())
+    if settings.inspector:
+        # The page needs no key, and its API the same as all others.
+        app.router.routes.extend(inspector_routes(_admit, _live_model))
+    return app
+
+
+@functools.cache
+def _api_routes() -> list[BaseRoute]:
+    """Return the routes of the APIs; the first request builds their models for all applications."""
+    api = APIRouter(responses=ERROR_RESPONSES)
     for router in (
         chat_router,
         stored_chat_router,
@@ -147,11 +163,8 @@ def create_app(
         conversations_router,
         containers_router,
     ):
-        app.include_router(router)
-    if settings.inspector:
-        # The page needs no key, and its API the same as all others.
-        app.router.routes.extend(inspector_routes(_admit, _live_model))
-    return app
+        api.include_router(router)
+    return api.routes
 
 
 def _prepare_tables(*, grammar: bool) -> None:
@@ -224,6 +237,7 @@ def make_server(
     config = HttpConfig(
         app,
         RequestTimes(settings.head_seconds, settings.body_seconds),
+        log_config=None,  # its records go where those of the library go
         lifespan="off",  # `serve` runs it, so that its errors reach the caller
         timeout_graceful_shutdown=round(settings.shutdown_seconds) + _CLOSING_SECONDS,
         ws_max_size=settings.max_request_bytes,

@@ -7,14 +7,12 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..grammar.errors import GrammarError
 from ..parsing.recovery import Recovery
 
-__all__ = ["Metrics", "RequestCounter"]
+__all__ = ["Metrics", "keyword_of"]
 
-_METHODS = {"GET", "POST", "DELETE", "HEAD", "OPTIONS", "PUT", "PATCH"}  # clients make others up
 _KEYWORDS = {"not", "oneOf", "if", "contains", "uniqueItems", "pattern", "format", "propertyNames"}
 _KEYWORDS |= {"dependencies", "dependentRequired", "dependentSchemas", "unevaluatedProperties"}
 _WAITS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)  # seconds
@@ -80,6 +78,12 @@ class Metrics:
             ("keyword",),
             registry=registry,
         )
+        self._refusals = Counter(
+            "harmony_grammar_refusals",
+            "Requests that were refused as their schema cannot be enforced, by keyword.",
+            ("keyword",),
+            registry=registry,
+        )
         self.violations = Counter(
             "harmony_schema_violations",
             "What models wrote against keywords that grammars leave out.",
@@ -102,8 +106,11 @@ class Metrics:
     def count_unenforced(self, errors: Iterable[GrammarError]) -> None:
         """Count the keywords that the grammar of a turn leaves out; unknown ones as ``other``."""
         for error in errors:
-            keyword = error.pointer.rpartition("/")[2]
-            self._unenforced.labels(keyword if keyword in _KEYWORDS else "other").inc()
+            self._unenforced.labels(keyword_of(error)).inc()
+
+    def count_refusal(self, error: GrammarError) -> None:
+        """Count a request whose schema cannot be enforced, by the keyword that is refused."""
+        self._refusals.labels(keyword_of(error)).inc()
 
     def count_tool_call(self, tool: str, status: str) -> None:
         """Count a call of the server's own tool, by the tool's name."""
@@ -124,29 +131,11 @@ class Metrics:
         return Histogram(name, about, buckets=buckets, registry=self._registry)
 
 
-class RequestCounter:
-    """Middleware that counts responses by route and status; unknown routes count as ``other``."""
+def keyword_of(error: GrammarError) -> str:
+    """Return the keyword at which a schema cannot be enforced; unknown ones are ``other``.
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, and count its response."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        status = 500  # of an error that is raised, whose response is made further out
-
-        async def observed_send(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self._app(scope, receive, observed_send)
-        finally:
-            metrics: Metrics = scope["app"].state.services.metrics
-            route = getattr(scope.get("route"), "path", "other")
-            method = scope["method"] if scope["method"] in _METHODS else "other"
-            metrics.requests.labels(method, route, status).inc()
+    >>> keyword_of(GrammarError("", pointer="tools/functions.f#/uniqueItems"))
+    'uniqueItems'
+    """
+    keyword = error.pointer.rpartition("/")[2]
+    return keyword if keyword in _KEYWORDS else "other"

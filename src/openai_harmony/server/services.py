@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import Request
 
@@ -15,6 +15,7 @@ from .. import __version__
 from ..apis.current_date import current_date
 from ..conversation.tool_namespaces import ToolNamespaceConfig
 from ..engines.engine import Engine
+from ..grammar.errors import GrammarError
 from ..tools.tool import ServerTool, Tool
 from .auth.api_keys import ApiKeys
 from .auth.limits import KeyLimiter, SharedKeyLimiter
@@ -29,6 +30,9 @@ from .responses.encryption import ItemCipher
 from .responses.live_responses import LiveResponses, answer_peer
 from .settings import Settings
 from .store import Store
+
+if TYPE_CHECKING:
+    from .telemetry import Telemetry
 
 __all__ = ["Services", "services_of"]
 
@@ -53,6 +57,7 @@ class Services:
     cipher: ItemCipher
     tools: Mapping[str, Tool[Any]] = field(default_factory=dict)
     worker: Worker | None = None
+    telemetry: Telemetry | None = None
     keys: ApiKeys = field(init=False)
     pools: Pools = field(default_factory=Pools, init=False)
     request_bytes: Quota = field(init=False)
@@ -109,6 +114,12 @@ class Services:
         """Identify the model and this library: another may answer the same request differently."""
         identity = f"{self.engine.model}\n{self.engine.origin}\n{__version__}"
         return f"fp_{hashlib.sha256(identity.encode()).hexdigest()[:10]}"
+
+    def note_refusal(self, error: GrammarError) -> None:
+        """Record that a request is refused, as its schema cannot be enforced."""
+        self.metrics.count_refusal(error)
+        if self.telemetry is not None:
+            self.telemetry.refused(error)
 
     def check_model(self, name: str | None) -> str:
         """Return the name for the response; raise `ApiError` where it is another model's."""

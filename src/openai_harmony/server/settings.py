@@ -11,6 +11,14 @@ __all__ = ["Settings"]
 
 _DAY = 24 * 60 * 60  # seconds
 
+_LEAST = {
+    "context_length": 1,
+    "max_running": 1,
+    "max_waiting": 0,
+    "max_request_bytes": 1,
+    "max_tool_calls": 0,
+}
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -38,6 +46,8 @@ class Settings:
     - `max_tool_calls`: calls of the server's own tools in one response; a request may allow fewer.
     - `keep_days`: days after which stored responses are deleted; None keeps them.
     - `shutdown_seconds`: how long requests under way may go on when the server is told to end.
+
+    Raises `ValueError` for a number that is too small.
     """
 
     model_names: tuple[str, ...] = ()
@@ -60,6 +70,12 @@ class Settings:
     max_tool_calls: int = 100
     keep_days: float | None = 30
     shutdown_seconds: float = 30
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < least):
+                raise ValueError(f"{name} must be an integer from {least}, not {value!r}")
 
     def expires_at(self, created_at: int) -> int | None:
         """Return when something is deleted that was stored then, in seconds since 1970."""

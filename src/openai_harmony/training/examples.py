@@ -224,7 +224,8 @@ class _PromptMessages:
         self.sampled_stops: list[int] = []
         """The tokens that the model samples in place of the last ones."""
         for message, result in zip(messages, rendered, strict=False):
-            if isinstance(message, SampledMessage):
+            # The first test is quick; isinstance() of a model calls a function in Python.
+            if type(message) is not Message and isinstance(message, SampledMessage):
                 tokens, header_length = message.tokens_in_prompt()
             else:
                 shared, header_length = result.tokens, result.ends[0]
@@ -289,8 +290,8 @@ class _RenderedConversation:
 
 @functools.lru_cache(maxsize=4)
 def _renderer(encoding: HarmonyEncoding) -> Renderer:
-    """Keep a renderer for each encoding: instructions and tools come again in a data set."""
-    return Renderer(encoding.tokenizer, cache_bytes=_CACHE_BYTES)
+    """Keep a renderer for each encoding: only instructions and tools come again in a data set."""
+    return Renderer(encoding.tokenizer, _CACHE_BYTES, cached_roles=(Role.SYSTEM, Role.DEVELOPER))
 
 
 # The prompts of inference

@@ -27,7 +27,7 @@ __all__ = ["Refusal", "RequestGuard", "cors_options", "is_loopback", "read_host"
 
 _AUTHORITY = re.compile(r"(?P<host>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?", re.I)
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_EXPOSED = ("Content-Disposition", "Retry-After", "WWW-Authenticate")
+_EXPOSED = ("Content-Disposition", "Retry-After", "WWW-Authenticate", "X-Request-Id")
 
 
 class _Authority(NamedTuple):

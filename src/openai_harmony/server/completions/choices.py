@@ -156,7 +156,9 @@ async def _choice(
 ) -> AsyncGenerator[CompletionPiece, None]:
     reader = CompletionText(body, start=len(plan.echo))
     is_first = plan.position == 0
-    slot = engine_slot(services, caller, plan.prompt, sampling, is_first=is_first)
+    slot = engine_slot(
+        services, caller, plan.prompt, sampling, is_first=is_first, operation="text_completion"
+    )
     async with slot as (tokens, metrics):
         async for sampled in tokens:
             piece = reader.take(sampled)

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 from typing_extensions import NotRequired, TypedDict  # of Python 3.12, which tells pydantic more
 
-from ...grammar import Matcher
+from ...grammar import GrammarError, Matcher
 from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..chat.completion import ChatUsage, chat_usage
 from ..generation.events import Usage
@@ -145,7 +145,11 @@ async def _plans(services: Services, caller: Caller, body: CompletionBody) -> li
     plans = await services.pools.encoding.run(caller.owner, choice_plans, body)
     grammar = body.sampling().grammar
     if grammar is not None:
-        await services.pools.grammar.run(caller.owner, Matcher, grammar)  # compiled and shared
+        try:
+            await services.pools.grammar.run(caller.owner, Matcher, grammar)  # compiled and shared
+        except GrammarError as error:
+            services.note_refusal(error)
+            raise
     return plans
 
 

@@ -9,12 +9,12 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ...apis.turn_request import TurnRequest
 from ...conversation.messages import Message
 from ...engines.engine import ContextLengthError, EngineError, FinishReason, SampledToken, Sampling
-from ...grammar import find_violations
+from ...grammar import GrammarError, find_violations
 from ...parsing.recovery import Recovery
 from ..auth.api_keys import Caller
 from ..auth.limits import RequestUsage
@@ -25,6 +25,9 @@ from ..services import Services
 from .events import MessageEnded, TurnEnded, TurnEvent
 from .preparation import PreparedTurn, compiled_constraint, constraint_options
 from .reader import TurnReader
+
+if TYPE_CHECKING:
+    from ..telemetry import CompletionSpan, Operation
 
 __all__ = [
     "CompletionMetrics",
@@ -50,7 +53,11 @@ async def with_grammar(
     room = services.context_length - len(prepared.prompt)
     room = min(room, prepared.sampling.max_tokens or room)
     compiled = partial(compiled_constraint, skips_forced=services.engine.skips_forced)
-    constraint = await services.pools.grammar.run(owner, compiled, request, room)
+    try:
+        constraint = await services.pools.grammar.run(owner, compiled, request, room)
+    except GrammarError as error:
+        services.note_refusal(error)
+        raise
     sampling = replace(prepared.sampling, grammar=constraint.grammar)
     return prepared._replace(sampling=sampling, unenforced=constraint.unenforced)
 
@@ -90,6 +97,8 @@ async def sample_turn(
                         cached=event.usage.cached_tokens,
                         reasoning=event.usage.reasoning_tokens,
                         recoveries=event.recoveries,
+                        unenforced=unenforced,
+                        violations=len(event.violations),
                     )
                 yield event
             if reader.is_over:
@@ -111,6 +120,7 @@ async def engine_slot(
     sampling: Sampling,
     *,
     is_first: bool = True,
+    operation: Operation = "chat",
 ) -> AsyncGenerator[EngineSlot, None]:
     """Wait for a slot at the engine, and sample in it; it is free again as soon as this ends.
 
@@ -120,10 +130,14 @@ async def engine_slot(
     """
     room = ContextLengthError.check(len(prompt), services.context_length)
     sampling = replace(sampling, max_tokens=min(room, sampling.max_tokens or room))
-    with CompletionMetrics(services.metrics, caller.usage, len(prompt)) as metrics:
+    span: CompletionSpan | None = None
+    if services.telemetry is not None:
+        span = services.telemetry.completion(operation, services.model_names[0], sampling)
+    with CompletionMetrics(services.metrics, caller.usage, len(prompt), span) as metrics:
         async with services.admission.slot(caller.owner, is_first=is_first):
             metrics.begin()
-            stream = metrics.follow(services.engine.generate(prompt, sampling))
+            sampled = services.engine.generate(prompt, sampling)
+            stream = metrics.follow(sampled if span is None else span.traced(sampled))
             try:
                 async with aclosing(stream) as tokens:
                     yield EngineSlot(tokens, metrics)
@@ -136,17 +150,47 @@ async def engine_slot(
 class CompletionMetrics:
     """Measures one completion, from when it waits for its slot to its end.
 
-    A completion that has not finished when this exits counts as cancelled.
+    A completion that has not finished when this exits counts as cancelled. `span` records the same
+    for OpenTelemetry.
     """
 
-    def __init__(self, metrics: Metrics, usage: RequestUsage, prompt_length: int) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        usage: RequestUsage,
+        prompt_tokens: int,
+        span: CompletionSpan | None = None,
+    ) -> None:
         self._metrics = metrics
         self._usage = usage
-        self._prompt_length = prompt_length
-        self._reason = "cancelled"
+        self._span = span
         self._created = self._first = self._last = time.monotonic()
-        self._sampled = 0
+        self.prompt_tokens = prompt_tokens
+        self.sampled = 0
+        self.waited = 0.0  # seconds for its slot
+        self.reason = "cancelled"
+        self.error: Exception | None = None
+        self.cached = 0
+        self.reasoning = 0
+        self.recoveries: Sequence[Recovery] = ()
+        self.unenforced: Sequence[GrammarError] = ()
+        self.violations = 0
         self._gauge = metrics.waiting
+
+    @property
+    def seconds(self) -> float:
+        """The seconds since it waits for its slot."""
+        return time.monotonic() - self._created
+
+    @property
+    def first(self) -> float | None:
+        """The seconds to its first token; None where it has none."""
+        return self._first - self._created if self.sampled else None
+
+    @property
+    def per_token(self) -> float | None:
+        """The seconds between its tokens, on average; None where it has one at most."""
+        return (self._last - self._first) / (self.sampled - 1) if self.sampled > 1 else None
 
     def __enter__(self) -> CompletionMetrics:
         self._gauge.inc()
@@ -159,21 +203,24 @@ class CompletionMetrics:
         traceback: TracebackType | None,
     ) -> None:
         self._gauge.dec()
-        is_error = isinstance(error, Exception)
-        self._metrics.completions.labels("error" if is_error else self._reason).inc()
-        self._metrics.completion_tokens.inc(self._sampled)
-        if self._sampled:
-            self._usage.tokens += self._prompt_length + self._sampled
-        if self._sampled > 1:
-            seconds = (self._last - self._first) / (self._sampled - 1)
-            self._metrics.next_tokens.observe(seconds)
+        if isinstance(error, Exception):
+            self.error, self.reason = error, "error"
+        self._metrics.completions.labels(self.reason).inc()
+        self._metrics.completion_tokens.inc(self.sampled)
+        if self.sampled:
+            self._usage.tokens += self.prompt_tokens + self.sampled
+        if self.per_token is not None:
+            self._metrics.next_tokens.observe(self.per_token)
+        if self._span is not None:
+            self._span.end(self)
 
     def begin(self) -> None:
         """Note that the completion has its slot."""
         self._gauge.dec()
         self._gauge = self._metrics.running
         self._gauge.inc()
-        self._metrics.queue.observe(time.monotonic() - self._created)
+        self.waited = self.seconds
+        self._metrics.queue.observe(self.waited)
 
     async def follow(
         self, stream: AsyncGenerator[SampledToken, None]
@@ -186,11 +233,11 @@ class CompletionMetrics:
         async with aclosing(stream):
             async for sampled in stream:
                 self._last = time.monotonic()
-                if not self._sampled:
+                if not self.sampled:
                     self._first = self._last
                     self._metrics.first_token.observe(self._first - self._created)
-                    self._metrics.prompt_tokens.inc(self._prompt_length)
-                self._sampled += 1
+                    self._metrics.prompt_tokens.inc(self.prompt_tokens)
+                self.sampled += 1
                 yield sampled
         raise EngineError("the engine ended a completion without a reason", retryable=True)
 
@@ -201,9 +248,13 @@ class CompletionMetrics:
         cached: int = 0,
         reasoning: int = 0,
         recoveries: Sequence[Recovery] = (),
+        unenforced: Sequence[GrammarError] = (),
+        violations: int = 0,
     ) -> None:
         """Note that all of it was sampled; `cached` and `reasoning` are numbers of tokens."""
-        self._reason = reason.value
+        self.reason = reason.value
+        self.cached, self.reasoning = cached, reasoning
+        self.recoveries, self.unenforced, self.violations = recoveries, unenforced, violations
         self._metrics.cached_tokens.inc(cached)
         self._metrics.reasoning_tokens.inc(reasoning)
         self._metrics.count_recoveries(recoveries)

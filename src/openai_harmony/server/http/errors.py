@@ -17,6 +17,7 @@ from ...apis.request_body import validation_problem
 from ...engines.engine import ContextLengthError, EngineError, SamplingError
 from ...errors import ConversationError, HarmonyError
 from ...grammar.errors import GrammarError
+from ..logs import request_id
 from ..store.errors import ItemIdError, NotFoundError
 
 __all__ = [
@@ -167,7 +168,12 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def of_bug(request: Request, error: Exception) -> JSONResponse:
-        return error_response(api_error_of(error, f"{request.method} {request.url.path}"))
+        # The path may hold what a client wrote; the log has the route.
+        route = getattr(request.scope.get("route"), "path", "other")
+        response = error_response(api_error_of(error, f"{request.method} {route}"))
+        # The middleware that writes it into other responses lies further in.
+        response.headers["X-Request-Id"] = request_id()
+        return response
 
     @app.exception_handler(RequestValidationError)
     async def of_validation(_: Request, error: RequestValidationError) -> JSONResponse:

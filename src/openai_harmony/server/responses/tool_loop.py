@@ -120,11 +120,16 @@ class ToolLoop:
 
     async def _answer(self, call: Message) -> AnsweredCall:
         self._calls_left -= 1
+        telemetry = self._services.telemetry
         if self._calls_left < 0:
             problem = "no more calls can be made in this response; answer with what you know"
             answered = self._plan.tools.refused(call, problem)
-        else:
+        elif telemetry is None:
             answered = await self._plan.tools.run(call)
+        else:
+            with telemetry.tool_call(call.recipient or "") as span:
+                answered = await self._plan.tools.run(call)
+                span.status = answered.status
         tool = (call.recipient or "").partition(".")[0]
         self._services.metrics.count_tool_call(tool, answered.status)
         return answered

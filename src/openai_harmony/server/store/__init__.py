@@ -8,6 +8,7 @@
     response_chains           responses that follow each other
     tool_sessions, responses, conversations, container_files, chat_completions, keys,
     key_requests
+    owned_data                all that one owner has
     store                     opens all of it
 
 Everything is synchronous and may be called from any thread. Methods return data, and find nothing
@@ -22,6 +23,7 @@ from .errors import ItemIdError, NotFoundError, StoreError, StoreInUseError, Sto
 from .items import NewItem, Order, Page, StoredItem
 from .key_requests import KeyRequest, KeyRequests
 from .keys import KeyLimits, KeyRecord, Keys
+from .owned_data import OwnedData, OwnedRow
 from .responses import NewResponse, Responses, StoredResponse
 from .store import Store
 from .tool_sessions import StoredSession, ToolSessions
@@ -44,6 +46,8 @@ __all__ = [
     "NewResponse",
     "NotFoundError",
     "Order",
+    "OwnedData",
+    "OwnedRow",
     "Page",
     "Responses",
     "Store",

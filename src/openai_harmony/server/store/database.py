@@ -39,16 +39,19 @@ class Database:
     """Connections to SQLite or PostgreSQL, for all threads.
 
     `url` is a path, ``sqlite:///PATH``, ``postgresql://...``, or None for one in memory that ends
-    with this object. `StoreError` is the only error.
+    with this object. `StoreError` is the only error; with `must_exist`, also for a file that is not
+    there.
     """
 
-    def __init__(self, url: str | Path | None) -> None:
+    def __init__(self, url: str | Path | None, *, must_exist: bool = False) -> None:
         self.url = _read_url(url)
         self.name = database_name(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self.path = None  # of the file; None for PostgreSQL, and for a database in memory
         if self.is_sqlite and self.url.database not in (None, "", ":memory:"):
             self.path = Path(self.url.database or "").absolute()
+            if must_exist and not self.path.exists():
+                raise StoreError(f"there is no database {self.path}; name one in --database")
         is_memory = self.is_sqlite and self.path is None
         # A database in memory has one connection, so that readers take turns as well.
         turn = threading.RLock()
@@ -82,16 +85,24 @@ class Database:
     def _open(self, is_memory: bool) -> Engine:
         if is_memory:
             engine = create_engine(
-                _MEMORY, poolclass=StaticPool, connect_args={"check_same_thread": False}
+                _MEMORY,
+                poolclass=StaticPool,
+                hide_parameters=True,
+                connect_args={"check_same_thread": False},
             )
         elif self.is_sqlite:
             self._make_file()
             engine = create_engine(
-                self.url, pool_size=_CONNECTIONS, connect_args={"timeout": _BUSY_SECONDS}
+                self.url,
+                pool_size=_CONNECTIONS,
+                hide_parameters=True,  # or errors in the log would show what was to be stored
+                connect_args={"timeout": _BUSY_SECONDS},
             )
         else:
             try:
-                return create_engine(self.url, pool_size=_CONNECTIONS, pool_pre_ping=True)
+                return create_engine(
+                    self.url, pool_size=_CONNECTIONS, pool_pre_ping=True, hide_parameters=True
+                )
             except ModuleNotFoundError as error:
                 raise StoreError(missing_package("PostgreSQL needs", error, "serve")) from error
         event.listen(engine, "connect", _configure_sqlite)

@@ -32,7 +32,15 @@ from .errors import NotFoundError
 from .items import StoredItem, item_columns, read_item
 from .tables import container_files, conversation_items, response_items, responses
 
-__all__ = ["chain_of", "delete_expired", "forget", "read_history", "visible", "visible_to"]
+__all__ = [
+    "chain_of",
+    "delete_expired",
+    "forget",
+    "read_history",
+    "take_turns",
+    "visible",
+    "visible_to",
+]
 
 _BATCH = 200  # rows of one statement or transaction; others write in between
 _LOCK = 0x6861726D6F6E7A  # deletions take turns, or two could each leave a row to the other
@@ -104,10 +112,15 @@ def read_history(connection: Connection, id: str, owner: str, now: float) -> lis
     return history
 
 
-def forget(database: Database, connection: Connection, ids: list[str]) -> None:
-    """Delete responses, up to those that others follow."""
+def take_turns(database: Database, connection: Connection) -> None:
+    """Wait until no other transaction deletes responses."""
     if not database.is_sqlite:
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+
+
+def forget(database: Database, connection: Connection, ids: list[str]) -> None:
+    """Delete responses, up to those that others follow."""
+    take_turns(database, connection)
     connection.execute(
         update(responses)
         .where(responses.c.id.in_(ids))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -15,10 +16,12 @@ from .chat_completions import StoredCompletions
 from .container_files import ContainerFiles
 from .conversations import Conversations
 from .database import Database, migrate
+from .errors import StoreError
 from .items import StoredItem, item_columns, read_item
 from .key_requests import KeyRequests
 from .keys import Keys
 from .leases import ServerClock, lease_in
+from .owned_data import OwnedData
 from .response_chains import visible
 from .responses import Responses
 from .tables import conversation_items, conversations, response_items, responses
@@ -33,8 +36,9 @@ class Store:
     """Responses, conversations, files and API keys in one database.
 
     `url` is a path, ``sqlite:///PATH``, ``postgresql://...``, or None for a database in memory that
-    ends with the store. Opening makes what is missing. `clock` gives seconds since 1970; by it,
-    responses expire. `workers` is the folder with the sockets of the processes that serve together.
+    ends with the store. Opening makes what is missing, but no file that `must_exist`. `clock` gives
+    seconds since 1970; by it, responses expire. `workers` is the folder with the sockets of the
+    processes that serve together.
 
     Raises `StoreError` where the database cannot be used. May be called from any thread.
 
@@ -51,8 +55,9 @@ class Store:
         *,
         clock: Callable[[], float] = time.time,
         workers: Path | None = None,
+        must_exist: bool = False,
     ) -> None:
-        self._database = Database(url)
+        self._database = Database(url, must_exist=must_exist)
         try:
             migrate(self._database)
         except BaseException:
@@ -68,6 +73,7 @@ class Store:
         self.completions = StoredCompletions(self._database, self._server)
         self.keys = Keys(self._database)
         self.key_requests = KeyRequests(self._database, self._server)
+        self.owned = OwnedData(self._database, self._server)
 
     @property
     def server_id(self) -> str:
@@ -113,6 +119,26 @@ class Store:
         """Raise `StoreError` where the database does not answer."""
         with self._database.reading() as connection:
             connection.exec_driver_sql("SELECT 1")
+
+    def back_up(self, path: str | Path) -> None:
+        """Copy a database of SQLite as it is now to a new file; servers may go on writing.
+
+        Raises `StoreError` where there is such a file, and for PostgreSQL, which has ``pg_dump``.
+        """
+        if not self._database.is_sqlite:
+            raise StoreError(
+                f"{self._database.name} is a database of PostgreSQL; back it up with "
+                f"'pg_dump --format custom --file {path}'"
+            )
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except OSError as error:
+            raise StoreError(
+                f"the copy {path} cannot be made: {error.strerror}; name a new file"
+            ) from error
+        with self._database.errors_named(), self._database.engine.connect() as connection:
+            # Without a transaction, which the statement makes itself.
+            connection.connection.execute("VACUUM INTO ?", (str(path),)).close()
 
     def close(self) -> None:
         """Close the database; the store is of no use afterwards."""

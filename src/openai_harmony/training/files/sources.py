@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +26,7 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from ..rows import without_nulls
+from ..rows import parse_line, without_nulls
 
 __all__ = [
     "CHUNK_BYTES",
@@ -268,10 +267,9 @@ def _jsonl_rows(chunk: Chunk) -> Iterator[SourceRow]:
             file.readline()  # the end of the line before
         number = 0
         while file.tell() < chunk.end:
-            line = file.readline()
-            line = line.removeprefix(b"\xef\xbb\xbf")
+            line = file.readline().removeprefix(b"\xef\xbb\xbf")
             try:
-                row = SourceRow(number, json.loads(line) if line.strip() else None)
+                row = SourceRow(number, None if not line or line.isspace() else parse_line(line))
             except UnicodeDecodeError as error:
                 problem = f"not UTF-8 (at byte {error.start})"
                 row = SourceRow(number, repr(line[:1000]), problem)

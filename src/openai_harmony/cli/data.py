@@ -1,0 +1,81 @@
+"""``harmony data``: what a server has stored, by its owners; a copy of it, and its deletion."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from ..installation import missing_package
+from .input import InputError
+from .options import Command, add_color
+from .output import Output
+from .serve import add_database, database_url
+
+if TYPE_CHECKING:
+    from ..server.store import Store
+
+__all__ = ["DATA"]
+
+
+class _Data(Command):
+    name = "data"
+    summary = "list, export, delete and back up what a server has stored"
+    examples = """\
+  harmony data owners
+  harmony data export --owner key_0123456789abcdef01234567 > data.jsonl
+  harmony data delete --owner key_0123456789abcdef01234567 --yes
+  harmony data backup harmony-2026-01-31.db
+"""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        actions = parser.add_subparsers(metavar="ACTION", dest="action", required=True)
+        owners = actions.add_parser("owners", help="list who has stored how much")
+        export = actions.add_parser("export", help="write all that an owner has as lines of JSON")
+        delete = actions.add_parser("delete", help="delete all that an owner has")
+        for action in (export, delete):
+            action.add_argument(
+                "--owner",
+                metavar="ID",
+                required=True,
+                help="the id of an API key; '' for what was stored without keys",
+            )
+        delete.add_argument("--yes", action="store_true", help="delete it; otherwise count it")
+        backup = actions.add_parser("backup", help="copy a database of SQLite, also in use")
+        backup.add_argument("target", metavar="FILE", help="the copy, a new file")
+        for action in (owners, export, delete, backup):
+            add_database(action)
+            add_color(action)
+
+    def run(self, arguments: argparse.Namespace) -> None:
+        try:
+            from ..server.http.json import json_text
+            from ..server.store import Store
+        except ModuleNotFoundError as error:
+            raise InputError(missing_package("stored data needs", error, "serve")) from error
+        output = Output(arguments.color)
+        with Store(database_url(arguments), must_exist=True) as store:
+            if arguments.action == "owners":
+                for owner in store.owned.owners():
+                    output.line(f"{owner or repr(owner)}  {_counted(store, owner)}")
+            elif arguments.action == "export":
+                for row in store.owned.export(arguments.owner):
+                    output.line(json_text(row._asdict()))
+            elif arguments.action == "backup":
+                store.back_up(arguments.target)
+                output.line(f"{arguments.target} is a copy of the database")
+            elif not arguments.yes:
+                counted = _counted(store, arguments.owner)
+                output.line(f"{counted}; repeat the command with --yes to delete it")
+            else:
+                counted = _counted(store, arguments.owner)
+                store.owned.delete(arguments.owner)
+                output.line(f"deleted: {counted}")
+
+
+DATA = _Data()
+
+
+def _counted(store: Store, owner: str) -> str:
+    counts = store.owned.count(owner)
+    shown = (f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
+    return ", ".join(shown) or "nothing"

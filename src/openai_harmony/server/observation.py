@@ -1,0 +1,79 @@
+"""What is recorded of each request: its id, its count, its line in the log, its span."""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .logs import CURRENT_REQUEST, LoggedRequest, request_id_of
+
+if TYPE_CHECKING:
+    from .services import Services
+
+__all__ = ["RequestObserver"]
+
+_LOG = logging.getLogger(__name__)
+
+_METHODS = {"GET", "POST", "DELETE", "HEAD", "OPTIONS", "PUT", "PATCH"}  # clients make others up
+_SWITCHED = 101
+
+
+class RequestObserver:
+    """Middleware that gives each request an id, and records how it was answered.
+
+    The id is the client's, from ``X-Request-Id``, or a new one; the response has it, too. A
+    WebSocket is one request, which ends when it is closed. Unknown routes are ``other``.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, and record its response."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        services: Services = scope["app"].state.services
+        is_socket = scope["type"] == "websocket"
+        method = "GET" if is_socket else scope["method"]
+        method = method if method in _METHODS else "other"
+        headers = Headers(scope=scope)
+        request_id = request_id_of(headers.get("x-request-id"))
+        # Nothing resets it: the error of a bug is answered further out, in the same task.
+        CURRENT_REQUEST.set(LoggedRequest(request_id))
+        status = 500  # of an error that is raised
+        begun = time.perf_counter()
+
+        async def observed_send(message: Message) -> None:
+            nonlocal status
+            kind = message["type"]
+            if kind in ("http.response.start", "websocket.http.response.start"):
+                status = message["status"]
+                MutableHeaders(scope=message)["X-Request-Id"] = request_id
+            elif kind == "websocket.accept":
+                status = _SWITCHED
+                MutableHeaders(scope=message)["X-Request-Id"] = request_id
+            await send(message)
+
+        telemetry = services.telemetry
+        opened = nullcontext() if telemetry is None else telemetry.request(method, scope, headers)
+        with opened as span:
+            if span is not None:
+                CURRENT_REQUEST.set(LoggedRequest(request_id, span.trace_id))
+            try:
+                await self._app(scope, receive, observed_send)
+            finally:
+                route = getattr(scope.get("route"), "path", "other")
+                seconds = time.perf_counter() - begun
+                if not is_socket:
+                    services.metrics.requests.labels(method, route, status).inc()
+                if span is not None:
+                    span.answered(route, status, seconds)
+                if _LOG.isEnabledFor(logging.INFO):
+                    fields = {"method": method, "route": route, "status": status}
+                    _LOG.info("request", extra={"fields": {**fields, "seconds": round(seconds, 6)}})

@@ -1,0 +1,103 @@
+"""Better gpt-oss in vLLM: our parser and our grammar inside vLLM's own server.
+
+vLLM calls `register` when it starts, in each of its processes (the entry point
+``vllm.general_plugins``). It changes two of vLLM's modules as they are imported:
+
+- ``vllm.parser.harmony``: `HarmonyParser` becomes a subclass of itself (`parser`, `turn`).
+- ``vllm.renderers.online_renderer``: a parser is told which backend enforces grammars
+  (`constraint`), and prompts are rendered by us where a setting asks for it (`rendering`).
+
+Nothing here may keep vLLM from starting: what goes wrong is one line of its log.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+__all__ = ["SUPPORTED", "register"]
+
+SUPPORTED = ((0, 32), (0, 33))
+"""The first and the last version of vLLM that the plugin was written for."""
+
+logger = logging.getLogger("vllm.plugins.harmony")  # vLLM shows what is logged below its own name
+
+
+def register() -> None:
+    """Put our parser into vLLM; do nothing, and log why, where that is not possible."""
+    try:
+        _register()
+    except Exception as error:  # noqa: BLE001 - vLLM starts without the plugin
+        logger.warning("harmony: the plugin is off: %s", error)
+
+
+def _register() -> None:
+    # Imported here, as another library's `__init__.py` may have replaced ours.
+    from .patches import patch_parser, patch_renderer
+    from .settings import Settings
+
+    settings = Settings.from_environment(os.environ)
+    if not settings.enabled:
+        logger.info("harmony: the plugin is off: HARMONY_VLLM_PLUGIN=off")
+        return
+    import vllm  # type: ignore[import-not-found]
+
+    version = re.match(r"(\d+)\.(\d+)", vllm.__version__)
+    first, last = SUPPORTED
+    if version is None or not first <= (int(version[1]), int(version[2])) <= last:
+        text = "harmony: the plugin is off: it was written for vLLM %d.%d to %d.%d, and this is %s"
+        logger.warning(text, *first, *last, vllm.__version__)
+        return
+    _when_imported("vllm.parser.harmony", lambda module: patch_parser(module, settings))
+    _when_imported(
+        "vllm.renderers.online_renderer", lambda module: patch_renderer(module, settings)
+    )
+
+
+def _when_imported(name: str, patch: Callable[[ModuleType], None]) -> None:
+    """Patch a module now or, as most of vLLM's processes never need it, with its import."""
+
+    def patch_or_log(module: ModuleType) -> None:
+        try:
+            patch(module)
+        except Exception as error:  # noqa: BLE001 - vLLM goes on with its own
+            logger.warning("harmony: %s is as vLLM has it: %r", name, error)
+
+    module = sys.modules.get(name)
+    if module is None:
+        sys.meta_path.insert(0, _PatchedImport(name, patch_or_log))
+    else:
+        patch_or_log(module)
+
+
+class _PatchedImport(MetaPathFinder):
+    """Finds one module, where it always was, and patches it after it has run."""
+
+    def __init__(self, name: str, patch: Callable[[ModuleType], None]) -> None:
+        self._name, self._patch = name, patch
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != self._name:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        if spec is not None and spec.loader is not None:
+            run = spec.loader.exec_module
+
+            def run_and_patch(module: ModuleType) -> None:
+                run(module)
+                self._patch(module)
+
+            loader: Any = spec.loader
+            loader.exec_module = run_and_patch
+        return spec

@@ -1,0 +1,101 @@
+"""The two changes to vLLM's modules; each is made once."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from functools import wraps
+from typing import Any
+
+from .parser import RecoveringParser, VllmTypes, parser_class
+from .rendering import chat_messages, prompt_of, response_messages
+from .settings import Settings
+
+__all__ = ["patch_parser", "patch_renderer"]
+
+logger = logging.getLogger("vllm.plugins.harmony")
+
+_ASKED = "_harmony_asked_format"
+
+
+def patch_parser(module: Any, settings: Settings) -> None:
+    """Replace `HarmonyParser` in ``vllm.parser.harmony``."""
+    own = module.HarmonyParser
+    if issubclass(own, RecoveringParser):
+        return
+    types = VllmTypes(
+        segment=module.Segment,
+        chunk_result=module.ChunkResult,
+        delta_message=module.DeltaMessage,
+        delta_tool_call=module.DeltaToolCall,
+        delta_function_call=module.DeltaFunctionCall,
+        function_call=module.FunctionCall,
+        structured_outputs=sys.modules["vllm.sampling_params"].StructuredOutputsParams,
+        is_function_recipient=module.is_function_recipient,
+        make_tool_call_id=module.make_tool_call_id,
+    )
+    ours = module.HarmonyParser = parser_class(own, types, settings)
+    package: Any = sys.modules.get(module.__name__.rpartition(".")[0])
+    if getattr(package, "HarmonyParser", None) is own:
+        package.HarmonyParser = ours
+    logger.info("harmony: gpt-oss is parsed by gpt-oss-harmony")
+
+
+def patch_renderer(module: Any, settings: Settings) -> None:
+    """Let `OnlineRenderer` tell its parser what enforces grammars, and render by our mapping."""
+    renderer = module.OnlineRenderer
+    own = renderer.adjust_harmony_request
+    if hasattr(own, "__wrapped__"):
+        return
+
+    @wraps(own)
+    def adjust_harmony_request(self: Any, request: Any) -> None:
+        if self.parser is not None and issubclass(self.parser, RecoveringParser):
+            self.parser.backend = self.renderer.config.structured_outputs_config.backend
+        own(self, request)
+
+    renderer.adjust_harmony_request = adjust_harmony_request
+    if settings.renders:
+        _patch_rendering(module, renderer)
+
+
+def _patch_rendering(module: Any, renderer: Any) -> None:
+    adjust = renderer.adjust_harmony_request
+    render_chat = renderer._make_request_with_harmony
+    render_response = renderer._render_responses_with_harmony
+
+    @wraps(adjust)
+    def adjust_harmony_request(self: Any, request: Any) -> None:
+        # Adjusting clears the format, which our mapping renders. What has no field is not dumped.
+        asked: Any = getattr(request, "response_format", None) or getattr(request, "text", None)
+        if hasattr(asked, "model_dump"):
+            asked = asked.model_dump(mode="json", by_alias=True, exclude_none=True)
+        request.__dict__[_ASKED] = asked
+        adjust(self, request)
+
+    @wraps(render_chat)
+    def make_request(self: Any, request: Any, should_include_tools: bool = True) -> Any:
+        if getattr(request, "kv_transfer_params", None):  # the prompt may come from elsewhere
+            return render_chat(self, request, should_include_tools)
+        asked = request.__dict__.pop(_ASKED, None)
+        messages = chat_messages(request, asked, with_tools=should_include_tools)
+        prompt = module.tokens_input(prompt_of(messages), cache_salt=request.cache_salt)
+        return messages, [prompt]
+
+    @wraps(render_response)
+    def render(self: Any, request: Any, **history: Any) -> Any:
+        has_history = history.get("previous_messages") or request.previous_input_messages
+        if has_history or any(tool.type != "function" for tool in request.tools):
+            return render_response(self, request, **history)
+        self.adjust_harmony_request(request)
+        messages = response_messages(request, request.__dict__.pop(_ASKED, None))
+        prompt = self.render_responses_harmony_messages(
+            messages,
+            cache_salt=request.cache_salt,
+            tok_params=request.build_tok_params(self.model_config),
+        )
+        return module.ResponsesRenderResult(messages=messages, engine_input=prompt)
+
+    renderer.adjust_harmony_request = adjust_harmony_request
+    renderer._make_request_with_harmony = make_request
+    renderer._render_responses_with_harmony = render

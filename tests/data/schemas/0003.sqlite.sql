@@ -1,0 +1,126 @@
+PRAGMA foreign_keys=OFF;
+BEGIN TRANSACTION;
+CREATE TABLE responses (
+	id TEXT NOT NULL, 
+	owner TEXT NOT NULL, 
+	status TEXT NOT NULL, 
+	background BOOLEAN NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	completed_at BIGINT, 
+	expires_at BIGINT, 
+	previous_response_id TEXT, 
+	conversation_id TEXT, 
+	conversation_length INTEGER, 
+	server_id TEXT, 
+	deleted BOOLEAN NOT NULL, 
+	body TEXT NOT NULL, 
+	events BLOB, 
+	PRIMARY KEY (id), 
+	FOREIGN KEY(previous_response_id) REFERENCES responses (id)
+);
+INSERT INTO responses VALUES('resp_1','key_1','completed',0,1763700020,1763700021,1993800000,NULL,NULL,NULL,NULL,0,'{"id":"resp_1","model":"demo","status":"completed"}',X'789c8bae562aa92c4855b2522a4a2d2ec8cf2b4ed54bcecf2dc8492d494d51aa8d0500b5a50b8f');
+INSERT INTO responses VALUES('resp_2','key_1','queued',1,1763700030,NULL,1993800000,'resp_1',NULL,NULL,'64075f2bdbdb4d84b047d316e381c34c',0,'{"id":"resp_2"}',NULL);
+CREATE TABLE response_items (
+	response_id TEXT NOT NULL, 
+	direction TEXT NOT NULL, 
+	position INTEGER NOT NULL, 
+	id TEXT NOT NULL, 
+	item TEXT NOT NULL, 
+	tokens BLOB, messages TEXT, 
+	PRIMARY KEY (response_id, direction, position), 
+	FOREIGN KEY(response_id) REFERENCES responses (id) ON DELETE CASCADE
+);
+INSERT INTO response_items VALUES('resp_1','input',0,'msg_q','{"type":"message","role":"user","content":"O\u00f9? \ud83d"}',NULL,'null');
+INSERT INTO response_items VALUES('resp_1','output',0,'msg_a','{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Là."}]}',X'450d03003c8b0000480d030001000000','[{"role":"tool","text":"4"}]');
+INSERT INTO response_items VALUES('resp_2','input',0,'msg_q2','{"type":"message","role":"user","content":"And?"}',NULL,'null');
+CREATE TABLE conversations (
+	id TEXT NOT NULL, 
+	owner TEXT NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	metadata TEXT NOT NULL, 
+	next_position INTEGER NOT NULL, 
+	PRIMARY KEY (id)
+);
+INSERT INTO conversations VALUES('conv_1','key_1',1763700010,'{"topic":"demo"}',1);
+CREATE TABLE conversation_items (
+	conversation_id TEXT NOT NULL, 
+	position INTEGER NOT NULL, 
+	id TEXT NOT NULL, 
+	item TEXT NOT NULL, 
+	tokens BLOB, messages TEXT, 
+	PRIMARY KEY (conversation_id, position), 
+	FOREIGN KEY(conversation_id) REFERENCES conversations (id) ON DELETE CASCADE
+);
+INSERT INTO conversation_items VALUES('conv_1',0,'msg_0','{"type":"message","role":"user","content":"Hi"}',NULL,'null');
+CREATE TABLE api_keys (
+	id TEXT NOT NULL, 
+	hash TEXT NOT NULL, 
+	name TEXT NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	revoked_at BIGINT, 
+	requests_per_minute INTEGER, 
+	concurrent_requests INTEGER, 
+	tokens_per_minute INTEGER, 
+	PRIMARY KEY (id), 
+	UNIQUE (hash)
+);
+INSERT INTO api_keys VALUES('key_1','0000000000000000000000000000000000000000000000000000000000000000','laptop',1763700000,NULL,60,NULL,1000);
+INSERT INTO api_keys VALUES('key_2','1111111111111111111111111111111111111111111111111111111111111111','\xe9 \x00 old',1763700001,1763700002,NULL,NULL,NULL);
+CREATE TABLE response_sessions (
+	response_id TEXT NOT NULL, 
+	tool TEXT NOT NULL, 
+	id TEXT NOT NULL, 
+	data TEXT NOT NULL, 
+	PRIMARY KEY (response_id, tool), 
+	FOREIGN KEY(response_id) REFERENCES responses (id) ON DELETE CASCADE
+);
+INSERT INTO response_sessions VALUES('resp_1','python','cntr_1','"{\"cells\": [\"1\"]}"');
+CREATE TABLE conversation_sessions (
+	conversation_id TEXT NOT NULL, 
+	tool TEXT NOT NULL, 
+	id TEXT NOT NULL, 
+	data TEXT NOT NULL, 
+	PRIMARY KEY (conversation_id, tool), 
+	FOREIGN KEY(conversation_id) REFERENCES conversations (id) ON DELETE CASCADE
+);
+CREATE TABLE container_files (
+	id TEXT NOT NULL, 
+	container_id TEXT NOT NULL, 
+	response_id TEXT NOT NULL, 
+	position INTEGER NOT NULL, 
+	path TEXT NOT NULL, 
+	mime_type TEXT NOT NULL, 
+	size BIGINT NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	data BLOB NOT NULL, 
+	PRIMARY KEY (id), 
+	FOREIGN KEY(response_id) REFERENCES responses (id) ON DELETE CASCADE
+);
+INSERT INTO container_files VALUES('cfile_1','cntr_1','resp_1',0,'plot.png','image/png',5,1763800000,X'89504e4700');
+CREATE TABLE chat_completions (
+	id TEXT NOT NULL, 
+	owner TEXT NOT NULL, 
+	model TEXT NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	expires_at BIGINT, 
+	metadata TEXT NOT NULL, 
+	completion TEXT NOT NULL, 
+	messages TEXT NOT NULL, 
+	PRIMARY KEY (id)
+);
+INSERT INTO chat_completions VALUES('chatcmpl-1','key_1','demo',1763700040,1993800000,'{"a":"b"}','{"id":"chatcmpl-1","choices":[]}','[{"role":"user","content":"Hi"}]');
+CREATE TABLE alembic_version (
+	version_num VARCHAR(32) NOT NULL, 
+	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
+);
+INSERT INTO alembic_version VALUES('0003');
+CREATE INDEX ix_responses_previous_response_id ON responses (previous_response_id);
+CREATE INDEX ix_responses_expires_at ON responses (expires_at);
+CREATE INDEX ix_responses_server_id ON responses (server_id) WHERE server_id IS NOT NULL;
+CREATE UNIQUE INDEX ix_response_items_id ON response_items (id, response_id, direction);
+CREATE UNIQUE INDEX ix_conversation_items_id ON conversation_items (id, conversation_id);
+CREATE INDEX ix_container_files_container_id ON container_files (container_id);
+CREATE INDEX ix_container_files_response_id ON container_files (response_id);
+CREATE INDEX ix_chat_completions_owner ON chat_completions (owner, created_at, id);
+CREATE INDEX ix_chat_completions_expires_at ON chat_completions (expires_at);
+COMMIT;
