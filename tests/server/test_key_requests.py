@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from openai_harmony.server.auth.limits import SharedKeyLimiter
 from openai_harmony.server.http.errors import ApiError
 from openai_harmony.server.pools import FairPool
-from openai_harmony.server.store import KeyLimits, Store
+from openai_harmony.server.store import KeyLimits, KeyRequest, Store
 from support.databases import Clock
 
 pytest_plugins = ("support.postgres_server", "support.databases")
@@ -107,9 +107,13 @@ def test_requests_of_a_dead_server_do_not_count(
     other_store.start_serving()
 
     def begin(at: Store) -> int:
-        counts: list[int] = []
-        at.key_requests.begin(KEY, lambda requests, _: counts.append(len(requests)))
-        return counts[0]
+        running: list[int] = []
+
+        def judge(requests: Sequence[KeyRequest], _: float) -> None:
+            running.append(sum(request.ended_at is None for request in requests))
+
+        at.key_requests.begin(KEY, judge)
+        return running[0]
 
     assert begin(store) == 0
     other_store.start_serving()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import Connection, Row, and_, delete, insert, or_, select, union, update
+from sqlalchemy import Connection, Row, and_, insert, or_, select, union, update
 
 from .conversations import append_items, conversation_length
 from .database import Database
@@ -24,6 +24,7 @@ from .items import (
     read_item,
     read_page,
 )
+from .key_requests import end_requests
 from .leases import Lease, ServerClock
 from .response_chains import delete_expired, forget, read_history, visible_to
 from .tables import key_requests, response_items, responses
@@ -272,8 +273,7 @@ class Responses:
             with self._database.writing() as connection:
                 if lease.is_gone(connection, server_id):
                     count += _fail(connection, server_id)
-                    is_its_own = key_requests.c.server_id == server_id
-                    connection.execute(delete(key_requests).where(is_its_own))
+                    end_requests(connection, server_id, self._server.now())
         return count
 
     def _change(self, connection: Connection, id: str, **values: Any) -> _Belonging | None:

@@ -97,12 +97,13 @@ class Store:
         return self.responses.abandon(self._lease)
 
     def maintain(self) -> None:
-        """Delete expired responses and chat completions; once in a minute is often enough.
+        """Delete what has expired; once in a minute is often enough.
 
         Also does what `start_serving` does, once that was called.
         """
         self.responses.delete_expired()
         self.completions.delete_expired()
+        self.key_requests.delete_expired()
         if self._is_serving:
             self.start_serving()
 

@@ -12,7 +12,6 @@ from sqlalchemy import (
     Boolean,
     Column,
     Dialect,
-    Float,
     ForeignKey,
     Index,
     Integer,
@@ -268,8 +267,9 @@ key_requests = Table(
     Column("id", Text, primary_key=True),
     Column("owner", AnyText, nullable=False),  # the id of the key
     Column("server_id", Text, nullable=False),
-    Column("began_at", Float(53), nullable=False),
-    Column("ended_at", Float(53)),
+    Column("began_at", BigInteger, nullable=False),  # milliseconds since 1970
+    Column("ended_at", BigInteger),  # the same; NULL as long as it runs
     Column("tokens", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False, index=True),
 )
 Index("ix_key_requests_owner", key_requests.c.owner, key_requests.c.began_at)

@@ -14,8 +14,10 @@ def upgrade() -> None:
         sa.Column("id", sa.Text, primary_key=True),
         sa.Column("owner", sa.Text, nullable=False),
         sa.Column("server_id", sa.Text, nullable=False),
-        sa.Column("began_at", sa.Float(53), nullable=False),
-        sa.Column("ended_at", sa.Float(53)),
+        sa.Column("began_at", sa.BigInteger, nullable=False),
+        sa.Column("ended_at", sa.BigInteger),
         sa.Column("tokens", sa.BigInteger, nullable=False),
+        sa.Column("expires_at", sa.BigInteger, nullable=False),
     )
+    op.create_index("ix_key_requests_expires_at", "key_requests", ["expires_at"])
     op.create_index("ix_key_requests_owner", "key_requests", ["owner", "began_at"])
