@@ -130,11 +130,12 @@ def test_a_worker_that_dies_is_replaced_and_its_responses_fail(
     assert set(after.values()) <= {"failed", "in_progress"}
     going_on = [id for id, status in after.items() if status == "in_progress"]
     assert metric(fresh, "harmony_running") == len(going_on)
-    more = []
-    for _ in range(RUNNING - len(going_on)):
-        more.append(fresh.post("/responses", json={"input": COUNT, "background": True}).json())
+    more = [
+        fresh.post("/responses", json={"input": COUNT, "background": True}).json()["id"]
+        for _ in range(RUNNING - len(going_on))
+    ]
     until(lambda: metric(fresh, "harmony_running") == RUNNING)
-    for id in (*going_on, *(response["id"] for response in more)):
+    for id in (*going_on, *more):
         cancel(fresh, id)
     for _ in range(4):
         assert fresh.post("/responses", json={"input": "hi"}).json()["status"] == "completed"

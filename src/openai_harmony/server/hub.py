@@ -59,6 +59,10 @@ class Hub:
         """Begin to answer."""
         await self._peers.open()
 
+    def forget(self, process: int) -> None:
+        """Free what a worker had that has died."""
+        self._peers.forget(_worker_id(process))
+
     async def close(self) -> None:
         """End; completions under way break off."""
         await self._peers.close()
@@ -171,7 +175,7 @@ class Worker:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        id = f"worker-{os.getpid()}"
+        id = _worker_id(os.getpid())
         self._peers = Peers(id, SocketChannel(folder, id), _no_answer, silence=_SILENCE)
 
     async def __aenter__(self) -> Worker:
@@ -214,6 +218,10 @@ def _end_with_parent() -> None:
             os.kill(os.getpid(), signal.SIGTERM)
 
         loop.add_reader(sentinel, end)
+
+
+def _worker_id(process: int) -> str:
+    return f"worker-{process}"
 
 
 async def _no_answer(_: Mapping[str, Any]) -> AsyncGenerator[Any, None]:

@@ -98,6 +98,12 @@ class Peers:
         if self._channel is not None:
             await self._channel.close()
 
+    def forget(self, server_id: str) -> None:
+        """End the work for a server that is known to be dead; otherwise a failed answer tells."""
+        for (asker, _), task in self._answers.items():
+            if asker == server_id:
+                task.cancel()
+
     async def ask(self, server_id: str, request: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
         """Yield the parts of the answer of another server. Raises `PeerError` where it is silent.
 

@@ -64,7 +64,7 @@ async def serve_in_workers(
         await hub.open()
         stopping = asyncio.Event()
         opened.enter_context(_signals_set(stopping))
-        workers = _Workers(work, folder, listener, stopping)
+        workers = _Workers(work, folder, listener, hub, stopping)
         tasks: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(workers.keep_one()) for _ in range(count)
         ]
@@ -99,9 +99,15 @@ class _Workers:
     """The processes."""
 
     def __init__(
-        self, work: Work, folder: Path, listener: socket.socket, stopping: asyncio.Event
+        self,
+        work: Work,
+        folder: Path,
+        listener: socket.socket,
+        hub: Hub,
+        stopping: asyncio.Event,
     ) -> None:
         self._work = work
+        self._hub = hub
         self._folder = folder
         self._listener = listener
         self._stopping = stopping
@@ -114,6 +120,7 @@ class _Workers:
             process = self._start()
             await _ended(process)
             self._processes.discard(process)
+            self._hub.forget(process.pid or 0)
             metrics = str(self._folder / "metrics")
             mark_process_dead(process.pid, metrics)  # type: ignore[no-untyped-call]
             code, lived = process.exitcode or 0, time.monotonic() - begun
