@@ -1,13 +1,17 @@
 """The server under load, beside two others: many streams at once, seen from the clients.
 
     python -m benchmarks.serving [--streams N] [--update-docs]
+    python -m benchmarks.serving --script [--streams N] [--update-docs]
+    python -m benchmarks.serving --background 1000000
     python -m benchmarks.serving --fair [--only NAME] [--update-docs]
 
 With a script in the place of the model, what is measured is the server; the responses_api of the
-package gpt-oss gets the same script. With the demo model, ``transformers serve`` has the same
-weights, and is asked in turns with ours (`serving_beside`). A server that cannot be had here is
-left out. With ``--fair``, small requests of one client are timed while another does its worst
-(`serving_fair`).
+package gpt-oss gets the same script, and a bare Starlette application streams the same events
+ready-made (`serving_script`); with ``--script`` nothing else is measured. ``--background`` samples
+so many tokens in the background, and shows how the memory grows. With the demo model,
+``transformers serve`` has the same weights, and is asked in turns with ours (`serving_beside`). A
+server that cannot be had here is left out. With ``--fair``, small requests of one client are timed
+while another does its worst (`serving_fair`).
 """
 
 from __future__ import annotations
@@ -31,6 +35,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx2
+import psutil
+
 from benchmarks.measure import ROOT, peer_environment, write_vocabulary
 from benchmarks.run import DOCS, cpu_model
 from benchmarks.serving_beside import beside_rows, beside_table
@@ -43,9 +50,17 @@ GPT_OSS = ".venv-gpt-oss"
 SCRIPT = str(Path(__file__).with_name("serving_script.py"))
 ROUNDS = 3
 PATIENCE = 120  # seconds until a server must answer
+BATCH = 16  # responses in the background at a time
 QUESTION = "What is 27 + 45?"
 COSTS = ("per token, µs", "per token without the model, µs")
-NUMBERS = ("first text, median, ms", "first text, p99, ms", "tokens per second")
+NUMBERS = (
+    "first text, median, ms",
+    "first text, p99, ms",
+    "tokens per second",
+    "time per token, µs",
+    "server's processor time per token, µs",
+    "memory per stream, KiB",
+)
 
 Row = dict[str, Any]
 
@@ -67,7 +82,10 @@ def servers(port: int) -> Iterator[tuple[str, Server]]:
     script = "a script"
     ours = [sys.executable, SCRIPT, "ours", str(port)]
     yield script, Server("ours, Responses", ours, "responses", asked)
+    yield script, Server("ours, two workers, Responses", [*ours, "2"], "responses", asked)
     yield script, Server("ours, Chat Completions", ours, "chat", chat)
+    bare = [sys.executable, SCRIPT, "bare", str(port)]
+    yield script, Server("bare Starlette, the same events", bare, "responses", asked)
     theirs = ROOT / GPT_OSS / "bin" / "python"
     if theirs.exists():
         command = [str(theirs), SCRIPT, "gpt-oss", str(port)]
@@ -82,15 +100,21 @@ def servers(port: int) -> Iterator[tuple[str, Server]]:
 def measured(streams: int) -> Iterator[Row]:
     """Measure one server after the other."""
     for model, server in servers(_free_port()):
-        with running(server.name, server.command, _port_of(server), server.environment):
-            url = f"http://127.0.0.1:{_port_of(server)}"
-            asyncio.run(run_load(url, server.body, server.api, 1))  # what is slow once only
+        port = _port_of(server)
+        with running(server.name, server.command, port, server.environment) as pid:
+
+            def load(
+                count: int, port: int = port, pid: int = pid, server: Server = server
+            ) -> dict[str, float]:
+                return asyncio.run(run_load(port, pid, server.body, server.api, count)).summary()
+
+            for _ in range(4):
+                load(1)  # what is slow once only, in each worker
             for count in (1, streams):
-                loads = [
-                    asyncio.run(run_load(url, server.body, server.api, count)).summary()
-                    for _ in range(ROUNDS)
-                ]
-                best = min(loads, key=lambda load: load["server time per token, µs"])
+                loads = [load(count) for _ in range(ROUNDS)]
+                best = min(loads, key=lambda summary: summary["time per token, µs"])
+                # Memory that was taken once is used again: the first round shows what it takes.
+                best["memory per stream, KiB"] = loads[0]["memory per stream, KiB"]
                 row = {"model": model, "server": server.name, "streams": count, **best}
                 print(row, file=sys.stderr, flush=True)
                 yield row
@@ -113,6 +137,32 @@ def running(
         finally:
             process.terminate()
             process.wait()
+
+
+def background_growth(tokens: int) -> None:
+    """Sample tokens in the background, and print the memory of the server on the way."""
+    port = _free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        database = f"sqlite:///{folder}/responses.db"
+        command = [sys.executable, SCRIPT, "ours", str(port), "1", database]
+        with running("ours", command, port, None) as pid:
+            server, sampled, shown = psutil.Process(pid), 0, 0
+            url = f"http://127.0.0.1:{port}/v1/responses"
+            body = {"input": QUESTION, "background": True}
+            with httpx2.Client(timeout=PATIENCE) as client:
+                while sampled < tokens:
+                    begun = [client.post(url, json=body).json()["id"] for _ in range(BATCH)]
+                    for id in begun:
+                        # The stream ends with the response.
+                        events = client.get(f"{url}/{id}", params={"stream": True}).text
+                        last = json.loads(
+                            events.rpartition("\ndata: {")[2].partition("\n")[0].join("{ ")
+                        )
+                        sampled += last["response"]["usage"]["output_tokens"]
+                    if sampled // (tokens // 10) > shown:
+                        shown = sampled // (tokens // 10)
+                        memory = server.memory_info().rss / 2**20
+                        print(f"{sampled:,} tokens: {memory:,.0f} MiB", flush=True)
 
 
 def measured_beside(rounds: int) -> list[Row]:
@@ -153,14 +203,16 @@ def page_table(data: Mapping[str, Any]) -> str:
         f"Measured on {machine['date']}: {machine['cpu']}, {machine['cores']} cores, "
         f"Python {machine['python']}; the best of {ROUNDS} runs.",
         "",
-        "| model | server | streams | first text, median | p99 | tokens per second |",
-        "| --- | --- | --: | --: | --: | --: |",
+        "| model | server | streams | first text, median | p99 | tokens per second "
+        "| time per token | processor time | memory per stream |",
+        "| --- | --- | --: | --: | --: | --: | --: | --: | --: |",
     ]
     for row in data["rows"]:
-        first, last, speed = (row[name] for name in NUMBERS)
+        first, last, speed, wall, cpu, memory = (row[name] for name in NUMBERS)
         lines.append(
             f"| {row['model']} | {row['server']} | {row['streams']} "
-            f"| {first:,.0f} ms | {last:,.0f} ms | {speed:,.0f} |"
+            f"| {first:,.0f} ms | {last:,.0f} ms | {speed:,.0f} "
+            f"| {wall:,.0f} µs | {cpu:,.0f} µs | {memory:,.0f} KiB |"
         )
     if "beside" in data:
         rounds = data["beside"]["rounds"]
@@ -222,12 +274,17 @@ def main() -> None:
         action="store_true",
         help="only the demo model beside transformers serve, and what a token costs",
     )
+    parser.add_argument("--script", action="store_true", help="only what runs a script")
+    parser.add_argument("--background", type=int, metavar="TOKENS", help="only this many tokens")
     parser.add_argument("--fair", action="store_true", help="time a client beside a hostile one")
     parser.add_argument("--only", default="", metavar="NAME", help="with --fair: what has NAME")
     parser.add_argument("--update-docs", action="store_true", help="and write the page, too")
     arguments = parser.parse_args()
     if arguments.update_docs and arguments.only:
         parser.error("the page shows a whole run: leave --only out")
+    if arguments.background:
+        background_growth(arguments.background)
+        return
     name = "fairness" if arguments.fair else "serving"
     results = DOCS / f"{name}-benchmarks.json"
     data: dict[str, Any] = json.loads(results.read_text(encoding="utf-8"))
@@ -243,7 +300,7 @@ def main() -> None:
         data["rows"] = list(
             fair_rows(arguments.only, _free_port()) if fair else measured(arguments.streams)
         )
-    if not arguments.fair:
+    if not arguments.fair and not arguments.script:
         beside = measured_beside(arguments.rounds)
         data["beside"] = {"date": today, "rounds": arguments.rounds, "rows": beside}
         data["overhead"] = {"date": today, "rows": measure_overhead((1, 8))}

@@ -1,8 +1,9 @@
 """A turn that costs nothing to sample, served by ours or by the responses_api of gpt-oss.
 
-``python serving_script.py ours PORT [DATABASE]`` runs in our environment, ``... gpt-oss PORT`` in
-one with the package gpt-oss. Both get the same tokens from a list, so that what is left is the
-server.
+``python serving_script.py ours PORT [WORKERS [DATABASE]]`` runs in our environment, ``... gpt-oss
+PORT`` in one with the package gpt-oss. Both get the same tokens from a list, so that what is left
+is the server. ``... bare PORT`` is a Starlette application that does nothing but stream the events
+of such a response, ready-made: what is left is Starlette, uvicorn and the socket.
 """
 
 from __future__ import annotations
@@ -26,13 +27,40 @@ def script() -> list[int]:
     return [*encoding.encode(TEXT + words, allowed_special="all"), RETURN]
 
 
-def serve_ours(port: int, database: str | None = None) -> None:
+def serve_ours(port: int, workers: int = 1, database: str | None = None) -> None:
     """Run our server over an engine that reads the script."""
     import asyncio
     import socket
+    import tempfile
+    from functools import partial
+
+    from openai_harmony.server import Settings
+    from openai_harmony.server.workers import serve_in_workers
+
+    with (
+        socket.create_server(("127.0.0.1", port), backlog=2048) as listener,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        settings = Settings(max_running=64, database=database)
+        if workers == 1:
+            serve_in_process(settings, None, listener)
+            return
+        settings = Settings(max_running=64, database=f"sqlite:///{folder}/responses.db")
+        work = partial(serve_in_process, settings)
+        # Each has a script of its own, as each would connect to an engine's server.
+        asyncio.run(serve_in_workers(workers, work, None, settings, listener))
+
+
+def serve_in_process(settings: Any, folder: Any, listener: Any) -> None:
+    """Serve in this process, which is one of several where there is a folder."""
+    import asyncio
+    import signal
+    from contextlib import nullcontext
 
     from openai_harmony.engines import Engine, FinishReason, Health, SampledToken, Sampling
-    from openai_harmony.server import Settings, create_app, run_server
+    from openai_harmony.server import create_app, run_server
+    from openai_harmony.server.hub import Worker
 
     tokens = script()
 
@@ -54,10 +82,45 @@ def serve_ours(port: int, database: str | None = None) -> None:
         async def close(self) -> None:
             pass
 
-    settings = Settings(max_running=64) if database is None else Settings(database=database)
-    with socket.create_server(("127.0.0.1", port), backlog=2048) as listener:
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        asyncio.run(run_server(create_app(Script(), settings), settings, listener))
+    async def serve() -> None:
+        async with nullcontext() if folder is None else Worker(folder) as worker:
+            await run_server(create_app(Script(), settings, worker=worker), settings, listener)
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    asyncio.run(serve())
+
+
+def serve_bare(port: int) -> None:
+    """Stream ready-made events, one for each token."""
+    import asyncio
+    import json
+
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.responses import JSONResponse, StreamingResponse
+    from starlette.routing import Route
+
+    name = "response.output_text.delta"
+    place = {"item_id": f"msg_{'0' * 48}", "output_index": 1, "content_index": 0}
+    events = []
+    for number in range(len(script())):
+        fields = {"sequence_number": number, **place, "delta": " moon", "logprobs": []}
+        data = json.dumps({"type": name, **fields}, separators=(",", ":"))
+        events.append(f"event: {name}\ndata: {data}\n\n".encode())
+
+    async def stream() -> AsyncGenerator[bytes, None]:
+        for event in events:
+            await asyncio.sleep(0)
+            yield event
+
+    async def respond(_: Any) -> Any:
+        return StreamingResponse(stream(), media_type="text/event-stream")
+
+    async def document(_: Any) -> Any:
+        return JSONResponse({})
+
+    routes = [Route("/v1/responses", respond, methods=["POST"]), Route("/openapi.json", document)]
+    uvicorn.run(Starlette(routes=routes), port=port, log_level="warning", backlog=2048)
 
 
 def serve_gpt_oss(port: int) -> None:
@@ -84,6 +147,7 @@ def serve_gpt_oss(port: int) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "ours":
-        serve_ours(int(sys.argv[2]), *sys.argv[3:])
+        workers, database = [*sys.argv[3:], None, None][:2]
+        serve_ours(int(sys.argv[2]), int(workers or 1), database)
     else:
-        serve_gpt_oss(int(sys.argv[2]))
+        {"bare": serve_bare, "gpt-oss": serve_gpt_oss}[sys.argv[1]](int(sys.argv[2]))

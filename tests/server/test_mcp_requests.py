@@ -22,6 +22,8 @@ from openai_harmony.tools.tool import ServerFunction
 from support.responses_server import NOW, create, stream, types
 from support.server_tools import NEXT, PretendedPython, RoomyEngine, answer, compute, serving_tools
 
+pytest_plugins = ("support.postgres_server", "support.databases")
+
 HOST = McpAddress(command=(sys.executable, str(Path(hostile.__file__))), name="host")
 SERVER: dict[str, Any] = {"type": "mcp", "server_label": "host", "require_approval": "never"}
 THOUGHT = f"<|channel|>analysis<|message|>Hm, hm.{NEXT}"
@@ -337,6 +339,23 @@ def test_a_call_is_run_once_it_is_approved(client: TestClient, engine: RoomyEngi
     create(client, input="Sure?", tools=[ASKING], previous_response_id=events[-1]["response"]["id"])
     assert engine.prompts[-1].count("to=host.get_time") == 1
     assert "Noon.<|end|><|start|>user<|message|>Sure?" in engine.prompts[-1]
+
+
+def test_an_approval_may_be_given_to_another_server(
+    shared_postgres: str, engine: RoomyEngine
+) -> None:
+    there = RoomyEngine(answer("Noon."))
+    with (
+        serving(engine, database=shared_postgres) as one,
+        serving(there, database=shared_postgres) as other,
+    ):
+        first, request = asked(one, engine)
+        following = {"tools": [ASKING], "previous_response_id": first["id"]}
+        called, message = create(other, input=[approval(request)], **following)["output"]
+        assert (called["type"], called["approval_request_id"]) == ("mcp_call", request["id"])
+        assert called["output"].startswith("get-time ")
+        assert message["content"][0]["text"] == "Noon."
+        assert there.prompts[0].startswith(f"{engine.prompts[0]}{THOUGHT}{CALL}<|start|>host.")
 
 
 def test_a_declined_call_is_not_run(client: TestClient, engine: RoomyEngine) -> None:

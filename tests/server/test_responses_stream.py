@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
 
 from hypothesis import given, settings
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from openai_harmony.apis import ResponsesRequest, response_of, turn_of_response
 from openai_harmony.engines import FinishReason, SampledToken
-from openai_harmony.server.generation.events import TurnEnded
+from openai_harmony.server.generation.events import TextAdded, TurnEnded
 from openai_harmony.server.generation.reader import TurnReader
 from openai_harmony.server.responses.stream import ResponseStream
 from openai_harmony.tokens.special_tokens import CALL, RETURN
@@ -46,6 +47,16 @@ PIECES = [
 completions = st.lists(st.sampled_from(PIECES), max_size=30).map("".join)
 
 
+def written_text(stream: ResponseStream, event: TextAdded) -> list[dict[str, Any]]:
+    """The event of a text, which is written as JSON."""
+    written = stream.take_text(event)
+    if written is None:
+        return []
+    read = json.loads(written.data)
+    assert read["type"] == written.name
+    return [read]
+
+
 def told(completion: str, stop: int, limit: int) -> tuple[ResponseStream, list[dict[str, Any]]]:
     """Read a completion, until it ends or a client goes away after `limit` tokens."""
     tokens = [*ENCODING.encode(completion, allowed_special="all"), stop]
@@ -65,6 +76,8 @@ def told(completion: str, stop: int, limit: int) -> tuple[ResponseStream, list[d
         for event in reader.take(SampledToken(token, finish_reason=reason)):
             if isinstance(event, TurnEnded):
                 ended = True
+            elif isinstance(event, TextAdded):
+                events += written_text(stream, event)
             else:
                 events += stream.take(event)
         if ended:

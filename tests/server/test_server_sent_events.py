@@ -1,4 +1,4 @@
-"""Server-sent events: one write each, errors before and within, and clients that go away."""
+"""Server-sent events: few writes, errors before and within, and clients that go away."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from typing import Any
 import pytest
 
 from openai_harmony.server.http.errors import ApiError
+from openai_harmony.server.http.event_log import Event, EventLog
 from openai_harmony.server.http.requests import while_connected
-from openai_harmony.server.http.server_sent_events import Event, EventStream, encode_event
+from openai_harmony.server.http.server_sent_events import EventStream, encode_events, event_of
 
 ENCODED = {
-    "data": ((None, {"a": [1, "é"]}), 'data: {"a":[1,"é"]}\n\n'),
-    "named": (("x.y", {}), "event: x.y\ndata: {}\n\n"),
-    "text": ((None, "[DONE]"), "data: [DONE]\n\n"),
-    "line breaks": ((None, {"a": "b\n\nc\r"}), 'data: {"a":"b\\n\\nc\\r"}\n\n'),
-    "half a character": ((None, {"a": "\ud800"}), 'data: {"a": "\\ud800"}\n\n'),
+    "data": (event_of({"a": [1, "é"]}), 'data: {"a":[1,"é"]}\n\n'),
+    "named": (event_of({}, "x.y"), "event: x.y\ndata: {}\n\n"),
+    "text": (Event(None, "[DONE]"), "data: [DONE]\n\n"),
+    "line breaks": (event_of({"a": "b\n\nc\r"}), 'data: {"a":"b\\n\\nc\\r"}\n\n'),
+    "half a character": (event_of({"a": "\ud800"}), 'data: {"a":"\\ud800"}\n\n'),
 }
 
 
-@pytest.mark.parametrize(("event", "text"), ENCODED.values(), ids=ENCODED)
-def test_events_are_written(event: Event, text: str) -> None:
-    assert encode_event(*event) == text.encode()
+def test_events_are_written() -> None:
+    for event, text in ENCODED.values():
+        assert encode_events([event]) == text.encode()
+    events, texts = zip(*ENCODED.values(), strict=True)
+    assert encode_events(events) == "".join(texts).encode()
 
 
 class Client:
@@ -48,7 +51,7 @@ class Client:
 
 
 class Source:
-    """Yields its events: an error is raised, None waits for ever."""
+    """Yields its texts: an error is raised, None waits for ever, a number sleeps."""
 
     def __init__(self, *events: Any) -> None:
         self.events = events
@@ -61,7 +64,10 @@ class Source:
                     raise event
                 if event is None:
                     await asyncio.Event().wait()
-                yield None, event
+                if isinstance(event, float):
+                    await asyncio.sleep(event)
+                    continue
+                yield Event(None, event)
         finally:
             self.closed = True
 
@@ -83,25 +89,48 @@ def sent(source: Source, **options: Any) -> list[bytes]:
     return found
 
 
-def test_one_event_is_one_write() -> None:
-    assert sent(Source("a", "b"), ending="[DONE]") == [
+PAUSE = 0.05  # ten times what may come between two events of one write
+
+
+def test_events_after_a_pause_are_sent_at_once_and_those_that_come_together_in_one_write() -> None:
+    assert sent(Source("a", PAUSE, "b", "c", "d"), ending="[DONE]") == [
         b"data: a\n\n",
-        b"data: b\n\n",
+        b"data: b\n\ndata: c\n\ndata: d\n\n",
         b"data: [DONE]\n\n",
         b"",
     ]
+
+
+def test_a_log_is_sent_from_an_event_on_and_again() -> None:
+    log = EventLog(Event(None, text) for text in "abc")
+    log.close()
+    ended = []
+
+    async def go(after: int) -> bytes:
+        client = Client()
+        stream = EventStream(log, after=after, on_end=lambda: ended.append(after))
+        await stream({"type": "http"}, client.receive, client.send)
+        return b"".join(client.bodies)
+
+    assert asyncio.run(go(-1)) == b"data: a\n\ndata: b\n\ndata: c\n\n"
+    assert asyncio.run(go(1)) == b"data: c\n\n"
+    assert asyncio.run(go(2)) == b""
+    assert ended == [-1, 1, 2]
 
 
 def test_an_error_within_is_an_event() -> None:
     refusal = ApiError(429, "too much", kind="rate_limit_error", code="busy")
     body = {"error": {"message": "too much", "type": "rate_limit_error", "param": None}}
     body["error"]["code"] = "busy"
-    assert sent(Source("a", refusal), ending="[DONE]")[1:] == [
-        encode_event(None, body),
-        b"data: [DONE]\n\n",
+    last = Event(None, "[DONE]")
+    assert sent(Source("a", refusal), ending="[DONE]") == [
+        b"data: a\n\n",
+        encode_events([event_of(body), last]),
         b"",
     ]
-    own = sent(Source("a", refusal), error_event=lambda error: ("error", {"code": error.code}))
+    own = sent(
+        Source("a", refusal), error_event=lambda error: event_of({"code": error.code}, "error")
+    )
     assert own[1] == b'event: error\ndata: {"code":"busy"}\n\n'
 
 
@@ -138,7 +167,7 @@ def test_a_silent_stream_is_kept_alive() -> None:
 
 
 def test_a_client_that_goes_away_ends_the_source() -> None:
-    assert sent(Source("a", "leave", None))[:2] == [b"data: a\n\n", b"data: leave\n\n"]
+    assert sent(Source("a", "leave", None)) == [b"data: a\n\ndata: leave\n\n"]
 
 
 def test_a_slow_reader_does_not_hold_the_source() -> None:
@@ -155,7 +184,7 @@ def test_a_slow_reader_does_not_hold_the_source() -> None:
             await asyncio.sleep(0)
         reads.set()
         await task
-        assert client.bodies == [b"data: a\n\n", b"data: b\n\n", b"data: c\n\n", b""]
+        assert b"".join(client.bodies) == b"data: a\n\ndata: b\n\ndata: c\n\n"
 
     asyncio.run(go())
 

@@ -15,6 +15,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import text
 
+from openai_harmony.server.http.json import json_text
 from openai_harmony.server.store import (
     Conversation,
     NewItem,
@@ -194,7 +195,7 @@ def test_any_text_is_kept(store: Store) -> None:
         item = NewItem(odd, value)
         store.conversations.create(Conversation(odd, owner, number, value), [item])
         store.responses.begin(NewResponse(odd, owner, number, value, [item], conversation_id=odd))
-        store.responses.finish(odd, status="completed", body=value, events=[value])
+        store.responses.finish(odd, status="completed", body=value, events=[json_text(value)])
     for odd in ODD:
         owner = f"{odd}owner"
         response = store.responses.get(odd, owner)

@@ -30,7 +30,7 @@ for id in ("resp_1", "resp_2"):
     store.responses.begin(NewResponse(id, "key_1", 0, {"id": id, "error": None}))
 output = [NewItem("msg_1", {"text": "4"}, (19, 200002))]
 assert store.responses.finish(
-    "resp_1", status="completed", body={"id": "resp_1"}, output=output, events=[{"n": 0}]
+    "resp_1", status="completed", body={"id": "resp_1"}, output=output, events=['{"n":0}']
 )
 print("completed", flush=True)
 sys.stdin.read()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from openai_harmony.server.http.json import json_text
 from openai_harmony.server.store import (
     ItemIdError,
     NewItem,
@@ -50,7 +51,7 @@ def test_a_response_is_there_from_its_beginning(store: Store) -> None:
 
 def test_what_ended_comes_back_as_it_was(store: Store) -> None:
     store.responses.begin(begun())
-    assert finish(store, events=EVENTS, completed_at=1_754_352_005)
+    assert finish(store, events=map(json_text, EVENTS), completed_at=1_754_352_005)
     response = store.responses.get("resp_1", "key_1")
     assert (response.status, response.is_running) == ("completed", False)
     assert response.completed_at == 1_754_352_005

@@ -185,7 +185,8 @@ def test_logprobs_wait_with_the_text_that_is_held_back() -> None:
     pieces = ["There", "【0", "†L0", "】", ".", " 【9", "†L1】"]
     for piece in pieces:
         known = TokenLogprob(piece.encode(), -0.5, ())
-        events += stream.take(TextAdded(0, piece, (known,)))
+        written = stream.take_text(TextAdded(0, piece, (known,)))
+        events += [] if written is None else [json.loads(written.data)]
     message = Message.from_role_and_content(Role.ASSISTANT, "".join(pieces)).with_channel("final")
     events += stream.take(MessageEnded(0, message, is_complete=True))
     deltas = [one for one in events if one["type"] == "response.output_text.delta"]

@@ -31,6 +31,7 @@ from .options import (
 )
 from .output import Output
 from .runtime import bind, described, follow_rank_0, let_threads_sleep, start_listening
+from .workers import serve_in_processes
 
 if TYPE_CHECKING:
     import socket
@@ -159,6 +160,14 @@ class _Serve(Command):
             default=64,
             help="the most requests that wait to run; others are refused (%(default)s)",
         )
+        parser.add_argument(
+            "--workers",
+            type=positive,
+            metavar="N",
+            default=1,
+            help="the processes that serve together: the port, the database, the engine and the "
+            "limits are theirs in common (%(default)s)",
+        )
         add_engine(parser)
         add_built_in_tools(parser)
         add_mcp(parser)
@@ -216,6 +225,8 @@ class _Serve(Command):
                 options.setdefault("context_length", arguments.context_length)
         if follow_rank_0(arguments.model, options):
             return
+        if arguments.workers > 1 and os.name != "posix":
+            raise InputError("--workers needs the sockets of POSIX; start one process")
         date = arguments.date
         own_hosts = () if arguments.host in _EVERY_ADDRESS else (arguments.host,)
         try:
@@ -290,7 +301,8 @@ async def _serve(
         _check_reach(listener, settings, has_keys=check_storage(settings))
         async with AsyncExitStack() as opened:
             telemetry = opened.enter_context(exported_telemetry())
-            tools = await open_tools(arguments)
+            # Workers have tools of their own.
+            tools = await open_tools(arguments) if arguments.workers == 1 else []
             for tool in tools:
                 opened.push_async_callback(tool.close)
             announce(f"storing responses in {database_name(settings.database)}")
@@ -307,6 +319,13 @@ async def _serve(
             host, port = listener.getsockname()[:2]
             shown = f"[{host}]" if ":" in host else host
             begun = f"serving {engine.model} at http://{shown}:{port}/v1"
+            if arguments.workers > 1:
+                is_server = arguments.model.startswith(("http://", "https://"))
+                shared = None if is_server else engine
+                await serve_in_processes(
+                    arguments, settings, options, shared, listener, lambda: announce(begun)
+                )
+                return
             await run_server(
                 create_app(engine, settings, tools, telemetry=telemetry),
                 settings,

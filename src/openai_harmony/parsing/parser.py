@@ -8,8 +8,9 @@ from operator import index
 from typing import Any, Protocol
 
 from ..conversation.messages import Message, Role
-from ..tokens.special_tokens import VOCABULARY_SIZE
+from ..tokens.special_tokens import FIRST_SPECIAL, VOCABULARY_SIZE
 from ..tokens.tokenizer import (
+    ASSISTANT,
     Tokenizer,
     collection_of_ids,
     id_array,
@@ -17,7 +18,14 @@ from ..tokens.tokenizer import (
     special_positions,
 )
 from .recovery import Recovery
-from .state import ContentDelta, ParserState, StreamState, Transitions, decode_next
+from .state import (
+    NO_SPLIT_TOKENS,
+    ContentDelta,
+    ParserState,
+    StreamState,
+    Transitions,
+    decode_next,
+)
 from .strict import STRICT_TRANSITIONS
 
 __all__ = ["ContentDelta", "StreamableParser", "parse_messages"]
@@ -103,6 +111,12 @@ class StreamableParser:
 
         An error leaves the parser as after the tokens before the one that it is about.
         """
+        state = self._state
+        if type(tokens) is list and len(tokens) == 1 and state.splits is not NO_SPLIT_TOKENS:
+            (token,) = tokens  # most of the calls for a stream, by far
+            if type(token) is int and 0 <= token < FIRST_SPECIAL and token != ASSISTANT:
+                self.process(token)  # which only adds text to the open body
+                return [ContentDelta(len(state.messages), state.delta)] if state.delta else []
         return self._process_all(tokens, check_first=False)
 
     def _process_all(self, tokens: Iterable[int], *, check_first: bool) -> list[ContentDelta]:

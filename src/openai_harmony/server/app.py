@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import os
 import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -41,6 +42,7 @@ from .http.errors import (
     shutting_down,
 )
 from .http.requests import DecodedBodies, RequestSizeLimit, cancel_all
+from .hub import Worker
 from .limited_route import in_pool
 from .models import router as models_router
 from .observation import RequestObserver
@@ -60,8 +62,10 @@ __all__ = ["check_storage", "create_app", "make_server", "run_server"]
 _LOG = logging.getLogger(__name__)
 
 _MAINTENANCE_INTERVAL = 60  # seconds
+_LEASE_INTERVAL = 3  # seconds between looks for servers that have died
 _CLOSING_SECONDS = 5  # for clients to read that their request was cancelled
 _SWITCH_INTERVAL = 0.001  # seconds that a thread may keep the event loop waiting
+_BACKLOG = 2048  # connections that wait to be accepted
 _SIGNAL_INTERVAL = 0.1  # seconds between looks for a second signal
 
 
@@ -82,28 +86,36 @@ def create_app(
     settings: Settings | None = None,
     tools: Sequence[Tool[Any]] = (),
     *,
+    worker: Worker | None = None,
     telemetry: Telemetry | None = None,
 ) -> FastAPI:
     """Make the application; engine and tools stay the caller's, to be closed after it.
 
     Of the tools, `browser`, `python` and those of MCP servers are run for requests that name them.
+    `worker` is this process among several that serve together.
     """
     settings = settings or Settings()
     by_name = {tool.namespace.name: tool for tool in tools}
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
-        with await asyncio.to_thread(Store, settings.database) as store:
+        folder = None if worker is None else worker.folder
+        with await asyncio.to_thread(Store, settings.database, workers=folder) as store:
             await asyncio.to_thread(store.start_serving)
             path = settings.key_file
             cipher = ItemCipher.with_new_key() if path is None else ItemCipher.from_file(path)
-            services = Services(engine, settings, store, cipher, by_name, telemetry)
+            services = Services(engine, settings, store, cipher, by_name, worker, telemetry)
             app.state.services = services
             await asyncio.to_thread(_prepare_tables, grammar=settings.grammar)
-            maintenance = asyncio.ensure_future(_maintain(store))
+            await services.peers.open()
+            upkeep = [
+                asyncio.ensure_future(_repeat(store.maintain, _MAINTENANCE_INTERVAL)),
+                asyncio.ensure_future(_repeat(store.start_serving, _LEASE_INTERVAL)),
+            ]
             yield
             await services.live_responses.end_all(shutting_down())
-            await cancel_all(maintenance)
+            await services.peers.close()
+            await cancel_all(*upkeep)
             await asyncio.to_thread(services.pools.close)
 
     app = FastAPI(
@@ -114,6 +126,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
+    app.state.worker = worker
     app.add_middleware(DecodedBodies, limit=settings.max_request_bytes)
     app.add_middleware(RequestSizeLimit, limit=settings.max_request_bytes)
     add_error_handlers(app)
@@ -163,12 +176,12 @@ def _prepare_tables(*, grammar: bool) -> None:
         token_table()
 
 
-async def _maintain(store: Store) -> None:
+async def _repeat(upkeep: Callable[[], object], seconds: float) -> None:
     """Maintain the store from time to time."""
     while True:
-        await asyncio.sleep(_MAINTENANCE_INTERVAL)
+        await asyncio.sleep(seconds)
         try:
-            await asyncio.to_thread(store.maintain)
+            await asyncio.to_thread(upkeep)
         except StoreError:
             _LOG.exception("the upkeep of the store failed; it is tried again")
 
@@ -222,6 +235,7 @@ def make_server(
     app: FastAPI, settings: Settings, on_start: Callable[[], None] = lambda: None
 ) -> uvicorn.Server:
     """Make the server of an application; it ends in order once its `should_exit` is true."""
+    worker: Worker | None = app.state.worker
     config = HttpConfig(
         app,
         RequestTimes(settings.head_seconds, settings.body_seconds),
@@ -230,6 +244,8 @@ def make_server(
         timeout_graceful_shutdown=round(settings.shutdown_seconds) + _CLOSING_SECONDS,
         ws_max_size=settings.max_request_bytes,
         ws_per_message_deflate=False,  # a few bytes could become a message of this size
+        # A worker takes one connection at a time, so that the next may go to an idle one.
+        backlog=_BACKLOG if worker is None else 1,
     )
     return _Server(config, app, on_start)
 
@@ -261,6 +277,12 @@ class _Server(uvicorn.Server):
         for listener in sockets or ():
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await super().startup(sockets)
+        worker: Worker | None = self._app.state.worker
+        if worker is not None:
+            for listener in sockets or ():
+                listener.listen(_BACKLOG)  # the connections that wait for all workers
+            if self.started:
+                await worker.first("begin", process=os.getpid())
         if self.started:
             self._on_start()
 

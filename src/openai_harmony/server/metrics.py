@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from ..grammar.errors import GrammarError
 from ..parsing.recovery import Recovery
-from .generation.admission import Admission
 
 __all__ = ["Metrics", "keyword_of"]
 
@@ -21,7 +22,7 @@ _STEPS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 class Metrics:
     """The numbers of one application, in a registry of its own."""
 
-    def __init__(self, admission: Admission) -> None:
+    def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
         self.requests = Counter(
             "harmony_requests",
@@ -94,10 +95,8 @@ class Metrics:
             ("tool", "status"),
             registry=registry,
         )
-        running = Gauge("harmony_running", "Completions at the engine.", registry=registry)
-        running.set_function(lambda: admission.running)
-        waiting = Gauge("harmony_waiting", "Completions in the queue before it.", registry=registry)
-        waiting.set_function(lambda: admission.waiting)
+        self.running = self._gauge("harmony_running", "Completions at the engine.")
+        self.waiting = self._gauge("harmony_waiting", "Completions in the queue before it.")
 
     def count_recoveries(self, recoveries: Iterable[Recovery]) -> None:
         """Count the repairs of one completion."""
@@ -118,8 +117,15 @@ class Metrics:
         self._tool_calls.labels(tool, status).inc()
 
     def text(self) -> bytes:
-        """Write all numbers, in the text format of Prometheus."""
-        return generate_latest(self._registry)
+        """Write all numbers, in the text format of Prometheus: those of all workers together."""
+        registry = self._registry
+        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:  # the files of all of them are there
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return generate_latest(registry)
+
+    def _gauge(self, name: str, about: str) -> Gauge:
+        return Gauge(name, about, registry=self._registry, multiprocess_mode="livesum")
 
     def _histogram(self, name: str, about: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(name, about, buckets=buckets, registry=self._registry)

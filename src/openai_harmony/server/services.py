@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fastapi import Request
@@ -17,15 +18,17 @@ from ..engines.engine import Engine
 from ..grammar.errors import GrammarError
 from ..tools.tool import ServerTool, Tool
 from .auth.api_keys import ApiKeys
-from .auth.limits import KeyLimiter
+from .auth.limits import KeyLimiter, SharedKeyLimiter
 from .file_texts import FileTexts
 from .generation.admission import Admission
 from .http.errors import ApiError, shutting_down
+from .hub import HubAdmission, Worker
 from .limited_route import Quota
 from .metrics import Metrics
+from .peers import Channel, Peers, PostgresChannel, SocketChannel
 from .pools import Pools
 from .responses.encryption import ItemCipher
-from .responses.live_responses import LiveResponses
+from .responses.live_responses import LiveResponses, answer_peer
 from .settings import Settings
 from .store import Store
 
@@ -44,30 +47,48 @@ _SOCKETS = 256
 
 @dataclass
 class Services:
-    """An engine, and everything around it that requests need; `tools` by their names."""
+    """An engine, and everything around it that requests need; `tools` by their names.
+
+    `worker` is this process among those of a server that has several.
+    """
 
     engine: Engine
     settings: Settings
     store: Store
     cipher: ItemCipher
     tools: Mapping[str, Tool[Any]] = field(default_factory=dict)
+    worker: Worker | None = None
     telemetry: Telemetry | None = None
     keys: ApiKeys = field(init=False)
     pools: Pools = field(default_factory=Pools, init=False)
     request_bytes: Quota = field(init=False)
     sockets: Quota = field(default_factory=lambda: Quota(_SOCKETS, "WebSockets"), init=False)
-    limiter: KeyLimiter = field(default_factory=KeyLimiter, init=False)
+    limiter: KeyLimiter | SharedKeyLimiter = field(init=False)
     live_responses: LiveResponses = field(default_factory=LiveResponses, init=False)
     file_texts: FileTexts = field(init=False)
+    peers: Peers = field(init=False)
     admission: Admission = field(init=False)
     metrics: Metrics = field(init=False)
     started: float = field(default_factory=time.time, init=False)
 
     def __post_init__(self) -> None:
         self.keys = ApiKeys(self.store.keys, self.settings.api_keys)
-        self.admission = Admission(self.settings.max_running, self.settings.max_waiting)
-        self.metrics = Metrics(self.admission)
+        worker, url, id = self.worker, self.store.postgres_url, self.store.server_id
+        channel: Channel | None = None
+        if url is not None:
+            channel = PostgresChannel(url, id)
+        elif worker is not None:
+            channel = SocketChannel(worker.folder, id)
+        if worker is None:
+            self.admission = Admission(self.settings.max_running, self.settings.max_waiting)
+        else:
+            self.admission = HubAdmission(worker)
+        self.limiter = KeyLimiter()
+        if channel is not None:  # other servers may have requests of the same keys
+            self.limiter = SharedKeyLimiter(self.store.key_requests, self.pools.keys)
+        self.metrics = Metrics()
         self.file_texts = FileTexts(self.store, self.pools.store)
+        self.peers = Peers(id, channel, partial(answer_peer, self.live_responses))
         limit = _LARGE_REQUESTS * self.settings.max_request_bytes
         self.request_bytes = Quota(limit, "bytes of requests")
 
@@ -124,6 +145,8 @@ class Services:
         """Let requests under way end; after the deadline, those that are left end with an error."""
         in_time = await self.admission.close(self.settings.shutdown_seconds)
         await self.live_responses.end_all(shutting_down())
+        if isinstance(self.limiter, SharedKeyLimiter):
+            await self.limiter.close()
         if not in_time:
             await self.engine.close()
 

@@ -194,6 +194,6 @@ async def counted(connection: HTTPConnection) -> AsyncGenerator[Caller, None]:
     caller = await authenticate(connection)
     if services.admission.is_closed:
         raise shutting_down()
-    with services.limiter.request(caller.owner, caller.limits) as usage:
+    async with services.limiter.request(caller.owner, caller.limits) as usage:
         caller = connection.scope[_CALLER] = replace(caller, usage=usage)
         yield caller

@@ -1,18 +1,21 @@
-"""Limits of API keys: requests and tokens of the last minute, counted in this process."""
+"""Limits of API keys: requests and tokens of the last minute."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import NamedTuple
 
 from ..http.errors import ApiError
-from ..store.keys import KeyLimits
+from ..pools import FairPool
+from ..store import KeyLimits, KeyRequest, KeyRequests
 
-__all__ = ["KeyLimiter", "Refusal", "RequestUsage"]
+__all__ = ["KeyLimiter", "Refusal", "RequestUsage", "SharedKeyLimiter"]
 
 _MINUTE = 60.0
 _SOON = 1.0  # seconds, where nobody knows when a request will end
@@ -49,7 +52,9 @@ class RequestUsage:
 
 
 class KeyLimiter:
-    """Counts the requests and tokens of each key. `clock` gives seconds that never go back.
+    """Counts the requests and tokens of each key in this process.
+
+    `clock` gives seconds that never go back.
 
     >>> limiter = KeyLimiter(clock=lambda: 0.0)
     >>> limits = KeyLimits(requests_per_minute=1)
@@ -64,18 +69,10 @@ class KeyLimiter:
         self._lock = threading.Lock()
         self._keys: defaultdict[str, _KeyCounters] = defaultdict(_KeyCounters)
 
-    @contextmanager
-    def request(self, id: str, limits: KeyLimits) -> Generator[RequestUsage, None, None]:
+    @asynccontextmanager
+    async def request(self, id: str, limits: KeyLimits) -> AsyncGenerator[RequestUsage, None]:
         """Count a request of a key while it is held; raise `ApiError` where it is refused."""
-        refusal = self.begin(id, limits)
-        if refusal is not None:
-            raise ApiError(
-                429,
-                refusal.problem,
-                kind="rate_limit_error",
-                code="rate_limit_exceeded",
-                retry_after=refusal.retry_after,
-            )
+        _raise(self.begin(id, limits))
         with RequestUsage(lambda tokens: self.end(id, limits, tokens)).held() as usage:
             yield usage
 
@@ -104,6 +101,67 @@ class KeyLimiter:
             counters.running -= 1
             if limits.tokens_per_minute is not None:
                 counters.tokens.add(self._clock(), tokens)
+
+
+class SharedKeyLimiter:
+    """Counts the requests and tokens of keys with limits over all servers of a database.
+
+    What a request took is known a moment after its end.
+    """
+
+    def __init__(self, requests: KeyRequests, pool: FairPool) -> None:
+        self._requests = requests
+        self._pool = pool
+        self._ending: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def request(self, id: str, limits: KeyLimits) -> AsyncGenerator[RequestUsage, None]:
+        """Count a request of a key while it is held; raise `ApiError` where it is refused."""
+        request_id: str | None = None
+        if any(limit is not None for limit in vars(limits).values()):
+            judged = await self._pool.run(id, self._requests.begin, id, partial(_judge, limits))
+            if isinstance(judged, Refusal):
+                _raise(judged)
+            else:
+                request_id = judged
+
+        def end(tokens: int) -> None:
+            if request_id is not None:
+                ending = asyncio.ensure_future(
+                    self._pool.run(id, self._requests.end, request_id, tokens)
+                )
+                self._ending.add(ending)
+                ending.add_done_callback(self._ending.discard)
+
+        with RequestUsage(end).held() as usage:
+            yield usage
+
+    async def close(self) -> None:
+        """Wait until all requests that ended are noted."""
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+
+def _judge(limits: KeyLimits, requests: Sequence[KeyRequest], now: float) -> Refusal | None:
+    """Judge a request by those before it."""
+    counters = _KeyCounters()
+    counters.running = sum(request.ended_at is None for request in requests)
+    for began_at in sorted(request.began_at for request in requests):
+        counters.requests.add(began_at, 1)
+    ended = ((request.ended_at, request.tokens) for request in requests if request.ended_at)
+    for ended_at, tokens in sorted(ended):
+        counters.tokens.add(ended_at, tokens)
+    return counters.refusal(limits, now)
+
+
+def _raise(refusal: Refusal | None) -> None:
+    if refusal is not None:
+        raise ApiError(
+            429,
+            refusal.problem,
+            kind="rate_limit_error",
+            code="rate_limit_exceeded",
+            retry_after=refusal.retry_after,
+        )
 
 
 class _Window:

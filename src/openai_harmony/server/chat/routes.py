@@ -16,10 +16,11 @@ from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..generation.events import TurnEnded, TurnEvent, Usage
 from ..generation.preparation import prepare_turn, unenforced_header
 from ..generation.sampling import choice_sampling, sample_choices, sample_turn, with_grammar
+from ..http.event_log import Event
 from ..http.identifiers import new_id
 from ..http.json import JsonResponse
 from ..http.requests import while_connected
-from ..http.server_sent_events import Event, EventStream, json_or_stream
+from ..http.server_sent_events import EventStream, event_of, json_or_stream
 from ..limited_route import LimitedRoute
 from ..services import Services, services_of
 from .completion import (
@@ -71,7 +72,7 @@ async def create_chat_completion(
 
 
 async def _turn(services: Services, caller: Caller, body: ChatRequest) -> TurnRequest:
-    services.admission.check(caller.owner)
+    await services.admission.admit(caller.owner)
     date = services.current_date()
     body = await services.file_texts.of_chat(caller.owner, body)
     return await services.pools.encoding.run(caller.owner, turn_of_chat, body, date=date)
@@ -129,9 +130,9 @@ async def _chunks(
                 if body.store and len(usages) == len(choices):  # stored before its end is told
                     await store_completion(services, caller, body, _whole(head, whole, usages))
             for choice in choices[index].take(event):
-                yield None, _chunk(body, head, choice)
+                yield event_of(_chunk(body, head, choice))
     if body.includes_usage:
-        yield None, _chunk(body, head, None, chat_usage(usages))
+        yield event_of(_chunk(body, head, None, chat_usage(usages)))
 
 
 def _chunk(

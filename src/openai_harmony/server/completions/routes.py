@@ -15,10 +15,11 @@ from ...grammar import GrammarError, Matcher
 from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..chat.completion import ChatUsage, chat_usage
 from ..generation.events import Usage
+from ..http.event_log import Event
 from ..http.identifiers import new_id
 from ..http.json import JsonResponse
 from ..http.requests import while_connected
-from ..http.server_sent_events import Event, EventStream, json_or_stream
+from ..http.server_sent_events import EventStream, event_of, json_or_stream
 from ..limited_route import LimitedRoute
 from ..services import Services, services_of
 from .choices import (
@@ -140,7 +141,7 @@ async def create_completion(
 
 
 async def _plans(services: Services, caller: Caller, body: CompletionBody) -> list[ChoicePlan]:
-    services.admission.check(caller.owner)
+    await services.admission.admit(caller.owner)
     plans = await services.pools.encoding.run(caller.owner, choice_plans, body)
     grammar = body.sampling().grammar
     if grammar is not None:
@@ -183,9 +184,10 @@ async def _chunks(
             cached[index] = piece.cached_tokens
             choice = completion_choice(body, plans[index], [piece], is_start=is_start)
             if is_start or any(choice.get(field) for field in _CHUNK_FIELDS):
-                yield None, {**head, "choices": [choice], **nothing}
+                yield event_of({**head, "choices": [choice], **nothing})
     if includes_usage:
-        yield None, {**head, "choices": [], "usage": _usage(body, plans, counts, cached)}
+        usage = _usage(body, plans, counts, cached)
+        yield event_of({**head, "choices": [], "usage": usage})
 
 
 def _usage(

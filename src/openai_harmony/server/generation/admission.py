@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 
 from ..http.errors import ApiError, shutting_down
 from ..turns import Turns
@@ -38,10 +38,18 @@ class Admission:
         self.is_closed = False
         self._whole_requests = 0
 
-    def check(self, owner: str = "") -> None:
-        """Raise `ApiError` where a new request would find the queue full, or the server closing."""
+    def check_open(self) -> None:
+        """Raise `ApiError` where the server shuts down."""
         if self.is_closed:
             raise shutting_down()
+
+    async def admit(self, owner: str) -> None:
+        """Raise `ApiError` where a new request would find the queue full, or the server closing."""
+        self.check(owner)
+
+    def check(self, owner: str = "") -> None:
+        """Do what `admit` does, where the queue is in this process."""
+        self.check_open()
         if self._slots.requests(owner) >= self._max_running + self._max_waiting:
             raise ApiError(
                 429,
@@ -63,23 +71,32 @@ class Admission:
         """
         if is_first:
             self.check(owner)
-        self.waiting += 1
-        self._idle.clear()
-        try:
-            await self._slots.take(owner)
-        except asyncio.CancelledError:
+        async with AsyncExitStack() as held:
+            self.waiting += 1
+            self._idle.clear()
+            try:
+                await held.enter_async_context(self._place(owner, is_first=is_first))
+            except BaseException:
+                self.waiting -= 1
+                self._note_idle()
+                raise
             self.waiting -= 1
-            self._note_idle()
-            raise
-        self.waiting -= 1
-        self.running += 1
+            self.running += 1
+            try:
+                yield
+            finally:
+                self.running -= 1
+                self._note_idle()
+
+    @asynccontextmanager
+    async def _place(self, owner: str, *, is_first: bool) -> AsyncGenerator[None, None]:
+        """Wait for a place at the engine, and keep it."""
+        await self._slots.take(owner)
         begun = time.monotonic()
         try:
             yield
         finally:
-            self.running -= 1
             self._slots.give_back(owner)
-            self._note_idle()
             self._average_seconds += _NEW_SHARE * (time.monotonic() - begun - self._average_seconds)
 
     @contextmanager

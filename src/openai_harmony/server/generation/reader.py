@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from ...apis.items import item_kind, message_text
 from ...apis.turn_request import TurnRequest
@@ -11,7 +11,7 @@ from ...conversation.messages import Message, Role
 from ...encoding import load_harmony_encoding
 from ...engines.engine import FinishReason, SampledToken
 from ...parsing.parser import StreamableParser
-from ...parsing.state import StreamState
+from ...parsing.state import ContentDelta, StreamState
 from ...sampled_messages import with_sampled_tokens
 from ...tokens.special_tokens import FIRST_SPECIAL
 from .events import (
@@ -51,15 +51,32 @@ class TurnReader:
         self._reasoning_tokens = 0
         self._forced_tokens = 0
 
-    def take(self, sampled: SampledToken) -> Iterator[TurnEvent]:
+    def take(self, sampled: SampledToken) -> Iterable[TurnEvent]:
         """Read a token; emit all that it means, so that no text waits without need."""
-        parser = self._parser
+        parser, body = self._parser, self._body
         self._forced_tokens += sampled.is_forced
-        if self._body is not None:
-            self._body.add_logprob(sampled)
+        if body is not None:
+            body.add_logprob(sampled)
         elif parser.state is StreamState.CONTENT:
             self._waiting.append(sampled)
         deltas = parser.process_many([sampled.token])
+        if (
+            len(deltas) == 1
+            and body is not None
+            and body.is_plain
+            and sampled.finish_reason is None
+            and parser.state is StreamState.CONTENT
+            and deltas[0].message == self._ended == len(parser.messages)
+        ):  # text in the midst of a message, as most tokens are
+            added = body.add(deltas[0].text)
+            return () if added is None else (added,)
+        return self._all_events(sampled, deltas)
+
+    def _all_events(
+        self, sampled: SampledToken, deltas: Sequence[ContentDelta]
+    ) -> Iterator[TurnEvent]:
+        """Emit what a token means that may be more than text."""
+        parser = self._parser
         if sampled.finish_reason is not None:
             parser.process_eos()
         for position, text in deltas:
@@ -186,6 +203,11 @@ class MessageBody:
         self._emitted = 0  # of these
         # Each with the number of characters before its token's own:
         self._logprobs: deque[tuple[int, TokenLogprob]] = deque()
+
+    @property
+    def is_plain(self) -> bool:
+        """True where all text is emitted as it is."""
+        return self._stop is None and not self.is_hidden
 
     @property
     def text(self) -> str:

@@ -175,6 +175,7 @@ class CompletionMetrics:
         self.recoveries: Sequence[Recovery] = ()
         self.unenforced: Sequence[GrammarError] = ()
         self.violations = 0
+        self._gauge = metrics.waiting
 
     @property
     def seconds(self) -> float:
@@ -192,6 +193,7 @@ class CompletionMetrics:
         return (self._last - self._first) / (self.sampled - 1) if self.sampled > 1 else None
 
     def __enter__(self) -> CompletionMetrics:
+        self._gauge.inc()
         return self
 
     def __exit__(
@@ -200,6 +202,7 @@ class CompletionMetrics:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._gauge.dec()
         if isinstance(error, Exception):
             self.error, self.reason = error, "error"
         self._metrics.completions.labels(self.reason).inc()
@@ -213,6 +216,9 @@ class CompletionMetrics:
 
     def begin(self) -> None:
         """Note that the completion has its slot."""
+        self._gauge.dec()
+        self._gauge = self._metrics.running
+        self._gauge.inc()
         self.waited = self.seconds
         self._metrics.queue.observe(self.waited)
 

@@ -24,15 +24,18 @@ def json_bytes(value: Any) -> bytes:
     >>> json_bytes({"text": "é"}), json_bytes([chr(0xD83D)])
     (b'{"text":"\xc3\xa9"}', b'["\\ud83d"]')
     """
-    try:
-        return READABLE.encode(value).encode()
-    except UnicodeEncodeError:
-        return _ESCAPED.encode(value).encode()
+    return json_text(value).encode()
 
 
 def json_text(value: Any) -> str:
     """Write JSON as `json_bytes` does, as text that UTF-8 can encode."""
-    return json_bytes(value).decode()
+    text = READABLE.encode(value)
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return _ESCAPED.encode(value)
+    return text
 
 
 _Listed = TypeVar("_Listed", bound=Mapping[str, Any])

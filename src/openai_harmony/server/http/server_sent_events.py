@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
-from typing import Any, TypeAlias
+from typing import Any
 
 from pydantic import TypeAdapter
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from .errors import ApiError, ErrorAnswer, api_error_of
-from .json import READABLE
+from .event_log import Event, EventLog
+from .json import json_text
 from .requests import cancel_all, until_disconnected
 
-__all__ = ["Event", "EventStream", "encode_event", "json_or_stream"]
-
-Event: TypeAlias = "tuple[str | None, Any]"
-"""The name of an event, if it has one, and its data: JSON, or a text that is sent as it is."""
-
-_Queued: TypeAlias = "Event | tuple[()] | Exception | None"
-"""An event, an empty tuple for a comment, the error that ends the stream, or None for its end."""
+__all__ = ["EventStream", "encode_events", "event_of", "json_or_stream"]
 
 _HEADERS = {
     "Cache-Control": "no-cache, no-transform",
     "X-Accel-Buffering": "no",  # nginx and its like keep a stream back otherwise
 }
 _COMMENT = b": keep-alive\n\n"
+_PACE = 0.01
+"""Seconds between writes to one client: events that come sooner share one."""
 
 
 def json_or_stream(body: type[Any], event: type[Any]) -> dict[int | str, dict[str, Any]]:
@@ -65,98 +61,114 @@ def json_or_stream(body: type[Any], event: type[Any]) -> dict[int | str, dict[st
     return {200: {"model": body, "content": stream}}
 
 
-def encode_event(name: str | None, data: Any) -> bytes:
-    r"""Write one event.
+def event_of(data: Any, name: str | None = None) -> Event:
+    """Make an event of JSON."""
+    return Event(name, json_text(data))
 
-    >>> encode_event("done", {"text": "é"})
+
+def encode_events(events: Iterable[Event]) -> bytes:
+    r"""Write events.
+
+    >>> encode_events([event_of({"text": "é"}, "done")])
     b'event: done\ndata: {"text":"\xc3\xa9"}\n\n'
     """
-    body = data if isinstance(data, str) else READABLE.encode(data)
-    head = "" if name is None else f"event: {name}\n"
-    try:
-        return f"{head}data: {body}\n\n".encode()
-    except UnicodeEncodeError:  # a lone surrogate, which JSON can escape
-        return f"{head}data: {json.dumps(data)}\n\n".encode()
+    return "".join(
+        [
+            f"data: {data}\n\n" if name is None else f"event: {name}\ndata: {data}\n\n"
+            for name, data in events
+        ]
+    ).encode()
 
 
 class EventStream(StreamingResponse):
-    """Sends the events of an async generator, each in one write.
+    """Sends the events of a log, or of an async generator.
 
-    - The generator runs ahead of a client that reads slowly, so that its slot at the engine is
+    - An event after a pause is sent at once. Those that follow it within 10 ms share one write.
+    - A generator runs ahead of a client that reads slowly, so that its slot at the engine is
       free when the turn is over. It is closed at once when the client disconnects.
     - An error before the first event becomes a response with an HTTP status. Later, `error_event`
       writes it; it is the last event but for `ending`.
-    - `headers` are read when the first event comes, so that the generator can fill them.
+    - `headers` are read when the first event comes, so that a generator can fill them.
     - After `keep_alive` seconds without an event a comment is sent: proxies cut silent streams.
+    - Of a log, events with an index above `after` are sent. `on_end` is called when the stream has
+      ended, or its client has gone.
     """
 
     def __init__(
         self,
-        events: AsyncGenerator[Event, None],
+        events: EventLog | AsyncGenerator[Event, None],
         *,
-        error_event: Callable[[ApiError], Event] = lambda error: (None, error.body()),
+        after: int = -1,
+        error_event: Callable[[ApiError], Event] = lambda error: event_of(error.body()),
         ending: str | None = None,
         keep_alive: float = 15,
         headers: Mapping[str, str] | None = None,
+        on_end: Callable[[], object] = lambda: None,
     ) -> None:
         super().__init__((), headers=_HEADERS, media_type="text/event-stream")
-        self._events = events
+        self._generator = None if isinstance(events, EventLog) else events
+        self._log = events if isinstance(events, EventLog) else EventLog(forgets=True)
+        self._after = after
         self._error_event = error_event
         self._ending = ending
         self._keep_alive = keep_alive
         self._more_headers = {} if headers is None else headers
+        self._on_end = on_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events until they end, or the client disconnects."""
-        queue: asyncio.Queue[_Queued] = asyncio.Queue()
-        reading = asyncio.ensure_future(self._read_into(queue))
-        writing = asyncio.ensure_future(self._write_from(queue, send))
-        disconnected = asyncio.ensure_future(until_disconnected(receive))
+        tasks = [
+            asyncio.ensure_future(self._write(send)),
+            asyncio.ensure_future(until_disconnected(receive)),
+        ]
+        writing = tasks[0]
         try:
-            await asyncio.wait({writing, disconnected}, return_when=asyncio.FIRST_COMPLETED)
+            if self._generator is not None:
+                tasks.append(asyncio.ensure_future(self._log_all(self._generator)))
+            await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
             if writing.done():
                 writing.result()
         finally:
-            await cancel_all(reading, writing, disconnected)
+            await cancel_all(*tasks)
+            self._on_end()
 
-    async def _read_into(self, queue: asyncio.Queue[_Queued]) -> None:
+    async def _log_all(self, generator: AsyncGenerator[Event, None]) -> None:
         try:
-            async with aclosing(self._events) as events:
+            async with aclosing(generator) as events:
                 async for event in events:
-                    queue.put_nowait(event)
+                    self._log.add(event)
         except Exception as error:  # noqa: BLE001 - it is sent to the client
-            queue.put_nowait(error)
+            self._log.close(error)
         else:
-            queue.put_nowait(None)
+            self._log.close()
 
-    async def _write_from(self, queue: asyncio.Queue[_Queued], send: Send) -> None:
+    async def _write(self, send: Send) -> None:
+        has_begun = False
+
         async def write(body: bytes) -> None:
+            nonlocal has_begun
+            if not has_begun:
+                self.headers.update(self._more_headers)
+                start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+                await send(start)
+                has_begun = True
             await send({"type": "http.response.body", "body": body, "more_body": True})
 
-        item = await queue.get()
-        if isinstance(item, Exception):
-            raise item
-        self.headers.update(self._more_headers)
-        await send(
-            {"type": "http.response.start", "status": 200, "headers": self.raw_headers},
-        )
-        while isinstance(item, tuple):
-            await write(encode_event(*item) if item else _COMMENT)
-            item = await self._next(queue)
-        if item is not None:
-            error = api_error_of(item, "a stream")
-            await write(encode_event(*self._error_event(error)))
-        if self._ending is not None:
-            await write(encode_event(None, self._ending))
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def _next(self, queue: asyncio.Queue[_Queued]) -> _Queued:
-        """Wait for an item; return an empty one after `keep_alive` seconds."""
-        if not queue.empty():
-            return queue.get_nowait()
-        loop = asyncio.get_running_loop()
-        timer = loop.call_later(self._keep_alive, queue.put_nowait, ())
+        last: list[Event] = []
         try:
-            return await queue.get()
-        finally:
-            timer.cancel()
+            async with aclosing(self._log.batches(self._after, self._keep_alive)) as batches:
+                async for batch in batches:
+                    if batch:
+                        await write(encode_events(batch))
+                    elif has_begun:
+                        await write(_COMMENT)
+                    if not self._log.is_closed:
+                        await asyncio.sleep(_PACE)
+        except Exception as error:
+            if not has_begun:
+                raise
+            last.append(self._error_event(api_error_of(error, "a stream")))
+        if self._ending is not None:
+            last.append(Event(None, self._ending))
+        await write(encode_events(last))
+        await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,31 +1,37 @@
-"""Starts responses; retrieves, cancels and deletes them by their ids."""
+"""Starts responses; retrieves, cancels and deletes them, wherever they run."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import ExitStack
+from collections.abc import AsyncGenerator, Callable
+from contextlib import ExitStack, aclosing
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...apis.requests import ResponsesRequest
 from ..auth.api_keys import Caller
 from ..generation.sampling import with_grammar
 from ..http.errors import ApiError
+from ..http.event_log import Event, EventLog
+from ..http.server_sent_events import event_of
+from ..peers import PeerError
 from ..services import Services
 from ..store import StoredResponse
 from .history import History, response_json
-from .live_responses import EventLog, WireEvent
 from .plan import plan_response
 from .run import ResponseRun, store_beginning
 
 __all__ = [
+    "FollowedResponse",
     "cancel_response",
     "delete_response",
     "response_events",
     "retrieve_response",
     "start_response",
 ]
+
+_TRIES = 5  # to reach the server that runs a response
+_RETRY_SECONDS = 0.1
 
 
 async def start_response(
@@ -40,7 +46,7 @@ async def start_response(
 
     Raises what `plan_response` raises, and `ApiError` where the queue is full.
     """
-    services.admission.check(caller.owner)
+    await services.admission.admit(caller.owner)
     owner, pools = caller.owner, services.pools
     request = await services.file_texts.of_response(owner, request)
     with services.metrics.preparation.time():
@@ -81,37 +87,74 @@ async def start_response(
 async def retrieve_response(services: Services, id: str, owner: str) -> dict[str, Any]:
     """Read a response as it is now. Raises `NotFoundError`, as all of these do."""
     live = services.live_responses.find(id, owner)
-    return response_json(await _stored(services, id, owner)) if live is None else live.response
+    if live is not None:
+        return live.response
+    stored = await _stored(services, id, owner)
+    if stored.is_running:
+        async with aclosing(_ask_its_server(services, stored, "read")) as parts:
+            async for response in parts:
+                return dict(response)
+        stored = await _stored(services, id, owner)  # it has ended meanwhile
+    return response_json(stored)
 
 
-async def response_events(
-    services: Services, id: str, owner: str, after: int
-) -> AsyncGenerator[WireEvent, None]:
+class FollowedResponse(NamedTuple):
+    """The log of a response: its events with an index above `after` are those to send.
+
+    `end` is called when nobody reads them any more.
+    """
+
+    log: EventLog
+    after: int
+    end: Callable[[], object] = lambda: None
+
+
+async def response_events(services: Services, id: str, owner: str, after: int) -> FollowedResponse:
     """Return the events with a number above `after`, future ones included."""
     live = services.live_responses.find(id, owner)
     if live is not None:
-        return live.events(after)
+        return FollowedResponse(live.log, after)
     stored = await _stored(services, id, owner)
     if stored.is_running:
-        raise ApiError(
-            409,
-            f"the response {id!r} runs at another server, which has its events; "
-            "retrieve it without stream until it has ended",
-            param="stream",
-            code="response_runs_elsewhere",
-        )
-    events = await services.pools.store.run(owner, services.store.responses.events, id, owner)
-    if not events:  # lost with the server that ran it: the end is all there is
-        outcome = "incomplete" if stored.status == "cancelled" else stored.status
-        last: WireEvent = {
-            "type": f"response.{outcome}",
-            "sequence_number": after + 1,
-            "response": response_json(stored),
-        }
-        events, after = [last], -1
-    log = EventLog(events)
+        log = EventLog(forgets=True)
+        mirroring = asyncio.ensure_future(_mirror(services, stored, after, log))
+        return FollowedResponse(log, -1, mirroring.cancel)
+    log = EventLog(await _stored_events(services, stored, after))
     log.close()
-    return log.read(after)
+    return FollowedResponse(log, -1)
+
+
+async def _mirror(services: Services, stored: StoredResponse, after: int, log: EventLog) -> None:
+    """Copy the events above `after` of a response that another server runs, until its end."""
+    try:
+        while stored.is_running:
+            async with aclosing(_ask_its_server(services, stored, "follow", after=after)) as parts:
+                async for part in parts:
+                    for name, data in part:
+                        log.add(Event(name, data))
+                        after += 1
+            stored = await _stored(services, stored.id, stored.owner)
+            if stored.is_running:  # it begins at this moment, or cannot be reached
+                await asyncio.sleep(_RETRY_SECONDS)
+        for event in await _stored_events(services, stored, after):
+            log.add(event)
+    except Exception as error:  # noqa: BLE001 - it is sent to the client
+        log.close(error)
+    else:
+        log.close()
+
+
+async def _stored_events(services: Services, stored: StoredResponse, after: int) -> list[Event]:
+    """Read the events above `after` of a response that has ended."""
+    read = services.store.responses.events
+    events = await services.pools.store.run(stored.owner, read, stored.id, stored.owner)
+    if events:
+        return [event_of(event, event["type"]) for event in events[after + 1 :]]
+    # They were lost with the server that ran it: the end is all there is.
+    outcome = "incomplete" if stored.status == "cancelled" else stored.status
+    name = f"response.{outcome}"
+    last = {"type": name, "sequence_number": after + 1, "response": response_json(stored)}
+    return [event_of(last, name)]
 
 
 async def cancel_response(services: Services, id: str, owner: str) -> dict[str, Any]:
@@ -119,13 +162,7 @@ async def cancel_response(services: Services, id: str, owner: str) -> dict[str, 
 
     One in the background may have ended by itself meanwhile: then it is returned as it is.
     """
-    await _stop(services, id, owner)
-    stored = await _stored(services, id, owner)
-    if stored.is_running:  # at another server, which finds out when it has sampled all
-        body = {**stored.body, "status": "cancelled"}
-        finish = services.store.responses.finish
-        await services.pools.store.run(owner, finish, id, status="cancelled", body=body)
-        stored = await _stored(services, id, owner)
+    stored = await _stop(services, id, owner)
     if stored.status != "cancelled" and not stored.background:
         raise ApiError(
             400,
@@ -141,12 +178,41 @@ async def delete_response(services: Services, id: str, owner: str) -> None:
     await services.pools.store.run(owner, services.store.responses.delete, id, owner)
 
 
-async def _stop(services: Services, id: str, owner: str) -> None:
+async def _stop(services: Services, id: str, owner: str) -> StoredResponse:
+    """End a response that is under way, wherever it runs; return it as it is stored then."""
     live = services.live_responses.find(id, owner)
     if live is not None:
         live.stop()
         await live.finished()
+    stored = await _stored(services, id, owner)
+    for _ in range(_TRIES):
+        if not stored.is_running:
+            return stored
+        async with aclosing(_ask_its_server(services, stored, "stop")) as parts:
+            async for _ in parts:
+                pass
+        stored = await _stored(services, id, owner)
+        if stored.is_running:  # it begins at this moment, or cannot be reached
+            await asyncio.sleep(_RETRY_SECONDS)
+    # Its server lives and does not answer; when it has sampled all, it reads that this was the end.
+    body = {**stored.body, "status": "cancelled"}
+    finish = services.store.responses.finish
+    await services.pools.store.run(owner, finish, id, status="cancelled", body=body)
+    return await _stored(services, id, owner)
 
 
 async def _stored(services: Services, id: str, owner: str) -> StoredResponse:
     return await services.pools.store.run(owner, services.store.responses.get, id, owner)
+
+
+async def _ask_its_server(
+    services: Services, stored: StoredResponse, action: str, **fields: Any
+) -> AsyncGenerator[Any, None]:
+    """Ask the server that runs a response; if it is dead, its responses are failed."""
+    request = {"action": action, "id": stored.id, "owner": stored.owner, **fields}
+    try:
+        async with aclosing(services.peers.ask(stored.server_id or "", request)) as parts:
+            async for part in parts:
+                yield part
+    except PeerError:
+        await services.pools.store.run(stored.owner, services.store.start_serving)

@@ -1,63 +1,23 @@
-"""Responses under way at this server, and the log of the events of one."""
+"""Responses under way at this server."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, suppress
 from typing import Any, Protocol, TypeAlias
 
 from ..http.errors import ApiError
+from ..http.event_log import EventLog
+from ..peers import ANSWER_SECONDS
 
-__all__ = ["EventLog", "LiveResponse", "LiveResponses", "WireEvent"]
+__all__ = ["LiveResponse", "LiveResponses", "WireEvent", "answer_peer"]
 
 WireEvent: TypeAlias = "dict[str, Any]"
-"""An event as clients read it; its ``sequence_number`` is its index in the log."""
+"""An event as clients read it."""
 
 _CLOSING_SECONDS = 5.0  # for connections to send the last events
-
-
-class EventLog:
-    """The events of one response: written once, read by anyone at any pace.
-
-    The log grows until it is closed. Readers have no copies, and never block the writer.
-    """
-
-    def __init__(self, events: Sequence[WireEvent] = ()) -> None:
-        self.events = list(events)
-        self.is_closed = False
-        self._readers: set[asyncio.Future[None]] = set()
-
-    def add(self, event: WireEvent) -> None:
-        """Write an event, and wake the readers that wait for one."""
-        self.events.append(event)
-        self._wake()
-
-    def close(self) -> None:
-        """End the log: readers end after its last event."""
-        self.is_closed = True
-        self._wake()
-
-    async def read(self, after: int = -1) -> AsyncGenerator[WireEvent, None]:
-        """Yield the events with a number above `after`, future ones included."""
-        position = after + 1
-        while True:
-            while position < len(self.events):
-                yield self.events[position]
-                position += 1
-            if self.is_closed:
-                return
-            change = asyncio.get_running_loop().create_future()
-            self._readers.add(change)
-            try:
-                await change
-            finally:
-                self._readers.discard(change)
-
-    def _wake(self) -> None:
-        for reader in self._readers:
-            if not reader.done():
-                reader.set_result(None)
-        self._readers.clear()
+_MIRROR_PACE = 0.05  # seconds between messages to another server with the events of a response
 
 
 class LiveResponse(Protocol):
@@ -83,8 +43,9 @@ class LiveResponse(Protocol):
         """Return the response as it is now."""
         ...
 
-    def events(self, after: int = -1) -> AsyncGenerator[WireEvent, None]:
-        """Yield the events after a number."""
+    @property
+    def log(self) -> EventLog:
+        """Return its events; the ``sequence_number`` of each is its index."""
         ...
 
     def stop(self, error: ApiError | None = None) -> None:
@@ -131,3 +92,25 @@ class LiveResponses:
         await asyncio.gather(*(response.finished() for response in responses))
         if self._connections:
             await asyncio.wait(self._connections, timeout=_CLOSING_SECONDS)
+
+
+async def answer_peer(
+    responses: LiveResponses, request: Mapping[str, Any]
+) -> AsyncGenerator[Any, None]:
+    """Answer another server about a response; nothing, where it does not run here any more."""
+    live = responses.find(request["id"], request["owner"])
+    if live is None:
+        return
+    if request["action"] == "read":
+        yield live.response
+    elif request["action"] == "stop":
+        live.stop()
+        finished = asyncio.ensure_future(live.finished())
+        while not (await asyncio.wait({finished}, timeout=ANSWER_SECONDS))[0]:
+            yield None
+    else:
+        with suppress(ApiError):  # one that never began
+            async with aclosing(live.log.batches(request["after"], ANSWER_SECONDS)) as batches:
+                async for batch in batches:
+                    yield batch
+                    await asyncio.sleep(_MIRROR_PACE)

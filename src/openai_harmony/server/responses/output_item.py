@@ -58,6 +58,8 @@ class OutputItemBuilder:
     """The call of a built-in tool, once it is whole and waits for its result."""
     planned: Mapping[str, Any] = field(default_factory=dict)
     """The fields that the item of that call has already."""
+    delta_json: tuple[str, str, str, str] | None = None
+    """The name of its events of text, and their JSON before, between and behind number and text."""
     _sampled: list[str] = field(default_factory=list)
     _emitted: list[str] = field(default_factory=list)
     _pending_logprobs: list[LogprobJson] = field(default_factory=list)
@@ -90,9 +92,10 @@ class OutputItemBuilder:
         self._sampled.append(text)
         emitted = text if self._converter is None else self._converter.feed(text)
         self._emitted.append(emitted)
-        written = [logprob.to_json() for logprob in logprobs]
-        self.logprobs += written
-        self._pending_logprobs += written
+        if logprobs:
+            written = [logprob.to_json() for logprob in logprobs]
+            self.logprobs += written
+            self._pending_logprobs += written
         return emitted, self.pending_logprobs() if emitted else []
 
     def pending_logprobs(self) -> list[LogprobJson]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -16,7 +14,7 @@ from ..generation.preparation import prepare_turn, unenforced_header
 from ..http.json import JsonResponse
 from ..http.large_json import large_json_response
 from ..http.requests import while_connected
-from ..http.server_sent_events import Event, EventStream, json_or_stream
+from ..http.server_sent_events import EventStream, json_or_stream
 from ..limited_route import LimitedRoute, in_pool
 from ..services import services_of
 from ..store import Order
@@ -29,7 +27,6 @@ from .lifecycle import (
     retrieve_response,
     start_response,
 )
-from .live_responses import WireEvent
 from .plan import planned_turn
 from .run import ResponseRun
 from .stream import ResponseEvent
@@ -54,8 +51,9 @@ async def create(body: ResponsesRequest, request: Request, caller: Authenticated
     run, beginning = await while_connected(request.receive, begun())
     headers = unenforced_header(run.plan.prepared.unenforced)
     if body.stream:
-        events = _named(run.events(), None if body.background else run)
-        return EventStream(events, ending=_DONE, headers=headers)
+        if body.background:
+            return EventStream(run.log, ending=_DONE, headers=headers)
+        return EventStream(run.log, ending=_DONE, headers=headers, on_end=run.stop)
     if body.background:
         return JsonResponse(beginning, headers=headers)
     try:
@@ -102,8 +100,8 @@ async def retrieve(
     if not stream:
         return JsonResponse(await retrieve_response(services, response_id, caller.owner))
     after = -1 if starting_after is None else starting_after
-    events = await response_events(services, response_id, caller.owner, after)
-    return EventStream(_named(events), ending=_DONE)
+    log, after, end = await response_events(services, response_id, caller.owner, after)
+    return EventStream(log, after=after, ending=_DONE, on_end=end)
 
 
 @router.delete("/{response_id}")
@@ -138,16 +136,3 @@ async def list_input_items(
         return large_json_response(page_json(page))
 
     return await in_pool(request, services.pools.store, owner, read)
-
-
-async def _named(
-    events: AsyncGenerator[WireEvent, None], run: ResponseRun | None = None
-) -> AsyncGenerator[Event, None]:
-    """Yield events with their names; a `run` ends with its client."""
-    try:
-        async with aclosing(events):
-            async for event in events:
-                yield event["type"], event
-    finally:
-        if run is not None:
-            run.stop()

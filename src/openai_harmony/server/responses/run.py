@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, aclosing
 from functools import partial
 from typing import Any, NamedTuple
@@ -22,12 +22,15 @@ from ...engines.completion import complete
 from ...engines.engine import EngineError
 from ..generation.events import MessageBegun, MessageEnded, TextAdded, TurnEnded, Usage
 from ..http.errors import ApiError, api_error_of
+from ..http.event_log import EventLog
 from ..http.identifiers import new_id
+from ..http.json import json_text
+from ..http.server_sent_events import event_of
 from ..services import Services
 from ..store import NewResponse, StoreError
 from .encryption import OwnerCipher
 from .history import CURRENT_DATE, new_items
-from .live_responses import EventLog, WireEvent
+from .live_responses import WireEvent
 from .plan import ResponsePlan
 from .stream import ResponseStream
 from .tool_loop import ApprovedCallBegun, CallAnswered, CallBegun, LoopEnded, LoopEvent, ToolLoop
@@ -116,7 +119,7 @@ class ResponseRun:
             event_names=services.settings.event_names,
         )
         self._services = services
-        self._log = EventLog()
+        self.log = EventLog()
         self._usage: Usage | None = None
         self._error: ApiError | None = None
         self._stop_error: ApiError | None = None
@@ -167,14 +170,6 @@ class ResponseRun:
         """Wait until the response has ended, and is stored."""
         await asyncio.wait({self._task})
 
-    async def events(self, after: int = -1) -> AsyncGenerator[WireEvent, None]:
-        """Yield the events after a number. Raises `ApiError` where it never began."""
-        async with aclosing(self._log.read(after)) as events:
-            async for event in events:
-                yield event
-        if self._error is not None:
-            raise self._error
-
     async def _run(self) -> None:
         timer = asyncio.get_running_loop().call_later(_FIRST_EVENT_SECONDS, self._begin)
         try:
@@ -184,7 +179,7 @@ class ResponseRun:
         finally:
             timer.cancel()
             self._sampling.cancel()
-            self._log.close()
+            self.log.close(self._error)
             self._held.close()
             self._services.live_responses.discard(self)
 
@@ -196,16 +191,18 @@ class ResponseRun:
             return None
         async with aclosing(ToolLoop(self._services, plan).events()) as events:
             async for event in events:
-                if isinstance(event, LoopEnded):
+                if isinstance(event, TextAdded):  # most of them, by far
+                    written = self.stream.take_text(event)
+                    if written is not None:
+                        self.log.add(written)
+                elif isinstance(event, LoopEnded):
                     return event.incomplete_reason
-                await self._take(event)
+                else:
+                    await self._take(event)
         return None
 
     async def _take(self, event: LoopEvent) -> None:
-        """Log an event of the loop."""
-        if isinstance(event, TextAdded):  # most of them, by far
-            self._add(self.stream.take(event))
-            return
+        """Log an event of the loop that is more than text."""
         self._begin()
         self._add(self.stream.leave_queue())
         if isinstance(event, TurnEnded):
@@ -277,12 +274,12 @@ class ResponseRun:
 
     def _begin(self) -> None:
         """Log that the response has begun, unless that was done."""
-        if not self._log.events:
+        if not self.log.events:
             self._add(self.stream.begin())
 
     def _add(self, events: Iterable[WireEvent]) -> None:
         for event in events:
-            self._log.add(event)
+            self.log.add(event_of(event, event["type"]))
 
     def _outcome(self) -> _Outcome:
         """Return how the response ends, once sampling has."""
@@ -299,9 +296,9 @@ class ResponseRun:
         return _Outcome("completed")
 
     async def _end(self, outcome: _Outcome) -> None:
-        if outcome.error is not None and not (self._is_announced and self._log.events):
+        if outcome.error is not None and not (self._is_announced and self.log.events):
             self._error = outcome.error
-        elif outcome.status == "cancelled" and not self._log.events:
+        elif outcome.status == "cancelled" and not self.log.events:
             self._error = _CANCELLED
         if self._error is not None:
             if self.plan.is_stored:  # nobody has heard of it
@@ -319,20 +316,20 @@ class ResponseRun:
         if self.plan.is_stored:
             last = await self._store(last)
         self.stream.response = last["response"]
-        self._log.add(last)
+        self._add([last])
 
     async def _store(self, last: WireEvent) -> WireEvent:
         """Store the response; return the last event, another one where that failed."""
         plan, response = self.plan, last["response"]
         history = plan.history
 
-        def finish() -> None:
-            self._services.store.responses.finish(
+        def finish() -> bool:
+            return self._services.store.responses.finish(
                 plan.id,
                 status=response["status"],
                 body=_stored_body(plan, response),
                 output=new_items(self.stream.items),
-                events=[*self._log.events, last],
+                events=[*(event.data for event in self.log.events), json_text(last)],
                 completed_at=response["completed_at"],
                 sessions=(
                     plan.tools.sessions()
@@ -342,7 +339,11 @@ class ResponseRun:
             )
 
         try:
-            await self._services.pools.store.run(self.owner, finish)
+            if not await self._services.pools.store.run(self.owner, finish):
+                # Another server, which this one did not answer, cancelled or deleted it.
+                outcome = _Outcome("cancelled")
+                ended = self.stream.end(outcome.status, **self._last_fields(outcome))
+                return {**ended, "sequence_number": last["sequence_number"]}
         except Exception as error:  # noqa: BLE001 - a response that is not stored has failed
             _LOG.exception("the response %s could not be kept", plan.id)
             api_error = api_error_of(error, "a response")

@@ -28,6 +28,9 @@ from ...apis.output_items import built_in_item, item_of_message, new_item, summa
 from ...conversation.messages import Message, Role
 from ...sampled_messages import SampledMessage
 from ..generation.events import LogprobJson, MessageBegun, MessageEnded, TextAdded
+from ..http.event_log import Event
+from ..http.json import json_text
+from ..http.server_sent_events import event_of
 from ..tools.approvals import approval_item
 from ..tools.citations import CitedAnswer
 from ..tools.conversation_tools import AnsweredCall
@@ -76,6 +79,7 @@ class ResponseEvent(TypedDict):
     sequence_number: Annotated[int, Field(ge=0)]
 
 
+_MARK = "\0"  # in the place of a text
 _OPEN_RESPONSES_NAMES = {"reasoning_text": "reasoning"}  # of events
 
 
@@ -148,12 +152,12 @@ class ResponseStream:
 
     def take(
         self,
-        event: MessageBegun | TextAdded | MessageEnded,
+        event: MessageBegun | MessageEnded,
         *,
         added: Mapping[str, Any] | None = None,
         planned: Mapping[str, Any] | None = None,
     ) -> Iterator[WireEvent]:
-        """Write the events of a message.
+        """Write the events of a message but those of its text.
 
         For a message that ends: `added` are fields of its item that its text does not give, and
         `planned` those of a call of the server's tool.
@@ -163,10 +167,6 @@ class ResponseStream:
             yield from self._begin_item(event.channel, event.recipient)
         elif self._open is None:
             raise ValueError(f"{event} belongs to no message that has begun")
-        elif isinstance(event, TextAdded):
-            delta, logprobs = self._open.add(event.text, event.logprobs)
-            if delta and self._open.kind not in _WHOLE:
-                yield self._delta(self._open, delta, logprobs)
         elif self._open.kind is ItemKind.MCP_APPROVAL_REQUEST:
             yield from self._ask(self._open, event.message if event.is_complete else None)
         elif self._open.kind.is_built_in:
@@ -175,6 +175,31 @@ class ResponseStream:
                 yield from self._give_up_call()
         else:
             yield from self._end_item(self._open, event.message, event.is_complete, added)
+
+    def take_text(self, event: TextAdded) -> Event | None:
+        """Write the event of text, unless none of it is for clients yet.
+
+        The events of an item differ in the number and the text alone: the rest of their JSON is
+        written once.
+        """
+        item = self._open
+        if item is None:
+            raise ValueError(f"{event} belongs to no message that has begun")
+        text, logprobs = item.add(event.text, event.logprobs)
+        if not text or item.kind in _WHOLE:
+            return None
+        if logprobs:
+            written = self._delta(item, text, logprobs)
+            return event_of(written, written["type"])
+        number = self._events
+        if item.delta_json is None:
+            written = self._delta(item, _MARK, [])
+            head, _, rest = json_text(written).partition(f'"sequence_number":{number},')
+            middle, _, tail = rest.partition(json_text(_MARK))
+            item.delta_json = written["type"], f'{head}"sequence_number":', f",{middle}", tail
+        self._events = number + 1
+        name, head, middle, tail = item.delta_json
+        return Event(name, f"{head}{number}{middle}{json_text(text)}{tail}")
 
     def run_call(self) -> Iterator[WireEvent]:
         """Write that the call that waits is being answered."""

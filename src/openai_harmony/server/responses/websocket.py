@@ -166,7 +166,7 @@ class _Connection:
         while waiting:
             event, size = waiting.popleft()
             try:
-                with self._services.limiter.request(
+                async with self._services.limiter.request(
                     self._caller.owner, self._caller.limits
                 ) as usage:
                     caller = replace(self._caller, usage=usage)
@@ -194,12 +194,12 @@ class _Connection:
         )
         has_ended = False
         try:
-            async with aclosing(run.events()) as response_events:
-                async for response_event in response_events:
-                    if response_event["type"] in _ENDS:
+            async with aclosing(run.log.batches()) as batches:
+                async for name, text in (event async for batch in batches for event in batch):
+                    if name in _ENDS:
                         has_ended = True
                         self._remember(run)
-                    await self._send(response_event, lane)
+                    await self._send_text(text, lane)
         finally:
             run.stop()
         return has_ended
@@ -216,9 +216,14 @@ class _Connection:
             self._remembered.popitem(last=False)
 
     async def _send(self, event: WireEvent, lane: str | None = None) -> None:
-        sent = event if lane is None else {**event, "stream_id": lane}
+        await self._send_text(json_text(event), lane)
+
+    async def _send_text(self, text: str, lane: str | None) -> None:
+        """Send the JSON of an event, with the lane that it belongs to."""
+        if lane is not None:
+            text = f'{text[:-1]},"stream_id":{json_text(lane)}}}'
         async with self._sending:
-            await self._socket.send_text(json_text(sent))
+            await self._socket.send_text(text)
 
 
 def _too_many(items: str, remedy: str) -> ApiError:

@@ -6,7 +6,8 @@
     tables → items            the columns of a row, and the dataclasses made of it
     database → leases         transactions, the newest schema; which servers live
     response_chains           responses that follow each other
-    tool_sessions, responses, conversations, container_files, uploads, chat_completions, keys
+    tool_sessions, responses, conversations, container_files, uploads, chat_completions, keys,
+    key_requests
     owned_data                all that one owner has
     store                     opens all of it
 
@@ -20,6 +21,7 @@ from .conversations import Conversation, Conversations
 from .database import database_name
 from .errors import ItemIdError, NotFoundError, StoreError, StoreInUseError, StoreVersionError
 from .items import NewItem, Order, Page, StoredItem
+from .key_requests import KeyRequest, KeyRequests
 from .keys import KeyLimits, KeyRecord, Keys
 from .owned_data import OwnedData, OwnedRow
 from .responses import NewResponse, Responses, StoredResponse
@@ -46,6 +48,8 @@ __all__ = [
     "ItemIdError",
     "KeyLimits",
     "KeyRecord",
+    "KeyRequest",
+    "KeyRequests",
     "Keys",
     "NewFile",
     "NewItem",

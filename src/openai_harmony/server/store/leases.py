@@ -2,13 +2,15 @@
 
 A running server holds a lock. The operating system or PostgreSQL releases it when the server dies,
 however it dies: no heartbeats, and no clocks to compare. On PostgreSQL each server has a lock of
-its own. A file of SQLite belongs to one server at a time, which locks a small file beside it.
+its own. A file of SQLite belongs to one server at a time, which locks a small file beside it; the
+server may have several processes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import socket
 import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
@@ -48,10 +50,12 @@ class Lease(Protocol):
         """Release the lock."""
 
 
-def lease_in(database: Database, server_id: str) -> Lease:
+def lease_in(database: Database, server_id: str, workers: Path | None) -> Lease:
     """Choose the kind of lock for a database."""
     if not database.is_sqlite:
         return _PostgresLease(database, server_id)
+    if workers is not None:
+        return _WorkerLease(workers)
     return _FileLease(database.path)
 
 
@@ -89,6 +93,27 @@ class _FileLease:
             self._lock = None
 
 
+class _WorkerLease:
+    """The lease of one of several processes that share a file of SQLite.
+
+    The process that started them holds the lock of the file. Each worker listens on a socket, whose
+    name is its id, as long as it lives.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def acquire(self) -> None:
+        pass
+
+    def is_gone(self, connection: Connection, server_id: str) -> bool:
+        with socket.socket(socket.AF_UNIX) as asking:
+            return asking.connect_ex(str(self._folder / server_id)) != 0
+
+    def release(self) -> None:
+        pass
+
+
 class _PostgresLease:
     def __init__(self, database: Database, server_id: str) -> None:
         self._database = database
@@ -109,8 +134,8 @@ class _PostgresLease:
     def _connect(self) -> Connection:
         connection = self._engine.connect()
         try:
-            # PostgreSQL gives up a host that vanishes after a minute, its lock with it.
-            for setting, value in (("idle", 30), ("interval", 10), ("count", 3)):
+            # PostgreSQL gives up a host that vanishes after six seconds, its lock with it.
+            for setting, value in (("idle", 2), ("interval", 2), ("count", 2)):
                 connection.exec_driver_sql(f"SET tcp_keepalives_{setting} = {value}")
             connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": self._key})
         except BaseException:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import Connection, Row, and_, insert, or_, select, update
+from sqlalchemy import Connection, Row, and_, insert, or_, select, union, update
 
 from .conversations import append_items, conversation_length
 from .database import Database
@@ -24,9 +24,10 @@ from .items import (
     read_item,
     read_page,
 )
+from .key_requests import end_requests
 from .leases import Lease, ServerClock
 from .response_chains import delete_expired, forget, read_history, visible_to
-from .tables import response_items, responses
+from .tables import key_requests, response_items, responses
 from .tool_sessions import StoredSession, insert_sessions, replace_sessions
 
 __all__ = ["NewResponse", "Responses", "StoredResponse"]
@@ -34,7 +35,7 @@ __all__ = ["NewResponse", "Responses", "StoredResponse"]
 _RUNNING = ("queued", "in_progress")
 _LOST = {
     "code": "server_error",
-    "message": "The server ended before this response did, and has been restarted. "
+    "message": "The server ended before this response did, and has been restarted or replaced. "
     "Send the request again.",
 }
 
@@ -65,7 +66,10 @@ class NewResponse:
 
 @dataclass(frozen=True)
 class StoredResponse:
-    """A response as it is now: the fields of `NewResponse`, and its output."""
+    """A response as it is now: the fields of `NewResponse`, and its output.
+
+    `server_id` is the server that runs it.
+    """
 
     id: str
     owner: str
@@ -76,6 +80,7 @@ class StoredResponse:
     expires_at: int | None
     previous_response_id: str | None
     conversation_id: str | None
+    server_id: str | None
     body: dict[str, Any] = field(repr=False)
     output: tuple[StoredItem, ...] = field(repr=False)
 
@@ -143,22 +148,22 @@ class Responses:
         status: str,
         body: Mapping[str, Any],
         output: Sequence[NewItem] = (),
-        events: Iterable[Mapping[str, Any]] | None = None,
+        events: Iterable[str] | None = None,
         completed_at: int | None = None,
         sessions: Sequence[StoredSession] = (),
     ) -> bool:
         """End a response, in one transaction with adding its items to its conversation.
 
         Input items that the conversation has already, by their ids, are not added again. A response
-        that failed adds nothing, since the request will be sent again. `sessions` are those of the
-        tools that it used, for the next response. Returns False, and changes nothing, where it has
-        ended otherwise (it was cancelled, maybe at another server) or was deleted. When this
-        returns True, it is on the disk.
+        that failed adds nothing, since the request will be sent again. `events` are those of the
+        stream, each as JSON; `sessions` those of the tools that it used, for the next response.
+        Returns False, and changes nothing, where it has ended otherwise (it was cancelled, maybe at
+        another server) or was deleted. When this returns True, it is on the disk.
         """
         check_ids(output)
         blob = None
         if events is not None:  # a JSON array under zlib
-            blob = zlib.compress(json.dumps([*events], separators=(",", ":")).encode("ascii"))
+            blob = zlib.compress(f"[{','.join(events)}]".encode())
         values = {
             "status": status,
             "body": dict(body),
@@ -195,6 +200,7 @@ class Responses:
             expires_at=row.expires_at,
             previous_response_id=row.previous_response_id,
             conversation_id=row.conversation_id,
+            server_id=row.server_id,
             body=row.body,
             output=output,
         )
@@ -254,14 +260,20 @@ class Responses:
         return delete_expired(self._database, self._server.now())
 
     def abandon(self, lease: Lease) -> int:
-        """Fail the running responses of dead servers; return how many."""
+        """Fail the running responses of dead servers; return how many. Their requests end."""
         running = and_(responses.c.status.in_(_RUNNING), responses.c.server_id.is_not(None))
-        servers = select(responses.c.server_id).distinct().where(running)
+        servers = union(
+            select(responses.c.server_id).where(running),
+            select(key_requests.c.server_id).where(key_requests.c.ended_at.is_(None)),
+        )
+        with self._database.reading() as connection:
+            others = set(connection.execute(servers).scalars()) - {self._server.id}
         count = 0
-        with self._database.writing() as connection:
-            for server_id in list(connection.execute(servers).scalars()):
-                if server_id != self._server.id and lease.is_gone(connection, server_id):
+        for server_id in others:
+            with self._database.writing() as connection:
+                if lease.is_gone(connection, server_id):
                     count += _fail(connection, server_id)
+                    end_requests(connection, server_id, self._server.now())
         return count
 
     def _change(self, connection: Connection, id: str, **values: Any) -> _Belonging | None:

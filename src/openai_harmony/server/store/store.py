@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import URL, Connection, Select, func, select
 
 from .chat_completions import StoredCompletions
 from .container_files import ContainerFiles
@@ -18,6 +18,7 @@ from .conversations import Conversations
 from .database import Database, migrate
 from .errors import StoreError
 from .items import StoredItem, item_columns, read_item
+from .key_requests import KeyRequests
 from .keys import Keys
 from .leases import ServerClock, lease_in
 from .owned_data import OwnedData
@@ -37,7 +38,8 @@ class Store:
 
     `url` is a path, ``sqlite:///PATH``, ``postgresql://...``, or None for a database in memory that
     ends with the store. Opening makes what is missing, but no file that `must_exist`. `clock` gives
-    seconds since 1970; by it, responses expire.
+    seconds since 1970; by it, responses expire. `workers` is the folder with the sockets of the
+    processes that serve together.
 
     Raises `StoreError` where the database cannot be used. May be called from any thread.
 
@@ -53,6 +55,7 @@ class Store:
         url: str | Path | None = None,
         *,
         clock: Callable[[], float] = time.time,
+        workers: Path | None = None,
         must_exist: bool = False,
     ) -> None:
         self._database = Database(url, must_exist=must_exist)
@@ -62,7 +65,7 @@ class Store:
             self._database.close()
             raise
         self._server = ServerClock(uuid.uuid4().hex, clock)
-        self._lease = lease_in(self._database, self._server.id)
+        self._lease = lease_in(self._database, self._server.id, workers)
         self._is_serving = False
         self.responses = Responses(self._database, self._server)
         self.conversations = Conversations(self._database)
@@ -72,29 +75,41 @@ class Store:
         self.containers = Containers(self._database, self._server)
         self.completions = StoredCompletions(self._database, self._server)
         self.keys = Keys(self._database)
+        self.key_requests = KeyRequests(self._database, self._server)
         self.owned = OwnedData(self._database, self._server)
+
+    @property
+    def server_id(self) -> str:
+        """The id of this server, while it runs."""
+        return self._server.id
+
+    @property
+    def postgres_url(self) -> URL | None:
+        """The URL of the database, where other servers may share it."""
+        return None if self._database.is_sqlite else self._database.url
 
     def start_serving(self) -> int:
         """Take the lease of this server, and fail the running responses of dead ones.
 
-        Call it before the first request; a program that only reads or makes keys need not. Returns
-        how many responses failed. Raises `StoreInUseError` where another server has the SQLite
-        file.
+        Call it before the first request, and then every few seconds: it takes the lease again where
+        the database was restarted. A program that only reads or makes keys need not. Returns how
+        many responses failed. Raises `StoreInUseError` where another server has the SQLite file.
         """
         self._lease.acquire()
         self._is_serving = True
         return self.responses.abandon(self._lease)
 
     def maintain(self) -> None:
-        """Maintain the database; once in a minute is often enough.
+        """Delete what has expired; once in a minute is often enough.
 
-        Deletes what has expired: responses, chat completions, files, containers. Takes the lease
-        again where the database was restarted, and fails the running responses of dead servers.
+        That is responses, chat completions, files and containers. Also does what `start_serving`
+        does, once that was called.
         """
         self.responses.delete_expired()
         self.completions.delete_expired()
         self.uploads.delete_expired()
         self.containers.delete_expired()
+        self.key_requests.delete_expired()
         if self._is_serving:
             self.start_serving()
 

@@ -37,6 +37,7 @@ __all__ = [
     "conversation_sessions",
     "conversations",
     "files",
+    "key_requests",
     "response_items",
     "response_sessions",
     "responses",
@@ -289,3 +290,15 @@ api_keys = Table(
     Column("concurrent_requests", Integer),
     Column("tokens_per_minute", Integer),
 )
+key_requests = Table(
+    "key_requests",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("owner", AnyText, nullable=False),  # the id of the key
+    Column("server_id", Text, nullable=False),
+    Column("began_at", BigInteger, nullable=False),  # milliseconds since 1970
+    Column("ended_at", BigInteger),  # the same; NULL as long as it runs
+    Column("tokens", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False, index=True),
+)
+Index("ix_key_requests_owner", key_requests.c.owner, key_requests.c.began_at)

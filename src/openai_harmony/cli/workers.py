@@ -1,0 +1,93 @@
+"""``harmony serve --workers N``: the processes that serve together."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..errors import HarmonyError
+from .input import InputError
+from .options import open_tools
+from .runtime import let_threads_sleep
+
+if TYPE_CHECKING:
+    import socket
+    from pathlib import Path
+
+    from ..engines import Engine
+    from ..server import Settings
+
+__all__ = ["serve_in_processes"]
+
+
+async def serve_in_processes(
+    arguments: argparse.Namespace,
+    settings: Settings,
+    options: Mapping[str, Any],
+    engine: Engine | None,
+    listener: socket.socket,
+    on_start: Callable[[], None],
+) -> None:
+    """Serve in ``--workers`` processes; without an engine, each opens that of its options."""
+    from ..server.workers import serve_in_workers
+
+    given = {name: value for name, value in vars(arguments).items() if name != "run"}
+    opens_engine = engine is None
+    work = partial(_work, argparse.Namespace(**given), settings, options, opens_engine)
+    await serve_in_workers(arguments.workers, work, engine, settings, listener, on_start)
+
+
+def _work(
+    arguments: argparse.Namespace,
+    settings: Settings,
+    options: Mapping[str, Any],
+    opens_engine: bool,
+    folder: Path,
+    listener: socket.socket,
+) -> None:
+    """Run one worker, in a process of its own."""
+    from ..server.logs import configure_logs
+
+    let_threads_sleep()
+    configure_logs(arguments.log_format, arguments.log_level)
+    # The server raises the signal again when it has stopped.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        asyncio.run(_serve(arguments, settings, options, opens_engine, folder, listener))
+    except (HarmonyError, InputError) as error:
+        print(f"harmony: error: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+async def _serve(
+    arguments: argparse.Namespace,
+    settings: Settings,
+    options: Mapping[str, Any],
+    opens_engine: bool,
+    folder: Path,
+    listener: socket.socket,
+) -> None:
+    from ..engines import open_engine
+    from ..server import create_app, run_server
+    from ..server.exporters import exported_telemetry
+    from ..server.hub import HubEngine, Worker
+
+    async with AsyncExitStack() as opened:
+        telemetry = opened.enter_context(exported_telemetry())
+        worker = await opened.enter_async_context(Worker(folder))
+        tools = await open_tools(arguments)
+        for tool in tools:
+            opened.push_async_callback(tool.close)
+        engine: Engine = (
+            await opened.enter_async_context(await open_engine(arguments.model, **options))
+            if opens_engine
+            else await HubEngine.connect(worker)
+        )
+        app = create_app(engine, settings, tools, worker=worker, telemetry=telemetry)
+        await run_server(app, settings, listener)

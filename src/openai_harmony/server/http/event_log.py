@@ -1,0 +1,90 @@
+"""The events of a stream, between the task that writes them and those that send them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable
+from typing import NamedTuple
+
+__all__ = ["Event", "EventLog"]
+
+
+class Event(NamedTuple):
+    """The name of an event, if it has one, and its data: JSON, or a text that is sent as it is."""
+
+    name: str | None
+    data: str
+
+
+class EventLog:
+    """The events of one stream: written once, read by anyone at any pace.
+
+    Readers take all events that have come since they last looked. Writing costs the same whether
+    anyone reads or not, and never waits. With `forgets` there is one reader, and what it has read
+    is dropped.
+    """
+
+    def __init__(self, events: Iterable[Event] = (), *, forgets: bool = False) -> None:
+        self.events = list(events)
+        self.is_closed = False
+        self._error: Exception | None = None
+        self._forgets = forgets
+        self._readers: set[asyncio.Future[bool]] = set()
+
+    def add(self, event: Event) -> None:
+        """Write an event, and wake the readers that wait for one."""
+        self.events.append(event)
+        if self._readers:
+            self._wake()
+
+    def close(self, error: Exception | None = None) -> None:
+        """End the log: readers end after its last event, or raise the error there."""
+        self.is_closed = True
+        self._error = error
+        self._wake()
+
+    async def batches(
+        self, after: int = -1, patience: float | None = None
+    ) -> AsyncGenerator[list[Event], None]:
+        """Yield the events with an index above `after`, future ones included, as they come.
+
+        A batch is empty where none came for `patience` seconds.
+        """
+        position = after + 1
+        while True:
+            if position < len(self.events):
+                batch = self.events[position:]
+                if self._forgets:
+                    self.events.clear()
+                else:
+                    position += len(batch)
+                yield batch
+            elif self.is_closed:
+                if self._error is not None:
+                    raise self._error
+                return
+            elif not await self._has_changed(patience):
+                yield []
+
+    async def _has_changed(self, patience: float | None) -> bool:
+        """Wait for a change; return False where there was none in time."""
+        loop = asyncio.get_running_loop()
+        change: asyncio.Future[bool] = loop.create_future()
+        timer = None if patience is None else loop.call_later(patience, _settle, change, False)
+        self._readers.add(change)
+        try:
+            return await change
+        finally:
+            self._readers.discard(change)
+            if timer is not None:
+                timer.cancel()
+
+    def _wake(self) -> None:
+        for reader in self._readers:
+            _settle(reader, True)
+        self._readers.clear()
+
+
+def _settle(change: asyncio.Future[bool], has_come: bool) -> None:
+    if not change.done():
+        change.set_result(has_come)

@@ -1,0 +1,102 @@
+"""Requests that count against the limits of API keys, over all servers of one database."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+from sqlalchemy import Connection, and_, delete, insert, select, text, update
+
+from .database import Database
+from .leases import ServerClock
+from .tables import key_requests
+
+__all__ = ["KeyRequest", "KeyRequests", "end_requests"]
+
+_REMEMBERED = 61  # seconds after its end; it counts for a minute
+_LONGEST = 24 * 60 * 60  # seconds after which nobody will end a request any more
+
+_Refusal = TypeVar("_Refusal")
+
+
+class KeyRequest(NamedTuple):
+    """A request of the last minute, or one that runs; times in seconds since 1970.
+
+    `ended_at` is None, and `tokens` 0, as long as it runs.
+    """
+
+    began_at: float
+    ended_at: float | None
+    tokens: int
+
+
+class KeyRequests:
+    """The requests of keys that have limits; the clocks of the servers should agree."""
+
+    def __init__(self, database: Database, server: ServerClock) -> None:
+        self._database = database
+        self._server = server
+
+    def begin(
+        self, owner: str, judge: Callable[[Sequence[KeyRequest], float], _Refusal | None]
+    ) -> str | _Refusal:
+        """Begin a request of a key, and return its id; or the refusal of `judge`.
+
+        That reads the requests of the key, and the time now. No other server begins one meanwhile.
+        """
+        now, table = self._server.now(), key_requests
+        with self._database.writing() as connection:
+            if not self._database.is_sqlite:  # where one transaction writes at a time
+                lock = {"key": _lock_key(owner)}
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), lock)
+            query = select(table.c.began_at, table.c.ended_at, table.c.tokens)
+            counting = query.where(table.c.owner == owner, table.c.expires_at > now)
+            requests = [
+                KeyRequest(began / 1000, None if ended is None else ended / 1000, tokens)
+                for began, ended, tokens in connection.execute(counting)
+            ]
+            refusal = judge(requests, now)
+            if refusal is not None:
+                return refusal
+            id = uuid.uuid4().hex
+            values = {
+                "id": id,
+                "owner": owner,
+                "server_id": self._server.id,
+                "began_at": round(now * 1000),
+                "tokens": 0,
+                "expires_at": int(now) + _LONGEST,
+            }
+            connection.execute(insert(table).values(values))
+        return id
+
+    def end(self, id: str, tokens: int) -> None:
+        """End a request, which took so many tokens."""
+        ended = _ended(self._server.now())
+        with self._database.writing() as connection:
+            this = key_requests.c.id == id
+            connection.execute(update(key_requests).where(this).values(**ended, tokens=tokens))
+
+    def delete_expired(self) -> None:
+        """Delete the requests that do not count any more."""
+        is_old = key_requests.c.expires_at <= self._server.now()
+        with self._database.writing() as connection:
+            connection.execute(delete(key_requests).where(is_old))
+
+
+def end_requests(connection: Connection, server_id: str, now: float) -> None:
+    """End the requests of a server that has died; what they took is not known."""
+    table = key_requests
+    are_its_own = and_(table.c.server_id == server_id, table.c.ended_at.is_(None))
+    connection.execute(update(table).where(are_its_own).values(_ended(now)))
+
+
+def _ended(now: float) -> dict[str, int]:
+    return {"ended_at": round(now * 1000), "expires_at": int(now) + _REMEMBERED}
+
+
+def _lock_key(owner: str) -> int:
+    digest = hashlib.sha256(f"harmony key {owner}".encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)

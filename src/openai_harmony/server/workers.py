@@ -1,0 +1,170 @@
+"""Several processes that serve one port, one database and one engine.
+
+The process that starts them is their `Hub`. It starts another in the place of one that dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from prometheus_client.multiprocess import mark_process_dead
+
+from ..engines.engine import Engine, EngineError
+from .generation.admission import Admission
+from .http.requests import cancel_all
+from .hub import Hub
+from .settings import Settings
+from .store import Store
+
+__all__ = ["Work", "serve_in_workers"]
+
+_LOG = logging.getLogger(__name__)
+
+_METRICS = "PROMETHEUS_MULTIPROC_DIR"  # where prometheus_client has the numbers of all processes
+_STARTING_SECONDS = 10.0  # a worker that fails sooner would fail again
+_PAUSE = 0.5  # seconds before another worker is started
+_KILLING_SECONDS = 10.0  # after the time that requests have to end
+
+Work: TypeAlias = "Callable[[Path, socket.socket], None]"
+"""Serves in a process, with `create_app` and a `Worker` of this folder; it must be picklable."""
+
+
+async def serve_in_workers(
+    count: int,
+    work: Work,
+    engine: Engine | None,
+    settings: Settings,
+    listener: socket.socket,
+    on_start: Callable[[], object] = lambda: None,
+) -> None:
+    """Serve until SIGINT or SIGTERM; `on_start` is called when all workers do.
+
+    `engine` is what the workers share; None, where each connects to a server of its own. Raises
+    `EngineError` where the workers do not start.
+    """
+    with ExitStack() as opened:
+        folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="harmony-")))
+        (folder / "metrics").mkdir()
+        # A file of SQLite belongs to this process, for all workers; the tables are made once.
+        store = opened.enter_context(await asyncio.to_thread(Store, settings.database))
+        await asyncio.to_thread(store.start_serving)
+        hub = Hub(folder, engine, Admission(settings.max_running, settings.max_waiting))
+        await hub.open()
+        stopping = asyncio.Event()
+        opened.enter_context(_signals_set(stopping))
+        workers = _Workers(work, folder, listener, hub, stopping)
+        tasks: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(workers.keep_one()) for _ in range(count)
+        ]
+        tasks.append(asyncio.ensure_future(stopping.wait()))
+        starting = asyncio.ensure_future(hub.has_workers(count))
+        starting.add_done_callback(lambda task: task.cancelled() or on_start())
+        try:
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                task.result()
+        finally:
+            stopping.set()
+            await workers.end(settings.shutdown_seconds + _KILLING_SECONDS)
+            await cancel_all(starting, *tasks)
+            await hub.close()
+
+
+@contextmanager
+def _signals_set(event: asyncio.Event) -> Generator[None, None, None]:
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    for number in numbers:
+        loop.add_signal_handler(number, event.set)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+class _Workers:
+    """The processes."""
+
+    def __init__(
+        self,
+        work: Work,
+        folder: Path,
+        listener: socket.socket,
+        hub: Hub,
+        stopping: asyncio.Event,
+    ) -> None:
+        self._work = work
+        self._hub = hub
+        self._folder = folder
+        self._listener = listener
+        self._stopping = stopping
+        self._processes: set[SpawnProcess] = set()
+
+    async def keep_one(self) -> None:
+        """Start a process, and another one each time that it dies."""
+        while True:
+            begun = time.monotonic()
+            process = self._start()
+            await _ended(process)
+            self._processes.discard(process)
+            self._hub.forget(process.pid or 0)
+            metrics = str(self._folder / "metrics")
+            mark_process_dead(process.pid, metrics)  # type: ignore[no-untyped-call]
+            code, lived = process.exitcode or 0, time.monotonic() - begun
+            if self._stopping.is_set():
+                return
+            if code >= 0 and lived < _STARTING_SECONDS:
+                raise EngineError(f"a worker ended while it started, with the exit code {code}")
+            _LOG.warning("a worker ended with the exit code %s; another one is started", code)
+            await asyncio.sleep(_PAUSE)
+
+    def _start(self) -> SpawnProcess:
+        # Its environment is read when it starts; this process has no numbers of its own.
+        os.environ[_METRICS] = str(self._folder / "metrics")
+        try:
+            process = multiprocessing.get_context("spawn").Process(
+                target=self._work, args=(self._folder, self._listener)
+            )
+            process.start()
+        finally:
+            del os.environ[_METRICS]
+        self._processes.add(process)
+        return process
+
+    async def end(self, seconds: float) -> None:
+        """Tell all processes to end; kill those that have not after so many seconds."""
+        ending = [asyncio.ensure_future(_ended(process)) for process in self._processes]
+        for process in self._processes:
+            process.terminate()
+        if ending:
+            await asyncio.wait(ending, timeout=seconds)
+        for process in self._processes:
+            process.kill()
+        await asyncio.gather(*ending)
+
+
+async def _ended(process: SpawnProcess) -> None:
+    """Wait for the end of a process, without a thread."""
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    descriptor = os.dup(process.sentinel)  # two may wait
+    loop.add_reader(descriptor, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+    process.join()
