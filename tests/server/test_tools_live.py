@@ -19,7 +19,7 @@ from openai_harmony import ToolDescription, ToolNamespaceConfig
 from openai_harmony.apis import ResponsesRequest, response_of, turn_of_response
 from openai_harmony.engines import Engine, FinishReason, SampledToken
 from openai_harmony.server import Settings
-from openai_harmony.server.generation.events import MessageEnded, TurnEnded
+from openai_harmony.server.generation.events import MessageEnded, TextAdded, TurnEnded
 from openai_harmony.server.generation.reader import TurnReader
 from openai_harmony.server.responses.stream import ResponseStream
 from openai_harmony.server.tools.conversation_tools import AnsweredCall
@@ -27,7 +27,7 @@ from openai_harmony.tokens.special_tokens import CALL, RETURN
 from openai_harmony.tools.python.python_tool import PythonTool
 from support import hostile_mcp_server
 from support.notebooks import SETTINGS, needs_bubblewrap
-from support.responses_server import EVENT, PATH, checked_response, create
+from support.responses_server import EVENT, PATH, checked_response, create, written_text
 from support.responses_server import answer as answered
 from support.scripted_engine import ENCODING, PATIENCE
 from support.served import sdk, server_process, serving
@@ -271,7 +271,9 @@ def told(
     for at, token in enumerate(tokens[:limit]):
         reason = FinishReason.STOP if at == len(tokens) - 1 else None
         for event in reader.take(SampledToken(token, finish_reason=reason)):
-            if not isinstance(event, TurnEnded):
+            if isinstance(event, TextAdded):
+                events += written_text(stream, event)
+            elif not isinstance(event, TurnEnded):
                 events += stream.take(event)
             if is_answered and isinstance(event, MessageEnded) and is_call(event):
                 events += [*stream.run_call(), *stream.end_call(DONE)]
