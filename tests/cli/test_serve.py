@@ -387,6 +387,7 @@ MISSING = "there is no folder '{path}'; name a folder with a model, a model on t
         ("a file", "{path} is a file; name the folder that it is in"),
         ("cut", "cannot load the model '{path}': "),
         ("no model", "cannot load the model '{path}': "),
+        ("models/nowhere", "cannot load the model 'models/nowhere' (there is no such folder, so "),
     ],
 )
 def test_a_model_that_cannot_be_loaded_is_one_clear_line(
@@ -398,15 +399,17 @@ def test_a_model_that_cannot_be_loaded_is_one_clear_line(
 ) -> None:
     """A cut file is what a download that was broken off leaves."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    path = tmp_path / name
+    monkeypatch.chdir(tmp_path)
+    path = Path(name) if "/" in name else tmp_path / name
     if name == "a file":
         path.write_text("no model")
-    elif name != "nowhere":
+    elif not name.endswith("nowhere"):
         path.mkdir()
     if name == "cut":
         (path / "config.json").write_text(json.dumps(SMALL_MODEL))
         (path / "model.safetensors").write_bytes((1000).to_bytes(8, "little") + b'{"lm_head')
-    assert main(["serve", str(path), "--port", "0"]) == 1
+    alone = ("--engine-option", "local_files_only=true")  # no test asks the hub
+    assert main(["serve", str(path), "--port", "0", *alone]) == 1
     *_, error = capsys.readouterr().err.splitlines()
     assert error.startswith(f"harmony: error: {problem.format(path=path)}")
     assert "Traceback" not in error
