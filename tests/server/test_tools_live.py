@@ -60,6 +60,10 @@ print(n)
         answer("It is in /mnt/data/n.txt."),
         compute("print(n + 1, open('/mnt/data/n.txt').read())"),
         answer("43, as /mnt/data/n.txt says."),
+        compute("print(open('/mnt/data/in.txt').read(), n)"),
+        answer("The client's."),
+        compute("print(open('/mnt/data/in.txt').read())"),
+        answer("The same."),
     )
     with serving_tools(engine, PythonTool(SETTINGS)) as client:
         include = ["code_interpreter_call.outputs"]
@@ -77,11 +81,29 @@ print(n)
         contents = [
             client.get(f"{place}/{one['file_id']}/content").content for one in (file, plotted)
         ]
+        # Files of the client: into a notebook that runs, and into one that begins.
+        sent = client.post(place, files={"file": ("in.txt", b"of the client")})
+        assert sent.status_code == 200, sent.text
+        third = create(
+            client,
+            input="What is there?",
+            tools=[COMPUTE],
+            include=include,
+            previous_response_id=second["id"],
+        )
+        uploaded = client.post(
+            "/v1/files", files={"file": ("in.txt", b"uploaded")}, data={"purpose": "user_data"}
+        ).json()
+        made = client.post("/v1/containers", json={"name": "a", "file_ids": [uploaded["id"]]})
+        named = [{"type": "code_interpreter", "container": made.json()["id"]}]
+        fourth = create(client, input="And there?", tools=named, include=include)
     logs, image = first["output"][0]["outputs"]
     assert "42" in logs["logs"]
     assert image["url"] == f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
     assert "43 42" in second["output"][0]["outputs"][0]["logs"]
     assert contents == [b"42", PNG]
+    assert "of the client 42" in third["output"][0]["outputs"][0]["logs"]
+    assert "uploaded" in fourth["output"][0]["outputs"][0]["logs"]
     assert plotted["start_index"] == len(first["output"][-1]["content"][0]["text"])
     assert again["file_id"] == file["file_id"]
 
