@@ -17,13 +17,16 @@ import yaml  # type: ignore[import-untyped]
 from openai_harmony.cli.configuration import Configuration
 from openai_harmony.cli.serve import SERVE
 from openai_harmony.server import Settings
-from openai_harmony.server.generation.admission import Admission
-from openai_harmony.server.metrics import Metrics
+from openai_harmony.server.responses.encryption import ItemCipher
+from openai_harmony.server.services import Services
+from openai_harmony.server.store import Store
+from support.scripted_engine import ScriptedEngine
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 DASHBOARD = DEPLOY / "grafana" / "dashboards" / "harmony.json"
 
-METRICS = Metrics(Admission(1, 1))
+with Store() as store:
+    METRICS = Services(ScriptedEngine(), Settings(), store, ItemCipher.with_new_key()).metrics
 COLLECTORS = {
     collector for collector in vars(METRICS).values() if hasattr(collector, "_labelnames")
 }
