@@ -84,13 +84,20 @@ def _try_api(client: httpx2.Client, folder: Path) -> None:
     for question in ("And 1 + 1?", "And 2 + 2?", "And 3 + 3?"):
         body = {**asked, "input": question, "previous_response_id": ids[-1]}
         ids.append(client.post("/v1/responses", json=body).json()["id"])
-    logs = [(folder / f"{name}.log").read_text() for name in _LOGS]
-    lines = [json.loads(line) for log in logs for line in log.splitlines() if line[0] == "{"]
-    logged = [line for line in lines if line.get("route") == "/v1/responses"]
-    assert len(logged) == len(ids), lines
-    assert {line["request_id"] for line in logged} == {"try-1"}
-    shares = sorted(log.count('"/v1/responses"') for log in logs)
-    print(f"a chain of {len(ids)} responses over two servers, which took {shares} of them each")
+
+    def logged() -> dict[str, list[str]]:
+        """The ids of the requests in the log of each server."""
+        texts = {name: (folder / f"{name}.log").read_text() for name in _LOGS}
+        return {
+            name: re.findall(r'"message": "request", "request_id": "([^"]+)"', text)
+            for name, text in texts.items()
+        }
+
+    # The last line is written after the client has the response.
+    _until(lambda: sum(map(len, logged().values())) == len(ids), "every request is logged")
+    assert {id for requests in logged().values() for id in requests} == {"try-1"}
+    shares = sorted(map(len, logged().values()))
+    print(f"a chain of {len(ids)} responses over two servers, which took {shares} requests each")
 
 
 def _try_stream(client: httpx2.Client) -> None:
