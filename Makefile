@@ -132,6 +132,9 @@ schemas: $(XGRAMMAR_VENV)/.installed ## Run public suites of JSON Schema in the 
 wheel: $(BUILD_VENV)/.installed ## Build the distribution gpt-oss-harmony into dist
 	$(BUILD_VENV)/bin/python -m build --outdir dist
 
+wheel-conformance: $(BUILD_VENV)/.installed ## Build the wheel of the conformance kit into dist
+	$(BUILD_VENV)/bin/python -m build --outdir dist conformance
+
 wheel-drop-in: $(BUILD_VENV)/.installed ## Build its wheel in the place of DROP_IN=openai-harmony==0.0.8
 	$(BUILD_VENV)/bin/python scripts/build_drop_in.py '$(DROP_IN)'
 

@@ -89,7 +89,7 @@ def fill(url: str) -> str:
             status="completed",
             body=body,
             output=[NewItem("msg_a", answer, TOKENS, [{"role": "tool", "text": "4"}])],
-            events=[{"type": "response.completed"}],
+            events=['{"type":"response.completed"}'],
             completed_at=3,
             sessions=[StoredSession("python", "cntr_1", '{"cells": ["1"]}')],
         )

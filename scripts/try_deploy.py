@@ -144,11 +144,11 @@ def _try_prometheus(port: int) -> None:
 
 def _try_backup(folder: Path, database: str, copy: str) -> None:
     dump = str(folder / "harmony.dump")
-    programs = postgres_programs(folder)  # as new as the server
-    copying = [programs / "pg_dump", "--format", "custom", "--file", dump, database]
-    restoring = [programs / "pg_restore", "--clean", "--if-exists", "--dbname", copy, dump]
+    programs = str(postgres_programs(folder))  # as new as the server
+    copying = [f"{programs}/pg_dump", "--format", "custom", "--file", dump, database]
+    restoring = [f"{programs}/pg_restore", "--clean", "--if-exists", "--dbname", copy, dump]
     for command in (copying, restoring):
-        subprocess.run(command, check=True)
+        subprocess.run([*map(str, command)], check=True)
     with Store(database) as store, Store(copy) as restored:
         (owner,) = store.owned.owners()
         assert list(restored.owned.export(owner)) == list(store.owned.export(owner))

@@ -309,6 +309,11 @@ def test_a_server_answers_with_its_own_date(url: str) -> None:
     assert judge(case(PROMPT), UrlAdapter(url)).outcome == "unsupported"
 
 
+def test_a_server_that_is_not_there() -> None:
+    with pytest.raises(ConversationError, match="cannot be reached"):
+        judge(case(CALL), UrlAdapter("http://127.0.0.1:1"))
+
+
 def test_modules_that_are_none(tmp_path: Path) -> None:
     for name in (str(tmp_path / "nowhere.py"), "no_such_module_here", "json"):
         with pytest.raises(ConversationError):

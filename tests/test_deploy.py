@@ -17,13 +17,12 @@ import yaml  # type: ignore[import-untyped]
 from openai_harmony.cli.configuration import Configuration
 from openai_harmony.cli.serve import SERVE
 from openai_harmony.server import Settings
-from openai_harmony.server.generation.admission import Admission
 from openai_harmony.server.metrics import Metrics
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 DASHBOARD = DEPLOY / "grafana" / "dashboards" / "harmony.json"
 
-METRICS = Metrics(Admission(1, 1))
+METRICS = Metrics()
 COLLECTORS = {
     collector for collector in vars(METRICS).values() if hasattr(collector, "_labelnames")
 }

@@ -1,4 +1,8 @@
-"""SGLang's parser of harmony text. Its prompts for gpt-oss are made by the chat template."""
+"""SGLang's parser of harmony text. Its prompts for gpt-oss are made by the chat template.
+
+The parser returns events. The detector that reads the calls in them imports the engine, so `CALL`
+reads them here; it takes headers without ``<|constrain|>json``, too, which the detector does not.
+"""
 
 from __future__ import annotations
 

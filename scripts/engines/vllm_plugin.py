@@ -3,7 +3,7 @@
     vllm_plugin.py PYTHON SITE [--update-docs]
 
 PYTHON is that of an environment with vLLM; SITE is a folder in which this library is installed for
-it, with the plugin. The demo model samples the turns of ``tests/data/recoveries.json``, token by
+it, with the plugin. The demo model samples the damaged turns of the conformance kit, token by
 token, in vLLM's own server (`forced_tokens`). Both APIs are asked, whole and streamed, through the
 OpenAI SDK and its helpers for streams. The tables go to standard output, and with ``--update-docs``
 into docs/vllm-plugin.md.
@@ -32,6 +32,7 @@ from try_server import ENGINES, ROOT, described, started
 from openai_harmony import load_harmony_encoding
 from openai_harmony.engines.demo_model import demo_model_folder
 from openai_harmony.tokens.special_tokens import CALL, RETURN
+from support import vectors
 
 DOCS = ROOT / "docs" / "vllm-plugin.md"
 SPECIAL = re.compile(r"<\|(start|end|message|channel|constrain|return|call)\|>")
@@ -68,15 +69,18 @@ class Case(NamedTuple):
 
 def cases() -> list[Case]:
     """Read the turns; those that go on after a stop token are left out, as vLLM stops there."""
-    path = ROOT / "tests" / "data" / "recoveries.json"
     read = []
-    for entry in json.loads(path.read_text("utf-8")):
-        tokens = ENCODING.encode(entry["completion"], allowed_special="all")
+    for entry in vectors.cases("recovery", "parse"):
+        if "note" in entry:  # of a known gap
+            continue
+        turn, expected = entry["input"], entry["expected"]
+        tokens = ENCODING.encode(turn["text"], allowed_special="all")
         if tokens and {RETURN, CALL}.isdisjoint(tokens[:-1]):
-            tools = [name for name in entry.get("tools", ()) if name.startswith("functions.")]
+            tools = [name for name in turn["tools"] if name.startswith("functions.")]
             functions = [name.removeprefix("functions.") for name in tools]
-            kind = (entry["recoveries"] or ["well-formed"])[0]
-            read.append(Case(entry["id"], kind, tokens, functions, meant(entry["messages"])))
+            kind = (expected["recoveries"] or ["well-formed"])[0]
+            name = entry["id"].removeprefix("recovery/")
+            read.append(Case(name, kind, tokens, functions, meant(expected["messages"])))
     return read
 
 

@@ -136,7 +136,7 @@ def rerendered(sequence: TokenSequence) -> TokenSequence:
 def differing_tokens(first: TokenSequence, second: TokenSequence) -> int:
     """Count the trained tokens that the other sequence does not have at the same place."""
     sampled = [[label for label in s.labels if label != IGNORED] for s in (first, second)]
-    same = sum(one == other for one, other in zip(*sampled, strict=False))
+    same: int = sum(one == other for one, other in zip(*sampled, strict=False))
     return max(map(len, sampled)) - same
 
 

@@ -283,8 +283,10 @@ class UrlAdapter:
             if error.code < 500:
                 return {"error": text}
             raise AdapterError(f"{self._url}/{name}: {error.code} {text}") from error
+        except TimeoutError as error:
+            raise AdapterError(f"no answer (after {self._timeout:g} s at most)") from error
         except OSError as error:
-            raise AdapterError(f"{self._url}/{name} cannot be reached: {error}") from error
+            raise ConversationError(f"{self._url} cannot be reached: {error}") from error
 
     def _rendered(self, answer: Json, date: str) -> Json:
         names = ("tokens", "token_ids", "prompt_token_ids")
@@ -486,7 +488,7 @@ def _lines(key: str, value: Any) -> list[str]:
     if key == "messages":
         value = _messages(value)
     if isinstance(value, list):
-        return [json.dumps(item, ensure_ascii=False) for item in value]
+        return [json.dumps(item, ensure_ascii=False, sort_keys=True) for item in value]
     return json.dumps(value, ensure_ascii=False, indent=1).splitlines()
 
 

@@ -211,6 +211,11 @@ def test_what_is_written_is_sent_at_once() -> None:
         (("--upstream-api-key-file", "/dev/null"), "/dev/null has no key"),
         (("--upstream-api-key-file", __file__), "must have one key"),
         (("--max-running", "0"), "--max-running: must be an integer from 1, not 0"),
+        (("--max-waiting", "-1"), "--max-waiting: must be an integer from 0, not -1"),
+        (("--max-tool-calls", "x"), "--max-tool-calls: must be an integer from 0, not x"),
+        (("--keep-days", "-1"), "--keep-days: must be days from 0 to 36,500, not -1"),
+        (("--keep-days", "inf"), "--keep-days: must be days from 0 to 36,500, not inf"),
+        (("--keep-days", "nan"), "--keep-days: must be days from 0 to 36,500, not nan"),
         (("--context-length", "0"), "--context-length: must be an integer from 1, not 0"),
         (("--context-length", "4k"), "--context-length: must be an integer from 1, not 4k"),
         (("--context-length", "2000"), "--context-length 2000: demo has a context of 1000 tokens"),
@@ -382,6 +387,7 @@ MISSING = "there is no folder '{path}'; name a folder with a model, a model on t
         ("a file", "{path} is a file; name the folder that it is in"),
         ("cut", "cannot load the model '{path}': "),
         ("no model", "cannot load the model '{path}': "),
+        ("models/nowhere", "cannot load the model 'models/nowhere' (there is no such folder, so "),
     ],
 )
 def test_a_model_that_cannot_be_loaded_is_one_clear_line(
@@ -393,15 +399,17 @@ def test_a_model_that_cannot_be_loaded_is_one_clear_line(
 ) -> None:
     """A cut file is what a download that was broken off leaves."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    path = tmp_path / name
+    monkeypatch.chdir(tmp_path)
+    path = Path(name) if "/" in name else tmp_path / name
     if name == "a file":
         path.write_text("no model")
-    elif name != "nowhere":
+    elif not name.endswith("nowhere"):
         path.mkdir()
     if name == "cut":
         (path / "config.json").write_text(json.dumps(SMALL_MODEL))
         (path / "model.safetensors").write_bytes((1000).to_bytes(8, "little") + b'{"lm_head')
-    assert main(["serve", str(path), "--port", "0"]) == 1
+    alone = ("--engine-option", "local_files_only=true")  # no test asks the hub
+    assert main(["serve", str(path), "--port", "0", *alone]) == 1
     *_, error = capsys.readouterr().err.splitlines()
     assert error.startswith(f"harmony: error: {problem.format(path=path)}")
     assert "Traceback" not in error

@@ -125,7 +125,9 @@ SAMPLINGS = {
         seed=2, top_k=20, frequency_penalty=1, repetition_penalty=1.2, max_tokens=24
     ),
     "a grammar": Sampling(seed=3, top_k=20, max_tokens=24, grammar=SHORT_TURN),
-    "a grammar, nothing forced": Sampling(seed=3, max_tokens=24, grammar=SHORT_TURN, logprobs=1),
+    "a grammar, nothing forced": Sampling(
+        seed=3, top_k=20, max_tokens=24, grammar=SHORT_TURN, logprobs=1
+    ),
 }
 
 

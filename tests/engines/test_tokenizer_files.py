@@ -117,6 +117,7 @@ def test_transformers_serve_reads_the_template_in_a_models_folder(tmp_path: Path
     text = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary "
     text += 'to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>'
     generated, prompt = (ENCODING.encode(part, allowed_special="all") for part in (text, PROMPT))
-    content, reasoning, calls = parse_assistant_message(tokenizer, None, generated, prompt)
+    model: Any = None  # asked for its type where the tokenizer has no template
+    content, reasoning, calls = parse_assistant_message(tokenizer, model, generated, prompt)
     assert (content, reasoning) == ("", "Hm.")
     assert [(call.name, call.arguments) for call in calls or ()] == [("f", '{"a": 1}')]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,13 @@ import pytest
 from openai_harmony import Conversation, DeveloperContent, Message, Role, ToolDescription
 from openai_harmony.apis.turn_request import TurnRequest
 from openai_harmony.conversation.tool_choice import ToolMode
-from openai_harmony.grammar import GrammarError, Matcher, ToolChoice, TurnConstraint
+from openai_harmony.grammar import (
+    GrammarError,
+    Matcher,
+    ToolChoice,
+    TurnConstraint,
+    turn_gbnf,
+)
 from openai_harmony.grammar import turn_constraint as write_constraint
 from openai_harmony.server.generation.preparation import (
     compiled_constraint,
@@ -64,6 +71,17 @@ def test_a_required_call_has_one_spelling_where_the_engine_skips_forced_tokens(
     asked = request(PLAIN, tool_choice=ToolChoice(mode))
     constraint = compiled_constraint(asked, 4096, skips_forced=skips_forced)
     assert accepts(constraint.grammar, text) == is_allowed
+
+
+def test_an_engine_that_counts_no_tokens_gets_no_limits_by_default() -> None:
+    asked = request(PLAIN, tool_choice=ToolChoice("required"))
+    assert "root ::=" in turn_gbnf(compiled_constraint(asked, 4096, counts_tokens=False).grammar)
+    for limited in (
+        compiled_constraint(asked, 4096),
+        compiled_constraint(replace(asked, reasoning_tokens=50), 4096, counts_tokens=False),
+    ):
+        with pytest.raises(GrammarError, match="limits on tokens"):
+            turn_gbnf(limited.grammar)
 
 
 def test_what_can_be_enforced_is() -> None:

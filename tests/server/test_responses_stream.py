@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from typing import Any
 
 from hypothesis import given, settings
@@ -15,7 +14,7 @@ from openai_harmony.server.generation.events import TextAdded, TurnEnded
 from openai_harmony.server.generation.reader import TurnReader
 from openai_harmony.server.responses.stream import ResponseStream
 from openai_harmony.tokens.special_tokens import CALL, RETURN
-from support.responses_server import EVENT, NOW, RUN, checked_response
+from support.responses_server import EVENT, NOW, RUN, checked_response, written_text
 from support.scripted_engine import ENCODING
 
 REQUEST = ResponsesRequest(input="hi", tools=[NOW, RUN], stop=["END"])
@@ -45,16 +44,6 @@ PIECES = [
 ]
 
 completions = st.lists(st.sampled_from(PIECES), max_size=30).map("".join)
-
-
-def written_text(stream: ResponseStream, event: TextAdded) -> list[dict[str, Any]]:
-    """The event of a text, which is written as JSON."""
-    written = stream.take_text(event)
-    if written is None:
-        return []
-    read = json.loads(written.data)
-    assert read["type"] == written.name
-    return [read]
 
 
 def told(completion: str, stop: int, limit: int) -> tuple[ResponseStream, list[dict[str, Any]]]:

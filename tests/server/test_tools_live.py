@@ -19,7 +19,7 @@ from openai_harmony import ToolDescription, ToolNamespaceConfig
 from openai_harmony.apis import ResponsesRequest, response_of, turn_of_response
 from openai_harmony.engines import Engine, FinishReason, SampledToken
 from openai_harmony.server import Settings
-from openai_harmony.server.generation.events import MessageEnded, TurnEnded
+from openai_harmony.server.generation.events import MessageEnded, TextAdded, TurnEnded
 from openai_harmony.server.generation.reader import TurnReader
 from openai_harmony.server.responses.stream import ResponseStream
 from openai_harmony.server.tools.conversation_tools import AnsweredCall
@@ -27,7 +27,7 @@ from openai_harmony.tokens.special_tokens import CALL, RETURN
 from openai_harmony.tools.python.python_tool import PythonTool
 from support import hostile_mcp_server
 from support.notebooks import SETTINGS, needs_bubblewrap
-from support.responses_server import EVENT, PATH, checked_response, create
+from support.responses_server import EVENT, PATH, checked_response, create, written_text
 from support.responses_server import answer as answered
 from support.scripted_engine import ENCODING, PATIENCE
 from support.served import sdk, server_process, serving
@@ -60,6 +60,10 @@ print(n)
         answer("It is in /mnt/data/n.txt."),
         compute("print(n + 1, open('/mnt/data/n.txt').read())"),
         answer("43, as /mnt/data/n.txt says."),
+        compute("print(open('/mnt/data/in.txt').read(), n)"),
+        answer("The client's."),
+        compute("print(open('/mnt/data/in.txt').read())"),
+        answer("The same."),
     )
     with serving_tools(engine, PythonTool(SETTINGS)) as client:
         include = ["code_interpreter_call.outputs"]
@@ -77,11 +81,29 @@ print(n)
         contents = [
             client.get(f"{place}/{one['file_id']}/content").content for one in (file, plotted)
         ]
+        # Files of the client: into a notebook that runs, and into one that begins.
+        sent = client.post(place, files={"file": ("in.txt", b"of the client")})
+        assert sent.status_code == 200, sent.text
+        third = create(
+            client,
+            input="What is there?",
+            tools=[COMPUTE],
+            include=include,
+            previous_response_id=second["id"],
+        )
+        uploaded = client.post(
+            "/v1/files", files={"file": ("in.txt", b"uploaded")}, data={"purpose": "user_data"}
+        ).json()
+        made = client.post("/v1/containers", json={"name": "a", "file_ids": [uploaded["id"]]})
+        named = [{"type": "code_interpreter", "container": made.json()["id"]}]
+        fourth = create(client, input="And there?", tools=named, include=include)
     logs, image = first["output"][0]["outputs"]
     assert "42" in logs["logs"]
     assert image["url"] == f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
     assert "43 42" in second["output"][0]["outputs"][0]["logs"]
     assert contents == [b"42", PNG]
+    assert "of the client 42" in third["output"][0]["outputs"][0]["logs"]
+    assert "uploaded" in fourth["output"][0]["outputs"][0]["logs"]
     assert plotted["start_index"] == len(first["output"][-1]["content"][0]["text"])
     assert again["file_id"] == file["file_id"]
 
@@ -271,7 +293,9 @@ def told(
     for at, token in enumerate(tokens[:limit]):
         reason = FinishReason.STOP if at == len(tokens) - 1 else None
         for event in reader.take(SampledToken(token, finish_reason=reason)):
-            if not isinstance(event, TurnEnded):
+            if isinstance(event, TextAdded):
+                events += written_text(stream, event)
+            elif not isinstance(event, TurnEnded):
                 events += stream.take(event)
             if is_answered and isinstance(event, MessageEnded) and is_call(event):
                 events += [*stream.run_call(), *stream.end_call(DONE)]

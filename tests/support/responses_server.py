@@ -14,7 +14,8 @@ from starlette.testclient import WebSocketTestSession
 
 from openai_harmony.engines import Engine
 from openai_harmony.server import Settings, create_app
-from openai_harmony.server.responses.stream import EVENT_TYPES
+from openai_harmony.server.generation.events import TextAdded
+from openai_harmony.server.responses.stream import EVENT_TYPES, ResponseStream
 from support.local_client import LocalClient
 from support.scripted_engine import ScriptedEngine
 
@@ -110,3 +111,13 @@ def answer(socket: WebSocketTestSession, **body: Any) -> dict[str, Any]:
         event = socket.receive_json()
         if event["type"] in ENDS:
             return checked_response(event["response"])
+
+
+def written_text(stream: ResponseStream, event: TextAdded) -> list[dict[str, Any]]:
+    """The event of a text, which is written as JSON."""
+    written = stream.take_text(event)
+    if written is None:
+        return []
+    read = json.loads(written.data)
+    assert read["type"] == written.name
+    return [read]

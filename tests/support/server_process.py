@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -72,7 +72,7 @@ class Server:
             next(event for event in events if event["type"] == "response.output_text.delta")
         return id
 
-    def events(self, id: str, after: int | None = None) -> Iterator[dict[str, Any]]:
+    def events(self, id: str, after: int | None = None) -> Generator[dict[str, Any], None, None]:
         """Read the events of a response above a number, as they come."""
         more = {} if after is None else {"starting_after": after}
         with self.client.stream(

@@ -155,16 +155,16 @@ class _Config(NamedTuple):
 
 
 class _Renderer(NamedTuple):
-    config: _Config
+    config: object
 
 
 class OnlineRenderer:
     """vLLM's renderer of requests."""
 
-    def __init__(self, parser: Any, backend: str) -> None:
+    def __init__(self, parser: Any, backend: str | None) -> None:
         self.model_config = None
         self.parser = parser
-        self.renderer = _Renderer(_Config(_Outputs(backend)))
+        self.renderer = _Renderer(_Config(_Outputs(backend)) if backend else object())
 
     def adjust_harmony_request(self, request: Request) -> None:
         self.parser(None, request.tools).adjust_request(request=request)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +14,20 @@ from openai_harmony.vllm_plugin.parser import JOINT, declared_recipients, parser
 from openai_harmony.vllm_plugin.patches import patch_parser
 from openai_harmony.vllm_plugin.settings import Settings
 from support import vllm_stand_in as vllm
+from support.vectors import cases
 from support.vllm_stand_in import Function, Request, Tool
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
-DAMAGED = json.loads(
-    (Path(__file__).parents[1] / "data" / "recoveries.json").read_text(encoding="utf-8")
-)
+DAMAGED: list[dict[str, Any]] = [
+    {
+        "id": case["id"],
+        "completion": case["input"]["text"],
+        "tools": case["input"]["tools"],
+        "messages": case["expected"]["messages"],
+    }
+    for case in cases("recovery", "parse")
+    if "note" not in case  # of a known gap
+]
 NOW = Tool(function=Function(name="now"))
 CALL = '<|channel|>commentary to=functions.now <|constrain|>json<|message|>{"zone":"UTC"}<|call|>'
 THOUGHT = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"

@@ -148,7 +148,7 @@ def test_modules_are_changed_when_they_are_imported(
 def test_a_renderer_tells_the_backend(modules: dict[str, ModuleType]) -> None:
     register()
     tools = [Tool(function=Function(name="now", parameters=SCHEMA))]
-    for backend, is_constrained in (("guidance", True), ("xgrammar", False)):
+    for backend, is_constrained in (("guidance", True), ("xgrammar", False), (None, False)):
         renderer = modules[RENDERER].OnlineRenderer(modules[PARSER].HarmonyParser, backend)
         request = Request(tools=tools, tool_choice="required")
         renderer.adjust_harmony_request(request)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +11,19 @@ from hypothesis import strategies as st
 from openai_harmony import load_harmony_encoding
 from openai_harmony.apis.items import message_text
 from openai_harmony.vllm_plugin.turn import Piece, TurnFollower
+from support.vectors import cases
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
-DAMAGED = json.loads(
-    (Path(__file__).parents[1] / "data" / "recoveries.json").read_text(encoding="utf-8")
-)
+DAMAGED: list[dict[str, Any]] = [
+    {
+        "id": case["id"],
+        "completion": case["input"]["text"],
+        "tools": case["input"]["tools"],
+        "messages": case["expected"]["messages"],
+    }
+    for case in cases("recovery", "parse")
+    if "note" not in case  # of a known gap
+]
 FOR_EVERYONE = {"assistant", "user", "all", "developer", "system", "tool"}
 
 

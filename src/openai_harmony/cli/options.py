@@ -38,6 +38,7 @@ __all__ = [
     "add_schema_dialect",
     "api_keys",
     "given_engine_options",
+    "natural",
     "open_tools",
     "positive",
     "role_named",
@@ -63,11 +64,16 @@ class Command(ABC):
         """Run the command; raises `InputError` or `HarmonyError`."""
 
 
-def positive(text: str) -> int:
+def positive(text: str, least: int = 1) -> int:
     """Read an integer from 1, for the `type` of an argument."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be an integer from 1, not {text}")
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"must be an integer from {least}, not {text}")
     return int(text)
+
+
+def natural(text: str) -> int:
+    """Read an integer from 0, for the `type` of an argument."""
+    return positive(text, least=0)
 
 
 def add_color(parser: argparse.ArgumentParser) -> None:

@@ -26,6 +26,7 @@ from .options import (
     add_mcp,
     api_keys,
     given_engine_options,
+    natural,
     open_tools,
     positive,
 )
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KEYS", "SERVE", "add_database", "database_url"]
 
+_MOST_DAYS = 36_500
 _EVERY_ADDRESS = ("", "0.0.0.0", "::")
 
 
@@ -155,7 +157,7 @@ class _Serve(Command):
         )
         parser.add_argument(
             "--max-waiting",
-            type=int,
+            type=natural,
             metavar="N",
             default=64,
             help="the most requests that wait to run; others are refused (%(default)s)",
@@ -173,14 +175,14 @@ class _Serve(Command):
         add_mcp(parser)
         parser.add_argument(
             "--max-tool-calls",
-            type=int,
+            type=natural,
             metavar="N",
             default=100,
             help="the most calls of these tools in one response (%(default)s)",
         )
         parser.add_argument(
             "--keep-days",
-            type=float,
+            type=_days,
             metavar="DAYS",
             default=30,
             help="how long responses are stored (%(default)s); 0 for ever",
@@ -259,6 +261,16 @@ class _Serve(Command):
 
 
 SERVE = _Serve()
+
+
+def _days(text: str) -> float:
+    try:
+        days = float(text)
+    except ValueError:
+        days = -1
+    if not 0 <= days <= _MOST_DAYS:  # nor is it NaN
+        raise argparse.ArgumentTypeError(f"must be days from 0 to {_MOST_DAYS:,}, not {text}")
+    return days
 
 
 def add_database(parser: argparse.ArgumentParser) -> None:

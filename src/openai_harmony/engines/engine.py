@@ -179,6 +179,9 @@ class Engine(ABC):
     skips_forced: bool = False
     """Whether tokens that a grammar forces need no pass through the model of their own."""
 
+    counts_tokens: bool = True
+    """Whether a grammar may limit the tokens of a message."""
+
     def generate(
         self, prompt: Sequence[int], sampling: Sampling | None = None
     ) -> AsyncGenerator[SampledToken, None]:

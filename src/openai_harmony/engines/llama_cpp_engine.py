@@ -50,6 +50,7 @@ class LlamaCppEngine(ServerEngine):
         super().__init__(client, model, context_length)
         self.origin = f"llama.cpp at {client.url}"
         self._llguidance = llguidance
+        self.counts_tokens = llguidance  # GBNF cannot
         self._stream = stream
 
     @classmethod

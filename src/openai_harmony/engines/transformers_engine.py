@@ -172,7 +172,8 @@ def _load(model: str | Path, options: dict[str, Any], processes: Processes) -> A
     except EngineError:
         raise
     except Exception as error:  # damaged files raise errors of any kind
-        raise EngineError(f"cannot load the model {str(model)!r}: {error}") from error
+        where = "" if Path(model).is_dir() else " (there is no such folder, so the hub was asked)"
+        raise EngineError(f"cannot load the model {str(model)!r}{where}: {error}") from error
     return loaded.eval()  # type: ignore[no-untyped-call]
 
 

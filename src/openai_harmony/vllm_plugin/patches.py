@@ -51,7 +51,8 @@ def patch_renderer(module: Any, settings: Settings) -> None:
     def initialize(self: Any, *args: Any, **kwargs: Any) -> None:
         own(self, *args, **kwargs)
         if self.parser is not None and issubclass(self.parser, RecoveringParser):
-            self.parser.backend = self.renderer.config.structured_outputs_config.backend
+            config = getattr(self.renderer.config, "structured_outputs_config", None)
+            self.parser.backend = getattr(config, "backend", None)
             logger.info("harmony: gpt-oss is parsed by gpt-oss-harmony")
 
     renderer.__init__ = initialize

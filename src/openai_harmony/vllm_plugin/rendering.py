@@ -8,12 +8,14 @@ from typing import Any
 
 from ..apis.chat_input import read_chat
 from ..apis.current_date import current_date
+from ..config import RenderConversationConfig
 from ..conversation.messages import Conversation, Message, Role
 from ..encoding import load_harmony_encoding
 from ..rendering.history import without_past_reasoning
 
 __all__ = ["chat_messages", "prompt_of", "response_messages"]
 
+_RENDERING = RenderConversationConfig(auto_drop_analysis=False)  # that is done already
 _CHAT = {"messages", "reasoning_effort", "tools"}
 _RESPONSE = {"input", "instructions", "reasoning", "tools"}
 
@@ -46,7 +48,7 @@ def prompt_of(messages: list[Message]) -> list[int]:
     """Render messages, whose past reasoning has been left out, for the next turn."""
     encoding = load_harmony_encoding("HarmonyGptOss")
     return encoding.render_conversation_for_completion(
-        Conversation.from_messages(messages), Role.ASSISTANT
+        Conversation.from_messages(messages), Role.ASSISTANT, _RENDERING
     )
 
 

@@ -89,14 +89,17 @@ def message_limits(request: TurnRequest, room: int) -> tuple[int, ...]:
 
 
 def compiled_constraint(
-    request: TurnRequest, room: int, *, skips_forced: bool = False
+    request: TurnRequest, room: int, *, skips_forced: bool = False, counts_tokens: bool = True
 ) -> TurnConstraint:
     """Write the grammar of a request, and compile it for the engine, which shares what is compiled.
 
-    `room` is how many tokens the turn may have. It may take a while, too. Raises `GrammarError`.
+    `room` is how many tokens the turn may have. Where the engine does not count tokens, only a
+    limit that the request names goes into the grammar. It may take a while, too. Raises
+    `GrammarError`.
     """
     options = constraint_options(request, skips_forced=skips_forced)
-    options = replace(options, message_limits=message_limits(request, room))
+    if counts_tokens or request.reasoning_tokens is not None:
+        options = replace(options, message_limits=message_limits(request, room))
     constraint = turn_constraint(request.conversation, options)
     Matcher(constraint.grammar)
     return constraint

@@ -52,7 +52,10 @@ async def with_grammar(
         return prepared
     room = services.context_length - len(prepared.prompt)
     room = min(room, prepared.sampling.max_tokens or room)
-    compiled = partial(compiled_constraint, skips_forced=services.engine.skips_forced)
+    engine = services.engine
+    compiled = partial(
+        compiled_constraint, skips_forced=engine.skips_forced, counts_tokens=engine.counts_tokens
+    )
     try:
         constraint = await services.pools.grammar.run(owner, compiled, request, room)
     except GrammarError as error:
