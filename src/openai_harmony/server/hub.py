@@ -115,9 +115,7 @@ class Hub:
                     yield None
                 entering.result()
                 yield True
-                while True:
-                    await asyncio.sleep(ANSWER_SECONDS)
-                    yield None
+                await asyncio.Event().wait()
             finally:
                 await cancel_all(entering)
 
