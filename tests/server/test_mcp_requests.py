@@ -342,12 +342,12 @@ def test_a_call_is_run_once_it_is_approved(client: TestClient, engine: RoomyEngi
 
 
 def test_an_approval_may_be_given_to_another_server(
-    shared_postgres: str, engine: RoomyEngine
+    empty_postgres: str, engine: RoomyEngine
 ) -> None:
     there = RoomyEngine(answer("Noon."))
     with (
-        serving(engine, database=shared_postgres) as one,
-        serving(there, database=shared_postgres) as other,
+        serving(engine, database=empty_postgres) as one,
+        serving(there, database=empty_postgres) as other,
     ):
         first, request = asked(one, engine)
         following = {"tools": [ASKING], "previous_response_id": first["id"]}

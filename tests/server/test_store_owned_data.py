@@ -182,9 +182,9 @@ def test_a_copy_is_a_database_for_its_owner_alone(tmp_path: Path) -> None:
         assert counts(store) == whole
 
 
-def test_postgres_has_a_program_for_copies(shared_postgres: str, tmp_path: Path) -> None:
+def test_postgres_has_a_program_for_copies(empty_postgres: str, tmp_path: Path) -> None:
     with (
-        Store(shared_postgres) as store,
+        Store(empty_postgres) as store,
         pytest.raises(StoreError, match="pg_dump --format custom --file"),
     ):
         store.back_up(tmp_path / "copy.db")

@@ -23,11 +23,11 @@ def key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def pair(shared_postgres: str, key_file: Path) -> Iterator[tuple[Server, Server]]:
+def pair(module_postgres: str, key_file: Path) -> Iterator[tuple[Server, Server]]:
     """Two servers of one database, for all tests that leave them alive."""
     with (
-        running_server(shared_postgres, key_file) as one,
-        running_server(shared_postgres, key_file) as other,
+        running_server(module_postgres, key_file) as one,
+        running_server(module_postgres, key_file) as other,
     ):
         yield one, other
 
@@ -132,11 +132,11 @@ def test_a_response_that_runs_elsewhere_is_deleted_there(pair: tuple[Server, Ser
 @pytest.mark.skipif(os.name != "posix", reason="the signals are those of POSIX")
 @pytest.mark.parametrize("end", ENDS)
 def test_the_responses_of_a_server_that_ended_fail_at_the_others(
-    pair: tuple[Server, Server], shared_postgres: str, key_file: Path, end: str
+    pair: tuple[Server, Server], module_postgres: str, key_file: Path, end: str
 ) -> None:
     living, other = pair
     going_on = living.begin_in_background()
-    with running_server(shared_postgres, key_file) as dying:
+    with running_server(module_postgres, key_file) as dying:
         kept = dying.respond(input="hi")
         lost = dying.begin_in_background()
         with closing(living.events(lost)) as events:
@@ -152,10 +152,10 @@ def test_the_responses_of_a_server_that_ended_fail_at_the_others(
 
 @pytest.mark.skipif(os.name != "posix", reason="the signals are those of POSIX")
 def test_a_response_of_a_server_that_stands_still_is_cancelled_in_the_database(
-    pair: tuple[Server, Server], shared_postgres: str, key_file: Path
+    pair: tuple[Server, Server], module_postgres: str, key_file: Path
 ) -> None:
     """Its lease holds; when it goes on, it ends the response as the others have it."""
-    with running_server(shared_postgres, key_file) as stopped:
+    with running_server(module_postgres, key_file) as stopped:
         id = stopped.begin_in_background()
         stopped.process.send_signal(signal.SIGSTOP)
         try:

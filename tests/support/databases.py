@@ -36,10 +36,26 @@ def clock() -> Clock:
 
 
 @pytest.fixture(scope="session")
-def shared_postgres(postgres_server: str) -> Iterator[str]:
+def _shared_postgres(postgres_server: str) -> Iterator[str]:
     """One database for all tests, since it takes a second to make one."""
     with new_database(postgres_server) as url:
         Store(url).close()
+        yield url
+
+
+@pytest.fixture
+def empty_postgres(_shared_postgres: str) -> str:
+    """The URL of an empty database in PostgreSQL, with the newest tables."""
+    with psycopg.connect(_shared_postgres) as connection:
+        tables = ", ".join(METADATA.tables)
+        connection.execute(f"TRUNCATE {tables} CASCADE".encode())
+    return _shared_postgres
+
+
+@pytest.fixture(scope="module")
+def module_postgres(postgres_server: str) -> Iterator[str]:
+    """The URL of a database in PostgreSQL that the tests of a module share."""
+    with new_database(postgres_server) as url:
         yield url
 
 
@@ -47,10 +63,7 @@ def shared_postgres(postgres_server: str) -> Iterator[str]:
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'harmony.db'}"
-    url: str = request.getfixturevalue("shared_postgres")
-    with psycopg.connect(url) as connection:
-        tables = ", ".join(METADATA.tables)
-        connection.execute(f"TRUNCATE {tables} CASCADE".encode())
+    url: str = request.getfixturevalue("empty_postgres")
     return url
 
 
