@@ -92,6 +92,21 @@ def test_notes_say_what_users_see_where_a_rule_fails() -> None:
     assert not notes
 
 
+def test_the_readme_has_the_numbers_of_the_page() -> None:
+    def rows(page: str) -> dict[str, list[str]]:
+        lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
+        table = (line for line in lines if line.startswith("|"))
+        split = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+        return {cells[0].split(" ")[0].rstrip(","): cells[1:] for cells in split}
+
+    everywhere, shown = rows("docs/conformance.md"), rows("README.md")
+    names = {result["name"] for result in read(KIT / "results.json")["implementations"]}
+    for name in names & {*shown}:
+        by_level = dict(zip(LEVELS, everywhere[name][2:], strict=True))
+        assert shown[name] == [by_level[level] for level in ("format", "recovery", "chat")], name
+    assert len(names & {*shown}) == 5
+
+
 def test_pages_are_made_of_the_files() -> None:
     script = str(ROOT / "scripts" / "conformance" / "pages.py")
     pages = runpy.run_path(script)
