@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from ..installation import missing_package
 from .input import InputError
 from .options import Command, add_color
 from .output import Output
 from .serve import add_database, database_url
-
-if TYPE_CHECKING:
-    from ..server.store import Store
 
 __all__ = ["DATA"]
 
@@ -56,7 +53,7 @@ class _Data(Command):
         with Store(database_url(arguments), must_exist=True) as store:
             if arguments.action == "owners":
                 for owner in store.owned.owners():
-                    output.line(f"{owner or repr(owner)}  {_counted(store, owner)}")
+                    output.line(f"{owner or repr(owner)}  {_shown(store.owned.count(owner))}")
             elif arguments.action == "export":
                 for row in store.owned.export(arguments.owner):
                     output.line(json_text(row._asdict()))
@@ -64,18 +61,15 @@ class _Data(Command):
                 store.back_up(arguments.target)
                 output.line(f"{arguments.target} is a copy of the database")
             elif not arguments.yes:
-                counted = _counted(store, arguments.owner)
+                counted = _shown(store.owned.count(arguments.owner))
                 output.line(f"{counted}; repeat the command with --yes to delete it")
             else:
-                counted = _counted(store, arguments.owner)
-                store.owned.delete(arguments.owner)
-                output.line(f"deleted: {counted}")
+                output.line(f"deleted: {_shown(store.owned.delete(arguments.owner))}")
 
 
 DATA = _Data()
 
 
-def _counted(store: Store, owner: str) -> str:
-    counts = store.owned.count(owner)
+def _shown(counts: Mapping[str, int]) -> str:
     shown = (f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
     return ", ".join(shown) or "nothing"

@@ -5,6 +5,7 @@
     errors
     tables → items            the columns of a row, and the dataclasses made of it
     database → leases         transactions, the newest schema; which servers live
+    expiring_rows             which rows are kept, in which order they are listed
     response_chains           responses that follow each other
     tool_sessions, responses, conversations, container_files, uploads, chat_completions, keys,
     key_requests

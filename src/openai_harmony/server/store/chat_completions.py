@@ -7,26 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Row,
-    Table,
-    and_,
-    delete,
-    insert,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
 
 from .database import Database
 from .errors import NotFoundError
+from .expiring_rows import delete_rows, in_order, is_visible
 from .items import Order
 from .leases import ServerClock
 from .tables import chat_completions
 
-__all__ = ["CompletionPage", "StoredCompletion", "StoredCompletions", "follows"]
+__all__ = ["CompletionPage", "StoredCompletion", "StoredCompletions"]
 
 _BATCH = 200  # rows of one statement
 
@@ -98,16 +88,13 @@ class StoredCompletions:
         `model` and `metadata` select those that have them.
         """
         table = chat_completions
-        age = (table.c.created_at, table.c.id)
         query = select(table).where(self._visible(owner))
         if model is not None:
             query = query.where(table.c.model == model)
         found: builtins.list[StoredCompletion] = []
         with self._database.reading() as connection:
-            if after is not None:
-                start = self._row(connection, after, owner)
-                query = query.where(follows(table, start, order))
-            sorted_query = query.order_by(*(c.asc() if order == "asc" else c.desc() for c in age))
+            start = None if after is None else self._row(connection, after, owner)
+            sorted_query = in_order(query, table, start, order)
             for row in connection.execution_options(yield_per=_BATCH).execute(sorted_query):
                 if (metadata or {}).items() <= row.metadata.items():
                     found.append(_completion(row))
@@ -117,14 +104,10 @@ class StoredCompletions:
 
     def delete_expired(self) -> int:
         """Delete expired completions; return how many."""
-        expired = chat_completions.c.expires_at <= int(self._server.now())
-        with self._database.writing() as connection:
-            return connection.execute(delete(chat_completions).where(expired)).rowcount
+        return delete_rows(self._database, chat_completions, self._server.now())
 
     def _visible(self, owner: str) -> ColumnElement[bool]:
-        expires_at = chat_completions.c.expires_at
-        is_kept = or_(expires_at.is_(None), expires_at > int(self._server.now()))
-        return and_(chat_completions.c.owner == owner, is_kept)
+        return is_visible(chat_completions, owner, self._server.now())
 
     def _row(self, connection: Connection, id: str, owner: str) -> Row[Any]:
         query = select(chat_completions).where(chat_completions.c.id == id, self._visible(owner))
@@ -132,15 +115,6 @@ class StoredCompletions:
         if row is None:
             raise NotFoundError("completion", id)
         return row
-
-
-def follows(table: Table, start: Any, order: Order) -> ColumnElement[bool]:
-    """Select the rows after one, by the time when they were made and then by their ids."""
-    created_at, id = table.c.created_at, table.c.id
-    same_second = created_at == start.created_at
-    if order == "asc":
-        return or_(created_at > start.created_at, and_(same_second, id > start.id))
-    return or_(created_at < start.created_at, and_(same_second, id < start.id))
 
 
 def _completion(row: Row[Any]) -> StoredCompletion:

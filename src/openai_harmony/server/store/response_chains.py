@@ -21,7 +21,6 @@ from sqlalchemy import (
     delete,
     func,
     literal,
-    or_,
     select,
     text,
     update,
@@ -29,6 +28,7 @@ from sqlalchemy import (
 
 from .database import Database
 from .errors import NotFoundError
+from .expiring_rows import is_kept
 from .items import StoredItem, item_columns, read_item
 from .tables import container_files, conversation_items, response_items, responses
 
@@ -48,8 +48,7 @@ _LOCK = 0x6861726D6F6E7A  # deletions take turns, or two could each leave a row 
 
 def visible(now: float) -> ColumnElement[bool]:
     """Select responses that are neither deleted nor expired."""
-    expires_at = responses.c.expires_at
-    return and_(responses.c.deleted.is_(False), or_(expires_at.is_(None), expires_at > int(now)))
+    return and_(responses.c.deleted.is_(False), is_kept(responses, now))
 
 
 def visible_to(owner: str, now: float, id: str) -> ColumnElement[bool]:

@@ -12,23 +12,20 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
-    ColumnElement,
     Connection,
     Row,
     Select,
-    Table,
     and_,
     delete,
     func,
     insert,
-    or_,
     select,
     update,
 )
 
-from .chat_completions import follows
 from .database import Database
 from .errors import NotFoundError
+from .expiring_rows import delete_rows, in_order, is_visible
 from .items import Order
 from .leases import ServerClock
 from .response_chains import visible
@@ -114,7 +111,9 @@ class Uploads:
 
     def data(self, id: str, owner: str) -> bytes:
         """Read a file, in a container or not."""
-        query = select(files.c.data).where(files.c.id == id, _kept(files, owner, self._server))
+        query = select(files.c.data).where(
+            files.c.id == id, is_visible(files, owner, self._server.now())
+        )
         with self._database.reading() as connection:
             row = connection.execute(query).first()
         if row is None:
@@ -132,24 +131,22 @@ class Uploads:
         self, owner: str, *, after: str | None, limit: int, order: Order, purpose: str | None
     ) -> UploadPage:
         """Read the files that follow the one with the id `after`, `limit` at most."""
-        query = _files().where(_kept(files, owner, self._server), files.c.container_id.is_(None))
+        query = _files().where(
+            is_visible(files, owner, self._server.now()), files.c.container_id.is_(None)
+        )
         if purpose is not None:
             query = query.where(files.c.purpose == purpose)
         with self._database.reading() as connection:
             start = None if after is None else self._file(connection, after, owner)
-            rows = connection.execute(_paged(query, files, start, limit, order)).all()
+            rows = connection.execute(in_order(query, files, start, order).limit(limit + 1)).all()
         return UploadPage(tuple(map(_upload, rows[:limit])), len(rows) > limit)
 
     def delete_expired(self) -> int:
         """Delete expired files; return how many."""
-        return _delete_expired(self._database, files, self._server)
+        return delete_rows(self._database, files, self._server.now())
 
     def _file(self, connection: Connection, id: str, owner: str) -> UploadedFile:
-        query = _files().where(files.c.id == id, _kept(files, owner, self._server))
-        row = connection.execute(query.where(files.c.container_id.is_(None))).first()
-        if row is None:
-            raise NotFoundError("file", id)
-        return _upload(row)
+        return _upload(_uploaded_row(connection, _files(), id, owner, self._server.now()))
 
 
 class Containers:
@@ -189,12 +186,14 @@ class Containers:
         self, owner: str, *, after: str | None, limit: int, order: Order, name: str | None
     ) -> ContainerPage:
         """Read the containers that follow the one with the id `after`, `limit` at most."""
-        query = select(containers).where(_kept(containers, owner, self._server))
+        query = select(containers).where(is_visible(containers, owner, self._server.now()))
         if name is not None:
             query = query.where(containers.c.name == name)
         with self._database.reading() as connection:
             start = None if after is None else self._container(connection, after, owner)
-            rows = connection.execute(_paged(query, containers, start, limit, order)).all()
+            rows = connection.execute(
+                in_order(query, containers, start, order).limit(limit + 1)
+            ).all()
         found = tuple(StoredContainer(**row._mapping) for row in rows[:limit])
         return ContainerPage(found, len(rows) > limit)
 
@@ -228,7 +227,9 @@ class Containers:
 
     def files(self, id: str, owner: str) -> builtins.list[UploadedFile]:
         """List the files that clients put into a container, the oldest first."""
-        query = _files().where(_kept(files, owner, self._server), files.c.container_id == id)
+        query = _files().where(
+            is_visible(files, owner, self._server.now()), files.c.container_id == id
+        )
         with self._database.reading() as connection:
             rows = connection.execute(query.order_by(files.c.created_at, files.c.id))
             return [_upload(row) for row in rows]
@@ -252,11 +253,11 @@ class Containers:
 
     def delete_expired(self) -> int:
         """Delete expired containers; return how many."""
-        return _delete_expired(self._database, containers, self._server)
+        return delete_rows(self._database, containers, self._server.now())
 
     def _container(self, connection: Connection, id: str, owner: str) -> StoredContainer:
         query = select(containers).where(
-            containers.c.id == id, _kept(containers, owner, self._server)
+            containers.c.id == id, is_visible(containers, owner, self._server.now())
         )
         row = connection.execute(query).first()
         if row is not None:
@@ -300,15 +301,13 @@ class Containers:
     def _copy(
         self, connection: Connection, id: str, owner: str, file_id: str, new_id: str
     ) -> UploadedFile:
-        query = select(files).where(files.c.id == file_id, _kept(files, owner, self._server))
-        row = connection.execute(query.where(files.c.container_id.is_(None))).first()
-        if row is None:
-            raise NotFoundError("file", file_id)
+        now = self._server.now()
+        row = _uploaded_row(connection, select(files), file_id, owner, now)
         values = {
             **row._mapping,
             "id": new_id,
             "container_id": id,
-            "created_at": int(self._server.now()),
+            "created_at": int(now),
             "expires_at": None,
         }
         connection.execute(insert(files).values(**values))
@@ -325,28 +324,12 @@ def _upload(row: Row[Any]) -> UploadedFile:
     return UploadedFile(**row._mapping)
 
 
-def _kept(table: Table, owner: str, server: ServerClock) -> ColumnElement[bool]:
-    """Select what an owner has and has not expired."""
-    expires_at = table.c.expires_at
-    return and_(table.c.owner == owner, or_(expires_at.is_(None), expires_at > int(server.now())))
-
-
-def _paged(
-    query: Select[Any],
-    table: Table,
-    start: UploadedFile | StoredContainer | None,
-    limit: int,
-    order: Order,
-) -> Select[Any]:
-    """Select what follows `start`, and one row more than `limit`, which shows that more follow."""
-    if start is not None:
-        query = query.where(follows(table, start, order))
-    age = (table.c.created_at, table.c.id)
-    ordered = (column.asc() if order == "asc" else column.desc() for column in age)
-    return query.order_by(*ordered).limit(limit + 1)
-
-
-def _delete_expired(database: Database, table: Table, server: ServerClock) -> int:
-    expired = table.c.expires_at <= int(server.now())
-    with database.writing() as connection:
-        return connection.execute(delete(table).where(expired)).rowcount
+def _uploaded_row(
+    connection: Connection, query: Select[Any], id: str, owner: str, now: float
+) -> Row[Any]:
+    """Read a file that is in no container."""
+    query = query.where(files.c.id == id, files.c.container_id.is_(None))
+    row = connection.execute(query.where(is_visible(files, owner, now))).first()
+    if row is None:
+        raise NotFoundError("file", id)
+    return row
