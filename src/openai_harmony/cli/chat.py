@@ -29,7 +29,7 @@ from .options import (
     tool_options_given,
 )
 from .output import Output
-from .runtime import EventLoop, follow_rank_0, open_watched
+from .runtime import EventLoop, follow_rank_0, is_url, open_watched
 
 if TYPE_CHECKING:
     from .chat_backend import Backend, Opening
@@ -182,7 +182,7 @@ def server_url(name: str) -> str | None:
     >>> server_url("demo"), server_url("openai/gpt-oss-20b")
     (None, None)
     """
-    if name.startswith(("http://", "https://")):
+    if is_url(name):
         return name
     if _HOST.fullmatch(name) is None or Path(name).is_dir():
         return None

@@ -19,7 +19,7 @@ from ..config import SchemaDialect
 from ..conversation.messages import Role
 from ..installation import missing_package
 from .input import InputError
-from .runtime import engine_options
+from .runtime import engine_options, is_url
 
 if TYPE_CHECKING:
     from ..engines import Sampling
@@ -215,7 +215,7 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 def given_engine_options(arguments: argparse.Namespace, model: str) -> dict[str, Any]:
     """Return the options of a model's engine that were given, and those from the environment."""
     options: dict[str, Any] = {**engine_options(model)}
-    is_server = model.startswith(("http://", "https://"))
+    is_server = is_url(model)
     if arguments.threads is not None:
         if is_server:
             raise InputError(f"--threads is for a model in this process, and {model} is a server")

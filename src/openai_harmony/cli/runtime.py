@@ -24,6 +24,7 @@ __all__ = [
     "described",
     "engine_options",
     "follow_rank_0",
+    "is_url",
     "let_threads_sleep",
     "listen",
     "open_watched",
@@ -102,7 +103,12 @@ class EventLoop:
 def engine_options(model: str) -> dict[str, str]:
     """Return the options for an engine at a URL: its key, from ``HARMONY_ENGINE_API_KEY``."""
     key = os.environ.get("HARMONY_ENGINE_API_KEY")
-    return {"api_key": key} if key and model.startswith(("http://", "https://")) else {}
+    return {"api_key": key} if key and is_url(model) else {}
+
+
+def is_url(model: str) -> bool:
+    """Return whether a model is the URL of a server, and not a model for this process."""
+    return model.startswith(("http://", "https://"))
 
 
 def let_threads_sleep() -> None:
@@ -121,7 +127,7 @@ def follow_rank_0(model: str, options: Mapping[str, Any]) -> bool:
 
     if not Processes.of().is_follower:
         return False
-    if model.startswith(("http://", "https://")):
+    if is_url(model):
         raise InputError(
             f"torchrun divides a model among its processes, and {model} is a server; leave it out"
         )

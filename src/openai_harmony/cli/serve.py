@@ -31,7 +31,7 @@ from .options import (
     positive,
 )
 from .output import Output
-from .runtime import bind, described, follow_rank_0, let_threads_sleep, start_listening
+from .runtime import bind, described, follow_rank_0, is_url, let_threads_sleep, start_listening
 from .workers import serve_in_processes
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ class _Serve(Command):
             raise InputError(missing_package("the server needs", error, "serve")) from error
         configure_logs(arguments.log_format, arguments.log_level)
         options = given_engine_options(arguments, arguments.model)
-        if not arguments.model.startswith(("http://", "https://")):
+        if not is_url(arguments.model):
             options.setdefault("max_requests", arguments.max_running)
             if arguments.context_length is not None:
                 options.setdefault("context_length", arguments.context_length)
@@ -332,8 +332,7 @@ async def _serve(
             shown = f"[{host}]" if ":" in host else host
             begun = f"serving {engine.model} at http://{shown}:{port}/v1"
             if arguments.workers > 1:
-                is_server = arguments.model.startswith(("http://", "https://"))
-                shared = None if is_server else engine
+                shared = None if is_url(arguments.model) else engine
                 await serve_in_processes(
                     arguments, settings, options, shared, listener, lambda: announce(begun)
                 )

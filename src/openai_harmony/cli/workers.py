@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import HarmonyError
@@ -38,56 +38,49 @@ async def serve_in_processes(
     from ..server.workers import serve_in_workers
 
     given = {name: value for name, value in vars(arguments).items() if name != "run"}
-    opens_engine = engine is None
-    work = partial(_work, argparse.Namespace(**given), settings, options, opens_engine)
+    work = _Work(argparse.Namespace(**given), settings, options, opens_engine=engine is None)
     await serve_in_workers(arguments.workers, work, engine, settings, listener, on_start)
 
 
-def _work(
-    arguments: argparse.Namespace,
-    settings: Settings,
-    options: Mapping[str, Any],
-    opens_engine: bool,
-    folder: Path,
-    listener: socket.socket,
-) -> None:
-    """Run one worker, in a process of its own."""
-    from ..server.logs import configure_logs
+@dataclass(frozen=True)
+class _Work:
+    """What one worker does, in a process of its own."""
 
-    let_threads_sleep()
-    configure_logs(arguments.log_format, arguments.log_level)
-    # The server raises the signal again when it has stopped.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    try:
-        asyncio.run(_serve(arguments, settings, options, opens_engine, folder, listener))
-    except (HarmonyError, InputError) as error:
-        print(f"harmony: error: {error}", file=sys.stderr)
-        sys.exit(1)
+    arguments: argparse.Namespace
+    settings: Settings
+    options: Mapping[str, Any]
+    opens_engine: bool
 
+    def __call__(self, folder: Path, listener: socket.socket) -> None:
+        from ..server.logs import configure_logs
 
-async def _serve(
-    arguments: argparse.Namespace,
-    settings: Settings,
-    options: Mapping[str, Any],
-    opens_engine: bool,
-    folder: Path,
-    listener: socket.socket,
-) -> None:
-    from ..engines import open_engine
-    from ..server import create_app, run_server
-    from ..server.exporters import exported_telemetry
-    from ..server.hub import HubEngine, Worker
+        let_threads_sleep()
+        configure_logs(self.arguments.log_format, self.arguments.log_level)
+        # The server raises the signal again when it has stopped.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        try:
+            asyncio.run(self._serve(folder, listener))
+        except (HarmonyError, InputError) as error:
+            print(f"harmony: error: {error}", file=sys.stderr)
+            sys.exit(1)
 
-    async with AsyncExitStack() as opened:
-        telemetry = opened.enter_context(exported_telemetry())
-        worker = await opened.enter_async_context(Worker(folder))
-        tools = await open_tools(arguments)
-        for tool in tools:
-            opened.push_async_callback(tool.close)
-        engine: Engine = (
-            await opened.enter_async_context(await open_engine(arguments.model, **options))
-            if opens_engine
-            else await HubEngine.connect(worker)
-        )
-        app = create_app(engine, settings, tools, worker=worker, telemetry=telemetry)
-        await run_server(app, settings, listener)
+    async def _serve(self, folder: Path, listener: socket.socket) -> None:
+        from ..engines import open_engine
+        from ..server import create_app, run_server
+        from ..server.exporters import exported_telemetry
+        from ..server.hub import HubEngine, Worker
+
+        async with AsyncExitStack() as opened:
+            telemetry = opened.enter_context(exported_telemetry())
+            worker = await opened.enter_async_context(Worker(folder))
+            tools = await open_tools(self.arguments)
+            for tool in tools:
+                opened.push_async_callback(tool.close)
+            engine: Engine
+            if self.opens_engine:
+                opening = await open_engine(self.arguments.model, **self.options)
+                engine = await opened.enter_async_context(opening)
+            else:
+                engine = await HubEngine.connect(worker)
+            app = create_app(engine, self.settings, tools, worker=worker, telemetry=telemetry)
+            await run_server(app, self.settings, listener)
