@@ -84,6 +84,12 @@ format: $(VENV)/.installed-dev ## Format the code and repair what the linter can
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+docs: $(VENV)/.installed-dev ## Build the documentation as a site in site/; broken links are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+docs-serve: $(VENV)/.installed-dev ## Show the documentation at http://127.0.0.1:8000, anew with each change
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
 parity: $(VENV)/.installed-dev ## Compare with the reference and its fork on CASES=N random cases
 	$(BIN)/python scripts/parity/run.py --cases $(CASES)
 

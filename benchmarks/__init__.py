@@ -1,1 +1,4 @@
-"""Measurements against openai-harmony and its fork: ``make bench``; see docs/benchmarks.md."""
+"""Measurements against openai-harmony and its fork, by ``make bench``.
+
+docs/understand/benchmarks.md has the results.
+"""

@@ -3,8 +3,8 @@
     python -m benchmarks.run [--quick] [--rounds N] [--only NAME] [--json PATH] [--update-docs]
 
 A row that is below its floor is marked; the exit status is 0 all the same, since a busy machine
-is no fault of the library's. ``--update-docs`` measures everything and brings docs/benchmarks.md,
-.json and .svg up to date, with ``--only grammars`` the table of grammars alone;
+is no fault of the library's. ``--update-docs`` measures everything and brings
+docs/understand/benchmarks.md, .json and .svg up to date, with ``--only grammars`` the table of grammars alone;
 ``--docs-from-json`` writes the page and the plot again, unmeasured.
 """
 
@@ -38,7 +38,7 @@ from benchmarks.plot import draw, matplotlib_pyplot
 from benchmarks.threads import thread_rows
 from benchmarks.workloads import SWEEPS, TEXT_WORKLOADS, WORKLOADS
 
-DOCS = ROOT / "docs"
+DOCS = ROOT / "docs" / "understand"
 
 # Lengths in a sweep: those that all libraries do, and those that only ours does, since the cost
 # of the peers grows with the square of the length.

@@ -253,7 +253,7 @@ def fair_page_table(data: Mapping[str, Any]) -> str:
 
 
 def update_page(name: str, table: str) -> None:
-    """Put a table into docs/benchmarks.md, and leave the rest of the page as it is."""
+    """Put a table into docs/understand/benchmarks.md, and leave the rest of the page as it is."""
     page = DOCS / "benchmarks.md"
     text = page.read_text(encoding="utf-8")
     marked = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- /{name} -->)", re.DOTALL)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parent.parent
-DOCS = ROOT / "docs"
+DOCS = ROOT / "docs" / "understand"
 
 
 @pytest.fixture(scope="module", autouse=True)

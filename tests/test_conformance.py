@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[1]
 KIT = ROOT / "conformance"
 DATA = KIT / "gpt_oss_harmony_conformance"
 OURS = str(KIT / "adapters" / "ours.py")
-DIVERGENCES = (ROOT / "docs" / "divergences.md").read_text(encoding="utf-8")
+DIVERGENCES = (ROOT / "docs" / "reference" / "divergences.md").read_text(encoding="utf-8")
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 SUITE: Suite = read_suite(KIT)
 BY_ID = {case.id: case for case in SUITE.cases}
@@ -99,7 +99,7 @@ def test_the_readme_has_the_numbers_of_the_page() -> None:
         split = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
         return {cells[0].split(" ")[0].rstrip(","): cells[1:] for cells in split}
 
-    everywhere, shown = rows("docs/conformance.md"), rows("README.md")
+    everywhere, shown = rows("docs/understand/conformance.md"), rows("README.md")
     names = {result["name"] for result in read(KIT / "results.json")["implementations"]}
     for name in names & {*shown}:
         by_level = dict(zip(LEVELS, everywhere[name][2:], strict=True))

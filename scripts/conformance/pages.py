@@ -3,7 +3,7 @@
     python scripts/conformance/pages.py [--check]
 
 ``conformance/SPECIFICATION.md`` is made of the rules and the cases, the tables in
-``docs/conformance.md`` of ``conformance/results.json``, which ``make conformance`` writes, and of
+``docs/understand/conformance.md`` of ``conformance/results.json``, which ``make conformance`` writes, and of
 ``conformance/notes.json``, which says in words what an implementation does where it fails a rule.
 With ``--check`` nothing is written; the exit status says whether anything would change.
 """
@@ -20,7 +20,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 KIT = ROOT / "conformance"
 DATA = KIT / "gpt_oss_harmony_conformance"
-PAGE = ROOT / "docs" / "conformance.md"
+PAGE = ROOT / "docs" / "understand" / "conformance.md"
 SPECIFICATION = KIT / "SPECIFICATION.md"
 RESULTS = KIT / "results.json"
 NOTES = KIT / "notes.json"
@@ -151,11 +151,13 @@ def _rule_cell(one: Json, rule: str, cases: dict[str, list[Json]]) -> str:
         return "–"
     if not failed:
         return "✓"
-    return f"[{len(asked) - len(failed)} of {len(asked)}](../conformance/SPECIFICATION.md#{rule})"
+    return (
+        f"[{len(asked) - len(failed)} of {len(asked)}](../../conformance/SPECIFICATION.md#{rule})"
+    )
 
 
 def _link(rule: str) -> str:
-    return f"[{rule}](../conformance/SPECIFICATION.md#{rule})"
+    return f"[{rule}](../../conformance/SPECIFICATION.md#{rule})"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

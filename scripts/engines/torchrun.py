@@ -4,7 +4,7 @@
 
 The engine must hold the contract of engines (`contract`) and give the tokens of one process, and
 ``harmony serve`` must answer requests in the same way (`served_requests`). The table goes to
-standard output, and with ``--update-docs`` into docs/engines.md.
+standard output, and with ``--update-docs`` into docs/guides/engines.md.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ def served(launcher: list[str]) -> Results:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--update-docs", action="store_true", help="write docs/engines.md, too")
+    parser.add_argument(
+        "--update-docs", action="store_true", help="write docs/guides/engines.md, too"
+    )
     arguments = parser.parse_args()
     if "RANK" in os.environ:  # started by the command below
         engine = TransformersEngine(demo_model_folder(), name=MODEL)

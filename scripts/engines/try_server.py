@@ -4,7 +4,7 @@
 
 PYTHON is that of the environment with the engine. Its server must hold the contract of engines
 through our adapter (`contract`), and answer requests through ``harmony serve`` (`served_requests`).
-The table of the results goes to standard output, and with ``--update-docs`` into docs/engines.md.
+The table of the results goes to standard output, and with ``--update-docs`` into docs/guides/engines.md.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from openai_harmony.engines.demo_model import demo_model_folder
 from support.served import sdk, server_process
 
 ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs" / "engines.md"
+DOCS = ROOT / "docs" / "guides" / "engines.md"
 PATIENCE = 600  # seconds for a server to load the model: vLLM compiles it first
 HOLDS = "holds"
 
@@ -251,7 +251,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("engine", choices=ENGINES)
     parser.add_argument("python", help="the Python of the environment with the engine")
-    parser.add_argument("--update-docs", action="store_true", help="write docs/engines.md, too")
+    parser.add_argument(
+        "--update-docs", action="store_true", help="write docs/guides/engines.md, too"
+    )
     arguments = parser.parse_args()
     text, holds = run(arguments.engine, arguments.python)
     print(text)

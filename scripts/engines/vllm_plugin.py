@@ -6,7 +6,7 @@ PYTHON is that of an environment with vLLM; SITE is a folder in which this libra
 it, with the plugin. The demo model samples the damaged turns of the conformance kit, token by
 token, in vLLM's own server (`forced_tokens`). Both APIs are asked, whole and streamed, through the
 OpenAI SDK and its helpers for streams. The tables go to standard output, and with ``--update-docs``
-into docs/vllm-plugin.md.
+into docs/guides/vllm.md.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from openai_harmony.engines.demo_model import demo_model_folder
 from openai_harmony.tokens.special_tokens import CALL, RETURN
 from support import vectors
 
-DOCS = ROOT / "docs" / "vllm-plugin.md"
+DOCS = ROOT / "docs" / "guides" / "vllm.md"
 SPECIAL = re.compile(r"<\|(start|end|message|channel|constrain|return|call)\|>")
 AT_ONCE = 16
 COST_RUNS = 2  # processes of each
@@ -401,7 +401,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("python", help="the Python of the environment with vLLM")
     parser.add_argument("site", help="the folder with this library")
-    parser.add_argument("--update-docs", action="store_true", help="write docs/vllm-plugin.md, too")
+    parser.add_argument("--update-docs", action="store_true", help="write docs/guides/vllm.md, too")
     parser.add_argument("--keep", help="a folder of all that was read, in a server's place")
     arguments = parser.parse_args()
     asked = cases()

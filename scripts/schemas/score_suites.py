@@ -5,7 +5,7 @@
     python scripts/schemas/score_suites.py FOLDER [--only ours] [--write] [--details FILE]
 
 FOLDER holds clones of `JSON-Schema-Test-Suite` and `jsonschemabench`; one of them is enough. Our
-own schemas are scored as well. With ``--write`` the tables go into ``docs/schema-enforcement.md``.
+own schemas are scored as well. With ``--write`` the tables go into ``docs/reference/json-schema.md``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from public_suites import Case, features, real_schemas, specification_tests
 from schema_engines import ENGINES, Accepts, Refused
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "schema-enforcement.md"
+PAGE = ROOT / "docs" / "reference" / "json-schema.md"
 START, END = "<!-- suites -->", "<!-- /suites -->"
 
 OWN = ROOT / "tests" / "data" / "grammar"

@@ -474,8 +474,8 @@ def test_no_input_is_a_traceback(command: str, stdin: str) -> None:
 
 
 def _documented() -> Iterator[tuple[str, str]]:
-    """Each command in docs/cli.md and what it says that the command writes."""
-    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    """Each command in docs/guides/command.md and what it says that the command writes."""
+    page = (ROOT / "docs" / "guides" / "command.md").read_text(encoding="utf-8")
     for block in re.findall(r"```console\n(.*?)```", page, re.DOTALL):
         for example in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, output = example.partition("\n")
@@ -510,5 +510,5 @@ def test_documented_output_is_real(
 
 
 def test_every_command_is_documented() -> None:
-    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guides" / "command.md").read_text(encoding="utf-8")
     assert all(f"$ harmony {c.name}" in page or f"| harmony {c.name}" in page for c in COMMANDS)

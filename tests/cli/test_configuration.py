@@ -15,7 +15,7 @@ from openai_harmony.cli.configuration import Configuration
 from openai_harmony.cli.input import InputError
 from openai_harmony.cli.serve import SERVE
 
-DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
+DOCS = Path(__file__).parents[2] / "docs" / "guides" / "command.md"
 
 
 class Options(argparse.ArgumentParser):

@@ -33,7 +33,7 @@ from support.llguidance_version import BEFORE_1_8, is_read_differently
 from support.random_schemas import SchemaMaker
 
 DATA = Path(__file__).parents[1] / "data" / "grammar"
-PAGE = Path(__file__).parents[2] / "docs" / "schema-enforcement.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "json-schema.md"
 FEATURES: list[dict[str, Any]] = json.loads((DATA / "features.json").read_text(encoding="utf-8"))
 OVERSTRICT: dict[str, list[str]] = json.loads(
     (DATA / "overstrict.json").read_text(encoding="utf-8")

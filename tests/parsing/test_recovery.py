@@ -88,7 +88,7 @@ def text_of(message: Message) -> str:
     return item.text
 
 
-# Malformed outputs that were seen (docs/divergences.md lists those with a gap)
+# Malformed outputs that were seen (docs/reference/divergences.md lists those with a gap)
 
 each_recorded = pytest.mark.parametrize("case", RECORDED, ids=lambda case: case["id"])
 
@@ -653,7 +653,7 @@ def test_the_body_is_found_without_its_marker(header: str) -> None:
 
 
 def test_the_documented_table_has_the_rules_for_words() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
     table = page[page.index("| Word |") :].split("\n\n", 1)[0].replace("\\|", "¦")
     heading, _, *rows = ([cell.strip() for cell in row.split("|")] for row in table.splitlines())
     assert heading[2:-1] == [place.value.replace("|", "¦") for place in Place]

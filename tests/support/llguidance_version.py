@@ -1,4 +1,4 @@
-"""What llguidance before 1.8 reads in another way, as docs/schema-enforcement.md says."""
+"""What llguidance before 1.8 reads in another way, as docs/reference/json-schema.md says."""
 
 from __future__ import annotations
 

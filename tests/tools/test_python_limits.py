@@ -1,4 +1,4 @@
-"""Every limit of docs/python-tool.md, gone past by each way in.
+"""Every limit of docs/guides/python-tool.md, gone past by each way in.
 
 What comes out of a sandbox is limited by the server, so false agents try that, too.
 """
@@ -299,7 +299,9 @@ def test_processes_and_threads_are_limited_together(code: str) -> None:
 
 
 def test_every_limit_of_the_docs_is_a_setting() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "python-tool.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "python-tool.md").read_text(
+        encoding="utf-8"
+    )
     table = page.split("| `Limits` | Default | |")[1].split("\n\n")[0]
     named = set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
     assert named == set(Limits.__dataclass_fields__)

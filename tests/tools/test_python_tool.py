@@ -194,7 +194,9 @@ def test_answers_calls_as_models_write_them(
 
 
 def test_the_example_of_the_documentation(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "python-tool.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "python-tool.md").read_text(
+        encoding="utf-8"
+    )
     example = page.split("```py\n")[1].split("```")[0]
     exec(example, {})
     assert capsys.readouterr().out == page.split("```text\n")[1].split("```")[0]

@@ -28,7 +28,7 @@ from openai_harmony.typescript.writer import schema_to_typescript
 
 ROOT = Path(__file__).parents[2]
 CASES = json.loads((ROOT / "tests/data/typescript/cases.json").read_text(encoding="utf-8"))
-GUIDE = (ROOT / "docs/schema-to-typescript.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs/reference/typescript.md").read_text(encoding="utf-8")
 LINE_END = re.compile("\r\n|[\n\r\u2028\u2029]")
 
 

@@ -1,6 +1,6 @@
 """The words of message headers as lenient parsing sees them: what each looks like and can mean.
 
-`WORD_RULES` gives each word a meaning by its look and by where it stands; docs/api.md shows it as a
+`WORD_RULES` gives each word a meaning by its look and by where it stands; docs/reference/api.md shows it as a
 table.
 """
 

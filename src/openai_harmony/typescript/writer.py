@@ -1,7 +1,7 @@
 """JSON Schemas as the TypeScript types that a harmony prompt shows the model.
 
 Where the reference writes a meaningful type, this module writes the same bytes; where the reference
-loses the schema, it writes correct TypeScript. `docs/schema-to-typescript.md` lists every
+loses the schema, it writes correct TypeScript. `docs/reference/typescript.md` lists every
 difference. References are replaced by their definitions first; then the result is written.
 """
 

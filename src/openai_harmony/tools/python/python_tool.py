@@ -1,7 +1,7 @@
 """The built-in tool `python`: a stateful notebook for each conversation, in a sandbox.
 
 The text of a call is code. The result is what a notebook would show; images, and files that the
-code wrote, are attachments. docs/python-tool.md lists what the sandbox prevents.
+code wrote, are attachments. docs/guides/python-tool.md lists what the sandbox prevents.
 """
 
 from __future__ import annotations
