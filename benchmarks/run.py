@@ -4,8 +4,8 @@
 
 A row that is below its floor is marked; the exit status is 0 all the same, since a busy machine
 is no fault of the library's. ``--update-docs`` measures everything and brings
-docs/understand/benchmarks.md, .json and .svg up to date, with ``--only grammars`` the table of grammars alone;
-``--docs-from-json`` writes the page and the plot again, unmeasured.
+docs/understand/benchmarks.md, .json and .svg up to date, with ``--only grammars`` the table of
+grammars alone; ``--docs-from-json`` writes the page and the plot again, unmeasured.
 """
 
 from __future__ import annotations

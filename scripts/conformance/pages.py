@@ -3,8 +3,8 @@
     python scripts/conformance/pages.py [--check]
 
 ``conformance/SPECIFICATION.md`` is made of the rules and the cases, the tables in
-``docs/understand/conformance.md`` of ``conformance/results.json``, which ``make conformance`` writes, and of
-``conformance/notes.json``, which says in words what an implementation does where it fails a rule.
+``docs/understand/conformance.md`` of ``conformance/results.json``, which ``make conformance``
+writes, and of ``conformance/notes.json``, which says in words what an implementation does where it fails a rule.
 With ``--check`` nothing is written; the exit status says whether anything would change.
 """
 

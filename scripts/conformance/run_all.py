@@ -4,7 +4,8 @@
 
 Each implementation has a virtual environment of its own in ``.venv-conformance``, made on its
 first run. Those that cannot be installed are left out, and keep their last results. The results go
-to ``conformance/results.json``; ``pages.py`` makes the table in ``docs/understand/conformance.md`` of it.
+to ``conformance/results.json``; ``pages.py`` makes the table in
+``docs/understand/conformance.md`` of it.
 """
 
 from __future__ import annotations

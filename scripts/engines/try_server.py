@@ -4,7 +4,8 @@
 
 PYTHON is that of the environment with the engine. Its server must hold the contract of engines
 through our adapter (`contract`), and answer requests through ``harmony serve`` (`served_requests`).
-The table of the results goes to standard output, and with ``--update-docs`` into docs/guides/engines.md.
+The table of the results goes to standard output, and with ``--update-docs`` into
+docs/guides/engines.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The named differences from the reference that its users gain from and cannot lose by.
 
 A difference applies or not by the input of a case alone, never by our answer. Where it applies it
-forgives one thing; all else must still be equal. `docs/reference/divergences.md` has a sentence for each.
+forgives one thing; all else must still be equal. `docs/reference/divergences.md` has a sentence
+for each.
 """
 
 from __future__ import annotations

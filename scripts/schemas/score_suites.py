@@ -5,7 +5,8 @@
     python scripts/schemas/score_suites.py FOLDER [--only ours] [--write] [--details FILE]
 
 FOLDER holds clones of `JSON-Schema-Test-Suite` and `jsonschemabench`; one of them is enough. Our
-own schemas are scored as well. With ``--write`` the tables go into ``docs/reference/json-schema.md``.
+own schemas are scored as well. With ``--write`` the tables go into
+``docs/reference/json-schema.md``.
 """
 
 from __future__ import annotations

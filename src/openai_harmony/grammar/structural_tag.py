@@ -10,8 +10,8 @@ format cannot say:
 - That a text spells nothing like ``<|word|>``. It holds no special token and spells none; and it
   cannot have ``<|reserved_``, with which most of them begin.
 - How much white space JSON has.
-- What of a schema `xgrammar_schema` leaves out and xgrammar ignores; docs/guides/structural-tag.md lists
-  it, and the values that xgrammar refuses.
+- What of a schema `xgrammar_schema` leaves out and xgrammar ignores;
+  docs/guides/structural-tag.md lists it, and the values that xgrammar refuses.
 
 Written for xgrammar 0.2.8; ``token``, ``repeat`` and ``max_tokens`` are needed.
 """

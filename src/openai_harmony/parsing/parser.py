@@ -49,8 +49,8 @@ class StreamableParser:
     ``functions.get_weather``.
 
     With ``strict=True`` the parser does what openai-harmony 0.0.8 does, token for token; see
-    ``docs/reference/divergences.md`` for the few differences. With ``strict=False`` no token raises an
-    error; `recoveries` lists what was repaired or left out.
+    ``docs/reference/divergences.md`` for the few differences. With ``strict=False`` no token
+    raises an error; `recoveries` lists what was repaired or left out.
 
     A parser can be copied and pickled at any token.
 
