@@ -24,7 +24,11 @@ from openai_harmony.typescript.references import (
 )
 
 ROOT = Path(__file__).parent.parent
-WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+WRITTEN = [
+    *sorted(ROOT.glob("README*.md")),
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 # Translations have the code of the English pages; tests/test_translations.py compares them.
 PAGES = [page for page in WRITTEN if page.name.count(".") == 1]
 API = ROOT / "docs" / "reference" / "api.md"
@@ -122,8 +126,10 @@ def prose(page: Path) -> str:
 
 def anchors(page: Path) -> set[str]:
     """Return the names under which the headings of a page can be linked to."""
-    headings = (re.sub(r"[^\w\- ]", "", title.lower()) for title in HEADING.findall(prose(page)))
-    return {heading.strip().replace(" ", "-") for heading in headings}
+    text = prose(page)
+    headings = (re.sub(r"[^\w\- ]", "", title.lower()) for title in HEADING.findall(text))
+    explicit = re.findall(r'<a id="([^"]+)"></a>', text)  # the English anchors of translations
+    return {heading.strip().replace(" ", "-") for heading in headings} | {*explicit}
 
 
 @pytest.mark.parametrize("page", [*WRITTEN, ROOT / "CHANGELOG.md"], ids=page_name)
