@@ -90,6 +90,9 @@ docs: $(VENV)/.installed-dev ## Build the documentation as a site in site/; brok
 docs-serve: $(VENV)/.installed-dev ## Show the documentation at http://127.0.0.1:8000, anew with each change
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
+translations: $(VENV)/.installed-dev ## Copy code and links into the translations, list what is behind; DONE=page or BEHIND=page
+	$(BIN)/python scripts/docs/translations.py $(if $(DONE),--done $(DONE)) $(if $(BEHIND),--behind $(BEHIND))
+
 parity: $(VENV)/.installed-dev ## Compare with the reference and its fork on CASES=N random cases
 	$(BIN)/python scripts/parity/run.py --cases $(CASES)
 

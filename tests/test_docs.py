@@ -7,6 +7,7 @@ import contextlib
 import doctest
 import io
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +24,11 @@ from openai_harmony.typescript.references import (
 )
 
 ROOT = Path(__file__).parent.parent
-WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+WRITTEN = [
+    *sorted(ROOT.glob("README*.md")),
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 # Translations have the code of the English pages; tests/test_translations.py compares them.
 PAGES = [page for page in WRITTEN if page.name.count(".") == 1]
 API = ROOT / "docs" / "reference" / "api.md"
@@ -104,6 +109,11 @@ def test_the_guides_have_code() -> None:
         assert runnable(ROOT / name), name
 
 
+def test_the_picture_of_a_turn_shows_what_the_library_says() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "docs" / "turn_picture.py"))
+    assert script["PICTURE"].read_text(encoding="utf-8") == script["draw"]()
+
+
 # Links
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
@@ -116,8 +126,10 @@ def prose(page: Path) -> str:
 
 def anchors(page: Path) -> set[str]:
     """Return the names under which the headings of a page can be linked to."""
-    headings = (re.sub(r"[^\w\- ]", "", title.lower()) for title in HEADING.findall(prose(page)))
-    return {heading.strip().replace(" ", "-") for heading in headings}
+    text = prose(page)
+    headings = (re.sub(r"[^\w\- ]", "", title.lower()) for title in HEADING.findall(text))
+    explicit = re.findall(r'<a id="([^"]+)"></a>', text)  # the English anchors of translations
+    return {heading.strip().replace(" ", "-") for heading in headings} | {*explicit}
 
 
 @pytest.mark.parametrize("page", [*WRITTEN, ROOT / "CHANGELOG.md"], ids=page_name)
