@@ -157,6 +157,9 @@ def read_row(raw: object, *, form: RowForm | None = None, start_date: str | None
     >>> read.form, read.conversation.messages[-1].channel
     ('sharegpt', 'final')
     """
+    if not isinstance(raw, (Mapping, list)):
+        kind = "null" if raw is None else "text" if isinstance(raw, str) else f"{raw!r:.40}"
+        raise ConversationError(f"the row is {kind}; expected an object with messages")
     row = JsonField({"messages": raw} if isinstance(raw, list) else raw)
     form = form or detect_form(row.object())
     if form == "harmony":
