@@ -2,11 +2,11 @@
 
 ``make bench-training`` prints the tables of docs/guides/training-data.md. The reference renders
 the same conversations by `render_conversation_for_training` in a loop, which gives bare ids. Both
-libraries run in turn, in interpreters of their own, on new conversations in each round, and what counts is
-the time of the processor. How much sooner several processes are done is told by the clock alone,
-which is worth something only where nothing else runs: a spinning loop beside each measurement, in
-as many processes, says what the machine had to give. Ray's workers are measured by the clock, once
-they have been started.
+libraries run in turn, in interpreters of their own, on new conversations in each round, and what
+counts is the time of the processor. Only the clock says how much sooner several processes are
+done, which is worth something only where nothing else runs: a spinning loop beside each
+measurement, in as many processes, says what the machine had to give. Ray's workers are measured by
+the clock, once they have been started.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@
 
 ``conformance/SPECIFICATION.md`` is made of the rules and the cases, the tables in
 ``docs/understand/conformance.md`` of ``conformance/results.json``, which ``make conformance``
-writes, and of ``conformance/notes.json``, which says in words what an implementation does where it fails a rule.
-With ``--check`` nothing is written; the exit status says whether anything would change.
+writes, and of ``conformance/notes.json``, which says in words what an implementation does where it
+fails a rule. With ``--check`` nothing is written; the exit status says whether anything would
+change.
 """
 
 from __future__ import annotations
