@@ -5,6 +5,8 @@ is read. On the site such a link leads to the file in the repository.
 
 A translated heading carries the anchor of the English one as ``<a id>``, which GitHub understands;
 on the site it becomes the heading's id. A translation marked as behind begins with a notice.
+
+Pages that are not translated exist once, in English; the other languages link to them.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ import posixpath
 import re
 from typing import Any
 
+from mkdocs.plugins import event_priority
+from mkdocs.structure.files import InclusionLevel
 from translations import RECORD
 
 # A fenced block, which stays as it is, or the target of a link that leaves its folder.
@@ -24,6 +28,27 @@ NOTICES = {
     "ko": "영어 페이지가 더 최신입니다. 이 번역은 아직 갱신되지 않았습니다.",
     "ru": "Английская страница новее: этот перевод ещё не обновлён.",
 }
+
+
+@event_priority(-200)  # after the plugin i18n, which copies such pages into every language
+def on_files(files: Any, config: Any) -> Any:
+    """Let every language use the English file of a page without a translation."""
+    i18n = config.plugins["i18n"]
+    language = i18n.current_language
+    for file in files.documentation_pages():
+        if file.norm_src_uri == "index.md":
+            continue  # each language needs a first page
+        file.alternates = {
+            name: alternate
+            for name, alternate in file.alternates.items()
+            if alternate.locale == name
+        }
+        if file.locale != language:
+            file.inclusion = InclusionLevel.EXCLUDED
+            file.dest_uri = file.dest_uri.removeprefix(f"{language}/")
+            file.url = file.url.removeprefix(f"{language}/")
+    i18n.i18n_files_per_language[language] = files.documentation_pages()
+    return files
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:

@@ -9,7 +9,7 @@ Every header is read in the same steps, whether it follows the format or not:
 4. A header that follows the format is then read as it is written, unless a word in it cannot be
    meant: glued words, a channel that is nearly a known one, a recipient that is nearly a tool.
 
-docs/reference/api.md shows the rules of steps 2 and 3 as tables.
+docs/reference/recoveries.md shows the rules of steps 2 and 3 as tables.
 """
 
 from __future__ import annotations

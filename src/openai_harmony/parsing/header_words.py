@@ -1,7 +1,7 @@
 """The words of message headers as lenient parsing sees them: what each looks like and can mean.
 
 `WORD_RULES` gives each word a meaning by its look and by where it stands;
-docs/reference/api.md shows it as a table.
+docs/reference/recoveries.md shows it as a table.
 """
 
 from __future__ import annotations
