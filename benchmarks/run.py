@@ -216,9 +216,10 @@ def write_json(path: Path, data: dict[str, Any]) -> None:
 
 
 def write_docs(data: dict[str, Any]) -> None:
-    """Write the plot, and the tables of the page."""
+    """Write the plot, and the tables of the page and of the README."""
     draw(data["sweeps"], DOCS / "benchmarks.svg")
     table.update_page(DOCS / "benchmarks.md", data)
+    table.update_page(ROOT / "README.md", data, table.README_SECTIONS)
 
 
 def progress(text: str) -> None:

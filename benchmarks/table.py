@@ -216,6 +216,29 @@ def grammars_section(data: dict[str, Any]) -> str:
     return f"{machine_line(found['machine'])}\n\n{markdown(grammars.HEADINGS, lines)}"
 
 
+SPEED = {
+    "Parse a stream, token by token": "stream, English",
+    "The same, reading channel, recipient, role, delta and state after each token": (
+        "stream + five properties, English"
+    ),
+    "Parse a whole completion": "batch parse, English",
+    "Render 50 turns that were never seen": "render 50 turns, never seen",
+    "Render the next turn of a known conversation": "render 50 turns and the next one",
+    "Import, load and parse in a new process": FIRST_PARSE,
+    "Import, load and render in a new process": FIRST_RENDER,
+}
+"""What the README shows, by the work that was measured."""
+
+
+def speed_section(data: dict[str, Any]) -> str:
+    """How many times faster this library is, for the README, from the JSON file."""
+    ratios = {item["work"]: item["ratio"] for item in data["rows"]}
+    lines = [[words, f"**{ratios[work]:.2g}×**"] for words, work in SPEED.items()]
+    heading = "Compared with the faster of openai-harmony and oss-harmony"
+    return markdown((heading, "Times as fast"), lines, texts=1)
+
+
+README_SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {"speed": speed_section}
 SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
     "table": table_section,
     "texts": texts_section,
@@ -225,9 +248,13 @@ SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
 }
 
 
-def with_sections(page: str, data: dict[str, Any]) -> str:
+def with_sections(
+    page: str,
+    data: dict[str, Any],
+    sections: dict[str, Callable[[dict[str, Any]], str]] = SECTIONS,
+) -> str:
     """Write what the JSON file says between the markers of a page."""
-    for name, section in SECTIONS.items():
+    for name, section in sections.items():
         start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
         before, found, rest = page.partition(start)
         _old, closed, after = rest.partition(end)
@@ -237,6 +264,11 @@ def with_sections(page: str, data: dict[str, Any]) -> str:
     return page
 
 
-def update_page(path: Path, data: dict[str, Any]) -> None:
+def update_page(
+    path: Path,
+    data: dict[str, Any],
+    sections: dict[str, Callable[[dict[str, Any]], str]] = SECTIONS,
+) -> None:
     """Bring a page in line with the JSON file."""
-    path.write_text(with_sections(path.read_text(encoding="utf-8"), data), encoding="utf-8")
+    page = with_sections(path.read_text(encoding="utf-8"), data, sections)
+    path.write_text(page, encoding="utf-8")

@@ -149,7 +149,10 @@ def test_threads_of_tiktoken_are_measured() -> None:
 def test_the_page_shows_the_measurements() -> None:
     data = json.loads((DOCS / "benchmarks.json").read_text(encoding="utf-8"))
     page = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
-    assert module("table").with_sections(page, data) == page
+    table = module("table")
+    assert table.with_sections(page, data) == page
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert table.with_sections(readme, data, table.README_SECTIONS) == readme
     assert (DOCS / "benchmarks.svg").exists()
 
 

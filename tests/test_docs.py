@@ -8,6 +8,7 @@ import doctest
 import importlib
 import io
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -109,6 +110,11 @@ def test_the_guides_have_code() -> None:
         "docs/reference/divergences.md",
     ):
         assert runnable(ROOT / name), name
+
+
+def test_the_picture_of_a_turn_shows_what_the_library_says() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "docs" / "turn_picture.py"))
+    assert script["PICTURE"].read_text(encoding="utf-8") == script["draw"]()
 
 
 # Links

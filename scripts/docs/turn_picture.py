@@ -56,7 +56,7 @@ def draw() -> str:
     drawing = _Drawing()
     drawing.title("You send messages")
     drawing.card("user", QUESTION, "prompt", 0)
-    drawing.title("render ↓ The model reads tokens and samples tokens")
+    drawing.title("↓ render: the model reads these tokens, and samples the coloured ones")
     for token in prompt:
         drawing.token(encoding.decode([token]), "prompt", 0)
 
@@ -68,7 +68,7 @@ def draw() -> str:
         if len(parser.messages) > len(drawing.messages):
             drawing.message(parser.messages[-1], sampled)
             sampled = []
-    drawing.title("parse ↓ You get messages")
+    drawing.title("↓ parse: you get messages")
     for message, time in drawing.messages:
         name = f"{message.channel} → {message.recipient}" if message.recipient else message.channel
         drawing.card(str(name), _text(message), str(message.channel), time)

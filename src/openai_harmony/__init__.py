@@ -2,21 +2,21 @@
 
 The layers, each importing only those above it::
 
-    installation, errors, config          how it is installed, what can go wrong, what can be chosen
-    conversation   tokens   typescript    what is said, how it is spelled, how schemas look
+    installation, errors, config          checks of the installation, error classes, options
+    conversation   tokens   typescript    messages, the tokenizer, JSON Schemas as TypeScript
     rendering      parsing                messages to tokens, tokens to messages
-    encoding                              all of it behind one object: the core ends here
+    encoding                              `HarmonyEncoding`: all of the core behind one object
     conformance                           the runner of the conformance kit
-    grammar                               the whole assistant turn as a grammar
-    engines                               whatever runs a model
+    grammar                               a grammar for the whole assistant turn
+    engines                               engines, which run models
     apis           tools                  the Responses and Chat Completions APIs as data; the
                                           built-in tools
-    pipeline       training               a model to ask; training data
+    pipeline       training               one function that runs a model; training data
     vllm_plugin                           our parser and grammar inside vLLM's own server
-    web                                   who may ask a server of ours, and for how long
-    inspector                             the page that shows harmony
+    web                                   origin checks and time limits of our servers
+    inspector                             the page that shows tokens and messages
     server                                the APIs over HTTP
-    cli                                   the command
+    cli                                   the command ``harmony``
 """
 
 from typing import TYPE_CHECKING, Any
@@ -91,7 +91,7 @@ __version__ = VERSION
 
 
 def __getattr__(name: str) -> Any:
-    """Import what only some programs need when they ask for it."""
+    """Import `schema_to_typescript` on first use; few programs need it."""
     if name == "schema_to_typescript":
         from .typescript.writer import schema_to_typescript
 

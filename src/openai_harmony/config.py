@@ -1,4 +1,4 @@
-"""Options for rendering: which messages are dropped, and which spellings are used."""
+"""The options of rendering."""
 
 from __future__ import annotations
 
@@ -15,21 +15,34 @@ __all__ = [
 ]
 
 HeaderStyle: TypeAlias = Literal["reference", "guide", "oss-harmony"]
-"""The spelling of a header with a recipient; see `openai_harmony.rendering.headers`."""
+"""The spelling of a message header with a recipient.
+
+- ``reference``: ``assistant to=functions.f<|channel|>commentary json``, as openai-harmony 0.0.8
+- ``guide``: ``assistant<|channel|>commentary to=functions.f <|constrain|>json``
+- ``oss-harmony``: the spelling of the fork
+"""
 
 SchemaDialect: TypeAlias = Literal["typescript", "reference"]
-"""How a JSON Schema is written as a type: without loss, or with the bytes of the reference."""
+"""How a JSON Schema becomes a TypeScript type.
+
+``typescript`` writes correct TypeScript; ``reference`` writes the bytes of openai-harmony 0.0.8.
+"""
 
 ReasoningRule: TypeAlias = Literal["reference", "by-turn"]
-"""Which past reasoning is dropped; see `openai_harmony.rendering.history`."""
+"""Which past reasoning a prompt leaves out.
+
+- ``reference``: if the assistant's last message is on ``final``, all ``analysis`` messages before
+  the first ``final`` message
+- ``by-turn``: the reasoning of every turn that ended in an answer; the server and the training
+  data use this rule
+"""
 
 
 class RenderConversationConfig(BaseModel):
     """Options for rendering a conversation.
 
-    `auto_drop_analysis` drops past reasoning by the `reasoning_rule`. ``reference``: what stands
-    before the first ``final`` message, if the assistant's last message is ``final``. ``by-turn``:
-    the reasoning of every turn that ended in an answer, as the server and training drop it.
+    If `auto_drop_analysis` is true, past reasoning is left out by the `reasoning_rule`.
+    `schema_dialect` and `header_style` choose how tools and headers are spelled.
     """
 
     auto_drop_analysis: bool = True
@@ -41,7 +54,8 @@ class RenderConversationConfig(BaseModel):
 class RenderOptions(BaseModel):
     """Options for rendering one message.
 
-    `conversation_has_function_tools` adds the line on function calls to a system message.
+    If `conversation_has_function_tools` is true, a system message states the channel of function
+    calls. `schema_dialect` and `header_style` choose how tools and headers are spelled.
     """
 
     conversation_has_function_tools: bool = False

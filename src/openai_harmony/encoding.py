@@ -32,7 +32,11 @@ class HarmonyEncodingName(str, Enum):
 
 
 class HarmonyEncoding:
-    """The harmony format over the o200k_base vocabulary; safe to share between threads.
+    """Render, parse, encode and decode in the harmony format; safe to share between threads.
+
+    Get it from `load_harmony_encoding`. Rendered messages are cached (64 MiB by default), so a
+    conversation with one more turn costs only that turn. All methods that render raise
+    `ConversationError` if the conversation cannot be rendered.
 
     >>> encoding = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
     >>> encoding.decode(encoding.render(Message.from_role_and_content(Role.USER, "hi")))
@@ -71,7 +75,7 @@ class HarmonyEncoding:
     ) -> list[int]:
         """Render the prompt for the next message by `next_turn_role`.
 
-        Raises `ConversationError` if the conversation cannot be rendered, as do all these methods.
+        The prompt ends in ``<|start|>`` and the role.
         """
         tokens = self.render_conversation(conversation, config)
         tokens += self._renderer.next_turn(Role(next_turn_role), 0).tokens
@@ -80,7 +84,7 @@ class HarmonyEncoding:
     def render_conversation(
         self, conversation: Conversation, config: RenderConversationConfig | None = None
     ) -> list[int]:
-        """Render the messages without the start of a next one."""
+        """Render all messages, without the start of the next one."""
         tokens: list[int] = []
         for rendered in self._rendered(conversation, config)[1]:
             added = rendered.tokens
@@ -90,7 +94,7 @@ class HarmonyEncoding:
     def render_conversation_for_training(
         self, conversation: Conversation, config: RenderConversationConfig | None = None
     ) -> list[int]:
-        """Render the messages so that a last ``final`` message ends in ``<|return|>``."""
+        """Render all messages; an assistant's ``final`` message at the end gets ``<|return|>``."""
         tokens = self.render_conversation(conversation, config)
         if conversation.messages and is_answer(conversation.messages[-1]):
             tokens[-1] = RETURN
@@ -113,7 +117,7 @@ class HarmonyEncoding:
         next_turn_role: Role | None,
         config: RenderConversationConfig | None = None,
     ) -> list[Segment]:
-        """Render a prompt as segments."""
+        """Render a prompt as segments; if `next_turn_role` is None, it has no next turn."""
         segments = self._segments(conversation, config)
         if next_turn_role is not None:
             index = len(conversation.messages)
@@ -158,10 +162,9 @@ class HarmonyEncoding:
     ) -> list[Message]:
         """Parse a completion (or a whole prompt) into messages.
 
-        `role` is the author of the first message if its ``<|start|>`` and role were part of the
-        prompt. `tools` are the recipients that the conversation declares. Raises `TokenError` if
-        the tokens do not follow the format; with ``strict=False`` they are repaired instead
-        (`StreamableParser.recoveries` lists the repairs).
+        The arguments are those of `StreamableParser`. In strict mode, tokens that do not follow the
+        format raise `TokenError`, and ids outside the vocabulary `VocabularyError`. In lenient mode
+        they are repaired; `StreamableParser.recoveries` lists the repairs.
         """
         return parse_messages(self, tokens, role, strict=strict, tools=tools)
 
@@ -174,10 +177,11 @@ class HarmonyEncoding:
         allowed_special: Literal["all"] | AbstractSet[str] = frozenset(),
         disallowed_special: Literal["all"] | Collection[str] = "all",
     ) -> list[int]:
-        """Encode text; only the allowed special tokens in it are encoded as such.
+        """Encode text; read only the special tokens in `allowed_special` as special tokens.
 
-        Raises `VocabularyError` if the text spells a disallowed special token. By default all of
-        them are disallowed.
+        Raises `VocabularyError` if the text spells a special token in `disallowed_special`. By
+        default, all are disallowed. With ``disallowed_special=()``, special tokens that are not
+        allowed are encoded as ordinary text.
 
         >>> encoding = load_harmony_encoding("HarmonyGptOss")
         >>> encoding.encode("hi<|end|>", allowed_special={"<|end|>"})
@@ -188,17 +192,17 @@ class HarmonyEncoding:
         return self.tokenizer.encode(text, allowed_special, disallowed_special)
 
     def decode(self, tokens: Iterable[int], errors: str = "replace") -> str:
-        """Decode tokens; `errors` is the `bytes.decode` option for invalid UTF-8."""
+        """Decode tokens; `errors` handles invalid UTF-8, as in `bytes.decode`."""
         return self.tokenizer.decode(tokens, errors)
 
     def decode_utf8(self, tokens: Iterable[int]) -> str:
-        """Decode tokens that must be valid UTF-8; raise `VocabularyError` otherwise."""
+        """Decode tokens; raise `VocabularyError` if their bytes are not valid UTF-8."""
         try:
             return self.tokenizer.decode(tokens, "strict")
         except UnicodeDecodeError as error:
             raise VocabularyError(
                 f"Invalid utf-8 sequence: {error.reason} at byte {error.start}; "
-                "decode() replaces what is invalid"
+                "decode() replaces invalid bytes"
             ) from error
 
     @functools.cached_property
@@ -211,7 +215,7 @@ class HarmonyEncoding:
         return integer(token) in SPECIAL_TEXTS
 
     def stop_tokens(self) -> list[int]:
-        """Return the tokens that end a message."""
+        """Return the tokens that end a message: ``<|call|>``, ``<|return|>`` and ``<|end|>``."""
         return [CALL, RETURN, END]
 
     def stop_tokens_for_assistant_actions(self) -> list[int]:
@@ -220,7 +224,10 @@ class HarmonyEncoding:
 
 
 def load_harmony_encoding(name: str | HarmonyEncodingName) -> HarmonyEncoding:
-    """Return the encoding of that name; it is built once per process.
+    """Return the encoding with this name; all calls return the same object.
+
+    The vocabulary is part of the package: no network, cache folder or environment variable is used.
+    Raises `ValueError` if the name is unknown.
 
     >>> load_harmony_encoding("HarmonyGptOss").name
     'HarmonyGptOss'

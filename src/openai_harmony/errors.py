@@ -1,7 +1,7 @@
-"""The tree of errors; each class says whose fault it is.
+"""The classes of errors: one for each of the conversation, the tokens and the vocabulary.
 
-Every error that this library raises on purpose is a `HarmonyError`, a `RuntimeError` as the API
-reference documents. Errors about an argument are a `ValueError` as well.
+Every error that this library raises on purpose is a `HarmonyError`, which is a `RuntimeError`, as
+in openai-harmony. Errors about an argument are also a `ValueError`.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ for _compiled in ("openai_harmony.abi3.so", "openai_harmony.pyd"):
 
 
 class HarmonyError(RuntimeError):
-    """Rendering, parsing or decoding failed."""
+    """Rendering, parsing or decoding failed; the base class of all errors of this library."""
 
 
 class ConversationError(HarmonyError, ValueError):
     """The caller's conversation cannot be read or rendered.
 
-    `field` is the path of the field at fault, such as ``messages[2].role``, or empty.
+    `field` is the path of the wrong field, such as ``messages[2].role``; it may be empty.
     """
 
     def __init__(self, problem: str, *, field: str = "") -> None:
@@ -53,8 +53,8 @@ class SchemaError(ConversationError):
 class TokenError(HarmonyError):
     """The model's tokens do not follow the format.
 
-    `token` is the id at fault (None at the end of the input), `position` its index in the token
-    stream, `state` the state of the parser before it.
+    `token` is the wrong token id (None at the end of the input), `position` its index in the token
+    stream, and `state` the name of the parser's state before it.
     """
 
     def __init__(
@@ -78,4 +78,4 @@ class TokenError(HarmonyError):
 
 
 class VocabularyError(HarmonyError, ValueError):
-    """A text or a token id does not belong to the vocabulary, or its file is damaged."""
+    """A text or a token id is not in the vocabulary, or the vocabulary's file is damaged."""

@@ -15,7 +15,7 @@ VERSION = "0.1.0"
 
 
 def missing_package(need: str, error: ImportError, extra: str) -> str:
-    """Return the text of an error: a `need`, such as "keys need", the package, how to get it."""
+    """Return an error's text: the `need`, such as "keys need", and how to install the package."""
     return f"{need} {error.name}; pip install '{DISTRIBUTION}[{extra}]'"
 
 
@@ -38,8 +38,8 @@ def mixed_installation(file: str) -> ImportError:
 def stands_over_the_fork() -> bool:
     """Return whether this library was installed over the fork that vLLM requires.
 
-    Beside vLLM both have to be there. The one that was installed last is imported, and the compiled
-    module of the fork only by its own `__init__.py`.
+    vLLM needs the fork in the same folder. Python imports whichever `__init__.py` was installed
+    last, and only the fork's own `__init__.py` imports its compiled module.
     """
     return _has_vllm() and "openai_harmony.openai_harmony" not in sys.modules
 

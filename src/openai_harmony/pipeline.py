@@ -1,4 +1,4 @@
-"""A model as a function: conversations in, messages out, without an event loop of your own."""
+"""A model as a function: conversations in, messages out, without an event loop."""
 
 from __future__ import annotations
 
@@ -19,15 +19,19 @@ _Result = TypeVar("_Result")
 
 
 def pipeline(model: str = "demo", **options: Any) -> Pipeline:
-    """Open a model: ``demo``, a folder, a name on the hub or the URL of a server.
+    """Open a model: ``demo``, a folder, a name on the Hugging Face hub, or the URL of a server.
 
-    `options` go to the engine. Raises `EngineError`.
+    `options` are the options of the engine (`openai_harmony.engines.open_engine`). Raises
+    `EngineError` if the model cannot be opened.
     """
     return Pipeline(model, options)
 
 
 class Pipeline:
-    """Runs one engine in a thread of its own, until `close`."""
+    """A model as a function; use it as a context manager, or call `close`.
+
+    The engine runs in a thread of its own.
+    """
 
     def __init__(self, model: str, options: Mapping[str, Any]) -> None:
         self._loop = asyncio.new_event_loop()
@@ -46,7 +50,8 @@ class Pipeline:
     ) -> list[Message]:
         """Return the assistant's next messages.
 
-        The conversation is a question, Chat Completions messages, a request, or harmony.
+        `conversation` is a question, a list of Chat Completions messages, a Chat Completions
+        request, or a harmony `Conversation`.
         """
         return self.complete(conversation, sampling).messages
 

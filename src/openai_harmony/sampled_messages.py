@@ -1,8 +1,8 @@
 """Messages with the tokens that the model sampled, and prompts that repeat these tokens.
 
-Rendering a sampled message again may give other tokens, because the same text has several
-encodings. A prompt that repeats the sampled tokens is exactly what the model saw and wrote, so it
-is in the engine's prefix cache.
+The same text has several encodings, so rendering a sampled message again may give other tokens. A
+prompt that repeats the sampled tokens is exactly what the model read and wrote, so the engine's
+prefix cache contains it.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ __all__ = [
 ]
 
 OPENING = (START, ASSISTANT)
-"""The tokens that end a prompt, and start each later message by the assistant."""
+"""The tokens that end a prompt and start each later message by the assistant."""
 
 
 def stop_in_prompt(stop: int, *, is_call: bool) -> int:
-    """Return the stop token of a message in later prompts.
+    """Return the stop token of a sampled message in later prompts.
 
-    ``<|return|>`` becomes ``<|end|>``, or ``<|call|>`` behind a call.
+    ``<|return|>`` becomes ``<|call|>`` after a call, and ``<|end|>`` after any other message.
     """
     return (CALL if is_call else END) if stop == RETURN else stop
 
 
 def sampled_stop(message: Message, stop: int) -> int:
-    """Return the token that the model samples where a prompt ends a message with `stop`."""
+    """Return the token that the model samples if a prompt ends the message with `stop`."""
     if type(message) is not Message and isinstance(message, SampledMessage):
         stop = message.sampled_tokens[-1]
     return RETURN if stop == END and is_answer(message) else stop
 
 
 class SampledMessage(Message):
-    """A message by the assistant with its tokens, from behind `OPENING` to the stop token.
+    """A message by the assistant with its tokens, from the first after `OPENING` to the stop token.
 
     >>> from openai_harmony import load_harmony_encoding
     >>> encoding = load_harmony_encoding("HarmonyGptOss")
@@ -66,7 +66,7 @@ class SampledMessage(Message):
         return cls.model_construct(**message.__dict__, sampled_tokens=tuple(tokens))
 
     def tokens_in_prompt(self) -> tuple[list[int], int]:
-        """Return the tokens of the message in later prompts, and how many are its header."""
+        """Return the tokens of the message in later prompts, and the length of its header."""
         tokens = [*OPENING, *self.sampled_tokens]
         tokens[-1] = stop_in_prompt(tokens[-1], is_call=self.recipient is not None)
         return tokens, tokens.index(MESSAGE) + 1
@@ -78,10 +78,10 @@ def with_sampled_tokens(
     tokens: Sequence[int],
     ends: Sequence[int],
 ) -> list[Message]:
-    """Add their tokens to the messages of a completion; `ends` are the indices where each ends.
+    """Add their tokens to the messages of a completion; `ends` has the end index of each message.
 
     A message gets its tokens only if the strict parser reads the same message from them. A repaired
-    message stays without, so that the next prompt shows the model the repaired text.
+    message does not, so the next prompt contains the repaired text.
     """
     start = 0
     result: list[Message] = []

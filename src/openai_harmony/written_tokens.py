@@ -14,10 +14,9 @@ _MAX_DIGITS = 18  # far beyond any id; Python refuses to read very long integers
 
 
 def written_tokens(text: str) -> list[int]:
-    """Read token ids from a text of numbers only, and encode any other text.
+    """Read a text of numbers as token ids; encode any other text, with its special tokens.
 
-    Special tokens in the text are encoded as such. Raises `VocabularyError` for a number that
-    cannot be an id.
+    Raises `VocabularyError` for a number that cannot be an id.
 
     >>> written_tokens("200006 1428"), written_tokens("<|start|>user")
     ([200006, 1428], [200006, 1428])
@@ -28,7 +27,7 @@ def written_tokens(text: str) -> list[int]:
 
 
 def looks_like_ids(text: str) -> bool:
-    """Return whether a text is a list of numbers and nothing else.
+    """Return whether a text is only a list of numbers.
 
     >>> looks_like_ids("[200006, 1428]"), looks_like_ids("1 2\\n3"), looks_like_ids("1st")
     (True, True, False)
@@ -37,7 +36,7 @@ def looks_like_ids(text: str) -> bool:
 
 
 def token_ids_in(text: str) -> list[int]:
-    """Read token ids, separated by whitespace or commas, or a JSON list of them.
+    """Read token ids that are separated by white space or commas, or a JSON list of them.
 
     >>> token_ids_in("[200006, 1428]"), token_ids_in("")
     ([200006, 1428], [])

@@ -63,7 +63,7 @@ def test_strict_mode_refuses_what_is_no_token(token: Any) -> None:
         assert parser.current_content in ("", "hi\ufffd" if is_32_bits else "hi")
     for decode in (ENCODING.decode, ENCODING.decode_utf8):
         for tokens in ([token], [5, token], (token, 5)):
-            problem = "Invalid token for decoding: -?[0-9w]|a token id is an integer"
+            problem = "Invalid token for decoding: -?[0-9w]|a token id must be an integer"
             with pytest.raises(VocabularyError, match=problem):
                 decode(tokens)
 

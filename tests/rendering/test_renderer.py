@@ -424,12 +424,12 @@ class Unknown(Content):
         (
             Message.from_role_and_content(Role.USER, SystemContent.new()),
             "content",
-            "SystemContent belongs in a system message, not in one by user",
+            "SystemContent belongs in a system message, not in a user message",
         ),
         (
             Message.from_role_and_content(Role.SYSTEM, DeveloperContent.new()),
             "content",
-            "DeveloperContent belongs in a developer message, not in one by system",
+            "DeveloperContent belongs in a developer message, not in a system message",
         ),
         (
             Message.from_role_and_content(Role.USER, Unknown()),
@@ -452,7 +452,7 @@ def test_refused_messages(message: Message, field: str, problem: str) -> None:
 def test_an_unknown_effort_is_refused() -> None:
     content = SystemContent.new()
     content.reasoning_effort = "Extreme"  # type: ignore[assignment]
-    with pytest.raises(ConversationError, match="'Extreme' is no reasoning effort"):
+    with pytest.raises(ConversationError, match="'Extreme' is not a reasoning effort"):
         ENCODING.render(Message.from_role_and_content(Role.SYSTEM, content))
 
 

@@ -208,6 +208,8 @@ def _sent(url: str, path: str) -> socket.socket:
 
 
 def test_the_quotas_are_those_of_the_page() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "guides" / "serve.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "server.md").read_text(
+        encoding="utf-8"
+    )
     assert f"{services._SOCKETS} WebSockets" in page
     assert f"{16 * services._LARGE_REQUESTS} MiB" in page

@@ -28,6 +28,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 
 from openai_harmony.training.files import (  # noqa: E402
     PrepareSettings,
+    Progress,
     TokenReport,
     find_chunks,
     find_files,
@@ -215,16 +216,18 @@ def test_what_killed_workers_left_is_removed(tmp_path: Path) -> None:
 _ENDLESS = """
 import sys, time
 from pathlib import Path
-from openai_harmony.training.files.preparation import ShardJob, local_runner
+from openai_harmony.training.files.processes import ShardJob, process_runner
+from openai_harmony.training.files.sources import Chunk
 
 class Job(ShardJob):
-    def run(self):
+    def run(self, on_read):
         print(os.getpid(), flush=True)
         time.sleep(600)
 
 import os
 if __name__ == "__main__":
-    list(local_runner(2)([Job(n, None, None, Path()) for n in range(2)]))
+    chunk = Chunk("", "jsonl", 0, 0, 0)
+    list(process_runner(2)([Job(n, chunk, None, Path()) for n in range(2)], None))
 """
 
 
@@ -256,7 +259,14 @@ def test_what_is_too_long_is_counted(tmp_path: Path) -> None:
 def test_any_number_of_workers_makes_the_same_bytes(tmp_path: Path) -> None:
     source = write_jsonl(tmp_path / "rows.jsonl", [*ROWS, "{"])
     for workers in (1, 2):
-        prepare(source, tmp_path / str(workers), workers=workers, chunk_bytes=20_000)
+        seen: list[Progress] = []
+        out = tmp_path / str(workers)
+        prepare(source, out, workers=workers, chunk_bytes=20_000, watch=seen.append)
+        size = source.stat().st_size
+        assert seen[0] == Progress("read", 0, size)
+        assert seen[-1] == Progress("read", size, size)
+        assert 0 < seen[1].done < 10_000  # after the first row of the first shard
+        assert [progress.done for progress in seen] == sorted(progress.done for progress in seen)
     assert digests(tmp_path / "1") == digests(tmp_path / "2")
 
 
@@ -264,11 +274,9 @@ def test_it_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
     source = write_jsonl(tmp_path / "rows.jsonl")
     complete, out = tmp_path / "whole", tmp_path / "out"
     prepare(source, complete, workers=1, chunk_bytes=4000)
-    seen: list[int] = []
 
-    def stop(done: int, _: int) -> None:
-        seen.append(done)
-        if len(seen) == 3:
+    def stop(progress: Progress) -> None:
+        if progress.done > 12_000:  # within the fourth shard
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -403,27 +411,29 @@ def test_compressed_lines_give_the_same(tmp_path: Path, suffix: str) -> None:
     text = plain.read_bytes()
     source = packed(plain, suffix, text[:5000], text[5000:])
     prepare(plain, tmp_path / "plain", workers=1, chunk_bytes=4000)
-    seen: list[tuple[int, int]] = []
+    seen: list[Progress] = []
 
-    def stop(done: int, total: int) -> None:
-        seen.append((done, total))
-        if len(seen) == 3:
+    def stop(progress: Progress) -> None:
+        seen.append(progress)
+        if progress.step == "read" and progress.done > 12_000:  # within the fourth shard
             raise KeyboardInterrupt
 
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
         prepare(source, out, workers=1, chunk_bytes=4000, watch=stop)
-    assert seen == [(4000 * count, len(text)) for count in (1, 2, 3)]
+    size = source.stat().st_size
+    assert seen[:2] == [Progress("unpack", size, size), Progress("read", 0, len(text))]
+    assert {Progress("read", 4000 * count, len(text)) for count in (1, 2, 3)} <= {*seen}
     copies = out / ".harmony" / "unpacked"
     (copy,) = copies.glob("*.jsonl")
     before = {path: path.stat().st_mtime_ns for path in (copy, *(out / "data").iterdir())}
 
-    def look(done: int, total: int) -> None:
-        seen.append((done, total))
+    def look(progress: Progress) -> None:
+        seen.append(progress)
         assert {path: path.stat().st_mtime_ns for path in before} == before
 
     made = prepare(source, out, workers=1, chunk_bytes=4000, watch=look)
-    assert (len(before), seen[-1]) == (4, (len(text), len(text)))
+    assert (len(before), seen[-1]) == (4, Progress("read", len(text), len(text)))
     assert list(copies.glob("*.jsonl")) == []
     assert made.report.rows == len(ROWS) + 1
     assert [entry["file"] for entry in rejected(out)] == [str(source)]
@@ -524,7 +534,8 @@ def check_rows_that_are_in_ray(folder: Path, pack: bool) -> None:
     pq.write_table(examples.combine_chunks(), folder / "ray.parquet", compression="zstd")
     assert (folder / "ray.parquet").read_bytes() == local.read_bytes()
     (entry,) = map(json.loads, complete.filter(pc.invert(is_example))["rejected"].to_pylist())
-    assert entry == {"reason": "nothing to train on", "row": {"messages": bad["messages"]}}
+    assert entry["reason"].startswith("nothing to train on: the conversation has no assistant")
+    assert entry["row"] == {"messages": bad["messages"]}
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:

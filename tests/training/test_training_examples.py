@@ -24,6 +24,7 @@ from openai_harmony.training import (
     find_prompt_difference,
     read_examples,
     training_examples,
+    untrainable_reason,
 )
 from support.training_conversations import any_letters, call, conversation, likely_letters, spoken
 
@@ -250,3 +251,50 @@ def test_windows_leave_out_old_turns_then_old_steps(
 def test_no_message_no_example() -> None:
     assert training_examples(Conversation()) == []
     assert training_examples(Conversation.from_messages([Message(author={"role": "user"})])) == []  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("letters", "options", "weights", "reason"),
+    [
+        ("suf", {}, {}, None),
+        ("", {}, {}, "the conversation has no assistant message; add the answer"),
+        ("su", {"turns": "last"}, {}, "the conversation has no assistant message; add the answer"),
+        ("ufu", {"turns": "last"}, {}, "no assistant message follows the last question"),
+        (
+            "uacrf",
+            {"channels": frozenset({"other"})},
+            {},
+            "no assistant message is on a channel that is trained on; the channels are analysis, "
+            "commentary, final, the choice is other",
+        ),
+        (
+            "ufua",
+            {"turns": "last", "channels": frozenset({"final"})},
+            {},
+            "the channels are analysis, the choice is final",
+        ),
+        ("suf", {}, {2: 0.0}, "the weight of every assistant message is 0"),
+        ("suf", {}, {2: 0.5}, None),
+    ],
+)
+def test_why_nothing_is_trained_on(
+    letters: str, options: dict[str, Any], weights: dict[int, float], reason: str | None
+) -> None:
+    messages = conversation(letters).messages
+    answer = untrainable_reason(messages, TrainingOptions(**options), weights)
+    assert answer is reason if reason is None else reason in str(answer)
+
+
+@given(
+    any_letters,
+    st.sampled_from(["all", "last"]),
+    st.none() | st.frozensets(st.sampled_from(["analysis", "commentary", "final"])),
+    st.dictionaries(st.integers(0, 8), st.sampled_from([0.0, 1.0])),
+)
+def test_there_is_a_reason_just_where_there_is_no_example(
+    letters: str, turns: Any, channels: frozenset[str] | None, weights: dict[int, float]
+) -> None:
+    chat = conversation(letters)
+    options = TrainingOptions(turns=turns, channels=channels)
+    reason = untrainable_reason(chat.messages, options, weights)
+    assert (reason is None) == bool(training_examples(chat, options, weights=weights))

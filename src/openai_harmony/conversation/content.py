@@ -24,7 +24,7 @@ _Self = TypeVar("_Self", bound="_ToolContent")
 
 
 class ReasoningEffort(str, Enum):
-    """The amount of reasoning before an answer, as the system message states it."""
+    """The amount of reasoning before an answer; a line of the system message states it."""
 
     LOW = "Low"
     MEDIUM = "Medium"
@@ -32,19 +32,22 @@ class ReasoningEffort(str, Enum):
 
 
 class ChannelConfig(BaseModel):
-    """The channels that a system message announces."""
+    """The channels that a system message lists.
+
+    If `channel_required` is true, the system message requires a channel for every message.
+    """
 
     valid_channels: list[str]
     channel_required: bool
 
     @classmethod
     def require_channels(cls, channels: list[str]) -> ChannelConfig:
-        """Announce `channels` and demand one of them on every message."""
+        """List `channels`, and require one of them for every message."""
         return cls(valid_channels=channels, channel_required=True)
 
 
 class ResponseFormat(BaseModel):
-    """A structured output that the prompt requests; `json_schema` is its JSON Schema."""
+    """A format for structured output; `json_schema` is its JSON Schema."""
 
     name: str
     json_schema: dict[str, Any] | bool
@@ -52,10 +55,13 @@ class ResponseFormat(BaseModel):
 
 
 class Content(BaseModel):
-    """One item of a message's content; use one of the subclasses."""
+    """One item of a message's content.
+
+    Use a subclass: `TextContent`, `SystemContent` or `DeveloperContent`.
+    """
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the canonical JSON form, which names its ``type``."""
+        """Return the canonical JSON form, with its ``type``."""
         raise NotImplementedError
 
 
@@ -69,20 +75,20 @@ class TextContent(Content):
     text: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the canonical JSON form, which names its ``type``."""
+        """Return the canonical JSON form, with its ``type``."""
         return {"type": "text", "text": self.text}
 
 
 class _ToolContent(Content):
-    """Content with tools, and a JSON form without empty fields."""
+    """Content with tools; its JSON form has no empty fields."""
 
     _type: ClassVar[str]
 
-    if TYPE_CHECKING:  # each subclass declares it, since the order of fields matters
+    if TYPE_CHECKING:  # each subclass declares it itself, because the order of fields matters
         tools: dict[str, ToolNamespaceConfig] | None
 
     def with_tools(self: _Self, ns_config: ToolNamespaceConfig) -> _Self:
-        """Add (or replace) a tool namespace, in place."""
+        """Add a tool namespace, in place; it replaces one of the same name."""
         self.tools = {**(self.tools or {}), ns_config.name: ns_config}
         return self
 
@@ -92,7 +98,7 @@ class _ToolContent(Content):
 
     @classmethod
     def from_dict(cls: type[_Self], raw: dict[str, Any]) -> _Self:
-        """Read the canonical JSON form; unknown keys are ignored.
+        """Read the canonical JSON form; ignore unknown keys.
 
         Raises `pydantic.ValidationError` (a `ValueError`) if a field has the wrong type.
         """
@@ -100,7 +106,9 @@ class _ToolContent(Content):
 
 
 class SystemContent(_ToolContent):
-    """The system message: identity, dates, reasoning effort, channels, built-in tools.
+    """The content of a system message: identity, dates, reasoning effort, channels, built-in tools.
+
+    A field that is None adds nothing to the prompt.
 
     >>> SystemContent.new().with_reasoning_effort(ReasoningEffort.HIGH).reasoning_effort.value
     'High'
@@ -127,7 +135,7 @@ class SystemContent(_ToolContent):
         return cls()
 
     def with_model_identity(self, model_identity: str) -> SystemContent:
-        """Set the first line of the system message, in place."""
+        """Set the identity, which is the first line of the system message, in place."""
         self.model_identity = model_identity
         return self
 
@@ -137,35 +145,35 @@ class SystemContent(_ToolContent):
         return self
 
     def with_conversation_start_date(self, conversation_start_date: str) -> SystemContent:
-        """Set the current date that the prompt states, in place."""
+        """Set the current date, such as ``2025-06-28``, in place."""
         self.conversation_start_date = conversation_start_date
         return self
 
     def with_knowledge_cutoff(self, knowledge_cutoff: str) -> SystemContent:
-        """Set the knowledge cutoff, in place."""
+        """Set the knowledge cutoff, such as ``2024-06``, in place."""
         self.knowledge_cutoff = knowledge_cutoff
         return self
 
     def with_channel_config(self, channel_config: ChannelConfig) -> SystemContent:
-        """Set the announced channels, in place."""
+        """Set the valid channels, in place."""
         self.channel_config = channel_config
         return self
 
     def with_required_channels(self, channels: list[str]) -> SystemContent:
-        """Announce `channels` and demand one of them on every message, in place."""
+        """List `channels`, and require one of them for every message, in place."""
         return self.with_channel_config(ChannelConfig.require_channels(channels))
 
     def with_browser_tool(self) -> SystemContent:
-        """Add the built-in `browser`, in place."""
+        """Add the built-in tool `browser`, in place."""
         return self.with_tools(ToolNamespaceConfig.browser())
 
     def with_python_tool(self) -> SystemContent:
-        """Add the built-in `python`, in place."""
+        """Add the built-in tool `python`, in place."""
         return self.with_tools(ToolNamespaceConfig.python())
 
 
 class DeveloperContent(_ToolContent):
-    """The developer message: instructions, function tools, response formats.
+    """The content of a developer message: instructions, function tools, response formats.
 
     >>> content = DeveloperContent.new().with_instructions("Talk like a pirate.")
     >>> content.to_dict()
@@ -180,7 +188,7 @@ class DeveloperContent(_ToolContent):
 
     @classmethod
     def new(cls) -> DeveloperContent:
-        """Return an empty developer content."""
+        """Return a developer content without instructions or tools."""
         return cls()
 
     def with_instructions(self, instructions: str) -> DeveloperContent:
@@ -197,8 +205,8 @@ class DeveloperContent(_ToolContent):
     ) -> DeveloperContent:
         """Request output that follows the JSON Schema `schema`, in place.
 
-        The prompt only influences the model; a grammar enforces the schema (guide, "Structured
-        output").
+        The prompt shows the schema to the model, but only a grammar enforces it
+        (`openai_harmony.grammar.turn_grammar`).
         """
         added = ResponseFormat(name=name, json_schema=schema, description=description)
         self.response_formats = {**(self.response_formats or {}), name: added}

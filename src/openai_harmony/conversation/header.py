@@ -1,4 +1,4 @@
-"""The fields of a message header, independent of its spelling."""
+"""The fields of a message header, however the header is spelled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .messages import Role
 __all__ = ["INVISIBLE", "INVISIBLE_RUN", "ROLES", "Header"]
 
 ROLES = {role.value: role for role in Role}
-"""Each role by its word in a header."""
+"""The word of each role in a header, and the role."""
 
 INVISIBLE = (
     r"\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
@@ -23,7 +23,7 @@ INVISIBLE_RUN = re.compile(rf"[{INVISIBLE}]+")
 
 
 class Header(NamedTuple):
-    """The fields that a header gives its message."""
+    """The fields of a message that its header contains."""
 
     role: Role
     name: str | None = None

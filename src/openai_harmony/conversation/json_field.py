@@ -1,4 +1,4 @@
-"""JSON values with their path, so that every error can name the field at fault."""
+"""JSON values with their path, so that every error can name the wrong field."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..errors import ConversationError
 __all__ = ["JsonField", "shown"]
 
 
-@dataclass(slots=True)  # not frozen, which is slower to make, and long histories make many
+@dataclass(slots=True)  # not frozen: frozen objects are slower to make, and histories need many
 class JsonField:
     """A value of a request and its path; reading it as the wrong type raises `ConversationError`.
 

@@ -1,4 +1,4 @@
-"""Conversations as Python objects and as canonical JSON, and the tools that they declare."""
+"""Conversations as Python objects and as JSON, and the tools that they declare."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Role(str, Enum):
 
 
 class Author(BaseModel):
-    """A role, and a name, which tools always have.
+    """The author of a message: a role and an optional name; a tool needs a name.
 
     >>> Author.new(Role.TOOL, "functions.now").name
     'functions.now'
@@ -55,7 +55,7 @@ class Author(BaseModel):
 
     @classmethod
     def new(cls, role: Role, name: str) -> Author:
-        """Make a named author."""
+        """Make an author with a name."""
         return cls(role=role, name=name)
 
 
@@ -67,7 +67,7 @@ _CONTENT_TYPES: dict[str, type[Content]] = {
 
 
 def _read_content(raw: object) -> object:
-    """Read a content dict with a ``type``, or one as the classes' own `model_dump` writes it."""
+    """Read a content dict, either with a ``type`` or as pydantic's `model_dump` writes it."""
     if type(raw) is TextContent or not isinstance(raw, Mapping):  # the first test is quick
         return raw
     kind = raw.get("type")
@@ -87,7 +87,7 @@ def _unknown_variant(raw: object) -> str:
 
 
 def _name_type(item: Content, write: SerializerFunctionWrapHandler) -> Any:
-    """Dump a content with its ``type``, so that it can be read again even with fields left out."""
+    """Dump a content with its ``type``: it can be read again even if fields were left out."""
     kind = next((name for name, cls in _CONTENT_TYPES.items() if type(item) is cls), None)
     return write(item) if kind is None else {"type": kind, **write(item)}
 
@@ -100,9 +100,10 @@ _ContentItem = Annotated[
 class Message(BaseModel):
     """One message: its author, content, channel, recipient and content type.
 
-    `recipient` is a tool's name (or ``assistant`` for a tool's answer), `channel` one of
-    ``analysis``, ``commentary`` and ``final``, `content_type` such as ``json``, with
-    ``<|constrain|>`` before it if the model is constrained to that type.
+    - `channel` is ``analysis``, ``commentary`` or ``final``.
+    - `recipient` is the name of a tool in a call, and ``assistant`` in a tool's answer.
+    - `content_type` is a word such as ``json``, with ``<|constrain|>`` before it if the model is
+      constrained to that type.
 
     >>> Message.from_role_and_content(Role.USER, "hi").to_json()
     '{"role": "user", "name": null, "content": [{"type": "text", "text": "hi"}]}'
@@ -150,7 +151,7 @@ class Message(BaseModel):
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the canonical JSON form: the author's fields, then what is not None."""
+        """Return the canonical JSON form: role, name and content, then the fields that are set."""
         out: dict[str, Any] = {"role": self.author.role, "name": self.author.name}
         out["content"] = [item.to_dict() for item in self.content]
         for key in ("channel", "recipient", "content_type"):
@@ -165,15 +166,15 @@ class Message(BaseModel):
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Message:
-        """Read the canonical JSON form; plain text may take the place of the list of contents.
+        """Read the canonical JSON form; the content may be a list or plain text.
 
-        Raises `ConversationError` (a `ValueError`) that names the field at fault.
+        Raises `ConversationError` (a `ValueError`) that names the wrong field.
         """
         return _message_from_dict(data, field="")
 
 
 class Conversation(BaseModel):
-    """Messages in their order.
+    """A list of messages, in order.
 
     >>> conversation = Conversation.from_json('{"messages": [{"role": "user", "content": "hi"}]}')
     >>> conversation.messages[0].content
@@ -203,13 +204,13 @@ class Conversation(BaseModel):
     def from_json(cls, payload: str) -> Conversation:
         """Read the canonical JSON form.
 
-        Raises `ConversationError` (a `ValueError`) that names the field at fault.
+        Raises `ConversationError` (a `ValueError`) that names the wrong field.
         """
         try:
             raw = json.loads(payload)
         except RecursionError:
             raise ConversationError("the JSON is nested too deeply to be read") from None
-        except (TypeError, ValueError) as error:  # not text, not JSON, or too long a number
+        except (TypeError, ValueError) as error:  # not text, not JSON, or a number with many digits
             raise ConversationError(f"not valid JSON: {error}") from error
         messages = _require(_object(raw, field=""), "messages", list, field="")
         return cls(
@@ -221,14 +222,14 @@ class Conversation(BaseModel):
 
 
 def is_answer(message: Message) -> bool:
-    """Return whether a message is an answer: the model ends it, and its turn, by ``<|return|>``."""
+    """Return whether a message is an answer, which ends the turn with ``<|return|>``."""
     return message.channel == "final" and message.author.role is Role.ASSISTANT
 
 
 def declared_tools(messages: Iterable[Message]) -> dict[str, ToolDescription | None]:
-    """Return the tools of system and developer messages by the recipient of their calls.
+    """Return the tools of system and developer messages, by the recipient of their calls.
 
-    A tool that takes free text has no description: its value is None.
+    The value of a tool that takes free text, such as `python`, is None.
 
     >>> system = Message.from_role_and_content(Role.SYSTEM, SystemContent().with_python_tool())
     >>> declared_tools([system])

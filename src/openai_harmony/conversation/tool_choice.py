@@ -1,4 +1,4 @@
-"""The `tool_choice` of the Responses and the Chat Completions API: a mode, and the tools named."""
+"""The `tool_choice` of the Responses and Chat Completions APIs: a mode, and the named tools."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _MODES: tuple[ToolMode, ...] = ("none", "auto", "required")
 
 
 class ToolChoice(NamedTuple):
-    """The calls that are allowed, and to which recipients (None: to all that are declared)."""
+    """Whether calls are allowed, and their recipients (None: all declared ones)."""
 
     mode: ToolMode = "auto"
     names: tuple[str, ...] | None = None
 
 
 class NamedTools(NamedTuple):
-    """Whether calls are allowed, and the tools that a choice names (None: all that are declared).
+    """Whether calls are allowed, and the tools that a choice names (None: all declared ones).
 
-    `field` is the list of the tools, or the choice itself.
+    `field` is the list of tools, or the choice itself.
     """
 
     mode: ToolMode
@@ -32,9 +32,9 @@ class NamedTools(NamedTuple):
 
 
 def named_tools(choice: JsonField) -> NamedTools:
-    """Read a choice in any of its forms; null is ``auto``. The tools stay as they are written.
+    """Read a choice in any of its forms; null is ``auto``. The tools are returned unread.
 
-    Raises `ConversationError`, which names the field at fault.
+    Raises `ConversationError`, which names the wrong field.
 
     >>> choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "python"}]}
     >>> named_tools(JsonField(choice, "tool_choice")).tools[0].path

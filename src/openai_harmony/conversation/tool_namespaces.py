@@ -15,7 +15,7 @@ __all__ = ["ToolDescription", "ToolNamespaceConfig"]
 class ToolDescription(BaseModel):
     """One callable tool; `parameters` is the JSON Schema of its arguments.
 
-    Of the boolean schemas, True allows any object and False no call.
+    A boolean schema is allowed: True accepts any object, and False forbids every call.
 
     >>> ToolDescription.new("now", "Tells the time.").parameters is None
     True
@@ -43,7 +43,10 @@ class ToolDescription(BaseModel):
 
 
 class ToolNamespaceConfig(BaseModel):
-    """Tools that share a name prefix: `functions.now` is `now` in the namespace `functions`."""
+    """Tools that share a prefix: `functions.now` is the tool `now` in the namespace `functions`.
+
+    The prompt shows a namespace without tools as its description alone.
+    """
 
     name: str
     description: str | None = None
@@ -51,7 +54,7 @@ class ToolNamespaceConfig(BaseModel):
 
     @staticmethod
     def browser() -> ToolNamespaceConfig:
-        """Return the built-in browser: `search`, `open` and `find`."""
+        """Return the built-in tool `browser`, with the functions `search`, `open` and `find`."""
         return ToolNamespaceConfig(
             name="browser",
             description=_BROWSER_DESCRIPTION,
@@ -64,12 +67,12 @@ class ToolNamespaceConfig(BaseModel):
 
     @staticmethod
     def python() -> ToolNamespaceConfig:
-        """Return the built-in Python notebook; it takes code, so it has no functions."""
+        """Return the built-in tool `python`, which takes code and has no functions."""
         return ToolNamespaceConfig(name="python", description=_PYTHON_DESCRIPTION, tools=[])
 
 
-# The texts below are part of the format (see "Built-in tools" in the guide): changing one
-# character changes the tokens that the models were trained on.
+# The texts below are part of the format (see "Built-in tools" in the guide): if one character
+# changes, so do the tokens that the models were trained on.
 
 _BROWSER_DESCRIPTION = (
     "Tool for browsing.\n"

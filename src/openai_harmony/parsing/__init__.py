@@ -3,8 +3,8 @@
 ::
 
     recovery, state          the parser's state, and the record of repairs
-    strict_header → strict   the format, as the reference reads it
+    strict_header → strict   strict parsing, as in the reference
     header_words → damaged_header → unfinished_header → lenient
-                             what models write instead
-    parser                   the parser that people use
+                             lenient parsing, which repairs damaged tokens
+    parser                   the public parser
 """

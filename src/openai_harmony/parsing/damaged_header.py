@@ -4,10 +4,10 @@ Every header is read in the same steps, whether it follows the format or not:
 
 1. `split_header` cuts it at its special tokens. Without a ``<|message|>``,
    `unfinished_header.split_body` finds the place where the body begins.
-2. Each word gets a meaning by `WORD_RULES`, from what it looks like and where it stands.
-3. Where several words mean the same thing, the ``_choose`` methods say which one counts.
-4. A header that follows the format is then read as it is written, unless a word in it cannot be
-   meant: glued words, a channel that is nearly a known one, a recipient that is nearly a tool.
+2. `WORD_RULES` gives each word a meaning, by its look and its place.
+3. If several words have the same meaning, the ``_choose`` methods choose one.
+4. If the header follows the format, it is read as it is written, unless a word in it is clearly an
+   error: glued words, a channel that is nearly a known one, a recipient that is nearly a tool.
 
 docs/reference/recoveries.md shows the rules of steps 2 and 3 as tables.
 """
@@ -48,7 +48,7 @@ from .recovery import RecoveryKind
 __all__ = ["HeaderReading", "Note", "read_header", "resolve_tool"]
 
 Note: TypeAlias = tuple[RecoveryKind, str]
-"""A repair and the text concerned."""
+"""A repair and the repaired text."""
 
 # Names of tools
 
@@ -58,7 +58,7 @@ _GLUED_TYPE = re.compile(r"(?:<\|constrain\|>|commentary|analysis|json|code)+$")
 
 
 def resolve_tool(name: str, tools: AbstractSet[str]) -> str | None:
-    """Find the tool that a name means: a declared one, else a name that only a tool can have.
+    """Find the tool that a name means: a declared one, or a name that only a tool can have.
 
     >>> resolve_tool("shell", {"functions.shell"}), resolve_tool("shell", set())
     ('functions.shell', None)
@@ -82,7 +82,7 @@ def resolve_tool(name: str, tools: AbstractSet[str]) -> str | None:
 
 
 def _split_glued_type(name: str, tools: AbstractSet[str]) -> tuple[str, str] | None:
-    """Cut a declared tool's name and the content type written right after it apart.
+    """Split a declared tool's name from the content type that follows it without a space.
 
     >>> _split_glued_type("functions.shelljson", {"functions.shell"})
     ('functions.shell', 'json')
@@ -114,7 +114,7 @@ _NOT_MEANT = frozenset(
         RecoveryKind.UNKNOWN_CHANNEL,
     }
 )
-"""Repairs which show that a header cannot be meant as it is written."""
+"""Repairs which show that a header is not meant as it is written."""
 
 
 class HeaderReading:
@@ -124,12 +124,12 @@ class HeaderReading:
         self.given_role = role
         self.tools = tools
         self.words: dict[Slot, list[str]] = {slot: [] for slot in Slot}
-        self.name: str | None = None  # of an author who is no tool
+        self.name: str | None = None  # of an author that is not a tool
         self.notes: list[Note] = []
-        self.is_meant = True  # whether a header that follows the format can be meant as it is
+        self.is_meant = True  # whether a header that follows the format is meant as it is written
 
     def read(self, pieces: Sequence[Piece]) -> Header:
-        """Sort the words of all pieces, then choose among those that mean the same."""
+        """Sort the words of all pieces, then choose one word for each meaning."""
         for piece in pieces:
             words: list[str] = []
             for word in split_words(piece.text, self.tools):
@@ -171,7 +171,7 @@ class HeaderReading:
             slot = Slot.TEXT
         if noted_as is not None:
             self._note(noted_as, word)
-        if " " in word:  # only the declared tools tell that this is one name
+        if " " in word:  # it is one name only because a tool of this name is declared
             self._note(RecoveryKind.TOOL_NAME, word)
         out_of_place = {
             Slot.ROLE: any(self.words.values()),
@@ -188,7 +188,7 @@ class HeaderReading:
         self.words[slot].append(word)
 
     def _place(self, marker: int | None) -> Place:
-        """Return where the next word stands; `marker` is the special token before it, if any."""
+        """Return the place of the next word; `marker` is the special token before it, if any."""
         if marker in (CHANNEL, CONSTRAIN):
             return Place.CHANNEL if marker == CHANNEL else Place.CONSTRAIN
         if any(words for slot, words in self.words.items() if slot is not Slot.ROLE):
@@ -218,7 +218,7 @@ class HeaderReading:
         names: dict[str, None] = {}
         is_answer = bool(self.words[Slot.AUTHOR])
         for name in self.words[Slot.RECIPIENT]:
-            if name == Role.ASSISTANT.value and not is_answer:  # it answers to nobody
+            if name == Role.ASSISTANT.value and not is_answer:  # the assistant calls no assistant
                 self.words[Slot.TEXT].append(f"to={name}")
                 continue
             resolved = self._resolve_recipient(name)
@@ -235,7 +235,7 @@ class HeaderReading:
         return chosen
 
     def _resolve_recipient(self, name: str) -> str | None:
-        """Find out what a recipient's name means: a tool, or a tool and a type, or neither."""
+        """Return the recipient that ``to=name`` means; None if the name is a channel or a type."""
         if not name:
             self._note(RecoveryKind.MISSING_RECIPIENT, "to=")
         elif name in ROLES or name in self.tools:
@@ -269,7 +269,7 @@ class HeaderReading:
         return role
 
     def _choose_author(self, recipient: str | None) -> tuple[Role, str | None, str | None]:
-        """Choose the role, the name of a tool and the recipient: only a tool answers to a role."""
+        """Choose the role, a tool's name and the recipient: only a tool's recipient is a role."""
         role = self._choose_role()
         author = next(iter(self.words[Slot.AUTHOR]), None)
         tool = author and (resolve_tool(author, self.tools) or author)
@@ -299,7 +299,7 @@ class HeaderReading:
         return role or Role.ASSISTANT, None, recipient
 
     def _choose_type(self, recipient: str | None) -> str | None:
-        """Choose a known type rather than another, a marked one rather than text, the last one."""
+        """Choose a known type that is marked, else a type in the text, else the last marked one."""
         types, text = self.words[Slot.TYPE], self.words[Slot.TEXT]
         chosen = next((word for word in reversed(types) if word in KNOWN_TYPES), None)
         if chosen is None:
@@ -348,7 +348,7 @@ class HeaderReading:
 def read_header(
     pieces: Sequence[Piece], role: Role | None, tools: AbstractSet[str]
 ) -> tuple[Header, list[Note]]:
-    """Read any header; `role` is the author when the header names none (default: assistant).
+    """Read any header; `role` is the author if the header names none (default: assistant).
 
     >>> header, notes = read_header(
     ...     [Piece(CHANNEL, "commentary"), Piece(CONSTRAIN, "json to=f")], None, {"functions.f"}
@@ -367,7 +367,7 @@ def read_header(
 def _read_header(
     pieces: Sequence[Piece], role: Role | None, tools: frozenset[str]
 ) -> tuple[Header, Sequence[Note]]:
-    """Read a header; the same few come again and again."""
+    """Read a header; cached, because the same few headers occur again and again."""
     notes: list[Note] = []
     if invisible := "".join(INVISIBLE_RUN.findall("".join(text for _, text in pieces))):
         notes.append((RecoveryKind.HEADER_TEXT, invisible))
@@ -407,12 +407,12 @@ def _read_as_written(
 
 
 def _take_author(words: list[str], tools: AbstractSet[str]) -> tuple[Role | None, str | None]:
-    """Take the author from the front of `words`; whatever is no role is the name of a tool."""
+    """Take the author from the front of `words`; a word that is not a role is a tool's name."""
     if not words or words[0].startswith(("to=", CONSTRAIN_TEXT)):
         return None, None
     first = words.pop(0)
     if first in ROLES:
-        # A tool is known by its name alone, so a tool named "tool" is written this way.
+        # A header names a tool only by its name, so a tool named "tool" is written this way.
         return ROLES[first], first if first == Role.TOOL.value else None
     if named := _read_named_role(first):
         return named

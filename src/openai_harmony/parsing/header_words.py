@@ -1,7 +1,7 @@
-"""The words of message headers as lenient parsing sees them: what each looks like and can mean.
+"""The words of message headers in lenient parsing: their looks, places and meanings.
 
-`WORD_RULES` gives each word a meaning by its look and by where it stands;
-docs/reference/recoveries.md shows it as a table.
+`WORD_RULES` gives each word a meaning by its look and its place; docs/reference/recoveries.md
+shows the rules as a table.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def split_header(tokens: Sequence[int], tokenizer: Tokenizer) -> list[Piece]:
 
 
 LONGEST_NAME = 256
-"""Characters; a longer word is no tool's name, and a longer header is not kept in the cache."""
+"""Characters: a longer word is not a tool's name, and a longer header is not cached."""
 
 NAMESPACE = re.compile(r"(?:functions?\.)*")
 QUOTES = "\"'`:,"
@@ -76,7 +76,7 @@ PLAIN_NAME = re.compile(r"[A-Za-z][\w+./-]*$")
 
 @functools.lru_cache(maxsize=64)
 def name_pattern(tools: frozenset[str]) -> str:
-    """Return a pattern for the declared names that hold a space; the longest is tried first."""
+    """Return a pattern for the declared names that contain a space, the longest first."""
     bare = {NAMESPACE.sub("", tool, count=1) for tool in tools if len(tool.split()) > 1}
     names = [r"\s+".join(map(re.escape, name.split())) for name in sorted(bare, key=len)]
     return rf"(?:functions?\.)*(?:{'|'.join(reversed(names))})" if names else "(?!)"
@@ -90,12 +90,12 @@ def _word_pattern(tools: frozenset[str]) -> re.Pattern[str]:
 
 
 def split_words(text: str, tools: AbstractSet[str]) -> list[str]:
-    """Split at white space, but not inside of a declared tool's name."""
+    """Split at white space, but not inside a declared tool's name."""
     return _word_pattern(frozenset(tools)).findall(text)
 
 
 def unglue(word: str) -> list[str]:
-    """Cut a word such as ``assistantcommentary`` or ``analysisto=python`` into its words."""
+    """Split glued words such as ``assistantcommentary`` or ``analysisto=python``."""
     parts: list[str] = []
     done = 0
     while match := _GLUED.match(word, done):
@@ -107,7 +107,7 @@ def unglue(word: str) -> list[str]:
 
 
 def nearest_channel(word: str) -> str | None:
-    """Find the channel that a damaged name means: it holds the name, or begins it."""
+    """Find the channel whose name a damaged word contains or begins."""
     for channel in CHANNELS:
         if channel in word or (len(word) >= 5 and channel.startswith(word)):
             return channel
@@ -118,7 +118,7 @@ KNOWN_TYPES = frozenset((*CONTENT_TYPES, *(CONSTRAIN_TEXT + name for name in CON
 
 
 def type_in_garble(word: str) -> str | None:
-    """Return the type that a word ends in, where the rest of it is no plain name.
+    """Return the content type at a word's end if the rest of the word is not a plain name.
 
     >>> type_in_garble("彩神争霸高json"), type_in_garble("fjson")
     ('json', None)
@@ -127,7 +127,7 @@ def type_in_garble(word: str) -> str | None:
 
 
 class Word(Enum):
-    """Looks of a word in a header; where several fit, the first counts."""
+    """Looks of a word in a header; if several fit, the first counts."""
 
     RECIPIENT = "`to=…`"
     CHANNEL = "a channel"
@@ -169,7 +169,7 @@ class Slot(Enum):
 
 
 class Rule(NamedTuple):
-    """The meaning of a word, and the repair to note, if this is one."""
+    """The meaning of a word, and the repair to note, if any."""
 
     slot: Slot
     noted_as: RecoveryKind | None = None
@@ -219,5 +219,5 @@ WORD_RULES: Mapping[Word, Mapping[Place, Rule]] = {
 }
 """The meaning of a word by its look and its place; a place without a row is like `Place.LATER`.
 
-Once there is text, a channel or a tool without a special token before it is text too.
+After a word that is text, a channel or a tool without a special token before it is text too.
 """

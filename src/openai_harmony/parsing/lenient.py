@@ -1,6 +1,6 @@
-"""The transitions of lenient parsing: each token in each state, whatever the model wrote.
+"""The transitions of lenient parsing: the step of each token in each state.
 
-Nothing here raises an error. Whatever is repaired or left out is noted in ``recoveries``.
+No token raises an error. ``recoveries`` lists everything that is repaired or left out.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _leave_out_unknown(parser: ParserState, token: int) -> None:
 
 
 def _dispatch(parser: ParserState, token: int) -> None:
-    """Take the step of a token again, in the state that has come about meanwhile."""
+    """Take the step of a token again, in the new state."""
     if token == NO_TOKEN:
         parser.end()
     else:
@@ -81,7 +81,7 @@ def _open_header(parser: ParserState, token: int) -> None:
 
 
 def _open_header_without_start(parser: ParserState, token: int) -> None:
-    """A header begins without ``<|start|>``; pending text before it holds its role, if any."""
+    """Begin a header without ``<|start|>``; pending text before it contains its role, if any."""
     if parser.pending_ended:
         _resolve_ended(parser, "analysis")
     pending = parser.pending
@@ -107,7 +107,7 @@ def _open_header_without_start(parser: ParserState, token: int) -> None:
 
 
 def _resolve_pending(parser: ParserState, ending: int) -> None:
-    """Tokens between messages end in a stop token or at the end: decide what they were."""
+    """Decide what tokens between messages were when a stop token or the input's end follows."""
     if parser.pending_ended:
         _resolve_ended(parser, "final")
     text = _take_pending(parser)
@@ -117,7 +117,7 @@ def _resolve_pending(parser: ParserState, ending: int) -> None:
         _note_nothing(parser, text, ending)
     elif parser.last_stop in (RETURN, CALL):
         parser.recover(RecoveryKind.TEXT_AFTER_STOP, text)
-    elif ending == END:  # reasoning when more follows, an answer when it is the last
+    elif ending == END:  # reasoning if more follows, else an answer
         parser.pending = parser.tokenizer.encode_ordinary(text)
         parser.pending_ended = True
     else:
@@ -157,7 +157,7 @@ def _take_pending(parser: ParserState) -> str:
 
 
 def _respell(parser: ParserState, text: str) -> bool:
-    """Read markers that stand in pending text as plain text as the tokens they spell."""
+    """Read markers that pending text spells as the tokens that they spell."""
     if not _SPELLED.search(text):
         return False
     parser.recover(RecoveryKind.SPELLED_MARKER, text)
@@ -167,7 +167,7 @@ def _respell(parser: ParserState, text: str) -> bool:
 
 
 def _is_header(parser: ParserState, text: str) -> bool:
-    """Tell whether text between messages is nothing but the start of a header."""
+    """Return whether text between messages is only the start of a header."""
     if all(word in _HEADER_WORDS for word in text.split()):
         return True
     unfinished = split_body([Piece(None, text)], Role.ASSISTANT, parser.tools)
@@ -192,7 +192,7 @@ def _open_header_again(parser: ParserState, token: int) -> None:
 
 
 def _header_pieces(parser: ParserState) -> list[Piece]:
-    """Cut the header tokens; text before a header without ``<|start|>`` is a message by itself."""
+    """Split the header tokens; text before a header without ``<|start|>`` is its own message."""
     pieces = split_header(parser.header_tokens, parser.tokenizer)
     if any(_SPELLED_IN_HEADER.search(piece.text) for piece in pieces):
         parser.recover(RecoveryKind.SPELLED_MARKER, parser.tokenizer.decode(parser.header_tokens))
@@ -228,7 +228,7 @@ def _open_body(parser: ParserState, _token: int) -> None:
 
 
 def _resolve_header(parser: ParserState, ending: int) -> None:
-    """A header ends without ``<|message|>``: decide whether a body was meant, or nothing."""
+    """End a header without ``<|message|>``: decide whether it contains a body."""
     pieces = _header_pieces(parser)
     unfinished = split_body(pieces, parser.given_role, parser.tools)
     if parser.suspended is not None:
@@ -249,7 +249,7 @@ def _resolve_header(parser: ParserState, ending: int) -> None:
         parser.recover(RecoveryKind.MISSING_MESSAGE, whole)
         header = unfinished.header
         if header.channel is None and header.role is Role.ASSISTANT:
-            # Where a channel should stand there is prose: only a last message is an answer.
+            # There is prose in place of a channel: only a last message is an answer.
             thinking = ending == END and not only_text
             header = Header(header.role, channel="analysis" if thinking else "final")
         _add_whole_message(parser, header, unfinished.body, ending)
@@ -261,7 +261,7 @@ def _resolve_header(parser: ParserState, ending: int) -> None:
 
 
 def _may_be_cut(parser: ParserState, unfinished: Unfinished) -> bool:
-    """Tell whether a seeming body may be a word of the header that was cut off."""
+    """Return whether a supposed body may be a cut-off word of the header."""
     if unfinished.is_certain:
         return _ends_in_header(parser, unfinished)
     words = unfinished.body.split()
@@ -271,7 +271,7 @@ def _may_be_cut(parser: ParserState, unfinished: Unfinished) -> bool:
 
 
 def _ends_in_header(parser: ParserState, unfinished: Unfinished) -> bool:
-    """Tell whether a seeming body begins a word that comes later in a header."""
+    """Return whether a supposed body begins a word that comes later in a header."""
     rest = unfinished.body.strip()
     name = f"{unfinished.header.recipient} {rest}"
     begins_tool = any(tool.startswith(name) for tool in parser.tools)
@@ -280,7 +280,7 @@ def _ends_in_header(parser: ParserState, unfinished: Unfinished) -> bool:
 
 
 def _is_body(text: str, header: Header) -> bool:
-    """Text without a letter is noise, except as an answer."""
+    """Return whether text is a body; text without a letter is noise, except in an answer."""
     if header.channel == "final" or header.recipient is not None:
         return bool(text)
     for word in (*CHANNELS, *ROLES):
@@ -299,7 +299,7 @@ def _note_empty_header(parser: ParserState, whole: str, ending: int) -> None:
 
 
 def _add_whole_message(parser: ParserState, header: Header, text: str, ending: int) -> None:
-    """Add a message whose body was known only at its end."""
+    """Add a message whose body was recognised only at its end."""
     parser.open_body(header)
     parser.add_text(text)
     if ending == NO_TOKEN:
@@ -339,8 +339,10 @@ def _close(parser: ParserState, token: int) -> None:
 
 
 def _note_call(parser: ParserState, token: int) -> None:
-    """Note a call to nobody. Even where only one tool exists nothing is guessed: models write
-    imagined tool results that way (sgl-project/sglang#9097). The role `tool` names no tool.
+    """Note a call without a recipient. The role `tool` does not name a tool.
+
+    The parser does not guess a recipient, even if only one tool is declared: models also write
+    imagined tool results this way (sgl-project/sglang#9097).
     """
     if token != CALL or parser.recipient is not None or parser.header is None:
         return
@@ -353,7 +355,7 @@ def _note_call(parser: ParserState, token: int) -> None:
 
 
 def _start_in_body(parser: ParserState, token: int) -> None:
-    """A new message begins although the open one has not ended."""
+    """Begin a new message although the open one has not ended."""
     if parser.lookahead:
         parser.recover(RecoveryKind.STRAY_TEXT, parser.tokenizer.decode(parser.lookahead))
         parser.lookahead.clear()
@@ -364,9 +366,9 @@ def _start_in_body(parser: ParserState, token: int) -> None:
 
 
 def _channel_in_body(parser: ParserState, token: int) -> None:
-    """Perhaps a header without ``<|end|>`` and ``<|start|>``: put the body aside until it shows."""
+    """Suspend the body: this may be a header without ``<|end|>`` and ``<|start|>`` before it."""
     role = parser.role
-    if role is Role.TOOL:  # whose name is not known here; what models go on with is their own
+    if role is Role.TOOL:  # its name is unknown here, and the model goes on with its own message
         role = Role.ASSISTANT
     lookahead = parser.lookahead.copy()
     parser.lookahead.clear()
@@ -377,7 +379,7 @@ def _channel_in_body(parser: ParserState, token: int) -> None:
 
 
 def _finish_suspended(parser: ParserState) -> None:
-    """End the body put aside; without text and recipient it was only a header begun too early."""
+    """End the suspended body; without text and recipient it was a header that began too early."""
     if parser.suspended is None:
         return
     header, text = parser.suspended
@@ -392,7 +394,7 @@ def _finish_suspended(parser: ParserState) -> None:
 
 
 def _recipient_at_end(parser: ParserState, header: Header) -> str | None:
-    """Find a declared tool that the body put aside ends with, as in ``… to=f<|channel|>``."""
+    """Find a declared tool at the end of the suspended body, as in ``… to=f<|channel|>``."""
     if parser.suspended is None or header.recipient is not None or header.channel == "final":
         return None
     match = _RECIPIENT_AT_END.search(parser.suspended.text[-LONGEST_NAME:])
@@ -401,7 +403,7 @@ def _recipient_at_end(parser: ParserState, header: Header) -> str | None:
 
 
 def _resume_suspended(parser: ParserState, ending: int) -> None:
-    """It was no header: its text goes on with the body, its markers are left out."""
+    """Resume the body: the supposed header was text of it; its markers are left out."""
     tokens = parser.header_tokens
     parser.resume_body()
     for token in tokens:

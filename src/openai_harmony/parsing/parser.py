@@ -1,4 +1,4 @@
-"""The parser that people use: tokens go in one by one, or many at once; messages come out."""
+"""The public parser: tokens go in, one by one or many at once; messages come out."""
 
 from __future__ import annotations
 
@@ -42,16 +42,14 @@ class Encoding(Protocol):
 class StreamableParser:
     """Parse tokens while the model samples them.
 
-    All state can be read after every token. `messages`, `tokens` and `recoveries` are copies.
+    - `role` is the author of the first message if the prompt ended in ``<|start|>`` and this role.
+      With None, the tokens begin with ``<|start|>`` and a role, as in a whole prompt.
+    - `strict` chooses the mode. In strict mode the parser does what openai-harmony 0.0.8 does,
+      token by token (``docs/reference/divergences.md`` lists the few differences). In lenient
+      mode no token id raises an error; `recoveries` lists what was repaired or left out.
+    - `tools` are the recipients that the conversation declares, such as ``functions.get_weather``.
 
-    `role` is the author of the first message when its ``<|start|>`` and role were part of the
-    prompt. `tools` are the recipients that the conversation declares, such as
-    ``functions.get_weather``.
-
-    With ``strict=True`` the parser does what openai-harmony 0.0.8 does, token for token; see
-    ``docs/reference/divergences.md`` for the few differences. With ``strict=False`` no token
-    raises an error; `recoveries` lists what was repaired or left out.
-
+    All properties can be read after every token. `messages`, `tokens` and `recoveries` are copies.
     A parser can be copied and pickled at any token.
 
     >>> from openai_harmony import load_harmony_encoding
@@ -84,10 +82,10 @@ class StreamableParser:
         self._encoded = _EncodedBody()
 
     def process(self, token: int) -> StreamableParser:
-        """Take one token; raise `TokenError` in strict mode when it does not fit.
+        """Take one token. In strict mode, raise `TokenError` if it does not follow the format.
 
-        What is no token id raises an error and changes nothing: `TypeError` or `OverflowError`
-        in strict mode, `VocabularyError` in lenient mode.
+        A value that is not a token id raises an error and changes nothing: `TypeError` or
+        `OverflowError` in strict mode, `VocabularyError` in lenient mode.
         """
         state = self._state
         try:
@@ -102,26 +100,26 @@ class StreamableParser:
                 state.delta, state.texts, state.splits = split
                 return self
         except (TypeError, IndexError):
-            pass  # no plain integer, or one beyond the table
+            pass  # not a plain integer, or one outside the table
         state.step(_token_id(token, strict=state.strict))
         return self
 
     def process_many(self, tokens: Iterable[int]) -> list[ContentDelta]:
-        """Take several tokens at once; return the text they add, joined per message.
+        """Take several tokens at once; return the text that they add, joined per message.
 
-        An error leaves the parser as after the tokens before the one that it is about.
+        After an error, the parser has taken the tokens before the wrong one.
         """
         state = self._state
         if type(tokens) is list and len(tokens) == 1 and state.splits is not NO_SPLIT_TOKENS:
-            (token,) = tokens  # most of the calls for a stream, by far
+            (token,) = tokens  # by far the most calls when a model streams
             if type(token) is int and 0 <= token < FIRST_SPECIAL and token != ASSISTANT:
-                self.process(token)  # which only adds text to the open body
+                self.process(token)  # it only adds text to the open body
                 return [ContentDelta(len(state.messages), state.delta)] if state.delta else []
         return self._process_all(tokens, check_first=False)
 
     def _process_all(self, tokens: Iterable[int], *, check_first: bool) -> list[ContentDelta]:
         state = self._state
-        state.read_counted()  # while the delta is still that of the last token
+        state.read_counted()  # before the delta of the last token is replaced
         joined: dict[int, list[str]] = {}
         ids, positions = _split_points(tokens, check=check_first)
         done = 0
@@ -154,7 +152,10 @@ class StreamableParser:
                 joined.setdefault(message, []).append(text)
 
     def process_eos(self) -> StreamableParser:
-        """End the tokens: an open body becomes a message; strict mode refuses an open header."""
+        """End the tokens. An open body becomes a message.
+
+        In strict mode an open header raises `TokenError`.
+        """
         self._state.end()
         self._state.take_added()
         return self
@@ -166,7 +167,7 @@ class StreamableParser:
 
     @property
     def current_role(self) -> Role | None:
-        """The author of the open message, or the role that was given for the next one."""
+        """The role of the open message's author, or the given role before the first header ends."""
         return self._state.role
 
     @property
@@ -213,16 +214,16 @@ class StreamableParser:
 
     @property
     def incomplete(self) -> bool:
-        """Whether the tokens ended inside a message; known after `process_eos`."""
+        """Whether the tokens ended inside a message; set by `process_eos`."""
         return self._state.incomplete
 
     @property
     def state_data(self) -> dict[str, Any]:
-        """The state with what belongs to it, as plain data.
+        """The state as plain data.
 
-        ``header_tokens`` are the tokens of an open header. ``content_tokens`` are the texts of
-        the open body's tokens, each encoded again, as the reference has them; in lenient mode
-        they are the tokens as received.
+        In a header, ``header_tokens`` are its tokens. In a body, ``header`` has the fields of the
+        header, and ``content_tokens`` are the body's tokens. In strict mode each body token is
+        decoded and encoded again, as in the reference.
         """
         state = self._state
         data: dict[str, Any] = {"state": state.state.value}
@@ -248,11 +249,11 @@ class StreamableParser:
 
 
 _NO_TEXT = b"\xff"
-"""Stands for the bytes of an id outside the vocabulary: they are not UTF-8."""
+"""The bytes of an id outside the vocabulary, which are not UTF-8."""
 
 
 class _EncodedBody:
-    """The text of each token of a body encoded again; goes on where the last call ended."""
+    """The tokens of a body, each decoded and encoded again; continues where the last call ended."""
 
     def __init__(self) -> None:
         self._start = self._end = -1
@@ -260,7 +261,7 @@ class _EncodedBody:
         self._tokens: list[int] = []
 
     def up_to_now(self, state: ParserState) -> list[int]:
-        """Return a copy of the tokens that the open body gives."""
+        """Return a copy of the tokens of the open body so far."""
         if self._start != state.body_start:
             self._start = self._end = state.body_start
             self._partial, self._tokens = b"", []
@@ -293,14 +294,14 @@ def parse_messages(
 
 
 def _lenient_transitions() -> Transitions:
-    # Imported when first needed: strict programs are spared 10 ms at their start.
+    # Imported on first use, which saves programs that parse strictly 10 ms at their start.
     from .lenient import LENIENT_TRANSITIONS
 
     return LENIENT_TRANSITIONS
 
 
 def _token_id(token: object, *, strict: bool) -> int:
-    """A token as a plain integer, in strict mode with the errors of the reference."""
+    """Return a token as a plain integer; in strict mode, raise the errors of the reference."""
     if not strict:
         return integer(token)
     try:
@@ -313,17 +314,18 @@ def _token_id(token: object, *, strict: bool) -> int:
 
 
 def _split_points(tokens: Iterable[int], *, check: bool) -> tuple[Sequence[int], Iterable[int]]:
-    """Return the tokens, and the positions of those that need a step of their own.
+    """Return the tokens, and the positions of those that need a separate step.
 
-    With `check`, what is no token is an error before any token is parsed, as in the reference.
+    With `check`, a value that is not a token raises an error before any token is parsed, as in the
+    reference.
     """
     ids = collection_of_ids(tokens)
     try:
         plain = id_array(ids)
-    except (TypeError, OverflowError, ValueError):  # a step judges each of them
+    except (TypeError, OverflowError, ValueError):  # each one is checked in its own step
         listed = [_token_id(token, strict=True) for token in ids] if check else list(ids)
         return listed, range(len(listed))
-    # A list that begins and ends with plain integers is taken to hold nothing else.
+    # A list that begins and ends with plain integers is assumed to contain only plain integers.
     if isinstance(ids, list) and ids and type(ids[0]) is type(ids[-1]) is int:
         return ids, special_positions(plain)
     return plain.tolist(), special_positions(plain)

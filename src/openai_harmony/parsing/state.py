@@ -1,5 +1,6 @@
-"""The parser's state and the few steps that change it; which token takes which step stands in
-the transition tables of `strict` and `lenient`.
+"""The parser's state and the few steps that change it.
+
+The transition tables of `strict` and `lenient` define which token takes which step.
 
 ::
 
@@ -39,7 +40,7 @@ __all__ = [
 
 
 class StreamState(Enum):
-    """The part of a message that the parser expects next."""
+    """The part of a message that the parser expects next: its start, its header or its body."""
 
     EXPECT_START = "ExpectStart"
     HEADER = "Header"
@@ -49,7 +50,7 @@ class StreamState(Enum):
 
 
 class TokenKind(Enum):
-    """Kinds of input that a transition table may name besides a single special token."""
+    """Kinds of input in a transition table, besides single special tokens."""
 
     TEXT = "ordinary token"
     SPECIAL = "any other special token"
@@ -60,30 +61,33 @@ class TokenKind(Enum):
 
 
 class ContentDelta(NamedTuple):
-    """Text added to the message with the index `message`."""
+    """Text that was added to the message with the index `message`.
+
+    The index is that of the message in `StreamableParser.messages`, once the message has ended.
+    """
 
     message: int
     text: str
 
 
 class SuspendedBody(NamedTuple):
-    """A body interrupted by what may be a header."""
+    """A body that was interrupted by a possible header."""
 
     header: Header
     text: str
 
 
 class SplitTokens(dict[int, "tuple[str | None, list[str | None], SplitTokens]"]):
-    """The effects of tokens behind the bytes `partial` of a character that has not ended.
+    """The effects of tokens after the bytes `partial` of an incomplete character.
 
-    A token leads to the text that it completes, and to the two tables that hold after it. Only
-    tokens that were met, and that are valid UTF-8 here, have an entry.
+    A token leads to the text that it completes, and to the two tables that apply after it. Only
+    tokens that have occurred, and that are valid UTF-8 here, have an entry.
     """
 
     __slots__ = ("partial",)
 
     entries = 0
-    """In all tables."""
+    """The number of entries in all tables."""
 
     def __init__(self, partial: bytes) -> None:
         super().__init__()
@@ -91,16 +95,16 @@ class SplitTokens(dict[int, "tuple[str | None, list[str | None], SplitTokens]"])
 
 
 NO_SPLIT_TOKENS = SplitTokens(b"")
-"""Always empty: holds where each token is looked at."""
+"""Always empty; for states in which each token needs a step."""
 
 MOST_SPLIT_TOKENS = 100_000
-"""Entries that are kept in all tables; so that no input fills the memory."""
+"""The most entries in all tables, so that no input fills the memory."""
 
 _split_tokens: dict[bytes, SplitTokens] = {}
-"""The tables by those bytes, of which there are some 20,000."""
+"""The tables by the bytes of the incomplete character; there are some 20,000 of these."""
 
 NO_TOKEN = -1
-"""Stands for a token where an action is called at the end of the tokens."""
+"""The token with which an action is called at the end of the tokens."""
 
 
 class ParserState:
@@ -166,17 +170,17 @@ class ParserState:
         self.content_type: str | None = None
         self.delta: str | None = None
         self.texts = tokenizer.no_texts
-        """Text of the tokens that now are nothing but text in an open body; None for others."""
+        """The texts of the tokens that are only text in the current state; None for others."""
         self.splits = NO_SPLIT_TOKENS
-        """Tokens that begin, continue or end a character of several tokens in an open body."""
+        """The tokens that begin, continue or end a character of several tokens in an open body."""
         self.incomplete = False
         self.body_start = 0  # index of the open body's first token
-        self.text = ""  # of the open body, up to ...
-        self.partial = b""  # ... these bytes of a character that has not ended, and ...
-        self._unread = 0  # ... this token; those after it are nothing but text
+        self.text = ""  # of the open body; not in it are ...
+        self.partial = b""  # ... these bytes of an incomplete character, and ...
+        self._unread = 0  # ... the tokens from this index, which are only text
         self.added: list[ContentDelta] = []  # the text that the current step has added
         # Only the lenient transitions use these five:
-        self.lookahead: list[int] = []  # tokens of a body that may yet be the start of a header
+        self.lookahead: list[int] = []  # tokens of a body that may be the start of a header
         self.pending: list[int] = []  # tokens between messages
         self.pending_ended = False  # whether <|end|> came after them
         self.suspended: SuspendedBody | None = None
@@ -199,24 +203,24 @@ class ParserState:
     # Tokens
 
     def step(self, token: int) -> None:
-        """Take any token, and set the delta."""
+        """Take any token and set the delta."""
         self.receive(token)
         is_text = 0 <= token < FIRST_SPECIAL and token != ASSISTANT
         if is_text and self.splits is not NO_SPLIT_TOKENS:
-            # All transitions do this; a look at their table would cost more than the step.
+            # All transitions do this; looking it up in their table would cost more than the step.
             self.delta = self._decode(token) or None
         else:
             self.take(token)
             self.take_added()
 
     def receive(self, token: int) -> None:
-        """Count a token that is more than text, after those before it were read."""
+        """Count a token that is not only text, after the tokens before it were read."""
         self.read_counted()
         self.received.append(token)
         self._unread += 1
 
     def take(self, token: int) -> None:
-        """Take the step of a token, which may stand for others that were spelled out."""
+        """Take the step of a token; it may replace tokens that spelled it."""
         table = self.transitions[self.state]
         action = table.get(token)
         if action is None:
@@ -224,12 +228,12 @@ class ParserState:
         action(self, token)
 
     def end(self) -> None:
-        """Take the step that the transition table names for the end of the tokens."""
+        """Take the transition table's step for the end of the tokens."""
         self.read_counted()
         self.transitions[self.state][TokenKind.EOS](self, NO_TOKEN)
 
     def take_added(self) -> list[ContentDelta]:
-        """Hand over the text that was added since the last call, and set the delta from it."""
+        """Return the text that was added since the last call, and set the delta from it."""
         added = self.added
         if added:
             self.added = []
@@ -237,9 +241,9 @@ class ParserState:
         return added
 
     def read_run(self, run: Sequence[int]) -> str | None:
-        """Read ordinary tokens at once; return their text, or None when they need single steps.
+        """Read ordinary tokens at once; return their text, or None if they need single steps.
 
-        This is a short cut: it comes to what the transitions do for each of these tokens.
+        This is a short cut with the same result as the transitions of the single tokens.
         """
         self.read_counted()
         if self.state is StreamState.HEADER:
@@ -261,7 +265,7 @@ class ParserState:
     # The text of the open body
 
     def read_counted(self) -> None:
-        """Append the text of the tokens that were only counted, as they are nothing but text."""
+        """Append the text of the tokens that were only counted because they are only text."""
         count = len(self.received) - self._unread
         if count == 0:
             return
@@ -277,12 +281,12 @@ class ParserState:
             self._append(more)
 
     def _join(self, run: Sequence[int]) -> tuple[str, bytes]:
-        """Return the text that tokens add to the body, and the bytes of a half character."""
+        """Return the text that tokens add to the body, and the bytes of an incomplete character."""
         return decode_next(self.partial, self.tokenizer.decode_bytes(run))
 
     def _append(self, more: str) -> None:
-        # Python appends in place to a string that only one local variable holds, so that a text
-        # which grows, and is read, token by token is not copied every time.
+        # Python appends in place to a string that only one local variable refers to. So a text that
+        # grows token by token, and is read after each, is not copied every time.
         text, self.text = self.text, ""
         text += more
         self.text = text
@@ -294,13 +298,13 @@ class ParserState:
             self.added.append(ContentDelta(len(self.messages), text))
 
     def add_token(self, token: int) -> None:
-        """Append the bytes of a token to the open body; half a character waits for the rest."""
+        """Append the bytes of a token to the open body; an incomplete character waits."""
         text = self._decode(token)
         if text:
             self.added.append(ContentDelta(len(self.messages), text))
 
     def _decode(self, token: int) -> str:
-        """Append the characters that are complete with this token, and return them."""
+        """Append the characters that this token completes, and return them."""
         tokenizer, splits = self.tokenizer, self.splits
         partial = self.partial
         text, self.partial = decode_next(partial, tokenizer.pieces[token])
@@ -320,7 +324,7 @@ class ParserState:
         return text
 
     def expect_text(self) -> None:
-        """Let tokens that are nothing but text be counted."""
+        """From now on, only count tokens that are only text."""
         splits = _split_tokens.get(self.partial)
         if splits is None:
             splits = _split_tokens[self.partial] = SplitTokens(self.partial)
@@ -328,12 +332,12 @@ class ParserState:
         self.texts = self.tokenizer.no_texts if self.partial else self.tokenizer.body_texts
 
     def expect_anything(self) -> None:
-        """Let each token take the step that the transition table names."""
+        """From now on, take the transition table's step for each token."""
         self.splits = NO_SPLIT_TOKENS
         self.texts = self.tokenizer.no_texts
 
     def flush_character(self) -> str:
-        """Append U+FFFD for a character of which only some bytes came."""
+        """Append U+FFFD for an incomplete character."""
         if not self.partial:
             return ""
         text = self.partial.decode("utf-8", "replace")
@@ -368,20 +372,20 @@ class ParserState:
         self.leave()
 
     def suspend_body(self) -> None:
-        """Put the open body aside."""
+        """Suspend the open body."""
         self.flush_character()
         self.suspended = SuspendedBody(self._open_header(), self.text)
         self._drop_body()
 
     def resume_body(self) -> None:
-        """Open the body again that was put aside."""
+        """Open the suspended body again."""
         if self.suspended is not None:
             self.open_body(self.suspended.header)
             self.text = self.suspended.text
             self.suspended = None
 
     def address_to_author(self) -> str:
-        """Make the open body of a tool a call of that tool; return its name."""
+        """Turn the open body of a tool into a call of that tool; return its name."""
         header = self._open_header()
         tool = header.name or ""
         self.header = header._replace(role=Role.ASSISTANT, name=None, recipient=tool)
@@ -434,10 +438,9 @@ def _kind(token: int) -> TokenKind:
 
 
 def decode_next(partial: bytes, data: bytes) -> tuple[str, bytes]:
-    """Decode UTF-8 behind the bytes of a character that had not ended.
+    """Decode UTF-8 after the bytes of an incomplete character.
 
-    Returns the text, with U+FFFD for invalid bytes, and the bytes of a character that has not
-    ended now.
+    Returns the text, with U+FFFD for invalid bytes, and the bytes of a new incomplete character.
     """
     data = partial + data
     text, used = utf_8_decode(data, "replace", False)
@@ -445,5 +448,5 @@ def decode_next(partial: bytes, data: bytes) -> tuple[str, bytes]:
 
 
 def spelling(token: int) -> str:
-    """Return the name of a token in errors and records: its text if it is special."""
+    """Return the name of a token for errors and records: the text of a special token, or the id."""
     return SPECIAL_TEXTS.get(token, str(token))

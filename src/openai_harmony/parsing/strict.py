@@ -1,8 +1,8 @@
 """The transitions of strict parsing: the step of each token in each state.
 
-On any tokens this is what openai-harmony 0.0.8 does: a header collects every token up to
-``<|message|>``, and an error leaves the parser where the reference's stands. Two things are more:
-a whole prompt may come with a role, and may end in the start of the next message.
+For all tokens this is what openai-harmony 0.0.8 does: a header collects every token up to
+``<|message|>``, and an error leaves the parser in the reference's state. There are two additions:
+a whole prompt may be parsed with a role, and it may end in the start of the next message.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _collect(parser: ParserState, token: int) -> None:
 def _open_body(parser: ParserState, _token: int) -> None:
     tokens, role = tuple(parser.header_tokens), parser.given_role
     if role is not None and tokens[:1] == (START,) and len(parser.received) == len(tokens) + 1:
-        with suppress(HeaderError):  # a whole prompt, perhaps, which names its roles itself
+        with suppress(HeaderError):  # perhaps a whole prompt, whose headers contain their roles
             header = read_header_tokens(tokens[1:], parser.tokenizer, None, parser.tools)
             if header.role is not Role.TOOL:
                 parser.open_body(header)
@@ -48,7 +48,7 @@ def _open_body(parser: ParserState, _token: int) -> None:
 
 
 def _end_in_header(parser: ParserState, _token: int) -> None:
-    """Leave out the start of a next message (``<|start|>`` and a role) behind a whole prompt."""
+    """Leave out the start of a next message (``<|start|>`` and a role) after a whole prompt."""
     tokens = parser.header_tokens
     is_text = all(token < FIRST_SPECIAL for token in tokens)
     is_role = is_text and parser.tokenizer.decode(tokens) in ROLES
@@ -66,7 +66,7 @@ def _add_token(parser: ParserState, token: int) -> None:
 
 
 def _add_unknown(parser: ParserState, _token: int) -> None:
-    """An id outside the vocabulary has no text: it counts as bytes that are not UTF-8."""
+    """Add an id outside the vocabulary as bytes that are not UTF-8."""
     parser.flush_character()
     parser.add_text("\ufffd")
 
@@ -85,7 +85,7 @@ def _end(_parser: ParserState, _token: int) -> None:
 
 
 def _fail(parser: ParserState, problem: str) -> None:
-    """Raise an error about the last token; a role that was given waits for the next header."""
+    """Raise an error about the last token; a given role applies to the next header."""
     state, role = parser.state.value, parser.given_role
     parser.leave()
     parser.given_role = parser.role = role

@@ -1,11 +1,11 @@
 """Message headers as strict parsing reads them: text in, a `Header` or an error out.
 
-A header is read as openai-harmony 0.0.8 reads it, as text, special tokens by their spelling::
+As in openai-harmony 0.0.8, a header is read as text that spells its special tokens::
 
     [role] [to=recipient] [<|channel|>channel] [to=recipient] [content type]
 
-First the channel is cut out. Of the words that are left, the first is the author where no role was
-given; the last ones are the recipient and the content type; no other word may be left.
+First the channel is cut out. Of the other words, the first is the author if no role was given, and
+the last ones are the recipient and the content type. Any further word is an error.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from ..tokens.tokenizer import Tokenizer
 __all__ = ["HeaderError", "read_header", "read_header_tokens"]
 
 CONTENT_TYPES = frozenset({"json", "code", "text"})
-"""Words that are a content type where one word stands alone, although it could be a recipient."""
+"""Words that are a content type if they are alone, although they could be a recipient."""
 
 LONGEST_CACHED_HEADER = 100
-"""Tokens; so that the cache of headers stays small."""
+"""Tokens: longer headers are not cached, so the cache stays small."""
 
 _WHITE_SPACE = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -37,13 +37,13 @@ _WORD = re.compile(r"[^ \t\n\f\r]+")
 
 
 class HeaderError(ValueError):
-    """The header does not follow the format; the parser adds where it stands."""
+    """The header does not follow the format; the parser adds its position."""
 
 
 def read_header_tokens(
     tokens: tuple[int, ...], tokenizer: Tokenizer, role: Role | None, tools: AbstractSet[str]
 ) -> Header:
-    """Read header tokens, or raise `HeaderError`; the same few headers come again and again."""
+    """Read header tokens, or raise `HeaderError`; cached, because the same few headers recur."""
     if len(tokens) > LONGEST_CACHED_HEADER:
         return _read_header_tokens.__wrapped__(tokens, tokenizer, role, tools)
     return _read_header_tokens(tokens, tokenizer, role, tools)
@@ -65,8 +65,8 @@ def read_header(
 ) -> Header:
     """Read the text of a header, or raise `HeaderError`.
 
-    `role` is known when the header's start was part of the prompt; then the header need not
-    repeat it. `tools` are the recipients that the conversation declares.
+    `role` is the author if the prompt contained the header's start; the header may then omit the
+    role. `tools` are the recipients that the conversation declares.
 
     >>> read_header("assistant<|channel|>commentary to=functions.f json").recipient
     'functions.f'
@@ -105,7 +105,7 @@ def _read_author(words: list[str], tools: AbstractSet[str]) -> tuple[Role, str |
         raise HeaderError("message header did not contain a role")
     word = words[0]
     if word in ROLES:
-        # A tool is known by its name alone, so a tool named "tool" is written this way.
+        # A header names a tool only by its name, so a tool named "tool" is written this way.
         return ROLES[word], word if word == Role.TOOL.value else None
     if len(words) > 1 or word.startswith("to=") or word in tools:
         del words[0]
@@ -114,12 +114,12 @@ def _read_author(words: list[str], tools: AbstractSet[str]) -> tuple[Role, str |
 
 
 def _is_content_type(word: str, tools: AbstractSet[str]) -> bool:
-    """Whether the only word after a channel is rather a content type than a recipient."""
+    """Return whether a single word after a channel is a content type and not a recipient."""
     return word not in tools and (word in CONTENT_TYPES or word.startswith(CONSTRAIN_TEXT))
 
 
 def _debug_text(text: str) -> str:
-    """Quote text as the reference quotes it in errors, which programs compare."""
+    """Quote text as the reference does in errors, because programs may compare them."""
     import unicodedata  # only for an error
 
     escapes = {'"': '\\"', "\\": "\\\\", "\0": "\\0", "\t": "\\t", "\n": "\\n", "\r": "\\r"}

@@ -1,6 +1,6 @@
 """Headers that lack ``<|message|>``, and text that has lost its special tokens.
 
-Where no token parts the header from the body, its words do.
+If no token separates the header from the body, the words of the header do.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ __all__ = ["Unfinished", "split_body", "split_last_header", "split_plain_text"]
 
 
 class Unfinished(NamedTuple):
-    """A header without ``<|message|>``: what it says, and the text that was meant as body."""
+    """A header without ``<|message|>``: its fields, and the text of its body."""
 
     header: Header
     body: str
     is_certain: bool
-    """True if it names a known channel or a recipient, so that it surely is a header."""
+    """True if it names a known channel or a recipient and therefore must be a header."""
 
 
 class _Patterns(NamedTuple):
-    """Words of a header where a body may follow without a space."""
+    """Patterns for words of a header that a body may follow without a space."""
 
     role: re.Pattern[str]
     channel: re.Pattern[str]
@@ -71,7 +71,7 @@ def _patterns(tools: frozenset[str]) -> _Patterns:
 
 
 def split_body(pieces: Sequence[Piece], role: Role | None, tools: AbstractSet[str]) -> Unfinished:
-    """Part the words of a header without ``<|message|>`` from the body, and read them.
+    """Split a header without ``<|message|>`` from its body, and read the header.
 
     >>> from openai_harmony.tokens.special_tokens import CHANNEL
     >>> split_body([Piece(CHANNEL, "final I cannot help.")], Role.ASSISTANT, set()).body
@@ -102,7 +102,7 @@ def split_body(pieces: Sequence[Piece], role: Role | None, tools: AbstractSet[st
 def _end_of_words(
     marker: int | None, text: str, tools: AbstractSet[str], is_call: bool
 ) -> tuple[int, bool]:
-    """Return where the words of a header end in a piece, and whether they name a recipient."""
+    """Return the end of the header's words in a piece, and whether they name a recipient."""
     patterns = _patterns(frozenset(tools))
     end = 0
     if marker is None and (match := patterns.role.match(text)):
@@ -123,7 +123,7 @@ def _end_of_words(
     start = data.start() if data else len(text)
     before = text[end:start]
     if marker == CONSTRAIN and not text[:end].endswith(CONTENT_TYPES):
-        end = start  # prose where a content type belongs: only data can follow it
+        end = start  # prose in place of a content type, which only data can follow
     elif is_call and type_in_garble("".join(before.split()[-1:])) and not _CODE.search(before):
         end = start
     return end, is_call
@@ -134,7 +134,7 @@ _LOST_CHANNEL = re.compile(rf"(?:{'|'.join(CHANNELS)})(?::\s|(?=[A-Z]|\s+to=))")
 
 
 def split_last_header(text: str) -> tuple[str, str]:
-    """Part the last header that has lost its ``<|start|>`` from the text before it.
+    """Split the last header without ``<|start|>`` from the text before it.
 
     >>> split_last_header("Easy.assistantcommentary to=functions.f")
     ('Easy.', 'assistantcommentary to=functions.f')
@@ -146,7 +146,7 @@ def split_last_header(text: str) -> tuple[str, str]:
 def split_plain_text(
     text: str, tools: AbstractSet[str], default_channel: str
 ) -> list[tuple[Header, str]]:
-    """Cut text that has lost its special tokens where the words of headers show.
+    """Split text that has lost its special tokens at the words of headers.
 
     >>> text = "analysisEasy.assistantfinalHello!"
     >>> [(header.channel, body) for header, body in split_plain_text(text, set(), "final")]

@@ -12,7 +12,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 __all__ = ["DEFAULT_CACHE_BYTES", "BoundedCache", "SharedCache", "fingerprint"]
 
 DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
-"""What an encoding keeps of rendered messages, unless told otherwise."""
+"""The default size of an encoding's cache of rendered messages."""
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
@@ -21,8 +21,8 @@ _Value = TypeVar("_Value")
 class Generation(dict[_Key, _Value]):
     """Values by key.
 
-    `after` maps a value to the one that was requested after it last time. It is a guess: callers
-    must check the key.
+    `after` maps a value to the one that was requested next, the last time. This is only a guess,
+    so callers must check the key.
     """
 
     def __init__(self) -> None:
@@ -31,9 +31,9 @@ class Generation(dict[_Key, _Value]):
 
 
 class BoundedCache(Generic[_Key, _Value]):
-    """Keep recently used values in two generations; drop the older one as a whole when full.
+    """Keep recently used values in two generations; when full, drop the older one as a whole.
 
-    Reads take no lock, since a dictionary read is atomic. `limit` is in bytes; 0 turns the cache
+    Reads take no lock, because a dictionary read is atomic. `limit` is in bytes; 0 turns the cache
     off. `size` estimates the bytes of an entry from its value.
 
     >>> cache = BoundedCache[str, bytes](limit=100, size=len)
@@ -52,7 +52,7 @@ class BoundedCache(Generic[_Key, _Value]):
         self._lock = threading.Lock()
 
     def get(self, key: _Key) -> _Value | None:
-        """Return the value of `key`, or None. A value of the older generation becomes young."""
+        """Return the value of `key`, or None; move it to the younger generation."""
         value = self.young.get(key)
         if value is None and self._old:
             value = self._old.get(key)
@@ -93,7 +93,7 @@ class BoundedCache(Generic[_Key, _Value]):
 
 
 class SharedCache(BoundedCache[_Key, _Value]):
-    """A cache of values that take long to make: threads that need the same one make it once.
+    """A cache of values that take long to make; threads that need the same value make it once.
 
     >>> cache = SharedCache[str, bytes](limit=100, size=len)
     >>> cache.get_or_make("a", lambda: b"value"), cache.get("a")
@@ -106,9 +106,9 @@ class SharedCache(BoundedCache[_Key, _Value]):
         self._making_lock = threading.Lock()
 
     def get_or_make(self, key: _Key, make: Callable[[], _Value]) -> _Value:
-        """Return the value of `key`; where there is none, make it, or wait for who makes it.
+        """Return the value of `key`; if there is none, make it, or wait for the thread that does.
 
-        An error of `make` is raised in every thread that waited for it, and not kept.
+        An error of `make` is raised in every thread that waited for it, and is not cached.
         """
         value = self.get(key)
         if value is not None:
@@ -120,7 +120,7 @@ class SharedCache(BoundedCache[_Key, _Value]):
         if others is not None:
             return others.result()
         try:
-            # Another thread may have put it between the look above and the lock.
+            # Another thread may have stored it between the check above and the lock.
             value = self.get(key)
             if value is None:
                 value = make()
@@ -143,14 +143,14 @@ class _PlainPickler(pickle.Pickler):
     """
 
     def reducer_override(self, value: object) -> NoReturn:
-        raise pickle.PicklingError(f"{type(value).__name__} is no plain data")
+        raise pickle.PicklingError(f"{type(value).__name__} is not plain data")
 
 
 def fingerprint(value: Any) -> bytes | None:
     """Return a cache key: bytes that are equal only for equal values, types and orders of keys.
 
-    Equal values may give different bytes if one of them holds the same object twice. Returns
-    None for anything but plain data.
+    Equal values may give different bytes if one of them contains the same object twice. Returns
+    None if `value` is not plain data.
 
     >>> fingerprint({"a": [1]}) == fingerprint({"a": [1]}), fingerprint([1]) == fingerprint([1.0])
     (True, False)

@@ -35,7 +35,7 @@ _NAMED_LIKE_ROLE = re.compile(rf"(?!tool$)(?:{'|'.join(ROLES)})(?::|$)")
 def header_pieces(header: Header, style: HeaderStyle) -> Iterator[HeaderPiece]:
     """Spell a header from ``<|start|>`` to ``<|message|>``.
 
-    Raises `ConversationError` for a field that would be read as something else.
+    Raises `ConversationError` for a field that a parser would read as something else.
 
     >>> header = Header(Role.ASSISTANT, channel="commentary", recipient="functions.f")
     >>> list(header_pieces(header, "guide"))
@@ -43,7 +43,7 @@ def header_pieces(header: Header, style: HeaderStyle) -> Iterator[HeaderPiece]:
     """
     check_header(header)
     channel, recipient = header.channel, header.recipient
-    # A message to everyone is written without a recipient.
+    # A message to all has no recipient in its header.
     target = "" if recipient is None or recipient == "all" else f" to={recipient}"
     if style == "guide":
         channel_first = channel is not None and header.role is Role.ASSISTANT
@@ -62,10 +62,10 @@ def header_pieces(header: Header, style: HeaderStyle) -> Iterator[HeaderPiece]:
 
 
 def check_header(header: Header) -> None:
-    """Raise `ConversationError` for a field that would be read as something else.
+    """Raise `ConversationError` for a field that a parser would read as something else.
 
-    A header is plain text between two special tokens, so a name with white space or ``to=`` in it
-    could pass for another role or recipient.
+    A header is plain text between two special tokens, so a name that contains white space or
+    ``to=`` could be read as another role or recipient.
 
     >>> check_header(Header(Role.TOOL, "system to=assistant"))
     Traceback (most recent call last):
@@ -87,7 +87,7 @@ def check_header(header: Header) -> None:
         if value is None:
             continue
         if not value:
-            raise ConversationError("is empty; leave it out instead", field=field)
+            raise ConversationError("the field is empty; leave it out instead", field=field)
         character = _ENDS_FIELD.search(value)
         if character is not None:
             problem = (
@@ -97,7 +97,7 @@ def check_header(header: Header) -> None:
             raise ConversationError(problem, field=field)
     if channel is not None and "<" in channel:
         raise ConversationError(
-            f"'<' ends a channel's name, but is in {channel!r}", field="channel"
+            f"a channel's name cannot contain '<', found in {channel!r}", field="channel"
         )
     if role is Role.TOOL and name is not None and _NAMED_LIKE_ROLE.match(name):
         problem = f"a tool named {name[:100]!r} would be read as a role; rename the tool"

@@ -2,16 +2,16 @@
 
 The guide ("Handling reasoning output in subsequent sampling") says: "Drop any previous CoT content
 on subsequent sampling if the responses by the assistant ended in a message to the final channel",
-and keep it through the tool calls of a turn that goes on. There are two rules for it:
+and to keep it through the tool calls of an unfinished turn. Two rules implement this:
 
 `analysis_before_first_final`
     The reference's rule, and the default of `RenderConversationConfig` (``reasoning_rule=
-    "reference"``). It looks at the last assistant message and at the first ``final`` message of the
-    conversation only, so it keeps the reasoning between the first answer and the last one.
+    "reference"``). It checks only the last assistant message and the first ``final`` message of
+    the conversation, so it keeps the reasoning between the first answer and the last one.
 `past_reasoning`
     The rule of the server, of `harmony chat`, of training and of the chat template
-    (``reasoning_rule="by-turn"``). Each answer ends a turn of its own, so the reasoning of every
-    finished turn is dropped, with the calls of built-in tools in it.
+    (``reasoning_rule="by-turn"``). Each answer ends a turn. The rule drops the reasoning of every
+    finished turn, including its calls of built-in tools.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BUILT_IN_TOOLS = ("browser", "python")
 def analysis_before_first_final(messages: Sequence[Message]) -> frozenset[int]:
     """Return the indices of the messages that the reference drops.
 
-    If the assistant's last message is ``final``, these are all messages on ``analysis`` before the
+    If the assistant's last message is on ``final``, these are all ``analysis`` messages before the
     first ``final`` message.
     """
     last = next((m for m in reversed(messages) if m.author.role is Role.ASSISTANT), None)
@@ -41,8 +41,8 @@ def analysis_before_first_final(messages: Sequence[Message]) -> frozenset[int]:
 def past_reasoning(messages: Sequence[Message]) -> frozenset[int]:
     """Return the indices of the reasoning before the last answer.
 
-    The calls and results of built-in tools on ``analysis`` are part of it. Calls of functions stay
-    on any channel, because their results are messages of the conversation.
+    Calls of built-in tools on ``analysis`` and their results count as reasoning. Function calls do
+    not, on any channel, because their results are messages of the conversation.
     """
     last_answer = -1
     for index, message in enumerate(messages):

@@ -1,8 +1,8 @@
-"""Messages to segments of tokens: the one rendering that everything else reads.
+"""Messages to segments of tokens: the only rendering, which everything else uses.
 
-A segment has the index of its message, and is its header, its body or its stop token. A prompt is
-the segments joined; training masks and the inspector read the same segments. Only headers and stops
-contain special tokens: a body or a name is encoded as text, even if it spells one.
+A segment is the header, a body or the stop token of a message, and has the message's index. A
+prompt is all segments joined; training masks and the inspector use the same segments. Only headers
+and stops contain special tokens: bodies and names are encoded as text, whatever they spell.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .system_prompt import PromptWriter
 __all__ = ["Rendered", "Renderer"]
 
 
-# Everything that decides a message's tokens: the header style, the five fields of the header, the
+# A message's tokens depend on these alone: the header style, the five fields of the header and the
 # texts of the bodies. Equal keys give equal tokens. A key never contains an object's identity.
 _Key: TypeAlias = tuple[Any, ...]
 _FIELDS = slice(1, 6)
@@ -74,7 +74,7 @@ _Header: TypeAlias = "tuple[str, array[int]]"
 
 
 class Renderer:
-    """Render messages with one tokenizer; cache those of some roles, up to a limit in bytes."""
+    """Render messages with one tokenizer; cache those by `cached_roles`, up to a limit in bytes."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Renderer:
     def conversation(
         self, messages: Sequence[Message], config: RenderConversationConfig
     ) -> tuple[Sequence[int], list[Rendered]]:
-        """Render all messages that `config` does not drop; return them after their indices."""
+        """Render the messages that `config` keeps; return their indices and the rendered ones."""
         dropped: frozenset[int] = frozenset()
         if config.auto_drop_analysis:
             is_by_turn = config.reasoning_rule == "by-turn"
@@ -115,7 +115,7 @@ class Renderer:
         style: HeaderStyle,
         has_tools: Callable[[], bool],
     ) -> list[Rendered]:
-        """Render messages; encode all texts that are not cached in one call."""
+        """Render messages; encode all uncached texts in one call."""
         rendered: list[Rendered | None] = []
         missing: list[tuple[int, _Key]] = []
         young = self.cache.young
@@ -143,8 +143,8 @@ class Renderer:
                 missing.append((len(rendered), key))
                 rendered.append(None)
                 continue
-            # Most conversations were rendered before, one turn shorter: try the message that came
-            # next last time. Comparing two equal strings is faster than hashing one.
+            # Most conversations were rendered before with one turn less, so the message that came
+            # next last time is tried first. Comparing equal strings is faster than hashing one.
             previous, cached = cached, after.get(cached)
             if cached is None or cached.key != key:
                 cached = young.get(key) or self.cache.get(key)
@@ -173,7 +173,7 @@ class Renderer:
         )  # fmt: skip
 
     def _fill_in(self, rendered: list[Rendered | None], missing: list[tuple[int, _Key]]) -> None:
-        """Render the messages that are not cached, and put each at its index."""
+        """Render the messages that are not cached, and store each at its index."""
         bodies = iter(self._tokenizer.encode_many([t for _, key in missing for t in key[_TEXTS]]))
         new: list[tuple[_Key, Rendered]] = []
         headers = self.headers

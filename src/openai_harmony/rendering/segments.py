@@ -1,4 +1,4 @@
-"""A rendering in segments: runs of tokens with their message, kind and text."""
+"""Segments: tokens of a rendered conversation with their message, kind and text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Segment", "SegmentKind"]
 
 
 class SegmentKind(str, Enum):
-    """The part of a message that a segment holds."""
+    """The part of a message that a segment is."""
 
     HEADER = "header"
     BODY = "body"
@@ -17,9 +17,11 @@ class SegmentKind(str, Enum):
 
 
 class Segment(NamedTuple):
-    """A run of tokens: `text` is their text, `message` the index of their message.
+    """The tokens of a header, a body or a stop token.
 
-    The header that opens the next turn has the index one past the last message.
+    `text` is the text that the tokens stand for. `message` is the index of the message in the
+    conversation; dropped messages count. For the header that opens the next turn it is the number
+    of messages.
     """
 
     kind: SegmentKind

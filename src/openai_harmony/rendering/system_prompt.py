@@ -1,6 +1,6 @@
 """The text of system and developer messages: sections, tools and response formats.
 
-Sections stand in the order of the guide, with an empty line between them.
+Sections are in the order of the guide, with an empty line between them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SCHEMA_WRITERS = {
 
 
 class _ToolsSection(NamedTuple):
-    """A cached section of tools, and the length of its key, which holds the schemas."""
+    """A cached section of tools, and the length of its key, which contains the schemas."""
 
     text: str
     key_length: int
@@ -46,7 +46,7 @@ class _ToolsSection(NamedTuple):
 
 
 class PromptWriter:
-    r"""Write the text of any content; a section of tools is cached.
+    r"""Write the text of any content; cache the sections of tools.
 
     >>> content = DeveloperContent(instructions="Be brief.")
     >>> PromptWriter(cache_bytes=0).text(Role.DEVELOPER, content, "typescript", lambda: False)
@@ -93,7 +93,7 @@ class PromptWriter:
                 yield f"Reasoning: {ReasoningEffort(effort).value.lower()}"
             except ValueError:
                 efforts = ", ".join(repr(item.value) for item in ReasoningEffort)
-                problem = f"{effort!r} is no reasoning effort (known: {efforts})"
+                problem = f"{effort!r} is not a reasoning effort (known: {efforts})"
                 raise ConversationError(problem, field="reasoning_effort") from None
         if content.tools:
             yield self._tools_section(content.tools, dialect)
@@ -123,7 +123,7 @@ class PromptWriter:
     def _tools_section(
         self, namespaces: Mapping[str, ToolNamespaceConfig], dialect: SchemaDialect
     ) -> str:
-        """Write the section of tools, once for equal tools: most requests declare the same ones."""
+        """Write the section of tools; equal tools, which most requests have, are written once."""
         declared = [
             (
                 key,
@@ -149,7 +149,7 @@ def _require_role(role: Role, required: Role, item: Content) -> None:
     if role is not required:
         raise ConversationError(
             f"{type(item).__name__} belongs in a {required.value} message, "
-            f"not in one by {role.value}",
+            f"not in a {role.value} message",
             field="content",
         )
 

@@ -1,7 +1,7 @@
 """Text to token ids, by the byte pair encoder of tiktoken.
 
-The encoder takes 130 ms to build. A program's first texts are encoded in Python, as long as they
-are short and ASCII: a program that renders one small prompt, such as the command, never builds it.
+Building the encoder takes 130 ms. A program's first texts are encoded in Python if they are short
+and ASCII, so a program that renders one small prompt never builds the encoder.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["WORD_PATTERN", "Encoder", "FirstTexts"]
 _UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
 _LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 _CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-# The outer group lets the encoder try all of these at once; alone, each is tried by itself.
+# The outer group lets the encoder try all alternatives at once instead of one after the other.
 WORD_PATTERN = "|".join(
     (
         rf"(?:[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_CONTRACTION}",
@@ -37,7 +37,7 @@ WORD_PATTERN = "|".join(
 )
 
 WHITE_LIMIT = 250_000
-"""White space of this length is encoded apart: see `_long_white_words`."""
+"""White space of this length is encoded separately (see `_long_white_words`)."""
 
 _SLICE = 100_000  # ids
 
@@ -47,19 +47,18 @@ _WHITE_CHARACTERS = (
 )  # what \s matches in the pattern, except \r and \n
 _WHITE = re.compile(f"[{_WHITE_CHARACTERS}]+")
 
-# A special token without a meaning stands between texts that are encoded in one call. It is ASCII,
-# so that texts in ASCII need not be converted, and no end of it is a beginning of it, so that no
-# text beside it can move the place where it is found.
+# A reserved special token separates texts that are encoded in one call. It is ASCII, so ASCII texts
+# need no conversion. No suffix of it is also a prefix, so the text beside it cannot move a match.
 _SEPARATOR_ID = VOCABULARY_SIZE - 1
 _SEPARATOR = SPECIAL_TEXTS[_SEPARATOR_ID]
 _SEPARATOR_BYTES = array("I", [_SEPARATOR_ID]).tobytes()
 
 TESTED_TIKTOKEN = ("0.13", "0.14")
-"""Releases of tiktoken, the same as in pyproject.toml: its class `CoreBPE` is private."""
+"""The supported releases of tiktoken, as in pyproject.toml: its class `CoreBPE` is private."""
 
 
 class Encoder:
-    """Encode ordinary text, in which nothing is a special token; safe to share between threads.
+    """Encode text without special tokens; safe to share between threads.
 
     >>> Encoder().encode("hello <|end|>")
     [24912, 464, 91, 419, 91, 29]
@@ -67,12 +66,12 @@ class Encoder:
 
     def __init__(self) -> None:
         self.core: Any = None
-        """The encoder of tiktoken once it is built; it also decodes, special tokens too."""
-        self._first: FirstTexts | None = FirstTexts()  # until then
+        """The encoder of tiktoken once it is built; it also decodes, including special tokens."""
+        self._first: FirstTexts | None = FirstTexts()  # until the encoder is built
         self._lock = threading.Lock()
 
     def encode(self, text: str) -> list[int]:
-        """Encode a text. Lone surrogates become U+FFFD, pairs of them their character."""
+        """Encode a text. A lone surrogate becomes U+FFFD, a surrogate pair its character."""
         first = self._first
         if first is not None and (tokens := first.encode(text)) is not None:
             return tokens
@@ -95,8 +94,10 @@ class Encoder:
         return tokens + _encoded_parts(core, text[done:])
 
     def encode_many(self, texts: Sequence[str]) -> list[array[int]]:
-        """Encode each text by itself, all in one call: the encoder works without the GIL, and
-        threads that call it for one text after the other would wait for each other in between.
+        """Encode each text separately, but all in one call.
+
+        The encoder releases the GIL during a call. With one call per text, threads would wait for
+        each other between the calls.
         """
         joined = _SEPARATOR.join(texts)
         first = self._first
@@ -108,18 +109,19 @@ class Encoder:
             return [array("I", self.encode(text)) for text in texts]
         core = self.core or self._build()
         try:
-            # What tiktoken's encode_to_numpy wraps in an array: the ids as they lie in memory.
+            # tiktoken's encode_to_numpy wraps this in an array: the ids as bytes in memory.
             buffer = core.encode_to_tiktoken_buffer(joined, {_SEPARATOR})
         except UnicodeEncodeError:  # lone surrogates
             return [array("I", self.encode(text)) for text in texts]
-        # A separator's bytes are found nowhere else: the last byte of every id is zero, and none
-        # of the separator's others.
+        # The separator's bytes cannot match across ids: the last byte of every id is zero, and the
+        # separator's other bytes are not.
         return [array("I", part) for part in bytes(buffer).split(_SEPARATOR_BYTES)]
 
     @functools.cached_property
     def _word_core(self) -> Any:
-        """An encoder to which every text is one word: the other's method for one word keeps all
-        threads waiting, for some 15 s with 16 MiB.
+        """An encoder that reads every text as one word.
+
+        The main encoder's own method for one word holds the GIL: about 15 s for 16 MiB.
         """
         return _new_core(FirstTexts().ranks, r"[\s\S]+")
 
@@ -132,7 +134,7 @@ class Encoder:
 
 
 def _encoded_parts(core: Any, text: str) -> list[int]:
-    """Encode a long text; other threads can work meanwhile, and while the ids become objects."""
+    """Encode a long text; other threads can run meanwhile, even while the ids become objects."""
     ids = array("I", bytes(core.encode_to_tiktoken_buffer(text, set())))
     tokens: list[int] = []
     for start in range(0, len(ids), _SLICE):
@@ -141,13 +143,13 @@ def _encoded_parts(core: Any, text: str) -> list[int]:
 
 
 def _new_core(ranks: Mapping[bytes, int], pattern: str = WORD_PATTERN) -> Any:
-    """Build the encoder that is in `tiktoken.Encoding`, which would keep 20 MB of `ranks`."""
-    import tiktoken  # 20 ms that a program which only parses need not spend
+    """Build the encoder inside `tiktoken.Encoding`, which itself would keep 20 MB of `ranks`."""
+    import tiktoken  # takes 20 ms, and programs that only parse do not need it
     from tiktoken import _tiktoken  # type: ignore[attr-defined]
 
     if ".".join(tiktoken.__version__.split(".")[:2]) not in TESTED_TIKTOKEN:
         raise ImportError(
-            f"tiktoken {tiktoken.__version__} is installed, and openai_harmony needs "
+            f"tiktoken {tiktoken.__version__} is installed, but openai_harmony needs "
             f"{' or '.join(TESTED_TIKTOKEN)}: pip install 'tiktoken=={TESTED_TIKTOKEN[-1]}.*'"
         )
     return _tiktoken.CoreBPE(ranks, SPECIAL_IDS, pattern)
@@ -156,20 +158,20 @@ def _new_core(ranks: Mapping[bytes, int], pattern: str = WORD_PATTERN) -> Any:
 def _long_white_words(text: str, limit: int) -> Iterator[tuple[int, int]]:
     r"""Find the words of white space (start, end) that are about `limit` long or longer.
 
-    tiktoken panics where ``\s+(?!\S)`` meets a million characters, so such words are cut off
-    and merged by themselves. Take a run: all the white space (two characters or more, none of
-    them ``\r`` or ``\n``) between two characters that are not such white space.
+    tiktoken panics if ``\s+(?!\S)`` matches a million characters, so such words are cut out and
+    merged separately. A run is a maximal sequence of two or more white space characters without
+    ``\r`` and ``\n``.
 
-    - A word begins where the run begins. Words of other characters hold white space only as their
-      first character, or ``\r`` and ``\n`` at their end; and after white space that ends in
-      ``\r`` or ``\n`` a word of white space ends (``\s*[\r\n]+``).
-    - If ``\r`` or ``\n`` follows, the run is the beginning of such a word, which is matched
-      without a stack.
-    - Else the word is the whole run at the end of the text, and elsewhere the run without its
-      last character, which may belong to the next word.
+    - A word begins where the run begins. Words of other characters contain white space only as
+      their first character, or ``\r`` and ``\n`` at their end. White space that ends in ``\r`` or
+      ``\n`` is a word of its own (``\s*[\r\n]+``).
+    - If ``\r`` or ``\n`` follows the run, the run is the beginning of such a word. tiktoken
+      matches it without a stack, so nothing is cut.
+    - At the end of the text, the word is the whole run. Elsewhere it is the run without its last
+      character, which may belong to the next word.
 
-    A run of `limit` characters covers a multiple of `limit` (less one): only these places are
-    looked at.
+    Every run of `limit` characters contains a multiple of `limit` (less one), so only these
+    positions are checked.
     """
     done = 0
     for at in range(limit - 1, len(text), limit):
@@ -183,10 +185,10 @@ def _long_white_words(text: str, limit: int) -> Iterator[tuple[int, int]]:
 
 
 LIMIT = 20_000
-"""Characters in all; more of them are worth the encoder that is made for many."""
+"""Characters in total; for more of them the encoder is built."""
 
 LONGEST_WORD = 100
-"""In characters: merging takes quadratic time here."""
+"""In characters, because merging takes quadratic time here."""
 
 _CONTRACTION = "(?:'(?:[sStTmMdD]|[rRvV][eE]|[lL][lL]))?"
 _WORDS = (
@@ -198,7 +200,7 @@ _WORDS = (
     r"|\s+(?!\S)"
     r"|\s+"
 )
-"""What the encoder's pattern comes to in ASCII; compiled when the first text comes."""
+"""The encoder's pattern restricted to ASCII; compiled for the first text."""
 
 
 class FirstTexts:
@@ -212,7 +214,7 @@ class FirstTexts:
 
     def __init__(self) -> None:
         self.left = LIMIT
-        """Characters that may still come."""
+        """The number of characters that may still be encoded here."""
 
     @functools.cached_property
     def ranks(self) -> dict[bytes, int]:
@@ -220,7 +222,7 @@ class FirstTexts:
         return load_vocabulary().ranks()
 
     def encode(self, text: str) -> list[int] | None:
-        """Encode `text`, or return None where that is the encoder's work."""
+        """Encode `text`, or return None if the encoder must do it."""
         if len(text) > self.left or not text.isascii():
             return None
         self.left -= len(text)
@@ -238,7 +240,7 @@ class FirstTexts:
 
 
 def _merge(piece: bytes, ranks: dict[bytes, int]) -> list[int]:
-    """Join neighbours, those of the lowest rank first, until no two make a token."""
+    """Merge neighbours, the pair of the lowest rank first, until no pair is a token."""
     parts = [piece[at : at + 1] for at in range(len(piece))]
     while True:
         pairs = [first + second for first, second in pairwise(parts)]

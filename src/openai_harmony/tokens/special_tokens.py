@@ -1,7 +1,7 @@
-"""The special tokens of harmony: the one place where their strings and ids stand.
+"""The special tokens of harmony: the only place that defines their strings and ids.
 
-There are 1,091 of them, ids 199998 to 201088. Nine have a name; the rest are reserved and
-spelled after their id. They are not those of tiktoken's ``o200k_harmony``.
+There are 1,091 special tokens, with the ids 199998 to 201088. Nine have a name; the others are
+reserved, and their spelling contains their id. tiktoken's ``o200k_harmony`` has other ones.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ MESSAGE = 200008
 CALL = 200012
 
 FIRST_SPECIAL = START_OF_TEXT
-"""The smallest special id; every smaller id is ordinary text."""
+"""The smallest id of a special token; every smaller id is ordinary text."""
 
 VOCABULARY_SIZE = 201089
-"""Ids run from 0 up to, not including, this number."""
+"""The number of token ids, which start at 0."""
 
 _NAMES = {
     START_OF_TEXT: "startoftext",

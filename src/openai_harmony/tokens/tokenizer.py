@@ -1,4 +1,4 @@
-"""Text to token ids and back, over the packaged vocabulary; and what a token id may be."""
+"""Text to token ids and back, with the packaged vocabulary; checks of token ids."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 ASSISTANT = 173781
-"""The token "assistant": in a body, too, it may be the role of a header that lost its start."""
+"""The token "assistant". In a body it may be the role of a header that lacks ``<|start|>``."""
 
 _ANY_SPECIAL = re.compile(
     r"<\|(?:startoftext|endoftext|return|constrain|channel|start|end|message|call|reserved_\d{6})\|>"
@@ -37,7 +37,7 @@ _ANY_SPECIAL = re.compile(
 
 
 class _TokenBytes(dict[int, bytes]):
-    """Token id to bytes, filled as ids are met."""
+    """A table from token id to bytes, filled on demand."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         super().__init__()
@@ -56,12 +56,12 @@ class _TokenBytes(dict[int, bytes]):
 
 @functools.cache
 def load_tokenizer() -> Tokenizer:
-    """Return the tokenizer; made once per process."""
+    """Return the tokenizer, which is built once per process."""
     return Tokenizer()
 
 
 class Tokenizer:
-    """Encode and decode; safe to share between threads.
+    """Encode and decode text; safe to share between threads.
 
     >>> tokenizer = Tokenizer()
     >>> tokenizer.decode(tokenizer.encode_ordinary("hello <|end|>"))
@@ -71,37 +71,37 @@ class Tokenizer:
     def __init__(self) -> None:
         self.pieces = _TokenBytes(load_vocabulary())
         self.body_texts = _empty_table()
-        """The text of each token that is nothing but text in the body of a message."""
+        """The text of each token that can only be text in the body of a message."""
         self.no_texts = _empty_table()
-        """Never filled: what holds where no token is just text."""
+        """An empty table, for states in which no token is only text."""
         self.encoder = Encoder()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return load_tokenizer, ()  # its copies are the one of the process
+        return load_tokenizer, ()  # a copy is the one tokenizer of its process
 
     @functools.cached_property
     def _ids(self) -> tuple[int, ...]:
-        """Every id as one object."""
+        """One integer object for each id."""
         return tuple(range(VOCABULARY_SIZE))
 
     @functools.cached_property
     def _byte_texts(self) -> list[str | None]:
-        """The bytes of tokens as characters of Latin-1, which are joined faster than bytes."""
+        """The bytes of tokens as Latin-1 characters, which Python joins faster than bytes."""
         return [None] * VOCABULARY_SIZE
 
     def encode_ordinary(self, text: str) -> list[int]:
-        """Encode `text`; whatever looks like a special token is text like any other.
+        """Encode `text`; the spelling of a special token is ordinary text.
 
-        Lone surrogates become U+FFFD, pairs of them the character they stand for.
+        A lone surrogate becomes U+FFFD, a surrogate pair its character.
         """
         return self.encoder.encode(text)
 
     def encode_many(self, texts: Sequence[str]) -> list[array[int]]:
-        """Encode each text by itself, all in one call, during which other threads can work."""
+        """Encode each text separately, in one call; other threads can run meanwhile."""
         return self.encoder.encode_many(texts)
 
     def shared(self, tokens: Iterable[int]) -> list[int]:
-        """The same ids, each as the one object that stands for it wherever tokens are kept."""
+        """Return the same ids as shared integer objects, which saves memory."""
         ids = self._ids
         return [ids[token] for token in tokens]
 
@@ -111,7 +111,7 @@ class Tokenizer:
         allowed_special: Literal["all"] | AbstractSet[str],
         disallowed_special: Literal["all"] | Collection[str],
     ) -> list[int]:
-        """Encode `text`, reading the allowed special tokens and refusing the disallowed ones."""
+        """Encode `text` and its allowed special tokens; others raise `VocabularyError`."""
         if not isinstance(text, str):
             raise TypeError(f"text must be a str, not {type(text).__name__}")
         allowed = SPECIAL_IDS.keys() if allowed_special == "all" else allowed_special
@@ -130,7 +130,7 @@ class Tokenizer:
         return tokens
 
     def decode_bytes(self, tokens: Iterable[int]) -> bytes:
-        """Join the bytes of `tokens`; special tokens give their spelling."""
+        """Return the bytes of `tokens`; those of a special token are its spelling."""
         ids = collection_of_ids(tokens)
         core = self.encoder.core
         if core is not None:
@@ -138,38 +138,38 @@ class Tokenizer:
                 data: bytes = core.decode_bytes(ids)
                 return data
             except (KeyError, OverflowError, TypeError):
-                pass  # an array of NumPy; or no token id, which is an error below
+                pass  # a NumPy array, or a value that is not a token id (an error below)
         checked = token_ids(ids)  # a negative id would count from the end of the table
         if type(ids) is not list:
             ids = checked
         try:
             return "".join(itemgetter(*ids)(self._byte_texts)).encode("latin-1")
-        except (TypeError, IndexError):  # no id at all, one not met before, or none of a token
+        except (TypeError, IndexError):  # not an id, an id not yet in the table, or an unknown one
             for token in set(ids):
                 self._byte_texts[token] = self.pieces[token].decode("latin-1")
             return b"".join(map(self.pieces.__getitem__, ids))
 
     def decode(self, tokens: Iterable[int], errors: str = "replace") -> str:
-        """Join the text of `tokens`; `errors` says what happens to invalid UTF-8."""
+        """Return the text of `tokens`; `errors` handles invalid UTF-8, as in `bytes.decode`."""
         try:
             data = self.decode_bytes(tokens)
-        except VocabularyError as error:  # in the words that users of the reference look for
+        except VocabularyError as error:  # in the reference's words, which programs may look for
             problem = str(error).removeprefix("token id ")
             raise VocabularyError(f"Invalid token for decoding: {problem}") from None
         return data.decode("utf-8", errors)
 
 
 def _empty_table() -> list[str | None]:
-    """Make a table from id to text, filled as ids are met.
+    """Make a table from id to text, which is filled on demand.
 
-    It is twice as long as there are ids, so that a negative index, which counts from the end,
-    finds None as well.
+    It is twice as long as the vocabulary, so a negative index, which counts from the end, gives
+    None as well.
     """
     return [None] * (2 * VOCABULARY_SIZE)
 
 
 def token_ids(tokens: Iterable[int]) -> array[int]:
-    """Token ids of any kind (list, NumPy array, tensor) as plain ones, or a clear error."""
+    """Return token ids (a list, NumPy array or tensor) as an array, or raise `VocabularyError`."""
     ids = collection_of_ids(tokens)
     try:
         return id_array(ids)
@@ -178,23 +178,23 @@ def token_ids(tokens: Iterable[int]) -> array[int]:
 
 
 def id_array(ids: Collection[int]) -> array[int]:
-    """Ids as an array, or the error of `array` where one is no unsigned number of 32 bits."""
+    """Return ids as an array; raise `array`'s error if one is not an unsigned 32-bit integer."""
     if not isinstance(ids, list):
         return array("I", ids)
     converted = array("I")
-    converted.fromlist(ids)  # takes two thirds of the time
+    converted.fromlist(ids)  # takes two thirds of the constructor's time
     return converted
 
 
 def collection_of_ids(tokens: Iterable[int]) -> Collection[int]:
-    """The same tokens as something that can be read twice; text is refused."""
+    """Return tokens as a collection, which can be read twice; text raises `VocabularyError`."""
     if isinstance(tokens, (str, bytes, bytearray)):
         raise VocabularyError(f"expected token ids, found {type(tokens).__name__}; encode it first")
     return tokens if isinstance(tokens, Collection) else list(tokens)
 
 
 def token_id(token: object) -> int:
-    """One token id as an `int`, or a clear error.
+    """Return a token id as an `int`, or raise `VocabularyError`.
 
     >>> token_id(-1)
     Traceback (most recent call last):
@@ -207,17 +207,17 @@ def token_id(token: object) -> int:
 
 
 def integer(token: object) -> int:
-    """Any kind of integer as an `int`, or a clear error."""
+    """Return any kind of integer as an `int`, or raise `VocabularyError`."""
     try:
         return index(token)  # type: ignore[arg-type]
     except TypeError:
         raise VocabularyError(
-            f"a token id is an integer, not {token!r} ({type(token).__name__})"
+            f"a token id must be an integer, not {token!r} ({type(token).__name__})"
         ) from None
 
 
 def _outside(token: int) -> str:
-    shown = token if token.bit_length() < 100 else "with more than 30 digits"  # slow, or refused
+    shown = token if token.bit_length() < 100 else "with more than 30 digits"  # slow to print
     return f"token id {shown} is outside the vocabulary (0 to {VOCABULARY_SIZE - 1})"
 
 
@@ -244,10 +244,10 @@ def _refuse_disallowed(
 
 
 def special_positions(ids: array[int]) -> list[int]:
-    """Return the positions of special tokens and of ids beyond the vocabulary.
+    """Return the positions of special tokens and of ids outside the vocabulary.
 
-    The third byte of every special id is a 3, which is searched at C speed; few ordinary ids
-    (those from 196608) have a 3 there.
+    The third byte of every special id is 3, and a search for a byte runs at C speed. Only few
+    ordinary ids (those from 196608) also have a 3 there.
     """
     data = ids.tobytes()
     third, fourth = (2, 3) if sys.byteorder == "little" else (1, 0)

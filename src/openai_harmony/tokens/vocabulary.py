@@ -1,7 +1,7 @@
-"""The o200k_base vocabulary that travels with the package: token id in, token bytes out.
+"""The o200k_base vocabulary, which is part of the package: token id in, token bytes out.
 
-The file is checked by hash when it is loaded; no network, cache folder or environment variable
-is involved. ``scripts/build_vocabulary.py`` makes it from the official file, and tells its format.
+The file's hash is checked when it is loaded. No network, cache folder or environment variable is
+used. ``scripts/build_vocabulary.py`` makes the file from the official one and documents its format.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _FILE = "o200k_base.vocab"
 _SHA256 = "8b314bcbdb4ef34a3b08f0b6169ad9627df13f002bca3eacdd9929b503adc209"
 
 BLOCK = 8192
-"""Tokens that are packed together."""
+"""The number of tokens that are compressed together."""
 
 
 class Vocabulary:
-    """The bytes of the 199,998 ordinary tokens, unpacked block by block where they are met.
+    """The bytes of the 199,998 ordinary tokens; a block is unpacked when it is first needed.
 
     >>> load_vocabulary()[24912]
     b'hello'
@@ -68,7 +68,7 @@ class Vocabulary:
         return payload, ends
 
     def ranks(self) -> dict[bytes, int]:
-        """All tokens with their ids, as a byte pair encoder wants them."""
+        """All tokens with their ids, in the form that a byte pair encoder takes."""
         return dict(zip(self, range(FIRST_SPECIAL), strict=True))
 
 

@@ -25,6 +25,7 @@ from .examples import (
 from .options import TrainingOptions
 from .packing import PackedSequence, pack, packed_groups
 from .rows import RejectedRow, row_examples, stream_examples
+from .sequence_plan import untrainable_reason
 from .template_difference import TemplateDifference, find_template_difference
 from .token_sequence import TokenSequence
 
@@ -48,4 +49,5 @@ __all__ = [
     "row_examples",
     "stream_examples",
     "training_examples",
+    "untrainable_reason",
 ]

@@ -36,6 +36,7 @@ from .chat_rows import (
 )
 from .examples import ReadExamples, TrainingExample, read_examples
 from .options import TrainingOptions
+from .sequence_plan import untrainable_reason
 
 __all__ = [
     "ReadRow",
@@ -100,7 +101,9 @@ def row_examples(
         limit = options and options.context_length
         raise RejectedRow(f"nothing fits in {limit} tokens", made.too_long)
     if not made.examples:
-        raise RejectedRow("nothing to train on")
+        messages = row.conversation.messages
+        reason = untrainable_reason(messages, options or TrainingOptions(), row.weights)
+        raise RejectedRow(f"nothing to train on: {reason}")
     if row.unlearnable:
         trained = (
             part.message
@@ -154,6 +157,9 @@ def read_row(raw: object, *, form: RowForm | None = None, start_date: str | None
     >>> read.form, read.conversation.messages[-1].channel
     ('sharegpt', 'final')
     """
+    if not isinstance(raw, (Mapping, list)):
+        kind = "null" if raw is None else "text" if isinstance(raw, str) else f"{raw!r:.40}"
+        raise ConversationError(f"the row is {kind}; expected an object with messages")
     row = JsonField({"messages": raw} if isinstance(raw, list) else raw)
     form = form or detect_form(row.object())
     if form == "harmony":

@@ -30,6 +30,7 @@ __all__ = [
     "fitting_windows",
     "kept_in_prompt",
     "plan_sequences",
+    "untrainable_reason",
 ]
 
 
@@ -49,7 +50,7 @@ def plan_sequences(
     weights: Mapping[int, float] | None = None,
 ) -> list[Plan]:
     """Plan the examples of a conversation, each up to the last message that it trains on."""
-    trainable = _trainable(messages, options, weights or {})
+    trainable = {*_selections(messages, options, weights or {})[-1]}
     plans: list[Plan] = []
     entries: Plan = []
     has_spoken = is_declared = False  # the assistant; whether functions are declared
@@ -65,7 +66,7 @@ def plan_sequences(
         elif not is_declared and declares_functions(message):
             # The system message mentions functions: the next prompt begins with another one.
             is_declared, is_changed = True, has_spoken
-        entries.append(Entry(index, trainable[index]))
+        entries.append(Entry(index, index in trainable))
     plans.append(entries)
     return [cut for plan in plans if (cut := _up_to_last_trainable(plan))]
 
@@ -90,23 +91,58 @@ def declares_functions(message: Message) -> bool:
     )
 
 
-def _trainable(
+def untrainable_reason(
+    messages: Sequence[Message],
+    options: TrainingOptions,
+    weights: Mapping[int, float] | None = None,
+) -> str | None:
+    """Return why no message is trained on, and what to change; None where at least one is.
+
+    >>> untrainable_reason([], TrainingOptions())
+    'the conversation has no assistant message; add the answer that the model should learn'
+    """
+    spoken, recent, selected, weighted = _selections(messages, options, weights or {})
+    if not spoken:
+        return (
+            "the conversation has no assistant message; add the answer that the model should learn"
+        )
+    if not recent:
+        return (
+            "no assistant message follows the last question, and only the last turn is trained on; "
+            "add the answer, or train on all turns"
+        )
+    if not selected:
+        channels = sorted({messages[index].channel or "no channel" for index in recent})
+        return (
+            "no assistant message is on a channel that is trained on; the channels are "
+            f"{', '.join(channels)}, the choice is {', '.join(sorted(options.channels or ()))}"
+        )
+    if not weighted:
+        return (
+            "the weight of every assistant message is 0; give a message that the model should "
+            "learn another weight"
+        )
+    return None
+
+
+def _selections(
     messages: Sequence[Message], options: TrainingOptions, weights: Mapping[int, float]
-) -> list[bool]:
-    """Return for each message whether the options choose it."""
+) -> tuple[list[int], list[int], list[int], list[int]]:
+    """Narrow the assistant's messages down to the trainable ones, in four steps.
+
+    The steps are: all of them, those of the chosen turns, those on the chosen channels, and those
+    with a weight. Each list has indices of `messages`.
+    """
     first = 0
     if options.turns == "last":
         for index, message in enumerate(messages):
             if message.author.role not in (Role.ASSISTANT, Role.TOOL):
                 first = index + 1
     channels = options.channels
-    return [
-        message.author.role is Role.ASSISTANT
-        and index >= first
-        and (channels is None or message.channel in channels)
-        and weights.get(index, 1.0) != 0
-        for index, message in enumerate(messages)
-    ]
+    spoken = [i for i, message in enumerate(messages) if message.author.role is Role.ASSISTANT]
+    recent = [i for i in spoken if i >= first]
+    selected = [i for i in recent if channels is None or messages[i].channel in channels]
+    return spoken, recent, selected, [i for i in selected if weights.get(i, 1.0) != 0]
 
 
 def _up_to_last_trainable(plan: Plan) -> Plan:

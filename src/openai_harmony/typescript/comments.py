@@ -1,6 +1,6 @@
 """The comments of a TypeScript type: titles, descriptions, examples and defaults of a schema.
 
-Text of a schema stays inside its comment: no line of it can become code.
+A schema's text stays inside its comment: no line of it becomes code.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def example_lines(schema: Schema) -> list[str]:
 
 
 def default_text(schema: JsonValue) -> str | None:
-    """Write a default; as in the reference, a text default beside an enum has no quotes."""
+    """Write a default; if there is an enum, a text has no quotes, as in the reference."""
     if not isinstance(schema, dict) or "default" not in schema:
         return None
     default = schema["default"]

@@ -1,7 +1,7 @@
 """Python values as the JSON values that the reference reads, and JSON text as it writes it.
 
-The reference passes each schema through ``json.dumps`` and ``serde_json``. This module reproduces
-what that changes: the types of keys and containers, and numbers.
+The reference passes each schema through ``json.dumps`` and ``serde_json``, which change the types
+of keys and containers, and numbers. This module makes the same changes.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Schema: TypeAlias = dict[str, JsonValue]
 """A JSON Schema that is an object."""
 
 NESTING_LIMIT = 120
-"""The deepest nesting of containers; the reference reads a message no deeper than this."""
+"""The deepest nesting of containers that the reference reads."""
 
 CONTAINER_LIMIT = 1_000_000
-"""The most containers. A few objects that contain each other many times, as YAML aliases make
-them, have more than that as JSON.
+"""The largest number of containers. YAML aliases can make a few objects contain each other so often
+that their JSON would have more.
 """
 
 _LARGEST_UNSIGNED = 2**64 - 1
@@ -58,7 +58,7 @@ def compact_json(value: JsonValue) -> str:
 
 
 def _with_serde_exponent(match: re.Match[str]) -> str:
-    """Write no sign and no zeros before an exponent; start exponents at -6 (Python: at -5)."""
+    """Write exponents as serde_json does: no plus sign, no leading zeros, from -6 (Python: -5)."""
     mantissa, exponent = match.groups()
     if mantissa is None:
         return match[0]
@@ -96,7 +96,10 @@ class _Copier:
             )
         self._containers_left -= 1
         if self._containers_left < 0:
-            raise SchemaError(f"JSON holds more than {CONTAINER_LIMIT:,} objects and arrays")
+            raise SchemaError(
+                f"JSON contains more than {CONTAINER_LIMIT:,} objects and arrays; "
+                "use a smaller schema"
+            )
         if isinstance(value, Mapping):
             return self._copy_mapping(value, levels_left)
         if isinstance(value, (list, tuple)):
@@ -152,7 +155,9 @@ def _checked_text(text: str) -> str:
     try:
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
-        raise SchemaError(f"text holds a lone surrogate: {text[:40]!a}") from None
+        raise SchemaError(
+            f"text contains a lone surrogate, which is not valid Unicode: {text[:40]!a}"
+        ) from None
 
 
 def _read_number(number: int | float) -> float:
@@ -163,7 +168,7 @@ def _read_number(number: int | float) -> float:
     if isinstance(number, int) and number.bit_length() > _LARGEST_EXPONENT_OF_TWO:
         raise SchemaError(_TOO_LARGE)
     if isinstance(number, float) and not math.isfinite(number):
-        raise SchemaError(f"{number} is not a JSON number")
+        raise SchemaError(f"{number} is not a JSON number; use a finite number")
     text = repr(number)
     mantissa, _, exponent = text.lstrip("-").partition("e")
     integer, _, fraction = mantissa.partition(".")

@@ -1,7 +1,7 @@
 """JSON Schemas as TypeScript, byte for byte as openai-harmony 0.0.8 writes it.
 
-This module reproduces that library's quirks: lost keywords, unescaped text, comments that leak into
-code. `openai_harmony.typescript.writer` writes our corrected dialect.
+This module reproduces that library's quirks: it loses keywords, does not escape text, and lets
+comments run into code. `openai_harmony.typescript.writer` writes our corrected dialect.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _property_text(label: str, schema: JsonValue, indent: str) -> str:
         return f"{indent}{label} any,\n"
     variants = schema.get("oneOf")
     if isinstance(variants, list):
-        # One description only is printed for the property and its first variant.
+        # The reference prints one description for the property and its first variant.
         description = text_of(schema, "description")
         comments = _title_lines(schema) + _example_lines(schema)
         if not variants or description != text_of(variants[0], "description"):

@@ -23,7 +23,7 @@ REFERENCE_COPY_LIMIT = 5_000
 REFERENCE_TEXT_LIMIT = 1_000_000
 """After this many characters copied from definitions, each `$ref` is written as a name."""
 
-_NAME_LIMIT = 200  # characters; a name may be a long title, and stand for many references
+_NAME_LIMIT = 200  # characters: a name may be a long title, and many references may use it
 
 ONE_SCHEMA = frozenset({"additionalItems", "additionalProperties", "items"})
 MANY_SCHEMAS = frozenset({"allOf", "anyOf", "items", "oneOf", "prefixItems"})

@@ -1,8 +1,8 @@
 """JSON Schemas as the TypeScript types that a harmony prompt shows the model.
 
-Where the reference writes a meaningful type, this module writes the same bytes; where the reference
-loses the schema, it writes correct TypeScript. `docs/reference/typescript.md` lists every
-difference. References are replaced by their definitions first; then the result is written.
+If the reference writes a meaningful type, this module writes the same bytes; if the reference loses
+part of the schema, it writes correct TypeScript. `docs/reference/typescript.md` lists every
+difference. The module replaces references by their definitions first and then writes the result.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ __all__ = ["schema_to_typescript"]
 
 
 def schema_to_typescript(schema: JsonValue, indent: str = "") -> str:
-    """Write a schema as a TypeScript type.
+    """Write a JSON Schema as a TypeScript type.
+
+    The lines after the first begin with `indent`. Raises `SchemaError`.
 
     >>> schema_to_typescript({"type": "array", "items": {"enum": ["a", 1, None]}})
     '("a" | 1 | null)[]'
@@ -101,7 +103,7 @@ def _with_null(written: _Type, schema: Schema) -> _Type:
 
 
 def _type_of(schema: JsonValue, indent: str) -> _Type:
-    """Write a schema as one type: the intersection of everything that it demands."""
+    """Write a schema as one type: the intersection of all its parts."""
     if not isinstance(schema, dict):
         return _NEVER if schema is False else _ANY
     if not _is_combined(schema):
@@ -143,12 +145,12 @@ def _is_combined(schema: Schema) -> bool:
 
 
 def _is_named(schema: Schema) -> bool:
-    """Tell whether a reference was replaced by a name."""
+    """Return whether a reference was replaced by a name."""
     return isinstance(schema.get("$ref"), str)
 
 
 def _own_type_counts(schema: Schema) -> bool:
-    """Tell whether `type` and its companions add to the rest; `type` alone rarely does."""
+    """Return whether `type` and related keywords add anything; `type` alone rarely does."""
     if _has_shape(schema):
         return True
     if not _kinds(schema) or _is_named(schema):
@@ -160,7 +162,7 @@ def _own_type_counts(schema: Schema) -> bool:
 
 
 def _is_any(schema: JsonValue) -> bool:
-    """Tell, without writing it, whether a schema is written as `any`."""
+    """Return whether a schema would be written as `any`, without writing it."""
     if not isinstance(schema, dict):
         return schema is not False
     if _has_shape(schema) or _kinds(schema) or _is_named(schema):
@@ -334,7 +336,7 @@ def _property_text(label: str, schema: JsonValue, indent: str) -> str:
 
 
 def _is_one_of(schema: Schema) -> bool:
-    """Tell whether the reference prints one description for the property and its first variant."""
+    """Return whether the reference prints one description for a property and its first variant."""
     return bool(variants_of(schema, "oneOf"))
 
 

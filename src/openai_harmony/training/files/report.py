@@ -13,7 +13,7 @@ from ...conversation.messages import Message, Role
 from ..examples import TrainingExample
 from .sources import atomic_file
 
-__all__ = ["TokenReport", "write_plot"]
+__all__ = ["TokenReport", "general_reason", "write_plot"]
 
 _BAR = 40  # characters of the longest bar
 _REASONS = 8  # that are shown
@@ -58,8 +58,7 @@ class TokenReport:
     def add_rejected(self, problem: str) -> None:
         """Count a rejected row."""
         self.rejected += 1
-        reason = problem.partition("; ")[0].partition(", found ")[0]
-        self.reasons[_VALUES.sub("…", reason)] += 1
+        self.reasons[general_reason(problem)] += 1
 
     def add(self, other: TokenReport) -> None:
         """Add the counts of another report."""
@@ -108,6 +107,16 @@ class TokenReport:
             bar = "█" * max(1, round(_BAR * count / most))
             lines.append(f"{f'≤ {length:,}':<12}{count:>16,}  {bar}")
         return "\n".join(lines)
+
+
+def general_reason(problem: str) -> str:
+    """Leave the names, the numbers and the remedy out of a problem, so that rows can share it.
+
+    >>> general_reason("messages[3].role: expected text, found 7; write its name")
+    'messages[…].role: expected text'
+    """
+    reason = problem.partition("; ")[0].partition(", found ")[0]
+    return _VALUES.sub("…", reason)
 
 
 def write_plot(report: TokenReport, path: Path) -> bool:

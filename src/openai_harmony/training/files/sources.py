@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +49,7 @@ TEMPORARY = ".tmp"
 """The end of the names of files that are being written."""
 
 _ROWS_AT_ONCE = 64  # of a table, as Python objects
-_PACKED_SUFFIXES = (".gz", ".zst")  # by which pyarrow chooses the decompression
+_CODECS = {".gz": "gzip", ".zst": "zstd"}
 
 FileKind = Literal["jsonl", "parquet", "arrow"]
 
@@ -76,7 +75,7 @@ class SourceFile(NamedTuple):
     @property
     def is_packed(self) -> bool:
         """Return whether the file is compressed."""
-        return self.path.suffix in _PACKED_SUFFIXES
+        return self.path.suffix in _CODECS
 
 
 @dataclass(frozen=True)
@@ -94,11 +93,16 @@ class Chunk:
 
 
 class SourceRow(NamedTuple):
-    """A row, with its number in the chunk, from 0; or the problem in reading it."""
+    """A row or a blank line, with its number in the chunk, from 0; or the problem in reading it.
+
+    `end` is the number of bytes of the chunk up to the end of the row, about.
+    """
 
     number: int
     raw: Any
+    end: int
     problem: str | None = None
+    is_blank: bool = False
 
 
 def find_files(source: Path) -> list[SourceFile]:
@@ -169,13 +173,13 @@ _SUFFIXES: dict[str, FileKind] = {
     ".ndjson": "jsonl",
     ".parquet": "parquet",
     ".arrow": "arrow",
-    **{f".jsonl{packed}": "jsonl" for packed in _PACKED_SUFFIXES},
-    **{f".ndjson{packed}": "jsonl" for packed in _PACKED_SUFFIXES},
+    **{f".jsonl{packed}": "jsonl" for packed in _CODECS},
+    **{f".ndjson{packed}": "jsonl" for packed in _CODECS},
 }
 
 
 def _kind(path: Path) -> FileKind | None:
-    last = path.suffixes[-2:] if path.suffix in _PACKED_SUFFIXES else path.suffixes[-1:]
+    last = path.suffixes[-2:] if path.suffix in _CODECS else path.suffixes[-1:]
     return _SUFFIXES.get("".join(last))
 
 
@@ -210,8 +214,10 @@ class UnpackedFiles:
     is finished is recognised as such.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, watch: Callable[[int, int], None] | None = None) -> None:
+        """`watch` is called with the bytes of a compressed file that are unpacked, and its size."""
         self._folder = folder
+        self._watch = watch
 
     def path(self, number: int) -> Path:
         """Return the path of a copy, whether it exists or not."""
@@ -234,12 +240,17 @@ class UnpackedFiles:
         copy = self.path(number)
         if not copy.exists():
             self._folder.mkdir(parents=True, exist_ok=True)
+            size = packed.stat().st_size
             with (
                 atomic_file(copy) as path,
-                pa.input_stream(str(packed)) as source,
+                pa.OSFile(str(packed)) as file,
+                pa.CompressedInputStream(file, _CODECS[packed.suffix]) as source,
                 path.open("wb") as target,
             ):
-                shutil.copyfileobj(source, target, 1024 * 1024)
+                while block := source.read(1024 * 1024):
+                    target.write(block)
+                    if self._watch is not None:
+                        self._watch(file.tell(), size)
         return copy
 
     def remove(self) -> None:
@@ -268,14 +279,18 @@ def _jsonl_rows(chunk: Chunk) -> Iterator[SourceRow]:
         number = 0
         while file.tell() < chunk.end:
             line = file.readline().removeprefix(b"\xef\xbb\xbf")
+            end = min(file.tell(), chunk.end) - chunk.start
             try:
-                row = SourceRow(number, None if not line or line.isspace() else parse_line(line))
+                if not line or line.isspace():
+                    row = SourceRow(number, None, end, is_blank=True)
+                else:
+                    row = SourceRow(number, parse_line(line), end)
             except UnicodeDecodeError as error:
-                problem = f"not UTF-8 (at byte {error.start})"
-                row = SourceRow(number, repr(line[:1000]), problem)
+                problem = f"not UTF-8 (at byte {error.start}); save the file as UTF-8"
+                row = SourceRow(number, repr(line[:1000]), end, problem)
             except (ValueError, RecursionError) as error:
                 text = line.decode("utf-8", "replace").rstrip("\r\n")
-                row = SourceRow(number, text, f"not valid JSON: {error!s:.200}")
+                row = SourceRow(number, text, end, f"not valid JSON: {error!s:.200}")
             yield row
             number += 1
 
@@ -292,7 +307,9 @@ def _parquet_chunks(path: Path, _: int) -> Iterator[Chunk]:
 def _parquet_rows(chunk: Chunk) -> Iterator[SourceRow]:
     with pq.ParquetFile(chunk.path) as file:
         groups = list(range(chunk.start, chunk.end))
-        yield from _table_rows(file.iter_batches(_ROWS_AT_ONCE, row_groups=groups))
+        count = sum(file.metadata.row_group(group).num_rows for group in groups)
+        batches = file.iter_batches(_ROWS_AT_ONCE, row_groups=groups)
+        yield from _table_rows(batches, chunk.size / max(count, 1))
 
 
 def _arrow_chunks(path: Path, chunk_bytes: int) -> Iterator[Chunk]:
@@ -307,13 +324,14 @@ def _arrow_chunks(path: Path, chunk_bytes: int) -> Iterator[Chunk]:
 
 
 def _arrow_rows(chunk: Chunk) -> Iterator[SourceRow]:
+    numbered = enumerate(_arrow_batches(Path(chunk.path)))
+    batches = [batch for index, batch in numbered if chunk.start <= index < chunk.end]
     slices = (
         batch.slice(start, _ROWS_AT_ONCE)
-        for index, batch in enumerate(_arrow_batches(Path(chunk.path)))
-        if chunk.start <= index < chunk.end
+        for batch in batches
         for start in range(0, batch.num_rows, _ROWS_AT_ONCE)
     )
-    yield from _table_rows(slices)
+    yield from _table_rows(slices, chunk.size / max(sum(map(len, batches)), 1))
 
 
 def _arrow_batches(path: Path) -> Iterator[pa.RecordBatch]:
@@ -321,11 +339,11 @@ def _arrow_batches(path: Path) -> Iterator[pa.RecordBatch]:
         yield from stream
 
 
-def _table_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[SourceRow]:
+def _table_rows(batches: Iterable[pa.RecordBatch], row_bytes: float) -> Iterator[SourceRow]:
     number = 0
     for batch in batches:
         for raw in batch.to_pylist():
-            yield SourceRow(number, without_nulls(raw))
+            yield SourceRow(number, without_nulls(raw), int((number + 1) * row_bytes))
             number += 1
 
 
