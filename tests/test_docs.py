@@ -9,6 +9,7 @@ import importlib
 import io
 import re
 import runpy
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -246,6 +247,15 @@ def test_the_api_reference_names_what_there_is() -> None:
 def test_every_directive_of_the_api_reference_lists_its_members() -> None:
     text = "\n".join(page.read_text(encoding="utf-8") for page in API.glob("*.md"))
     assert len(REFERRED.findall(text)) == text.count("\n::: ")
+
+
+@pytest.mark.parametrize("script", ["command_page", "endpoint_page"])
+def test_generated_pages_are_those_of_the_code(
+    script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(ROOT / "scripts" / "docs" / f"{script}.py")
+    monkeypatch.setattr(sys, "argv", [path, "--check"])
+    assert runpy.run_path(path)["main"]() == 0, "run `make reference`"
 
 
 def test_the_limits_are_those_of_the_code() -> None:
