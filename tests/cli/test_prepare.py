@@ -40,7 +40,7 @@ def test_it_reports_what_it_made(source: Path, capsys: pytest.CaptureFixture[str
     printed, errors = capsys.readouterr()
     assert printed.startswith(
         "3 rows (1 chat, 1 harmony), 1 rejected\n"
-        "  1 × neither … nor … among the fields …\n"
+        "  1 × the row has no messages\n"
         "3 examples in 3 sequences\n"
     )
     assert printed.endswith(
@@ -53,7 +53,7 @@ def test_it_reports_what_it_made(source: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "no rows in it; expected JSON lines or Parquet"),
+        ("", "rows.jsonl: there are no rows in it; expected a conversation in each row"),
         (
             'null\n[]\n\n""\nnull\n',
             "no row gives an example (2 × the row is null, 1 × nothing to train on: the "
@@ -165,7 +165,7 @@ def test_who_watches_sees_a_bar(
 @pytest.mark.parametrize(
     ("options", "code", "problem"),
     [
-        (["rows.csv"], 1, "rows.csv: not a file of rows; give JSON lines as .jsonl"),
+        (["rows.csv"], 1, "error: rows.csv: no such file; check the path"),
         (["none.jsonl"], 1, "none.jsonl: no such file"),
         (["none.jsonl", "--pack"], 1, "--pack needs --context-length"),
         (["none.jsonl", "--workers", "0"], 2, "must be an integer from 1, not 0"),

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import html
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
 import sys
 import tracemalloc
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +37,7 @@ from openai_harmony.training.files import (  # noqa: E402
     find_files,
     prepare,
 )
+from openai_harmony.training.files.report import write_plot  # noqa: E402
 from openai_harmony.training.files.sources import OutputError, SourceError, read_chunk  # noqa: E402
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
@@ -111,8 +115,9 @@ BAD = [
     ("{", "not valid JSON"),
     ('"text"', "expected an object"),
     ('{"messages": []}', "nothing to train on"),
-    ('{"text": "hi"}', "neither 'messages' nor 'conversations'"),
-    ("[" * 100_000, "not valid JSON"),
+    ('{"text": "hi"}', "the row has no messages; its fields are 'text'; write it as {"),
+    ("[" * 100_000, "not valid JSON (nested too deeply)"),
+    ("a b", "not valid JSON (Expecting value at character 1); write one object in each line"),
     ('{"messages": [{"role": "user", "content": "hi"}, {"role": "alien"}]}', "messages[1].role"),
 ]
 
@@ -141,8 +146,7 @@ def test_rejected_rows_are_counted_by_reason(tmp_path: Path) -> None:
     reasons = {
         "an assistant's content part of the type … cannot be learned": 2,
         "messages[…].role: expected one of user, assistant, system, developer, tool": 2,
-        "not valid JSON: Expecting property name enclosed in double quotes: "
-        "line … column … (char …)": 2,
+        "not valid JSON (Expecting property name enclosed in double quotes at character …)": 2,
     }
     assert made.report.reasons == reasons
     assert "6 rejected\n  2 × an assistant" in made.report.text()
@@ -293,7 +297,7 @@ def test_other_rows_or_options_do_not_mix(tmp_path: Path) -> None:
     out = tmp_path / "out"
     prepare(source, out, workers=1)
     prepare(source, out, workers=1)
-    with pytest.raises(SourceError, match="other rows or with other options"):
+    with pytest.raises(SourceError, match="examples of other rows or with other options"):
         prepare(source, out, PrepareSettings(TrainingOptions(turns="last")), workers=1)
     write_jsonl(source, ROWS[:3])
     with pytest.raises(SourceError, match="other rows"):
@@ -341,11 +345,77 @@ def test_nothing_at_all(tmp_path: Path) -> None:
 
 
 def test_sources_that_are_none(tmp_path: Path) -> None:
-    for name, problem in [("x.csv", "not a file of rows"), ("x.jsonl", "no such file")]:
-        with pytest.raises(SourceError, match=problem):
-            find_files(tmp_path / name)
-    with pytest.raises(SourceError, match=r"no \.jsonl"):
+    with pytest.raises(SourceError, match=r"x.jsonl: no such file"):
+        find_files(tmp_path / "x.jsonl")
+    with pytest.raises(SourceError, match=r"no file in this folder ends in \.jsonl"):
         find_files(tmp_path)
+    for name, remedy in [("x.csv", 'write {"messages": '), ("x.json", r"write each row .*jq -c")]:
+        (tmp_path / name).write_text("x")
+        with pytest.raises(SourceError, match=rf"ends in \.jsonl, .* of a data set; {remedy}"):
+            find_files(tmp_path / name)
+
+
+ROW = b'{"messages": []}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("a.jsonl", ROW.decode().encode("utf-16"), "the text is UTF-16, not UTF-8; convert it: "),
+        ("a.jsonl", ROW.decode().encode("utf-16-le"), "the text is UTF-16"),
+        ("a.jsonl", ROW.decode().encode("utf-16-be"), "the text is UTF-16"),
+        ("a.jsonl", b"\x1f\x8b\x08\0", "compressed; change the end of its name to .jsonl.gz"),
+        ("a.jsonl", b"\x28\xb5\x2f\xfd", "compressed; end its name in .jsonl.zst"),
+        ("a.jsonl", b"PAR1\x15", "a Parquet file; change the end of its name to .parquet"),
+        ("a.jsonl", b"[\r\n" + ROW, "the file is one JSON array; write each row on a line"),
+        ("a.jsonl", b"\xef\xbb\xbf[\n" + ROW, "the file is one JSON array"),
+        ("a.jsonl", b'{\n  "messages": []\n}\n', "a JSON object takes several lines"),
+        ("a.jsonl", ROW, None),
+        ("a.jsonl", b"\xef\xbb\xbf" + ROW, None),
+        ("a.jsonl", b'[{"role": "user", "content": ""}]', None),
+        ("a.jsonl", b"", None),
+        ("a.parquet", b"", "not a complete Parquet file"),
+        ("a.parquet", b"PAR1" * 9, "not a complete Parquet file"),
+        ("a.arrow", b"hello world", "not a complete Arrow file"),
+    ],
+)
+def test_a_file_that_is_not_what_its_name_says(
+    tmp_path: Path, name: str, content: bytes, problem: str | None
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    if problem is None:
+        find_chunks(find_files(tmp_path / name))
+    else:
+        with pytest.raises(SourceError, match=f"{name}: .*{problem}"):
+            find_chunks(find_files(tmp_path / name))
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_a_table_needs_a_column_of_conversations(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    for column, problem in [
+        ("messages", ""),
+        ("conversations", ""),
+        ("prompt", "the row has no messages; its fields are 'prompt', 'completion'; write it as"),
+    ]:
+        rows = pa.table({column: [[]], "completion": ["ho"]})
+        if suffix == ".parquet":
+            pq.write_table(rows, path)
+        else:
+            with pa.ipc.new_stream(path, rows.schema) as stream:
+                stream.write_table(rows)
+        with pytest.raises(SourceError, match=problem) if problem else contextlib.nullcontext():
+            find_chunks(find_files(path))
+
+
+def test_a_try_without_examples_can_be_repeated_with_other_options(tmp_path: Path) -> None:
+    source, out = write_jsonl(tmp_path / "rows.jsonl", ROWS[:2]), tmp_path / "out"
+    none = PrepareSettings(TrainingOptions(channels=frozenset(["none"])))
+    made = prepare(source, out, none, workers=1)
+    assert (made.report.examples, made.report.rejected) == (0, 2)
+    assert made.rejected[0].line == 1
+    assert prepare(source, out, workers=1).report.examples == 3
+    assert rejected(out) == []
 
 
 CHAT = [
@@ -452,7 +522,7 @@ def test_a_compressed_file_that_is_broken_says_so(tmp_path: Path, suffix: str) -
     complete = source.read_bytes()
     for number, text in enumerate((complete[:-9], b"{}")):
         source.write_bytes(text)
-        with pytest.raises(SourceError, match=rf"rows.jsonl{suffix} cannot be unpacked"):
+        with pytest.raises(SourceError, match=rf"rows.jsonl{suffix}: cannot be unpacked"):
             prepare(source, tmp_path / f"{number}", workers=1)
         assert list((tmp_path / f"{number}" / ".harmony" / "unpacked").iterdir()) == []
 
@@ -471,7 +541,7 @@ def test_a_folder_may_have_compressed_files_beside_others(tmp_path: Path) -> Non
         "c.ndjson.zst",
     ]
     assert prepare(folder, tmp_path / "out", workers=1).report.rows == 4
-    with pytest.raises(SourceError, match="is compressed; say where"):
+    with pytest.raises(ValueError, match="is compressed; pass the folder"):
         find_chunks(find_files(folder))
 
 
@@ -492,8 +562,32 @@ def test_the_report_is_text_and_a_picture(tmp_path: Path) -> None:
     assert text in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "40 rows (40 harmony), 0 rejected" in text
     assert json.loads((tmp_path / "out" / "report.json").read_text()) == made.report.as_json()
+
+
+_ROW_LABEL = re.compile(r'text-anchor: end" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)<')
+
+
+def test_labels_of_the_picture_do_not_overlap(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
     pytest.importorskip("matplotlib")
-    assert (tmp_path / "out" / "report.svg").read_text().count("analysis") > 0
+    report = TokenReport()
+    names = ["final", "分析" * 20, "$x_1$ <b>", "a very long name " * 9]
+    names += [f"channel {number}" for number in range(40)]
+    report.tokens.update({name: 10**9 - number for number, name in enumerate(names)})
+    report.lengths.update({1 << power: 10**6 for power in range(24)})
+    assert write_plot(report, tmp_path / "report.svg")
+    assert not recwarn.list
+    labels = _ROW_LABEL.findall((tmp_path / "report.svg").read_text(encoding="utf-8"))
+    texts = [html.unescape(text) for _, _, text in labels]
+    assert {"final", "$x_1$ <b>", "a very long name a very lon…", "24 others"} <= {*texts}
+    assert sum("分析" in text for text in texts) == 1
+    columns: dict[str, list[float]] = {}
+    for x, y, _ in labels:
+        columns.setdefault(x, []).append(float(y))
+    distances = [b - a for ys in columns.values() for a, b in pairwise(sorted(ys))]
+    assert len(distances) > 40
+    assert min(distances) > 12  # of letters of 10 px
 
 
 @pytest.mark.filterwarnings("ignore")  # Ray uses what it itself, and what Python, deprecated

@@ -176,7 +176,7 @@ On a cluster, Ray runs the same preparation from Python: openai_harmony.training
         except OutputError:
             raise  # the command's own message about output
         except (SourceError, OSError) as error:
-            raise InputError(str(error)) from error
+            raise InputError(str(error).removeprefix(f"{source}: ")) from error
         output = Output(arguments.color)
         if not arguments.quiet:
             output.line(made.report.text())
@@ -196,7 +196,7 @@ PREPARE = _Prepare()
 
 def _no_examples(made: Preparation) -> str:
     if not made.report.rows:
-        return "no rows in it; expected JSON lines or Parquet with a conversation in each row"
+        return "there are no rows in it; expected a conversation in each row"
     reasons = ", ".join(f"{n:,} × {reason}" for reason, n in made.report.reasons.most_common())
     first = made.rejected[0]
     place = f"{first.file}:{first.line}"

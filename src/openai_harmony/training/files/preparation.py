@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -197,12 +198,14 @@ def _read_manifest(out: Path) -> dict[str, Any] | None:
 def _begin(out: Path, manifest: dict[str, Any], earlier: dict[str, Any] | None) -> None:
     if earlier is None and out.exists() and any(out.iterdir()):
         raise SourceError(f"{out} is not empty; give another folder for the output")
-    if earlier not in (None, manifest):
-        raise SourceError(
-            f"{out} holds what was made of other rows or with other options; "
-            "give another folder for the output, or remove this one"
-        )
     state = _state(out)
+    if earlier not in (None, manifest):
+        if any(_data(out).glob("*.parquet")):
+            raise SourceError(
+                f"{out} has examples of other rows or with other options; "
+                "give another folder for the output, or remove this one"
+            )
+        shutil.rmtree(state)  # such as a first try in which all rows were rejected
     try:
         _data(out).mkdir(parents=True, exist_ok=True)
         state.mkdir(exist_ok=True)
