@@ -7,10 +7,13 @@ A translated heading carries the anchor of the English one as ``<a id>``, which 
 on the site it becomes the heading's id. A translation marked as behind begins with a notice.
 
 Pages that are not translated exist once, in English; the other languages link to them.
+
+A page that loads anything from another host is an error.
 """
 
 from __future__ import annotations
 
+import logging
 import posixpath
 import re
 from typing import Any
@@ -19,9 +22,18 @@ from mkdocs.plugins import event_priority
 from mkdocs.structure.files import InclusionLevel
 from translations import RECORD
 
+_log = logging.getLogger("mkdocs.hooks.site_hooks")
+
 # A fenced block, which stays as it is, or the target of a link that leaves its folder.
 _LINK = re.compile(r"^```.*?^```$|(?<=\]\()(?:\.\./)+[^)\s]+", re.MULTILINE | re.DOTALL)
 _ANCHOR = re.compile(r'^(#+) <a id="([^"]*)"></a>(.*)$', re.MULTILINE)
+
+# What a page loads by itself; `rel` comes before `href` in the templates.
+_LOADED = re.compile(
+    r"""<(?:script|img|iframe|source|video|audio)\b[^>]*\bsrc=["']?((?:https?:)?//[^"'\s>]+)"""
+    r"""|<link\b[^>]*\brel=["']?(?:stylesheet|icon|preload|preconnect|manifest)\b[^>]*"""
+    r"""\bhref=["']?((?:https?:)?//[^"'\s>]+)"""
+)
 
 NOTICES = {
     "ja": "英語版のページのほうが新しくなっています。この翻訳はまだ更新されていません。",
@@ -68,3 +80,10 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
         notice = NOTICES[posixpath.splitext(posixpath.splitext(page.file.src_uri)[0])[1][1:]]
         markdown = re.sub(r"\A(#.*\n)", rf'\1\n!!! warning "{notice}"\n', markdown)
     return markdown
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Warn of what a page loads from other hosts; ``--strict`` makes it an error."""
+    for match in _LOADED.finditer(output):
+        _log.warning("%s loads %s", page.file.src_uri, match[1] or match[2])
+    return output
