@@ -85,10 +85,14 @@ format: $(VENV)/.installed-dev ## Format the code and repair what the linter can
 	$(BIN)/ruff format
 
 docs: $(VENV)/.installed-dev ## Build the documentation as a site in site/; broken links are errors
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 docs-serve: $(VENV)/.installed-dev ## Show the documentation at http://127.0.0.1:8000, anew with each change
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
+reference: $(VENV)/.installed-dev ## Write the pages of the command's options and of the server's endpoints
+	$(BIN)/python scripts/docs/command_page.py
+	$(BIN)/python scripts/docs/endpoint_page.py
 
 translations: $(VENV)/.installed-dev ## Copy code and links into the translations, list what is behind; DONE=page or BEHIND=page
 	$(BIN)/python scripts/docs/translations.py $(if $(DONE),--done $(DONE)) $(if $(BEHIND),--behind $(BEHIND))
