@@ -19,7 +19,7 @@ import pytest
 OURS = ("openai_harmony", "support")
 FOLDERS = tuple(
     str(Path(__file__).parents[2] / folder)
-    for folder in ("src", "tests", "scripts", "benchmarks", "examples", "fuzz")
+    for folder in ("src", "tests", "scripts", "benchmarks", "docs", "examples", "fuzz", "README.md")
 )
 
 
