@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from support import missing_packages
+from support.missing_packages import skip_what_is_not_installed
 
 if TYPE_CHECKING:
     from openai_harmony.engines import Engine
@@ -31,7 +31,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "random"))
 def pytest_configure(config: pytest.Config) -> None:
     os.environ["OMP_NUM_THREADS"] = "1"  # workers would wait for each other's threads
     config.stash[_STDERR] = os.dup(2)  # tests run with another one, which is thrown away
-    missing_packages.pytest_configure(config)
+    skip_what_is_not_installed(config)
 
 
 @pytest.fixture

@@ -17,10 +17,14 @@ from types import ModuleType
 import pytest
 
 OURS = ("openai_harmony", "support")
-FOLDERS = tuple(
-    str(Path(__file__).parents[2] / folder)
-    for folder in ("src", "tests", "scripts", "benchmarks", "docs", "examples", "fuzz", "README.md")
+FOLDERS = (
+    "<doctest ",
+    *(
+        str(Path(__file__).parents[2] / name)
+        for name in ("src", "tests", "scripts", "benchmarks", "docs", "examples", "fuzz", "README")
+    ),
 )
+"""What the names of our own files begin with."""
 
 
 class MissingPackages(MetaPathFinder):
@@ -29,7 +33,8 @@ class MissingPackages(MetaPathFinder):
     Only imports by our own files count; other libraries try packages that they can do without.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folders: tuple[str, ...] = FOLDERS) -> None:
+        self._folders = folders
         self._missing: set[str] = set()  # since the current file or test began
         self._skipped: list[str] = []
 
@@ -40,8 +45,10 @@ class MissingPackages(MetaPathFinder):
         package = name.partition(".")[0]
         frame = sys._getframe(1)
         while frame.f_back and "importlib" in frame.f_code.co_filename:
+            if "util" in frame.f_code.co_filename:
+                return None  # a look whether it is there, which needs nothing
             frame = frame.f_back
-        if package not in OURS and frame.f_code.co_filename.startswith(FOLDERS):
+        if package not in OURS and frame.f_code.co_filename.startswith(self._folders):
             self._missing.add(package)
         return None
 
@@ -92,10 +99,10 @@ class MissingPackages(MetaPathFinder):
             )
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def skip_what_is_not_installed(config: pytest.Config, folders: tuple[str, ...] = FOLDERS) -> None:
     """Register the plugin, unless missing packages are failures."""
     if not os.environ.get("HARMONY_TEST_ALL"):
-        plugin = MissingPackages()
+        plugin = MissingPackages(folders)
         config.pluginmanager.register(plugin)
         sys.meta_path.append(plugin)
         config.add_cleanup(lambda: sys.meta_path.remove(plugin))
