@@ -39,6 +39,14 @@ _REFERENCE = (
 )
 _AFTER = "comes after the last message that this example trains on"
 _NOTHING = "no message of this conversation is trainable"
+_UNTRAINED_PROMPT = (
+    "a prompt is not trained on: the model continues it. The ending training shows the examples "
+    "that this conversation makes"
+)
+_UNTRAINED_EXAMPLE = (
+    "nothing is trained on, because the assistant says nothing in this conversation: training "
+    "needs a message of the assistant"
+)
 
 
 class RenderedConversation(NamedTuple):
@@ -172,6 +180,8 @@ class Rendering(TypedDict):
     """The conversation as it was read and rendered.
 
     `labels` has the tokens to train on that differ from the rendered ones, by their index.
+    `untrained` says why no token is trained on. A conversation that makes no training example has
+    the tokens of its messages all the same.
     """
 
     form: Form
@@ -182,6 +192,7 @@ class Rendering(TypedDict):
     labels: dict[str, int]
     text: str
     examples: int
+    untrained: str | None
 
 
 def rendering(body: RenderBody) -> Rendering:
@@ -189,6 +200,14 @@ def rendering(body: RenderBody) -> Rendering:
     source = read_source(body)
     messages = source.conversation.messages
     rendered = rendered_conversation(source.conversation, body)
+    untrained = None if rendered.examples else _UNTRAINED_PROMPT
+    if body.ending == "training" and not rendered.examples:
+        untrained = _UNTRAINED_EXAMPLE
+        prompt = rendered_conversation(
+            source.conversation, body.model_copy(update={"ending": "completion"})
+        )
+        end = prompt.parts[-1].end if prompt.parts else 0
+        rendered = prompt._replace(tokens=prompt.tokens[:end], labels=prompt.labels[:end])
     lengths = {part.message: part.end - part.start for part in rendered.parts}
     pairs = zip(rendered.tokens, rendered.labels if rendered.examples else (), strict=False)
     spans = [span for part in rendered.parts for span in part.spans()]
@@ -230,4 +249,5 @@ def rendering(body: RenderBody) -> Rendering:
         },
         "text": load_harmony_encoding("HarmonyGptOss").decode(rendered.tokens),
         "examples": rendered.examples,
+        "untrained": untrained,
     }

@@ -9,14 +9,16 @@ import { EXAMPLES } from "./examples.js";
 import { LONGEST, pack, readFragment, unpack, urlWith } from "./fragment.js";
 import { GrammarTab } from "./grammar.js";
 import { LiveTab } from "./live.js";
-import { openFile } from "./open-file.js";
+import { menu } from "./menu.js";
+import { openFile, readText } from "./open-file.js";
 import { ShareDialog } from "./share.js";
 import { State } from "./state.js";
 import { StepperTab } from "./stepper.js";
 import { TabList } from "./tab-list.js";
 import { themeSwitch } from "./theme-switch.js";
+import { welcome } from "./welcome.js";
 
-/** @import { Document } from "./state.js" */
+/** @import { Example } from "./examples.js" */
 
 const state = new State();
 const list = element("div", { class: "tabs", "aria-label": "Views" });
@@ -36,18 +38,7 @@ const tabs = new TabList(
   () => writeFragment(),
 );
 const share = new ShareDialog(state, () => tabs.chosen);
-
-/**
- * Begin with another document; the browser's Back leads to the one before.
- *
- * @param {Partial<Document>} document
- * @param {string} tab
- */
-function begin(document, tab) {
-  history.pushState(null, "");
-  state.set({ ...state.get(), ...document });
-  tabs.choose(tab);
-}
+const greeting = welcome(beginWith);
 
 let timer = 0;
 let packed = "";
@@ -74,7 +65,10 @@ async function readLocation() {
       announce("The link holds no conversation: it may have been cut short");
     }
   }
-  if (Object.keys(state.toJSON()).length === 0) state.set(EXAMPLES[0]?.document ?? {});
+  if (Object.keys(state.toJSON()).length === 0) {
+    state.set(EXAMPLES[0]?.document ?? {});
+    if (greeting !== null && !greeting.isConnected) byId("top").append(greeting);
+  }
   tabs.choose(tab ?? "conversation");
 }
 
@@ -83,7 +77,8 @@ async function open(file) {
   if (file === undefined) return;
   try {
     const { tab, document } = await openFile(file);
-    begin(document, tab);
+    state.begin(document);
+    tabs.choose(tab);
     announce(`${file.name} opened`);
   } catch (error) {
     announce(`${file.name}: ${/** @type {Error} */ (error).message}`);
@@ -91,27 +86,20 @@ async function open(file) {
 }
 
 function exampleMenu() {
-  const menu = element("details", { class: "menu" });
-  const items = EXAMPLES.map(({ name, about, document }) => {
-    const choose = () => {
-      menu.open = false;
-      menu.querySelector("summary")?.focus();
-      begin(document, "conversation");
-    };
-    const made = button(name, choose);
-    made.append(element("small", {}, about));
-    return element("li", {}, made);
-  });
-  menu.append(element("summary", {}, "Examples"), element("ul", {}, ...items));
-  menu.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape") return;
-    menu.open = false;
-    menu.querySelector("summary")?.focus();
-  });
-  document.addEventListener("click", (event) => {
-    if (!menu.contains(/** @type {Node} */ (event.target))) menu.open = false;
-  });
-  return menu;
+  return menu(
+    "Examples",
+    EXAMPLES.map((example) => ({
+      name: example.name,
+      about: `${example.kind}: ${example.about}`,
+      choose: () => beginWith(example),
+    })),
+  );
+}
+
+/** @param {Example} example */
+function beginWith({ document, tab }) {
+  state.begin(document);
+  tabs.choose(tab);
 }
 
 function openButton() {
@@ -180,6 +168,25 @@ function acceptDrops() {
   });
 }
 
+/** What is pasted beside all fields opens as a file does. */
+function acceptPastes() {
+  document.addEventListener("paste", (event) => {
+    const { target } = event;
+    const isField = target instanceof Element && target.closest("input, textarea, select, dialog");
+    const text = event.clipboardData?.getData("text/plain") ?? "";
+    if (isField || text.trim() === "") return;
+    event.preventDefault();
+    try {
+      const opened = readText(text);
+      state.begin(opened.document);
+      tabs.choose(opened.tab);
+      announce("Pasted");
+    } catch (error) {
+      announce(`The clipboard: ${/** @type {Error} */ (error).message}`);
+    }
+  });
+}
+
 /** @param {string} id */
 function byId(id) {
   return /** @type {HTMLElement} */ (document.getElementById(id));
@@ -194,6 +201,7 @@ fill(
 );
 fillKeyBar();
 acceptDrops();
+acceptPastes();
 state.subscribe(() => writeFragment());
 window.addEventListener("popstate", () => readLocation());
 readSettings();
