@@ -30,14 +30,14 @@ __all__ = [
 ]
 
 _BY_TURN = (
-    "the reasoning of an earlier turn, with what built-in tools did in it: prompts leave it out "
-    "once that turn has ended with a final answer"
+    "the reasoning of an earlier turn, with its calls of built-in tools; prompts leave it out after "
+    "the final answer of that turn"
 )
 _REFERENCE = (
-    "on the channel analysis before the first final answer: the reference leaves it out once the "
+    "an analysis message before the first final answer; the reference leaves it out once the "
     "assistant's last message is final"
 )
-_AFTER = "comes after the last message that this example trains on"
+_AFTER = "it comes after the last message that this example trains on"
 _NOTHING = "no message of this conversation is trainable"
 _UNTRAINED_PROMPT = (
     "a prompt is not trained on: the model continues it. The ending training shows the examples "

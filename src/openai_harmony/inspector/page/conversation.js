@@ -46,7 +46,7 @@ export class ConversationTab {
     this.#state = state;
     const editor = element("section", { class: "pane editor", "aria-label": "Editor" });
     const words =
-      "Add messages on the left, paste JSON anywhere on this page, or drop a file. " +
+      "Add a message in the editor, paste JSON anywhere on this page, or drop a file. " +
       "Here you then see the tokens that the model reads.";
     fill(this.#lesson, lesson("No messages yet", words, ...exampleButtons(state, "conversation")));
     const options = element("div");

@@ -31,7 +31,7 @@ const REFUSED = "<|channel|>final<|message|>Hello!<|call|>";
 
 const KEYS =
   "← → by token, Page Up and Page Down to the next choice, Home and End to the ends, Space to play. " +
-  "The darker a token is shaded, the fewer were allowed in its place.";
+  "A darker shade means that fewer tokens were allowed there.";
 
 const MODES = /** @type {const} */ ([
   ["auto", "auto"],
@@ -94,7 +94,7 @@ export class GrammarTab {
       element(
         "div",
         { class: "fields" },
-        labelled("Tool choice", this.#choice, "Tools are those of the conversation."),
+        labelled("Tool choice", this.#choice, "With auto, the tool_choice of a request counts."),
         labelled("Reasoning allowed", this.#reasoning),
       ),
       this.#reader.problem,

@@ -49,20 +49,28 @@ function writeFragment() {
   timer = window.setTimeout(async () => {
     const json = state.toJSON();
     const text = Object.keys(json).length === 0 ? "" : await pack(json);
-    packed = text.length <= LONGEST ? text : "";
+    const fits = text.length <= LONGEST;
+    if (!fits && packed !== "") {
+      announce("The conversation is too long for the address. A reload loses it; Share saves it.");
+    }
+    packed = fits ? text : "";
     history.replaceState(null, "", urlWith(packed, tabs.chosen));
+    timer = 0;
   }, 300);
 }
 
 /** Take the document and the tab from the URL. */
 async function readLocation() {
   const { c, tab } = readFragment();
-  if (c !== null && c !== packed) {
+  // The browser may go back before the document of the page is in the URL.
+  if (c !== null && (c !== packed || timer !== 0)) {
+    clearTimeout(timer);
+    timer = 0;
     try {
       state.restore(await unpack(c));
       packed = c;
     } catch {
-      announce("The link holds no conversation: it may have been cut short");
+      announce("The link holds no conversation. It may have been cut short.");
     }
   }
   if (Object.keys(state.toJSON()).length === 0) {
@@ -114,7 +122,7 @@ function openButton() {
     },
   });
   const made = button("Open", () => input.click(), {
-    title: "A conversation or request as JSON, a test vector, token ids or marked-up text",
+    title: "Open a conversation or request as JSON, a test vector, token ids or marked-up text",
   });
   return element("span", {}, made, input);
 }
@@ -126,7 +134,7 @@ function fillKeyBar() {
     keyBar.hidden = true;
     apiKey.set(input.value);
   };
-  const words = "This server wants an API key. It is kept for this tab of the browser alone.";
+  const words = "This server needs an API key. The page keeps it for this browser tab only.";
   const form = element(
     "form",
     { onsubmit: use },

@@ -236,7 +236,7 @@ export class StepperTab {
     this.#recoveries.hidden = items.length === 0;
     fill(
       this.#recoveries,
-      element("h2", {}, "What is wrong"),
+      element("h2", {}, "Problems"),
       element("ul", {}, ...items),
       left > 0 && element("p", { class: "hint" }, `and ${left.toLocaleString("en")} more`),
     );

@@ -100,26 +100,39 @@ export function nameOf(id, text, bytes) {
 }
 
 /**
- * Decode tokens that are no UTF-8 by themselves together with their neighbours: the first of each
- * run gets the text of all of it.
+ * Decode tokens that are not UTF-8 by themselves, together with their neighbours. Each character
+ * goes to the token in which it begins.
  *
  * @param {Tokens} tokens
- * @param {number} from the first token that is new; a run that it goes on is decoded anew
- * @param {Map<number, string>} decoded the texts, by the index of the first token
+ * @param {number} from the first token that is new; a run that it continues is decoded again
+ * @param {Map<number, string>} decoded the texts, by the index of the token
  */
 export function decodeRuns(tokens, from, decoded) {
   let start = from;
   while (start > 0 && tokens.texts[start - 1] === null) start -= 1;
+  let owner = start;
+  /** @type {number[]} the bytes of the character that has begun in `owner` */
+  let character = [];
+  const finish = () => {
+    if (character.length === 0) return;
+    const text = new TextDecoder().decode(new Uint8Array(character));
+    decoded.set(owner, (decoded.get(owner) ?? "") + text);
+    character = [];
+  };
   for (let index = start; index < tokens.texts.length; index += 1) {
-    if (tokens.texts[index] !== null) continue;
-    const first = index;
-    /** @type {number[]} */
-    const bytes = [];
-    for (; index < tokens.texts.length && tokens.texts[index] === null; index += 1) {
-      bytes.push(...fromHex(tokens.bytes[index] ?? ""));
+    if (tokens.texts[index] !== null) {
+      finish();
+      continue;
     }
-    decoded.set(first, new TextDecoder().decode(new Uint8Array(bytes)));
+    decoded.delete(index);
+    for (const byte of fromHex(tokens.bytes[index] ?? "")) {
+      const isFirst = (byte & 0xc0) !== 0x80;
+      if (isFirst) finish();
+      if (character.length === 0) owner = index;
+      character.push(byte);
+    }
   }
+  finish();
 }
 
 /**

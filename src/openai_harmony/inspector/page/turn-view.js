@@ -164,7 +164,7 @@ export class TurnView {
   #describe(index) {
     const token = index === null ? undefined : this.#sampled[index];
     if (index === null || token === undefined) {
-      const hint = "Point at a token, or tab to one, for its probability and what else was likely.";
+      const hint = "Point at a token, or go to it by keys, to see its probability and the likeliest tokens.";
       fill(this.#detail, element("span", { class: "hint" }, hint));
       return;
     }

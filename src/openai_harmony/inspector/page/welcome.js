@@ -29,8 +29,8 @@ export function welcome(begin) {
       "p",
       {},
       element("strong", {}, "See what gpt-oss reads and writes. "),
-      "A conversation stands on the left, its tokens on the right, and every change shows at once. " +
-        "Paste JSON, token ids or text anywhere on this page, or try an example. " +
+      "Write a conversation, and its tokens appear as you type. " +
+        "Paste JSON, token ids or text anywhere on this page, or begin with an example. " +
         "Nothing leaves this machine.",
     ),
     element(
