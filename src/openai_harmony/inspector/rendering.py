@@ -30,8 +30,8 @@ __all__ = [
 ]
 
 _BY_TURN = (
-    "the reasoning of an earlier turn, with its calls of built-in tools; prompts leave it out after "
-    "the final answer of that turn"
+    "the reasoning of an earlier turn, with its calls of built-in tools; prompts leave it out "
+    "after the final answer of that turn"
 )
 _REFERENCE = (
     "an analysis message before the first final answer; the reference leaves it out once the "

@@ -15,7 +15,7 @@ const FORMATS = /** @type {const} */ ([
   ["vector", "Test vector"],
 ]);
 
-/** Characters of a link that every program sends as it is. */
+/** Characters of a link from which on the dialog warns. */
 const SENT = 8_000;
 
 export class ShareDialog {
@@ -82,7 +82,7 @@ export class ShareDialog {
     this.#linkNote.textContent = fits
       ? `The link holds the conversation itself: ${count} characters after the #, which browsers send to no server.`
       : `The conversation is too long for a link: it takes ${count} characters, of at most ${most}. Export it instead.`;
-    if (fits && packed.length > SENT) this.#linkNote.textContent += " Some programs cut links of this length.";
+    if (fits && packed.length > SENT) this.#linkNote.textContent += " Some programs do not accept links of this length.";
   }
 
   #export() {
