@@ -58,7 +58,7 @@ export class ConversationTab {
       (index) => showDetails(this.#detail, this.#rendering, index ?? this.#chosen),
     );
     const looks = element("div", { class: "switches" }, ...tokenLooks(), labelled("Training mask", this.#mask));
-    const head = element("div", { class: "pane-head" }, this.#summary, looks, options, this.#copyMenu());
+    const head = element("div", { class: "pane-head" }, this.#summary, this.#copyMenu(), options, looks);
     const body = [this.#problem, this.#lesson, this.#legend, this.#tokens, this.#detail, this.#spoken];
     fill(this.#result, head, ...body);
     const first = { title: "Editor", pane: editor };

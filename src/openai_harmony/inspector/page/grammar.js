@@ -125,6 +125,7 @@ export class GrammarTab {
       button("A whole turn", () => this.#state.set({ completion: ALLOWED })),
       button("A turn that ends with the wrong token", () => this.#state.set({ completion: REFUSED })),
     );
+    this.#lesson.hidden = state.get().completion !== "";
     this.#results.classList.add("empty");
     this.#results.prepend(this.#lesson);
     this.#results.append(allowed);

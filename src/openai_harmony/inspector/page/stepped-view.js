@@ -39,7 +39,7 @@ export class SteppedView {
     });
     this.#viewHost.addEventListener("focusin", (event) => this.#follow(event.target));
     const looks = element("div", { class: "switches" }, ...tokenLooks());
-    bar.append(looks, element("p", { class: "hint" }, keys));
+    bar.append(element("p", { class: "hint" }, keys), looks);
     host.append(bar, element("div", { class: "token-box" }, this.#viewHost));
   }
 

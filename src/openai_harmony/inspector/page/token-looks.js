@@ -33,7 +33,7 @@ export function tokenLooks() {
   const group = { class: "segmented", role: "group", "aria-label": "Boundaries of tokens" };
   const boundaries = element("div", group, ...buttons);
   const words = element("span", { class: "label", "aria-hidden": "true" }, "Boundaries");
-  return [element("div", { class: "inline-field" }, words, boundaries), labelled("Token ids", ids)];
+  return [element("div", { class: "field" }, words, boundaries), labelled("Token ids", ids)];
 }
 
 /** @param {(typeof CHOICES)[number]} choice */
