@@ -54,7 +54,7 @@ import { decodeRuns } from "./token-text.js";
 
 const BLOCK = 200;
 const FRAME = 6; // milliseconds of a frame that filling blocks may take
-const AT_ONCE = 1000; // tokens that are drawn without waiting for the observer
+const AT_ONCE = 1000; // tokens that always have elements, without waiting for the observer
 const LINE = 22; // pixels, for blocks that nobody has seen yet
 const CHARACTER = 7.8;
 
@@ -441,11 +441,12 @@ export class TokenView {
   }
 
   /**
-   * Whether a block has to stay as it is: it has the tab stop, or a part of what is selected.
+   * Whether a block stays filled: it is one of the first, or has the tab stop or selected text.
    *
    * @param {Block} block
    */
   #isHeld(block) {
+    if (block.end <= AT_ONCE) return true;
     if (block.start <= this.#stop && this.#stop < block.end) return true;
     const selection = getSelection();
     if (selection === null || selection.isCollapsed) return false;
