@@ -172,7 +172,7 @@ class RequestSpan:
 
     @property
     def trace_id(self) -> str:
-        """The id of the trace, as backends show it; empty where nothing is recorded."""
+        """The id of the trace, as backends show it; empty if nothing is recorded."""
         found = self._span.get_span_context()
         return trace.format_trace_id(found.trace_id) if found.is_valid else ""
 

@@ -67,7 +67,7 @@ class ContainerFiles:
         self._server = server
 
     def add(self, response_id: str, files: Sequence[NewFile]) -> builtins.list[ContainerFile]:
-        """Store files of a response that runs. Raises `NotFoundError` where it was deleted."""
+        """Store files of a response that runs. Raises `NotFoundError` if it was deleted."""
         table = container_files
         now = int(self._server.now())
         with self._database.writing() as connection:
@@ -112,7 +112,7 @@ class ContainerFiles:
     ) -> FilePage:
         """Read the files that follow the one with the id `after`, `limit` at most.
 
-        Raises `NotFoundError` where there is no such file.
+        Raises `NotFoundError` if there is no such file.
         """
         listed = [*self._uploaded(container_id, owner), *self.list(container_id, owner)]
         listed.sort(key=lambda file: file.created_at)

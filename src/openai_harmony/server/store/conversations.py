@@ -117,7 +117,7 @@ class Conversations:
     def add_items(self, id: str, owner: str, items: Sequence[NewItem]) -> None:
         """Add items at the end.
 
-        Raises `ItemIdError` where one has the id of another, here or in the conversation.
+        Raises `ItemIdError` if one has the id of another, here or in the conversation.
         """
         check_ids(items)
         with self._database.writing() as connection:
@@ -145,7 +145,7 @@ def conversation_length(connection: Connection, id: str | None, owner: str) -> i
 
 
 def append_items(connection: Connection, id: str, owner: str, items: Sequence[NewItem]) -> bool:
-    """Add the items that the conversation does not have, by their ids; False where it is gone."""
+    """Add the items that the conversation does not have, by their ids; False if it is gone."""
     row = connection.execute(_query(id, owner).with_for_update()).first()
     if row is None:
         return False

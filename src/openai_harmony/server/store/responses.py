@@ -44,7 +44,7 @@ _LOST = {
 class NewResponse:
     """A response that begins.
 
-    - `owner`: the id of the API key, empty where the server has none.
+    - `owner`: the id of the API key, empty if the server has none.
     - `status`: ``queued`` or ``in_progress``.
     - `created_at`, `expires_at`: seconds since 1970; None never expires.
     - `body`: the Response object of the API without its ``output``; the store reads none of it,
@@ -105,7 +105,7 @@ class Responses:
     def begin(self, response: NewResponse) -> None:
         """Store a response that begins, and its input.
 
-        Raises `NotFoundError` where the response that it follows or its conversation cannot be
+        Raises `NotFoundError` if the response that it follows or its conversation cannot be
         seen by its owner, and `ItemIdError` for its items.
         """
         check_ids(response.input)
@@ -137,7 +137,7 @@ class Responses:
             _insert(connection, response.id, "input", response.input)
 
     def update(self, id: str, status: str, body: Mapping[str, Any]) -> bool:
-        """Change a response that has not ended; return False where it has, or was deleted."""
+        """Change a response that has not ended; return False if it has, or was deleted."""
         with self._database.writing() as connection:
             return self._change(connection, id, status=status, body=dict(body)) is not None
 
@@ -226,7 +226,7 @@ class Responses:
             )
 
     def events(self, id: str, owner: str) -> list[dict[str, Any]]:
-        """Read the events of the stream; empty where none were stored. Raises `NotFoundError`."""
+        """Read the events of the stream; empty if none were stored. Raises `NotFoundError`."""
         query = select(responses.c.events).where(visible_to(owner, self._server.now(), id))
         with self._database.reading() as connection:
             row = connection.execute(query).first()

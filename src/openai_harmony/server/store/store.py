@@ -41,7 +41,7 @@ class Store:
     seconds since 1970; by it, responses expire. `workers` is the folder with the sockets of the
     processes that serve together.
 
-    Raises `StoreError` where the database cannot be used. May be called from any thread.
+    Raises `StoreError` if the database cannot be used. May be called from any thread.
 
     >>> from openai_harmony.server.store import Conversation
     >>> with Store(None) as store:
@@ -93,7 +93,7 @@ class Store:
 
         Call it before the first request, and then every few seconds: it takes the lease again where
         the database was restarted. A program that only reads or makes keys need not. Returns how
-        many responses failed. Raises `StoreInUseError` where another server has the SQLite file.
+        many responses failed. Raises `StoreInUseError` if another server has the SQLite file.
         """
         self._lease.acquire()
         self._is_serving = True
@@ -130,7 +130,7 @@ class Store:
     def back_up(self, path: str | Path) -> None:
         """Copy a database of SQLite as it is now to a new file; servers may go on writing.
 
-        Raises `StoreError` where there is such a file, and for PostgreSQL, which has ``pg_dump``.
+        Raises `StoreError` if there is such a file, and for PostgreSQL, which has ``pg_dump``.
         """
         if not self._database.is_sqlite:
             raise StoreError(

@@ -63,7 +63,7 @@ class ToolSessions:
             return [_session(row) for row in _of_conversation(connection, id, owner)]
 
     def by_id(self, id: str, tool: str, owner: str) -> StoredSession | None:
-        """Read the newest session of a tool with an id; None where the owner has none."""
+        """Read the newest session of a tool with an id; None if the owner has none."""
         table = response_sessions
         newest = (
             select(table)

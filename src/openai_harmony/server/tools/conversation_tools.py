@@ -122,7 +122,7 @@ class ConversationTools:
 
     @property
     def container_id(self) -> str:
-        """The id of the container that code runs in; empty where none can be run."""
+        """The id of the container that code runs in; empty if none can be run."""
         return self._ids.get(_PYTHON, "")
 
     @property
