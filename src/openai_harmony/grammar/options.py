@@ -151,7 +151,7 @@ def declared_calls(messages: Iterable[Message]) -> dict[str, Call]:
     for recipient, tool in declared_tools(messages).items():
         if not _RECIPIENT.fullmatch(recipient):
             raise GrammarError(
-                f"{recipient!r} cannot stand in a header",
+                f"a header cannot contain the name {recipient!r}",
                 remedy="rename the tool, without white space, '<', '|' and '>'",
             )
         schema = None
