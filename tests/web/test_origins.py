@@ -251,7 +251,9 @@ def test_addresses_can_be_allowed() -> None:
     ],
 )
 def test_origins_that_cannot_be_allowed(text: str) -> None:
-    with pytest.raises(ValueError, match="is not an origin; write the scheme, the host and the port"):
+    with pytest.raises(
+        ValueError, match="is not an origin; write the scheme, the host and the port"
+    ):
         read_origin(text)
 
 
