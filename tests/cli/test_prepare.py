@@ -223,7 +223,7 @@ def test_who_watches_sees_a_bar(
             "--format megatron needs the column labels; add it to --columns",
         ),
         (["none.jsonl", "--workers", "0"], 2, "must be an integer from 1, not 0"),
-        (["none.jsonl", "--date", "soon"], 2, "'soon' is no date; write YYYY-MM-DD, YYYY-"),
+        (["none.jsonl", "--date", "soon"], 2, "'soon' is not a date; write YYYY-MM-DD, YYYY-"),
     ],
 )
 def test_errors_are_one_line(

@@ -804,7 +804,7 @@ REFUSED: dict[str, tuple[str, Any, int, str | None, str]] = {
     "no input": ("parse", {}, 422, "input", "required"),
     "a choice": (
         "allowed", {"source": CHAT, "tool_choice": {"type": "function", "name": "no"}}, 422, None,
-        "'no' is not declared; declared are: functions.now",
+        "'no' is not declared; declared tools: functions.now",
     ),
     "a choice of the source": (
         "allowed", {"source": {**CHAT, "tool_choice": "maybe"}}, 422, "tool_choice", "none, auto"

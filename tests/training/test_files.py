@@ -186,7 +186,7 @@ def test_the_date_is_that_of_the_server_unless_given(
         out = tmp_path / f"{date}"
         prepare(source, out, PrepareSettings(start_date=date), workers=1)
         assert set(dated(out)) == days
-    with pytest.raises(ValueError, match="is no date"):
+    with pytest.raises(ValueError, match="is not a date"):
         PrepareSettings(start_date="soon")
 
 
