@@ -35,6 +35,9 @@ _LOADED = re.compile(
     r"""\bhref=["']?((?:https?:)?//[^"'\s>]+)"""
 )
 
+# Outside of tables a backslash in code is a backslash.
+_CELL = re.compile(r"<td.*?</td>", re.DOTALL)
+
 NOTICES = {
     "ja": "英語版のページのほうが新しくなっています。この翻訳はまだ更新されていません。",
     "ko": "영어 페이지가 더 최신입니다. 이 번역은 아직 갱신되지 않았습니다.",
@@ -80,6 +83,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
         notice = NOTICES[posixpath.splitext(posixpath.splitext(page.file.src_uri)[0])[1][1:]]
         markdown = re.sub(r"\A(#.*\n)", rf'\1\n!!! warning "{notice}"\n', markdown)
     return markdown
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Show escaped bars in the code of tables without their backslashes, as GitHub does."""
+    return _CELL.sub(lambda cell: cell[0].replace(r"\|", "|"), html)
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:
