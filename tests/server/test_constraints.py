@@ -57,8 +57,9 @@ class BroodingEngine(ScriptedEngine):
     ) -> AsyncGenerator[SampledToken, None]:
         matcher = Matcher(sampling.grammar or "")
         for count in range(1, max_tokens + 1):
-            allowed = set(matcher.allowed_tokens())
-            token = next((token for token in self.liked if token in allowed), min(allowed))
+            mask = matcher.bitmask()
+            liked = [token for token in self.liked if mask[token // 8] >> token % 8 & 1]
+            token = liked[0] if liked else matcher.allowed_tokens()[0]
             matcher.accept(token)
             reason = FinishReason.STOP if matcher.is_finished else None
             if count == max_tokens:

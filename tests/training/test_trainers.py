@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -54,7 +54,7 @@ def collated(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 SETTINGS: dict[str, Any] = {
     "per_device_train_batch_size": 4,
-    "max_steps": 3,
+    "max_steps": 2,
     "optim": "sgd",
     "learning_rate": 0.1,
     "logging_steps": 1,
@@ -77,6 +77,25 @@ def masked_loss(model: Any, batch: dict[str, Any]) -> float:
     return -float(logs[torch.arange(len(labels)), labels].mean())
 
 
+class Untrained(NamedTuple):
+    """What the model makes of the rows before it learns from them."""
+
+    rows: list[dict[str, Any]]
+    loss: float
+    loss_without_mask: float
+
+
+@pytest.fixture(scope="module")
+def untrained(tmp_path_factory: pytest.TempPathFactory) -> Untrained:
+    """The rows, and their losses, which take seconds over a vocabulary of 200,000."""
+    rows = list(prepared(tmp_path_factory.mktemp("untrained")))
+    folder = demo_model_folder(tmp_path_factory.getbasetemp().parent)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    unmasked = [{**row, "labels": row["input_ids"]} for row in rows]
+    losses = [masked_loss(model, collated(batch)) for batch in (rows, unmasked)]
+    return Untrained(rows, *losses)
+
+
 def test_torch_reads_batches_of_it(tmp_path: Path) -> None:
     rows = prepared(tmp_path).with_format("torch", columns=["input_ids", "labels"])
     batches = list(torch.utils.data.DataLoader(rows, batch_size=1))
@@ -85,14 +104,13 @@ def test_torch_reads_batches_of_it(tmp_path: Path) -> None:
 
 
 def test_the_trainer_of_transformers_trains_on_it(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, untrained: Untrained
 ) -> None:
     rows = prepared(tmp_path)
     folder = demo_model_folder(tmp_path_factory.getbasetemp().parent)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
-    batch = collated(list(rows))
+    assert list(rows) == untrained.rows
     assert len(rows) == 4
-    expected = masked_loss(model, batch)
     arguments = transformers.TrainingArguments(output_dir=str(tmp_path / "trained"), **SETTINGS)
     trainer = transformers.Trainer(
         model=model, args=arguments, train_dataset=rows, data_collator=collated
@@ -100,7 +118,7 @@ def test_the_trainer_of_transformers_trains_on_it(
     trainer.train()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     # What the trainer takes the loss of is what is trainable, and nothing else.
-    assert losses[0] == pytest.approx(expected, rel=1e-3)
+    assert losses[0] == pytest.approx(untrained.loss, rel=1e-3)
     assert losses[-1] < 0.9 * losses[0]
 
 
@@ -117,7 +135,7 @@ def labels_of_masks(row: dict[str, Any]) -> list[int]:
 @pytest.mark.parametrize("columns", ["labels", "masks", "stream"])
 @pytest.mark.filterwarnings("ignore")  # TRL uses what Transformers deprecated
 def test_the_trainer_of_trl_trains_on_it(
-    columns: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    columns: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, untrained: Untrained
 ) -> None:
     trl = pytest.importorskip("trl", reason="trl is not installed")
     folder = demo_model_folder(tmp_path_factory.getbasetemp().parent)
@@ -130,9 +148,8 @@ def test_the_trainer_of_trl_trains_on_it(
         rows = rows.remove_columns("labels")
     elif columns == "stream":
         rows = datasets.IterableDataset.from_generator(streamed)
-    expected = masked_loss(model, collated(examples))
-    without_mask = masked_loss(model, collated([{**r, "labels": r["input_ids"]} for r in examples]))
-    assert abs(without_mask - expected) > 0.1
+    assert examples == untrained.rows
+    assert abs(untrained.loss_without_mask - untrained.loss) > 0.1
     settings = {**SETTINGS, "max_steps": 1} if columns == "stream" else SETTINGS
     arguments = trl.SFTConfig(
         output_dir=str(tmp_path / "trained"), bf16=False, max_length=None, **settings
@@ -143,7 +160,7 @@ def test_the_trainer_of_trl_trains_on_it(
     )
     trainer.train()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    assert losses[0] == pytest.approx(expected, rel=1e-3)
+    assert losses[0] == pytest.approx(untrained.loss, rel=1e-3)
     if columns != "stream":
         assert losses[-1] < 0.9 * losses[0]
 
@@ -162,16 +179,14 @@ def test_the_collator_of_trl_takes_packed_rows(tmp_path: Path) -> None:
 
 
 def test_packed_examples_are_trained_on_as_by_themselves(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, untrained: Untrained
 ) -> None:
     masking = pytest.importorskip("transformers.masking_utils")
     model = transformers.AutoModelForCausalLM.from_pretrained(
         demo_model_folder(tmp_path_factory.getbasetemp().parent)
     )
-    expected = masked_loss(model, collated(list(prepared(tmp_path))))
-    (tmp_path / "packed").mkdir()
     settings = PrepareSettings(TrainingOptions(context_length=400), pack=True)
-    (row,) = prepared(tmp_path / "packed", settings)
+    (row,) = prepared(tmp_path, settings)
     places = torch.tensor([row["position_ids"]])
     given = {"config": model.config, "attention_mask": None, "past_key_values": None}
     given |= {"inputs_embeds": torch.zeros(*places.shape, 1), "position_ids": places}
@@ -182,4 +197,4 @@ def test_packed_examples_are_trained_on_as_by_themselves(
     }
     batch = {"input_ids": torch.tensor([row["input_ids"]]), "labels": torch.tensor([row["labels"]])}
     loss = masked_loss(model, {**batch, "position_ids": places, "attention_mask": apart})
-    assert loss == pytest.approx(expected, rel=1e-4)
+    assert loss == pytest.approx(untrained.loss, rel=1e-4)
