@@ -1,6 +1,6 @@
 """Training data beside the reference: tokens in a second, cores, memory.
 
-``make bench-training`` prints the tables of docs/guides/training-data.md. The reference renders
+``make bench-training`` prints the tables of docs/understand/benchmarks.md. The reference renders
 the same conversations by `render_conversation_for_training` in a loop, which gives bare ids. Both
 libraries run in turn, in interpreters of their own, on new conversations in each round, and what
 counts is the time of the processor. Only the clock says how much sooner several processes are

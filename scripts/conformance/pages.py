@@ -2,11 +2,11 @@
 
     python scripts/conformance/pages.py [--check]
 
-``conformance/SPECIFICATION.md`` is made of the rules and the cases, the tables in
-``docs/understand/conformance.md`` of ``conformance/results.json``, which ``make conformance``
-writes, and of ``conformance/notes.json``, which says in words what an implementation does where it
-fails a rule. With ``--check`` nothing is written; the exit status says whether anything would
-change.
+``conformance/SPECIFICATION.md`` is made from the rules and the cases. The tables in
+``docs/understand/conformance.md`` are made from ``conformance/results.json``, which
+``make conformance`` writes, and from ``conformance/notes.json``, which describes what users see if
+an implementation fails a rule. With ``--check`` nothing is written; the exit status says whether
+anything would change.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ BEGIN, END = "<!-- begin: results -->", "<!-- end: results -->"
 
 OPENING = """# The rules of the harmony format
 
-Version {version}. [README.md](README.md) describes the files. A rule is a sentence; its cases are
-what it means. *Otherwise* says what a user sees of a program that does not follow it.
-`scripts/conformance/pages.py` makes this page of `rules.json` and the cases."""
+Version {version}. [README.md](README.md) describes the files. Each rule is a sentence, and its
+cases define it. *Otherwise* says what happens with a program that does not follow the rule.
+`scripts/conformance/pages.py` writes this page from `rules.json` and the cases."""
 
 Json = dict[str, Any]
 
@@ -100,7 +100,7 @@ def _results(rules: Json, cases: dict[str, list[Json]], results: Json) -> Iterat
     implementations = results["implementations"]
     levels = [level["id"] for level in rules["levels"]]
     yield f"Version {results['specification']} of the kit, {results['date']}.\n"
-    yield _row("Implementation", "Version", "What was asked", *levels)
+    yield _row("Implementation", "Version", "What was tested", *levels)
     yield _row(*["---"] * (3 + len(levels)))
     for one in implementations:
         cells = [_level_cell(one, level, rules, cases) for level in levels]
@@ -126,15 +126,18 @@ def _row(*cells: str) -> str:
 def _failures(
     one: Json, rules: Json, cases: dict[str, list[Json]], notes: dict[str, str]
 ) -> Iterator[str]:
-    """Each rule that an implementation fails, a case of it, and what a user sees."""
-    if one["failed"]:
-        yield f"\n### What users of {one['name']} see\n"
+    """What users of an implementation see, with the rules that it fails and a case of each."""
+    effects: dict[str, list[str]] = {}
     for rule in rules["rules"]:
         failed = [case["id"] for case in cases[rule["id"]] if case["id"] in one["failed"]]
         if failed:
-            seen = notes.get(rule["id"], rule["effect"])
             more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
-            yield f"- {_link(rule['id'])}: {seen} (`{failed[0]}`{more})"
+            example = f"{_link(rule['id'])} (`{failed[0]}`{more})"
+            effects.setdefault(notes.get(rule["id"], rule["effect"]), []).append(example)
+    if effects:
+        yield f"\n### What users see: {one['name']}\n"
+    for effect, examples in effects.items():
+        yield f"- {effect} {', '.join(examples)}"
 
 
 def _level_cell(one: Json, level: str, rules: Json, cases: dict[str, list[Json]]) -> str:

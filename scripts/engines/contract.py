@@ -51,7 +51,7 @@ async def run(options: argparse.Namespace) -> int:
         print("| Check | Seconds | Result |\n|---|--:|---|")
         failed = 0
         async for name, seconds, problem in run_checks(engine):
-            print(f"| {name} | {seconds:.1f} | {problem or 'holds'} |", flush=True)
+            print(f"| {name} | {seconds:.1f} | {problem or 'passed'} |", flush=True)
             failed += problem is not None
     return 1 if failed else 0
 

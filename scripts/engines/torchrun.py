@@ -4,7 +4,7 @@
 
 The engine must hold the contract of engines (`contract`) and give the tokens of one process, and
 ``harmony serve`` must answer requests in the same way (`served_requests`). The table goes to
-standard output, and with ``--update-docs`` into docs/guides/engines.md.
+standard output, and with ``--update-docs`` into docs/understand/engines.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 import transformers
 from contract import run_checks
-from try_server import HOLDS, PATIENCE, Results, run_requests, table, update_docs
+from try_server import PASSED, PATIENCE, Results, run_requests, table, update_docs
 
 from openai_harmony.engines import Sampling, TransformersEngine
 from openai_harmony.engines.demo_model import demo_model_folder
@@ -42,7 +42,7 @@ async def print_results(engine: TransformersEngine) -> None:
     results = {}
     async with engine:
         async for name, seconds, problem in run_checks(engine):
-            results[name] = problem or HOLDS
+            results[name] = problem or PASSED
             print(f"{name}: {results[name]} ({seconds:.1f} s)", file=sys.stderr, flush=True)
         print(json.dumps({"results": results, "tokens": await tokens_of(engine)}))
 
@@ -76,7 +76,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument(
-        "--update-docs", action="store_true", help="write docs/guides/engines.md, too"
+        "--update-docs", action="store_true", help="write docs/understand/engines.md, too"
     )
     arguments = parser.parse_args()
     if "RANK" in os.environ:  # started by the command below
@@ -99,19 +99,19 @@ def main() -> int:
     run = json.loads(printed.splitlines()[-1])
     contract: Results = run["results"]
     is_same = run["tokens"] == asyncio.run(tokens_of_one())
-    contract["the tokens of one process"] = HOLDS if is_same else "differ"
+    contract["the same tokens as one process"] = PASSED if is_same else "differ"
     requests = served(launcher)
     today = datetime.datetime.now(datetime.timezone.utc)
     text = (
         f"{count} processes over gloo, torch {torch.__version__}, transformers "
         f"{transformers.__version__}; {today:%Y-%m-%d}\n"
     )
-    text += table("Contract", {"Result": contract})
+    text += table("Check", {"Result": contract})
     text += table("Request through `harmony serve`", {"Result": requests})
     print(text)
     if arguments.update_docs:
         update_docs("torchrun", text)
-    return 0 if {*contract.values(), *requests.values()} == {HOLDS} else 1
+    return 0 if {*contract.values(), *requests.values()} == {PASSED} else 1
 
 
 if __name__ == "__main__":

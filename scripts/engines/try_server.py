@@ -5,7 +5,7 @@
 PYTHON is that of the environment with the engine. Its server must hold the contract of engines
 through our adapter (`contract`), and answer requests through ``harmony serve`` (`served_requests`).
 The table of the results goes to standard output, and with ``--update-docs`` into
-docs/guides/engines.md.
+docs/understand/engines.md.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from openai_harmony.engines.demo_model import demo_model_folder
 from support.served import sdk, server_process
 
 ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs" / "guides" / "engines.md"
+DOCS = ROOT / "docs" / "understand" / "engines.md"
 PATIENCE = 600  # seconds for a server to load the model: vLLM compiles it first
-HOLDS = "holds"
+PASSED = "passed"
 
 Results = dict[str, str]
-"""What is wrong, by the name of a check; `HOLDS` where nothing is."""
+"""What is wrong, by the name of a check; `PASSED` where nothing is."""
 
 
 @dataclass
@@ -169,7 +169,7 @@ def run_requests(url: str, running: Callable[[], int]) -> Results:
             start = time.perf_counter()
             try:
                 request(client, running)
-                results[name] = HOLDS
+                results[name] = PASSED
             except Exception as error:  # noqa: BLE001 - it goes into the table
                 results[name] = shown(error)
             seconds = time.perf_counter() - start
@@ -185,7 +185,7 @@ def shown(error: Exception) -> str:
 async def run_contract(connect: Callable[[str], Any], url: str) -> Results:
     engine: Engine = await connect(url)
     async with engine:
-        return {name: problem or HOLDS async for name, _, problem in run_checks(engine)}
+        return {name: problem or PASSED async for name, _, problem in run_checks(engine)}
 
 
 def run(name: str, python: str) -> tuple[str, bool]:
@@ -210,9 +210,9 @@ def run(name: str, python: str) -> tuple[str, bool]:
             ):
                 served[label] = run_requests(server.url, lambda: real.running(url))
     text = described(real, python)
-    text += table("Contract", columns) + table("Request through `harmony serve`", served)
+    text += table("Check", columns) + table("Request through `harmony serve`", served)
     results = [*columns.values(), *served.values()]
-    return text, all(value == HOLDS for result in results for value in result.values())
+    return text, all(value == PASSED for result in results for value in result.values())
 
 
 def described(real: RealEngine, python: str) -> str:
@@ -253,7 +253,7 @@ def main() -> int:
     parser.add_argument("engine", choices=ENGINES)
     parser.add_argument("python", help="the Python of the environment with the engine")
     parser.add_argument(
-        "--update-docs", action="store_true", help="write docs/guides/engines.md, too"
+        "--update-docs", action="store_true", help="write docs/understand/engines.md, too"
     )
     arguments = parser.parse_args()
     text, holds = run(arguments.engine, arguments.python)

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -34,14 +40,85 @@ def test_it_reports_what_it_made(source: Path, capsys: pytest.CaptureFixture[str
     printed, errors = capsys.readouterr()
     assert printed.startswith(
         "3 rows (1 chat, 1 harmony), 1 rejected\n"
-        "  1 × neither … nor … among the fields …\n"
+        "  1 × the row has no messages\n"
         "3 examples in 3 sequences\n"
     )
     assert printed.endswith(
-        f"{out}/data has the examples, {out}/rejected.jsonl the rejected rows\n"
+        f"{out}/data has the examples, {out}/rejected.jsonl has the rejected rows\n"
     )
     assert errors == ""
     assert pq.read_table(out / "data").num_rows == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "rows.jsonl: there are no rows in it; expected a conversation in each row"),
+        (
+            'null\n[]\n\n""\nnull\n',
+            "no row gives an example (2 × the row is null, 1 × nothing to train on: the "
+            "conversation has no assistant message, 1 × the row is text); the first is "
+            "rows.jsonl:1: the row is null; expected an object with messages; ",
+        ),
+    ],
+)
+def test_no_examples_are_an_error(
+    tmp_path: Path,
+    text: str,
+    problem: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rows.jsonl").write_text(text)
+    assert main(["prepare", "rows.jsonl", "--out", "out", "--quiet"]) == 1
+    printed, errors = capsys.readouterr()
+    assert printed == ""
+    assert problem in errors
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_names_the_command_that_resumes(
+    source: Path,
+    number: int,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        signal.raise_signal(number)
+
+    monkeypatch.setattr("openai_harmony.training.files.prepare", interrupted)
+    before = signal.getsignal(number)
+    with contextlib.suppress(SystemExit) if code == 143 else contextlib.nullcontext():
+        assert main(["prepare", str(source), "--out", "a folder"]) == code
+    assert signal.getsignal(number) is before
+    resume = f"harmony prepare {source} --out 'a folder'\n"
+    assert (
+        capsys.readouterr().err
+        == f"harmony: stopped; what is done is kept. To resume, run: {resume}"
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no process groups")
+def test_ctrl_c_does_not_wait_for_a_long_row(tmp_path: Path) -> None:
+    answer = {"role": "assistant", "content": "a word " * 3_000_000}  # many seconds of work
+    source, out = tmp_path / "rows.jsonl", tmp_path / "out"
+    source.write_text(json.dumps({"messages": [answer]}) + "\n")
+    command = [sys.executable, "-m", "openai_harmony", "prepare", str(source), "--out", str(out)]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        while not any(out.rglob("*.tmp")) and process.poll() is None:
+            time.sleep(0.01)  # until a worker has begun
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors.endswith(f"To resume, run: harmony prepare {source} --out {out}\n")
+    assert errors.count("\n") == 1
+    assert not any(out.rglob("*.tmp"))
+    assert not any(out.rglob("*.parquet"))
 
 
 def test_options_reach_the_examples(source: Path) -> None:
@@ -81,17 +158,17 @@ def test_who_watches_sees_a_bar(
     )
     errors = capsys.readouterr().err
     size = f"{source.stat().st_size / 1000:.2f}k"
-    assert "prepare: 100%" in errors
+    assert "read: 100%" in errors
     assert f"{size}/{size}" in errors
 
 
 @pytest.mark.parametrize(
     ("options", "code", "problem"),
     [
-        (["rows.csv"], 1, "rows.csv: not a file of rows; give JSON lines as .jsonl"),
+        (["rows.csv"], 1, "error: rows.csv: no such file; check the path"),
         (["none.jsonl"], 1, "none.jsonl: no such file"),
         (["none.jsonl", "--pack"], 1, "--pack needs --context-length"),
-        (["none.jsonl", "--workers", "0"], 2, "'0' is not a number of 1 or more"),
+        (["none.jsonl", "--workers", "0"], 2, "must be an integer from 1, not 0"),
         (["none.jsonl", "--date", "soon"], 2, "'soon' is no date; write YYYY-MM-DD, YYYY-"),
     ],
 )

@@ -62,7 +62,7 @@ async def is_ready(engine: Engine) -> None:
     assert engine.context_length > len(PROMPT) + LENGTH
 
 
-async def sixteen_at_once_give_what_they_give_alone(engine: Engine) -> None:
+async def sixteen_concurrent_requests_give_the_same_tokens_as_alone(engine: Engine) -> None:
     async def few(seed: int) -> list[int]:
         return await tokens_of(engine, seed=seed, max_tokens=8)
 
@@ -70,7 +70,7 @@ async def sixteen_at_once_give_what_they_give_alone(engine: Engine) -> None:
     assert await asyncio.gather(*map(few, range(CONCURRENT))) == alone
 
 
-async def seeds_decide(engine: Engine) -> None:
+async def the_same_seed_gives_the_same_tokens(engine: Engine) -> None:
     async def told(seed: int | None) -> list[int]:
         sampling = Sampling(seed=seed, temperature=2, max_tokens=LENGTH)
         return [sampled.token for sampled in await sample(engine, sampling, OPEN_PROMPT)]
@@ -103,7 +103,7 @@ async def cancelling_frees_the_slot(engine: Engine) -> None:
     assert await tokens_of(engine, seed=2)
 
 
-async def the_last_token_has_the_reason(engine: Engine) -> None:
+async def the_last_token_has_the_finish_reason(engine: Engine) -> None:
     found = await sample(engine, Sampling(temperature=0, max_tokens=LENGTH))
     assert len(found) == LENGTH
     assert [one.finish_reason for one in found] == [None] * (LENGTH - 1) + [FinishReason.LENGTH]
@@ -113,7 +113,7 @@ async def the_last_token_has_the_reason(engine: Engine) -> None:
     assert only.finish_reason is FinishReason.LENGTH
 
 
-async def stop_tokens_end_the_completion_and_belong_to_it(engine: Engine) -> None:
+async def stop_tokens_end_the_completion_and_are_part_of_it(engine: Engine) -> None:
     greedy = await tokens_of(engine, temperature=0)
     stop = greedy[LENGTH // 2]
     sampling = Sampling(temperature=0, max_tokens=LENGTH, stop_tokens=STOPS | {stop})
@@ -122,14 +122,14 @@ async def stop_tokens_end_the_completion_and_belong_to_it(engine: Engine) -> Non
     assert found[-1].finish_reason is FinishReason.STOP
 
 
-async def what_keeps_one_token_is_greedy(engine: Engine) -> None:
+async def settings_that_keep_one_token_are_greedy(engine: Engine) -> None:
     greedy = await tokens_of(engine, temperature=0)
     assert await tokens_of(engine, top_k=1, seed=1) == greedy
     assert await tokens_of(engine, min_p=1.0, seed=1) == greedy
     assert await tokens_of(engine, top_p=1e-6, seed=1) == greedy
 
 
-async def penalties_keep_tokens_from_coming_again(engine: Engine) -> None:
+async def penalties_prevent_repeated_tokens(engine: Engine) -> None:
     def most(tokens: list[int]) -> int:
         return max(collections.Counter(tokens).values())
 
@@ -145,7 +145,7 @@ async def penalties_keep_tokens_from_coming_again(engine: Engine) -> None:
         assert most(tokens) == 1
 
 
-async def logprobs_are_those_of_the_model(engine: Engine) -> None:
+async def logprobs_match_the_model(engine: Engine) -> None:
     cold = await sample(engine, Sampling(temperature=0, max_tokens=8, logprobs=3))
     for one in cold:
         assert one.logprob is not None
@@ -170,7 +170,7 @@ async def logprobs_are_those_of_the_model(engine: Engine) -> None:
     assert none.top_logprobs is None
 
 
-async def grammars_hold(engine: Engine) -> None:
+async def grammars_are_enforced(engine: Engine) -> None:
     async def turn(seed: int) -> list[SampledToken]:
         return await sample(engine, Sampling(seed=seed, max_tokens=400, grammar=SHORT_TURN))
 
@@ -183,7 +183,7 @@ async def grammars_hold(engine: Engine) -> None:
             assert messages[-1].channel == "final"
 
 
-async def prompts_that_do_not_fit_are_refused_with_the_numbers(engine: Engine) -> None:
+async def prompts_that_do_not_fit_are_refused_with_their_length(engine: Engine) -> None:
     error = await refusal(engine, [PROMPT[0]] * (engine.context_length + 5))
     assert isinstance(error, ContextLengthError)
     assert error.prompt_length == engine.context_length + 5
@@ -191,7 +191,7 @@ async def prompts_that_do_not_fit_are_refused_with_the_numbers(engine: Engine) -
     assert f"maximum context length is {engine.context_length} tokens" in str(error)
 
 
-async def prompts_that_are_no_tokens_are_refused(engine: Engine) -> None:
+async def prompts_with_unknown_tokens_are_refused(engine: Engine) -> None:
     for prompt in ([], [201_088], [-1]):
         assert isinstance(await refusal(engine, prompt), SamplingError)
 
@@ -206,16 +206,16 @@ async def refusal(engine: Engine, prompt: list[int]) -> EngineError | None:
 
 CHECKS: list[Check] = [
     is_ready,
-    the_last_token_has_the_reason,
-    stop_tokens_end_the_completion_and_belong_to_it,
-    seeds_decide,
-    sixteen_at_once_give_what_they_give_alone,
+    the_last_token_has_the_finish_reason,
+    stop_tokens_end_the_completion_and_are_part_of_it,
+    the_same_seed_gives_the_same_tokens,
+    sixteen_concurrent_requests_give_the_same_tokens_as_alone,
     closing_frees_the_slot,
     cancelling_frees_the_slot,
-    what_keeps_one_token_is_greedy,
-    penalties_keep_tokens_from_coming_again,
-    logprobs_are_those_of_the_model,
-    grammars_hold,
-    prompts_that_do_not_fit_are_refused_with_the_numbers,
-    prompts_that_are_no_tokens_are_refused,
+    settings_that_keep_one_token_are_greedy,
+    penalties_prevent_repeated_tokens,
+    logprobs_match_the_model,
+    grammars_are_enforced,
+    prompts_that_do_not_fit_are_refused_with_their_length,
+    prompts_with_unknown_tokens_are_refused,
 ]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import html
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
 import sys
 import tracemalloc
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +31,13 @@ pq = pytest.importorskip("pyarrow.parquet")
 
 from openai_harmony.training.files import (  # noqa: E402
     PrepareSettings,
+    Progress,
     TokenReport,
     find_chunks,
     find_files,
     prepare,
 )
+from openai_harmony.training.files.report import write_plot  # noqa: E402
 from openai_harmony.training.files.sources import OutputError, SourceError, read_chunk  # noqa: E402
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
@@ -110,8 +115,9 @@ BAD = [
     ("{", "not valid JSON"),
     ('"text"', "expected an object"),
     ('{"messages": []}', "nothing to train on"),
-    ('{"text": "hi"}', "neither 'messages' nor 'conversations'"),
-    ("[" * 100_000, "not valid JSON"),
+    ('{"text": "hi"}', "the row has no messages; its fields are 'text'; write it as {"),
+    ("[" * 100_000, "not valid JSON (nested too deeply)"),
+    ("a b", "not valid JSON (Expecting value at character 1); write one object in each line"),
     ('{"messages": [{"role": "user", "content": "hi"}, {"role": "alien"}]}', "messages[1].role"),
 ]
 
@@ -140,8 +146,7 @@ def test_rejected_rows_are_counted_by_reason(tmp_path: Path) -> None:
     reasons = {
         "an assistant's content part of the type … cannot be learned": 2,
         "messages[…].role: expected one of user, assistant, system, developer, tool": 2,
-        "not valid JSON: Expecting property name enclosed in double quotes: "
-        "line … column … (char …)": 2,
+        "not valid JSON (Expecting property name enclosed in double quotes at character …)": 2,
     }
     assert made.report.reasons == reasons
     assert "6 rejected\n  2 × an assistant" in made.report.text()
@@ -215,16 +220,18 @@ def test_what_killed_workers_left_is_removed(tmp_path: Path) -> None:
 _ENDLESS = """
 import sys, time
 from pathlib import Path
-from openai_harmony.training.files.preparation import ShardJob, local_runner
+from openai_harmony.training.files.processes import ShardJob, process_runner
+from openai_harmony.training.files.sources import Chunk
 
 class Job(ShardJob):
-    def run(self):
+    def run(self, on_read):
         print(os.getpid(), flush=True)
         time.sleep(600)
 
 import os
 if __name__ == "__main__":
-    list(local_runner(2)([Job(n, None, None, Path()) for n in range(2)]))
+    chunk = Chunk("", "jsonl", 0, 0, 0)
+    list(process_runner(2)([Job(n, chunk, None, Path()) for n in range(2)], None))
 """
 
 
@@ -256,7 +263,14 @@ def test_what_is_too_long_is_counted(tmp_path: Path) -> None:
 def test_any_number_of_workers_makes_the_same_bytes(tmp_path: Path) -> None:
     source = write_jsonl(tmp_path / "rows.jsonl", [*ROWS, "{"])
     for workers in (1, 2):
-        prepare(source, tmp_path / str(workers), workers=workers, chunk_bytes=20_000)
+        seen: list[Progress] = []
+        out = tmp_path / str(workers)
+        prepare(source, out, workers=workers, chunk_bytes=20_000, watch=seen.append)
+        size = source.stat().st_size
+        assert seen[0] == Progress("read", 0, size)
+        assert seen[-1] == Progress("read", size, size)
+        assert 0 < seen[1].done < 10_000  # after the first row of the first shard
+        assert [progress.done for progress in seen] == sorted(progress.done for progress in seen)
     assert digests(tmp_path / "1") == digests(tmp_path / "2")
 
 
@@ -264,11 +278,9 @@ def test_it_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
     source = write_jsonl(tmp_path / "rows.jsonl")
     complete, out = tmp_path / "whole", tmp_path / "out"
     prepare(source, complete, workers=1, chunk_bytes=4000)
-    seen: list[int] = []
 
-    def stop(done: int, _: int) -> None:
-        seen.append(done)
-        if len(seen) == 3:
+    def stop(progress: Progress) -> None:
+        if progress.done > 12_000:  # within the fourth shard
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -285,7 +297,7 @@ def test_other_rows_or_options_do_not_mix(tmp_path: Path) -> None:
     out = tmp_path / "out"
     prepare(source, out, workers=1)
     prepare(source, out, workers=1)
-    with pytest.raises(SourceError, match="other rows or with other options"):
+    with pytest.raises(SourceError, match="examples of other rows or with other options"):
         prepare(source, out, PrepareSettings(TrainingOptions(turns="last")), workers=1)
     write_jsonl(source, ROWS[:3])
     with pytest.raises(SourceError, match="other rows"):
@@ -333,11 +345,77 @@ def test_nothing_at_all(tmp_path: Path) -> None:
 
 
 def test_sources_that_are_none(tmp_path: Path) -> None:
-    for name, problem in [("x.csv", "not a file of rows"), ("x.jsonl", "no such file")]:
-        with pytest.raises(SourceError, match=problem):
-            find_files(tmp_path / name)
-    with pytest.raises(SourceError, match=r"no \.jsonl"):
+    with pytest.raises(SourceError, match=r"x.jsonl: no such file"):
+        find_files(tmp_path / "x.jsonl")
+    with pytest.raises(SourceError, match=r"no file in this folder ends in \.jsonl"):
         find_files(tmp_path)
+    for name, remedy in [("x.csv", 'write {"messages": '), ("x.json", r"write each row .*jq -c")]:
+        (tmp_path / name).write_text("x")
+        with pytest.raises(SourceError, match=rf"ends in \.jsonl, .* of a data set; {remedy}"):
+            find_files(tmp_path / name)
+
+
+ROW = b'{"messages": []}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("a.jsonl", ROW.decode().encode("utf-16"), "the text is UTF-16, not UTF-8; convert it: "),
+        ("a.jsonl", ROW.decode().encode("utf-16-le"), "the text is UTF-16"),
+        ("a.jsonl", ROW.decode().encode("utf-16-be"), "the text is UTF-16"),
+        ("a.jsonl", b"\x1f\x8b\x08\0", "compressed; change the end of its name to .jsonl.gz"),
+        ("a.jsonl", b"\x28\xb5\x2f\xfd", "compressed; end its name in .jsonl.zst"),
+        ("a.jsonl", b"PAR1\x15", "a Parquet file; change the end of its name to .parquet"),
+        ("a.jsonl", b"[\r\n" + ROW, "the file is one JSON array; write each row on a line"),
+        ("a.jsonl", b"\xef\xbb\xbf[\n" + ROW, "the file is one JSON array"),
+        ("a.jsonl", b'{\n  "messages": []\n}\n', "a JSON object takes several lines"),
+        ("a.jsonl", ROW, None),
+        ("a.jsonl", b"\xef\xbb\xbf" + ROW, None),
+        ("a.jsonl", b'[{"role": "user", "content": ""}]', None),
+        ("a.jsonl", b"", None),
+        ("a.parquet", b"", "not a complete Parquet file"),
+        ("a.parquet", b"PAR1" * 9, "not a complete Parquet file"),
+        ("a.arrow", b"hello world", "not a complete Arrow file"),
+    ],
+)
+def test_a_file_that_is_not_what_its_name_says(
+    tmp_path: Path, name: str, content: bytes, problem: str | None
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    if problem is None:
+        find_chunks(find_files(tmp_path / name))
+    else:
+        with pytest.raises(SourceError, match=f"{name}: .*{problem}"):
+            find_chunks(find_files(tmp_path / name))
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_a_table_needs_a_column_of_conversations(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    for column, problem in [
+        ("messages", ""),
+        ("conversations", ""),
+        ("prompt", "the row has no messages; its fields are 'prompt', 'completion'; write it as"),
+    ]:
+        rows = pa.table({column: [[]], "completion": ["ho"]})
+        if suffix == ".parquet":
+            pq.write_table(rows, path)
+        else:
+            with pa.ipc.new_stream(path, rows.schema) as stream:
+                stream.write_table(rows)
+        with pytest.raises(SourceError, match=problem) if problem else contextlib.nullcontext():
+            find_chunks(find_files(path))
+
+
+def test_a_try_without_examples_can_be_repeated_with_other_options(tmp_path: Path) -> None:
+    source, out = write_jsonl(tmp_path / "rows.jsonl", ROWS[:2]), tmp_path / "out"
+    none = PrepareSettings(TrainingOptions(channels=frozenset(["none"])))
+    made = prepare(source, out, none, workers=1)
+    assert (made.report.examples, made.report.rejected) == (0, 2)
+    assert made.rejected[0].line == 1
+    assert prepare(source, out, workers=1).report.examples == 3
+    assert rejected(out) == []
 
 
 CHAT = [
@@ -403,27 +481,29 @@ def test_compressed_lines_give_the_same(tmp_path: Path, suffix: str) -> None:
     text = plain.read_bytes()
     source = packed(plain, suffix, text[:5000], text[5000:])
     prepare(plain, tmp_path / "plain", workers=1, chunk_bytes=4000)
-    seen: list[tuple[int, int]] = []
+    seen: list[Progress] = []
 
-    def stop(done: int, total: int) -> None:
-        seen.append((done, total))
-        if len(seen) == 3:
+    def stop(progress: Progress) -> None:
+        seen.append(progress)
+        if progress.step == "read" and progress.done > 12_000:  # within the fourth shard
             raise KeyboardInterrupt
 
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
         prepare(source, out, workers=1, chunk_bytes=4000, watch=stop)
-    assert seen == [(4000 * count, len(text)) for count in (1, 2, 3)]
+    size = source.stat().st_size
+    assert seen[:2] == [Progress("unpack", size, size), Progress("read", 0, len(text))]
+    assert {Progress("read", 4000 * count, len(text)) for count in (1, 2, 3)} <= {*seen}
     copies = out / ".harmony" / "unpacked"
     (copy,) = copies.glob("*.jsonl")
     before = {path: path.stat().st_mtime_ns for path in (copy, *(out / "data").iterdir())}
 
-    def look(done: int, total: int) -> None:
-        seen.append((done, total))
+    def look(progress: Progress) -> None:
+        seen.append(progress)
         assert {path: path.stat().st_mtime_ns for path in before} == before
 
     made = prepare(source, out, workers=1, chunk_bytes=4000, watch=look)
-    assert (len(before), seen[-1]) == (4, (len(text), len(text)))
+    assert (len(before), seen[-1]) == (4, Progress("read", len(text), len(text)))
     assert list(copies.glob("*.jsonl")) == []
     assert made.report.rows == len(ROWS) + 1
     assert [entry["file"] for entry in rejected(out)] == [str(source)]
@@ -442,7 +522,7 @@ def test_a_compressed_file_that_is_broken_says_so(tmp_path: Path, suffix: str) -
     complete = source.read_bytes()
     for number, text in enumerate((complete[:-9], b"{}")):
         source.write_bytes(text)
-        with pytest.raises(SourceError, match=rf"rows.jsonl{suffix} cannot be unpacked"):
+        with pytest.raises(SourceError, match=rf"rows.jsonl{suffix}: cannot be unpacked"):
             prepare(source, tmp_path / f"{number}", workers=1)
         assert list((tmp_path / f"{number}" / ".harmony" / "unpacked").iterdir()) == []
 
@@ -461,7 +541,7 @@ def test_a_folder_may_have_compressed_files_beside_others(tmp_path: Path) -> Non
         "c.ndjson.zst",
     ]
     assert prepare(folder, tmp_path / "out", workers=1).report.rows == 4
-    with pytest.raises(SourceError, match="is compressed; say where"):
+    with pytest.raises(ValueError, match="is compressed; pass the folder"):
         find_chunks(find_files(folder))
 
 
@@ -482,8 +562,32 @@ def test_the_report_is_text_and_a_picture(tmp_path: Path) -> None:
     assert text in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "40 rows (40 harmony), 0 rejected" in text
     assert json.loads((tmp_path / "out" / "report.json").read_text()) == made.report.as_json()
+
+
+_ROW_LABEL = re.compile(r'text-anchor: end" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)<')
+
+
+def test_labels_of_the_picture_do_not_overlap(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
     pytest.importorskip("matplotlib")
-    assert (tmp_path / "out" / "report.svg").read_text().count("analysis") > 0
+    report = TokenReport()
+    names = ["final", "分析" * 20, "$x_1$ <b>", "a very long name " * 9]
+    names += [f"channel {number}" for number in range(40)]
+    report.tokens.update({name: 10**9 - number for number, name in enumerate(names)})
+    report.lengths.update({1 << power: 10**6 for power in range(24)})
+    assert write_plot(report, tmp_path / "report.svg")
+    assert not recwarn.list
+    labels = _ROW_LABEL.findall((tmp_path / "report.svg").read_text(encoding="utf-8"))
+    texts = [html.unescape(text) for _, _, text in labels]
+    assert {"final", "$x_1$ <b>", "a very long name a very lon…", "24 others"} <= {*texts}
+    assert sum("分析" in text for text in texts) == 1
+    columns: dict[str, list[float]] = {}
+    for x, y, _ in labels:
+        columns.setdefault(x, []).append(float(y))
+    distances = [b - a for ys in columns.values() for a, b in pairwise(sorted(ys))]
+    assert len(distances) > 40
+    assert min(distances) > 12  # of letters of 10 px
 
 
 @pytest.mark.filterwarnings("ignore")  # Ray uses what it itself, and what Python, deprecated

@@ -19,7 +19,7 @@ from openai_harmony.training import TrainingOptions, find_template_difference
 pytest.importorskip("jinja2")
 
 DATE = "2025-06-28"
-PAGE = Path(__file__).parents[2] / "docs" / "guides" / "training-data.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "training-files.md"
 
 
 def hub_template() -> str:

@@ -175,7 +175,7 @@ def test_packed_examples_are_trained_on_as_by_themselves(
     places = torch.tensor([row["position_ids"]])
     given = {"config": model.config, "attention_mask": None, "past_key_values": None}
     given |= {"inputs_embeds": torch.zeros(*places.shape, 1), "position_ids": places}
-    # GptOssModel itself tells the masks nothing of the positions; see docs/guides/training-data.md.
+    # GptOssModel itself tells the masks nothing of the positions; see docs/guides/trainers.md.
     apart = {
         "full_attention": masking.create_causal_mask(**given),
         "sliding_attention": masking.create_sliding_window_causal_mask(**given),

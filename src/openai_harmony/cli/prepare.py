@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import os
+import shlex
+import signal
 import sys
-from collections.abc import Callable, Iterator
-from concurrent.futures.process import BrokenProcessPool
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from ..apis.current_date import TODAY
 from ..config import HeaderStyle
 from ..installation import missing_package
 from .input import InputError
-from .options import Command, add_color, add_schema_dialect
+from .options import Command, add_color, add_schema_dialect, positive
 from .output import Output
 
+if TYPE_CHECKING:
+    from ..training.files import Preparation, Progress
+
 __all__ = ["PREPARE"]
+
+_REJECTED_SHOWN = 8
 
 
 class _Prepare(Command):
@@ -86,7 +94,7 @@ On a cluster, Ray runs the same preparation from Python: openai_harmony.training
         )
         parser.add_argument(
             "--context-length",
-            type=_count,
+            type=positive,
             metavar="N",
             help="the most tokens of an example; the oldest turns are left out",
         )
@@ -117,9 +125,14 @@ On a cluster, Ray runs the same preparation from Python: openai_harmony.training
         )
         parser.add_argument(
             "--workers",
-            type=_count,
+            type=positive,
             metavar="N",
             help="the number of processes; by default that of the cores",
+        )
+        parser.add_argument(
+            "--quiet",
+            action="store_true",
+            help="print neither the progress bar nor the report; OUT/README.md has the report",
         )
         add_color(parser)
 
@@ -128,7 +141,8 @@ On a cluster, Ray runs the same preparation from Python: openai_harmony.training
             raise InputError("--pack needs --context-length: the length of the sequences")
         try:
             from ..training import TrainingOptions
-            from ..training.files import PrepareSettings, prepare
+            from ..training.files import PrepareSettings, prepare, process_runner
+            from ..training.files.processes import WorkerError
             from ..training.files.sources import OutputError, SourceError
         except ModuleNotFoundError as error:
             raise InputError(missing_package("prepare needs", error, "train")) from error
@@ -151,44 +165,98 @@ On a cluster, Ray runs the same preparation from Python: openai_harmony.training
         )
         source, out = Path(arguments.file), Path(arguments.out)
         try:
-            with _progress() as watch:
-                made = prepare(source, out, settings, workers=arguments.workers, watch=watch)
-        except BrokenProcessPool as error:
+            with _interruptible(arguments.words), _progress_bar(arguments.quiet) as watch:
+                runner = process_runner(arguments.workers)
+                made = prepare(source, out, settings, runner=runner, watch=watch)
+        except WorkerError as error:
             raise InputError(
-                "a process was killed, usually for lack of memory; repeat the command with fewer "
-                "--workers to resume"
+                f"{error}, usually for lack of memory; repeat the command with fewer --workers "
+                "to resume"
             ) from error
         except OutputError:
             raise  # the command's own message about output
         except (SourceError, OSError) as error:
-            raise InputError(str(error)) from error
+            raise InputError(str(error).removeprefix(f"{source}: ")) from error
         output = Output(arguments.color)
-        output.line(made.report.text())
-        output.line()
-        rejected = f", {out}/rejected.jsonl the rejected rows" if made.report.rejected else ""
-        output.line(f"{out}/data has the examples{rejected}")
+        if not arguments.quiet:
+            output.line(made.report.text())
+            output.line()
+            for row in made.rejected[:_REJECTED_SHOWN]:
+                output.line(f"rejected: {row.file}:{row.line}: {row.reason}")
+        rejected = f"{out}/rejected.jsonl has the rejected rows"
+        if not made.report.examples:
+            raise InputError(_no_examples(made) + f"; {rejected}" * bool(made.rejected))
+        if not arguments.quiet:
+            more = f", {rejected}" if made.rejected else ""
+            output.line(f"{out}/data has the examples{more}")
 
 
 PREPARE = _Prepare()
 
 
+def _no_examples(made: Preparation) -> str:
+    if not made.report.rows:
+        return "there are no rows in it; expected a conversation in each row"
+    reasons = ", ".join(f"{n:,} × {reason}" for reason, n in made.report.reasons.most_common())
+    first = made.rejected[0]
+    place = f"{first.file}:{first.line}"
+    return f"no row gives an example ({reasons}); the first is {place}: {first.reason}"
+
+
 @contextmanager
-def _progress() -> Iterator[Callable[[int, int], None] | None]:
-    """Draw a progress bar of the bytes read, if standard error is a terminal."""
-    if not sys.stderr.isatty():
+def _interruptible(words: Sequence[str]) -> Iterator[None]:
+    """Stop at Ctrl-C or SIGTERM, and write the command that resumes; a second one ends at once."""
+    received: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        if received:
+            os._exit(128 + number)
+        received.append(number)
+        raise KeyboardInterrupt
+
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    numbers = (signal.SIGINT, signal.SIGTERM) if in_main_thread else ()
+    before = {number: signal.signal(number, stop) for number in numbers}
+    try:
+        yield
+    except KeyboardInterrupt:
+        command = shlex.join(["harmony", "prepare", *words])
+        print(f"harmony: stopped; what is done is kept. To resume, run: {command}", file=sys.stderr)
+        if received == [signal.SIGTERM]:
+            sys.exit(128 + signal.SIGTERM)
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _progress_bar(is_quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
+    """Draw a bar of the bytes unpacked or read, if standard error is a terminal."""
+    if is_quiet or not sys.stderr.isatty():
         yield None
         return
     from tqdm import tqdm  # type: ignore[import-untyped]
 
-    bar: Any
-    with tqdm(unit="B", unit_scale=True, desc="prepare", leave=False) as bar:
+    shown: Progress | None = None
+    bar: Any = None
 
-        def watch(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-            bar.refresh()  # there are few shards: show each
+    def watch(progress: Progress) -> None:
+        nonlocal bar, shown
+        if shown is None or (shown.step, shown.total) != (progress.step, progress.total):
+            if bar is not None:
+                bar.close()
+            text, total = progress.step, progress.total
+            bar = tqdm(total=total, desc=text, unit="B", unit_scale=True, leave=False)
+        shown = progress
+        bar.update(progress.done - bar.n)
+        bar.refresh()  # the runner limits how often this happens
 
+    try:
         yield watch
+    finally:
+        if bar is not None:
+            bar.close()
 
 
 def _date(text: str) -> str | None:
@@ -201,9 +269,3 @@ def _date(text: str) -> str | None:
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
     return text
-
-
-def _count(text: str) -> int:
-    if text.isdecimal() and int(text) > 0:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is not a number of 1 or more")

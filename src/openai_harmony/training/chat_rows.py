@@ -40,7 +40,7 @@ def parsed_json(field: JsonField) -> JsonField:
         return JsonField(json.loads(field.value), field.path)
     except (ValueError, RecursionError) as error:
         raise field.error(
-            f"text that is no JSON ({error!s:.100}); found {field.value!r:.60}"
+            f"expected a value or its JSON as text, found {field.value!r:.60} ({error!s:.100})"
         ) from None
 
 
@@ -142,6 +142,12 @@ def _completed_message(message: JsonField, calls: _OpenCalls) -> Mapping[str, An
     """Complete a message: calls get ids and text as arguments, results the id of their call."""
     fields = message.object()
     role = fields.get("role")
+    if role is None:
+        names = ", ".join(map(repr, list(fields)[:8])) or "none"
+        raise message["role"].error(
+            f"the field is missing; the fields of the message are {names}; a message needs 'role' "
+            "and 'content'"
+        )
     if role == Role.ASSISTANT.value:
         content = fields.get("content")
         if isinstance(content, str) and "<" in content:

@@ -157,6 +157,11 @@ def read_row(raw: object, *, form: RowForm | None = None, start_date: str | None
     >>> read.form, read.conversation.messages[-1].channel
     ('sharegpt', 'final')
     """
+    if not isinstance(raw, (Mapping, list)):
+        kind = "null" if raw is None else "text" if isinstance(raw, str) else f"{raw!r:.40}"
+        raise ConversationError(f"the row is {kind}; expected an object with messages")
+    if isinstance(raw, list) and raw and isinstance(raw[0], Mapping) and "messages" in raw[0]:
+        raise ConversationError("the row is a list of rows; write each of them on its own line")
     row = JsonField({"messages": raw} if isinstance(raw, list) else raw)
     form = form or detect_form(row.object())
     if form == "harmony":
@@ -190,16 +195,40 @@ def detect_form(row: Mapping[str, Any]) -> RowForm:
         shared = list(parsed_json(field["conversations"]).optional_items())
         if shared and "from" not in shared[0].object():
             raise field["conversations"].error(
-                "messages without 'from'; name a list of role and content 'messages'"
+                "the messages have no 'from'; rename the field 'conversations' to 'messages' if "
+                "they have 'role' and 'content'"
             )
         if shared or row.get("messages") is None:
             return "sharegpt"
     if row.get("messages") is None:
-        names = ", ".join(map(repr, list(row)[:8]))
-        raise ConversationError(
-            f"neither 'messages' nor 'conversations' among the fields {names or '(none)'}"
-        )
+        names = [repr(name) for name, value in row.items() if value is not None]
+        fields = ", ".join(names[:8]) or "none"
+        raise ConversationError(f"the row has no messages; its fields are {fields}; {_remedy(row)}")
     return "chat" if is_chat(parsed_json(field["messages"]).value) else "harmony"
+
+
+_OTHER_FORMS = (
+    ("instruction", "output"),  # Alpaca
+    ("prompt", "completion"),
+    ("prompt", "response"),
+    ("question", "answer"),
+)
+"""Fields in which rows of other forms have what the user and the assistant say."""
+
+
+def _remedy(row: Mapping[str, Any]) -> str:
+    """Say how to write a row of another form as a conversation."""
+    if {"chosen", "rejected"} <= row.keys():
+        return "preference pairs are not read; write the chosen conversation as 'messages'"
+    user, assistant = "...", "..."
+    for question, answer in _OTHER_FORMS:
+        if {question, answer} <= row.keys():
+            user, assistant = f"<{question}>", f"<{answer}>"
+            break
+    return (
+        f'write it as {{"messages": [{{"role": "user", "content": "{user}"}}, '
+        f'{{"role": "assistant", "content": "{assistant}"}}]}}'
+    )
 
 
 def parse_line(line: bytes | str) -> Any:

@@ -5,13 +5,15 @@
     sources              files and folders as chunks of rows
     report               counts of tokens, as text and as a picture
     shards               a chunk to a shard: columns in Parquet, rejected rows, counts
-    preparation          all shards: resume, processes, and the files beside the data
+    processes            shards made in processes of this machine
+    preparation          all shards, resumed where they were interrupted; the files beside the data
     megatron             the examples as Megatron's indexed data sets
     ray                  the same on a Ray cluster, and for rows that are in Ray already
 """
 
 from .megatron import write_megatron
-from .preparation import Preparation, prepare
+from .preparation import Preparation, Progress, Rejection, prepare
+from .processes import process_runner
 from .report import TokenReport
 from .shards import PrepareSettings, Shard, prepare_shard
 from .sources import Chunk, find_chunks, find_files
@@ -20,11 +22,14 @@ __all__ = [
     "Chunk",
     "Preparation",
     "PrepareSettings",
+    "Progress",
+    "Rejection",
     "Shard",
     "TokenReport",
     "find_chunks",
     "find_files",
     "prepare",
     "prepare_shard",
+    "process_runner",
     "write_megatron",
 ]

@@ -12,36 +12,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import multiprocessing
-import os
-import signal
-import threading
+import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, NamedTuple
 
 from ... import __version__
 from ...apis.current_date import TODAY
 from .megatron import write_megatron
-from .report import TokenReport, write_plot
-from .shards import PrepareSettings, Shard, prepare_shard, read_shard
+from .processes import Runner, ShardJob, local_runner
+from .report import TokenReport, general_reason, write_plot
+from .shards import PrepareSettings, Shard, read_shard
 from .sources import (
     CHUNK_BYTES,
     TEMPORARY,
     Chunk,
     OutputError,
     SourceError,
+    SourceFile,
     UnpackedFiles,
     atomic_file,
     find_chunks,
     find_files,
 )
 
-__all__ = ["Preparation", "Runner", "ShardJob", "prepare"]
+__all__ = ["Preparation", "Progress", "Rejection", "prepare"]
 
 _MANIFEST = "manifest.json"
 
@@ -63,31 +62,30 @@ Made by `harmony prepare`, gpt-oss-harmony {version}.
 """The description of a data set, as hubs and `datasets` read it."""
 
 
+class Progress(NamedTuple):
+    """How far a preparation is: bytes of the input that are unpacked or read, of the total."""
+
+    step: Literal["unpack", "read"]
+    done: int
+    total: int
+
+
 @dataclass(frozen=True)
-class ShardJob:
-    """A shard to be made; a worker needs nothing else."""
+class Rejection:
+    """A row that gave no examples: where it is, counted from line or row 1, and why."""
 
-    number: int
-    chunk: Chunk
-    settings: PrepareSettings
-    out: Path
-
-    def run(self) -> Shard:
-        """Make the shard."""
-        data, state = _data(self.out), _state(self.out)
-        return prepare_shard(self.number, self.chunk, self.settings, data, state)
-
-
-Runner: TypeAlias = Callable[[Sequence[ShardJob]], Iterable[Shard]]
-"""Makes shards, in any order."""
+    file: str
+    line: int
+    reason: str
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """The folder that was made, and counts of its tokens."""
+    """The folder that was made, counts of its tokens, and a rejected row for each reason."""
 
     out: Path
     report: TokenReport
+    rejected: list[Rejection]
 
 
 def prepare(
@@ -97,7 +95,7 @@ def prepare(
     *,
     workers: int | None = None,
     runner: Runner | None = None,
-    watch: Callable[[int, int], None] | None = None,
+    watch: Callable[[Progress], None] | None = None,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Preparation:
     """Make training data of a file or a folder; a preparation that was interrupted goes on.
@@ -106,9 +104,9 @@ def prepare(
     it began.
 
     `workers` are processes, as many as there are cores unless given; or a `runner` makes the
-    shards, such as `ray_runner`. After each shard, `watch` is called with the bytes that are done,
-    and all there are. Raises `SourceError` where the source cannot be read, or where `out` holds
-    something else, `OutputError` where it cannot be written.
+    shards, such as `ray_runner`. `watch` is called some ten times a second, where the runner
+    reports that often, and after each shard. Raises `SourceError` where the source cannot be read,
+    or where `out` holds something else, `OutputError` where it cannot be written.
     """
     if out.resolve().is_relative_to(source.resolve()):
         raise SourceError(f"{out} is inside of {source}; give a folder elsewhere for the output")
@@ -124,8 +122,28 @@ def prepare(
         "chunk_bytes": chunk_bytes,
     }
     _begin(out, manifest, earlier)
+    try:
+        return _make(out, files, settings, runner or local_runner(workers), watch, chunk_bytes)
+    finally:
+        _remove_unfinished(out)
+
+
+def _make(
+    out: Path,
+    files: Sequence[SourceFile],
+    settings: PrepareSettings,
+    runner: Runner,
+    watch: Callable[[Progress], None] | None,
+    chunk_bytes: int,
+) -> Preparation:
+    """Make the shards that are missing, and the files beside the data."""
     state = _state(out)
-    unpacked = UnpackedFiles(state / "unpacked")
+
+    def on_unpacked(done: int, total: int) -> None:
+        if watch is not None:
+            watch(Progress("unpack", done, total))
+
+    unpacked = UnpackedFiles(state / "unpacked", on_unpacked)
     chunks = find_chunks(files, chunk_bytes, unpacked)
     jobs = [ShardJob(number, chunk, settings, out) for number, chunk in enumerate(chunks)]
     stored = (read_shard(job.number, state) for job in jobs)
@@ -136,50 +154,29 @@ def prepare(
         if str(file.path) in needed:
             unpacked.unpack(file.number, file.path)
     total = sum(chunk.size for chunk in chunks)
-    done = sum(chunks[number].size for number in shards)
-    for shard in (runner or local_runner(workers))(missing):
-        shards[shard.number] = shard
-        done += chunks[shard.number].size
-        if watch is not None:
-            watch(done, total)
+    finished = sum(chunks[number].size for number in shards)
+    under_way: dict[int, int] = {}
+
+    def show() -> None:
+        if watch is not None and missing:
+            watch(Progress("read", finished + sum(under_way.values()), total))
+
+    def on_read(job: ShardJob, size: int) -> None:
+        under_way[job.number] = size
+        show()
+
+    show()
+    with contextlib.closing(runner(missing, on_read if watch else None)) as made:
+        for shard in made:
+            shards[shard.number] = shard
+            under_way.pop(shard.number, None)
+            finished += chunks[shard.number].size
+            show()
     preparation = _finish(out, chunks, [shards[job.number] for job in jobs])
     if settings.megatron:
         write_megatron(_data(out), out / "megatron")
     unpacked.remove()
     return preparation
-
-
-def local_runner(workers: int | None = None) -> Runner:
-    """Make shards in processes of this machine; a single worker is this process."""
-    count = workers or os.cpu_count() or 1
-
-    def run(jobs: Sequence[ShardJob]) -> Iterator[Shard]:
-        if count == 1 or len(jobs) < 2:
-            yield from (job.run() for job in jobs)
-            return
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(min(count, len(jobs)), context, _begin_worker) as pool:
-            futures = [pool.submit(job.run) for job in jobs]
-            try:
-                for future in as_completed(futures):
-                    yield future.result()
-            finally:
-                pool.shutdown(cancel_futures=True)
-
-    return run
-
-
-def _begin_worker() -> None:
-    """Leave Ctrl-C to the parent, so that shards under way are finished, and end where it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()  # also returns if it was killed, which no signal handler notices
-        os._exit(1)
 
 
 def _data(out: Path) -> Path:
@@ -201,12 +198,14 @@ def _read_manifest(out: Path) -> dict[str, Any] | None:
 def _begin(out: Path, manifest: dict[str, Any], earlier: dict[str, Any] | None) -> None:
     if earlier is None and out.exists() and any(out.iterdir()):
         raise SourceError(f"{out} is not empty; give another folder for the output")
-    if earlier not in (None, manifest):
-        raise SourceError(
-            f"{out} holds what was made of other rows or with other options; "
-            "give another folder for the output, or remove this one"
-        )
     state = _state(out)
+    if earlier not in (None, manifest):
+        if any(_data(out).glob("*.parquet")):
+            raise SourceError(
+                f"{out} has examples of other rows or with other options; "
+                "give another folder for the output, or remove this one"
+            )
+        shutil.rmtree(state)  # such as a first try in which all rows were rejected
     try:
         _data(out).mkdir(parents=True, exist_ok=True)
         state.mkdir(exist_ok=True)
@@ -219,6 +218,7 @@ def _begin(out: Path, manifest: dict[str, Any], earlier: dict[str, Any] | None) 
 def _finish(out: Path, chunks: Sequence[Chunk], shards: Sequence[Shard]) -> Preparation:
     """Put the counts and the rejected rows of all shards together."""
     report = TokenReport()
+    first: dict[str, Rejection] = {}
     lines: Counter[str] = Counter()  # of each file, before the shard
     with (
         atomic_file(out / "rejected.jsonl") as rejected_path,
@@ -231,6 +231,8 @@ def _finish(out: Path, chunks: Sequence[Chunk], shards: Sequence[Shard]) -> Prep
                 for text in rejected:
                     entry = json.loads(text)
                     entry["line"] += lines[chunk.path] + 1  # lines count from 1 in their file
+                    rejection = Rejection(entry["file"], entry["line"], entry["reason"])
+                    first.setdefault(general_reason(rejection.reason), rejection)
                     file.write(json.dumps(entry) + "\n")
             lines[chunk.path] += shard.lines
     with atomic_file(out / "report.json") as path:
@@ -240,7 +242,12 @@ def _finish(out: Path, chunks: Sequence[Chunk], shards: Sequence[Shard]) -> Prep
     card = _CARD.format(version=__version__, report=report.text(), picture=picture)
     with atomic_file(out / "README.md") as path:
         path.write_text(card, encoding="utf-8")
-    for folder in (_data(out), _state(out)):
-        for left in folder.glob(f"*{TEMPORARY}"):  # by workers that were killed
-            left.unlink()
-    return Preparation(out, report)
+    return Preparation(out, report, list(first.values()))
+
+
+def _remove_unfinished(out: Path) -> None:
+    """Remove the files that were being written when a process was killed."""
+    state = _state(out)
+    for folder in (out, _data(out), state, state / "unpacked", out / "megatron"):
+        for path in folder.glob(f"*{TEMPORARY}"):
+            path.unlink(missing_ok=True)

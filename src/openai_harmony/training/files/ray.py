@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import json
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from ..rows import without_nulls
-from .preparation import Runner, ShardJob
+from .processes import OnRead, Runner, ShardJob
 from .report import TokenReport
 from .shards import Columns, PrepareSettings, Shard
 
@@ -26,7 +26,7 @@ def ray_runner() -> Runner:
 
     ``prepare(source, out, runner=ray_runner())`` makes the same bytes as without it. A worker makes
     a shard as a process of this machine would: all nodes have to see source and output at the same
-    path. Raises `ModuleNotFoundError` where Ray is missing.
+    path. Progress is reported after each shard. Raises `ModuleNotFoundError` where Ray is missing.
     """
     try:
         import ray.data
@@ -35,7 +35,7 @@ def ray_runner() -> Runner:
             f"this needs {error.name}; pip install 'ray[data]'", name=error.name
         ) from error
 
-    def run(jobs: Sequence[ShardJob]) -> Iterator[Shard]:
+    def run(jobs: Sequence[ShardJob], _: OnRead | None) -> Generator[Shard, None, None]:
         if not jobs:
             return
         # Rows are plain bytes, so that Ray does not look into them; each batch is one shard.

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from array import array
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,8 @@ __all__ = ["COLUMNS", "Columns", "PrepareSettings", "Shard", "prepare_shard", "r
 COLUMNS = ("labels", "assistant_masks", "attention_mask")
 """The columns that can be chosen; trainers differ in those that they know."""
 
+
+_SECONDS_BETWEEN_REPORTS = 0.1
 
 _GROUP_TOKENS = 1 << 19  # in a row group of a file; memory grows with it
 
@@ -173,15 +177,22 @@ class Shard:
 
 
 def prepare_shard(
-    number: int, chunk: Chunk, settings: PrepareSettings, data: Path, state: Path
+    number: int,
+    chunk: Chunk,
+    settings: PrepareSettings,
+    data: Path,
+    state: Path,
+    on_read: Callable[[int], None] | None = None,
 ) -> Shard:
     """Make the shard with that number: its Parquet in `data`, all its other files in `state`.
 
-    The file that marks the shard as done is written last, so that no shard is half done.
+    The file that marks the shard as done is written last, so that no shard is half done. `on_read`
+    is called after the first row, and then ten times a second, with the bytes read so far.
     """
     columns = Columns(settings)
     report = TokenReport()
     lines = 0
+    report_at = 0.0
     name = f"{number:05}"
     writer: Any = None
     with contextlib.ExitStack() as files:
@@ -202,8 +213,11 @@ def prepare_shard(
 
         for row in read_chunk(chunk):
             lines = row.number + 1
-            if row.raw is None:
-                continue  # an empty line
+            if on_read is not None and time.monotonic() >= report_at:
+                on_read(row.end)
+                report_at = time.monotonic() + _SECONDS_BETWEEN_REPORTS
+            if row.is_blank:
+                continue
             report.rows += 1
             problem = row.problem or columns.add_row(row.raw, report)
             if problem:

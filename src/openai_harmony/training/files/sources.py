@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
-import shutil
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,8 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from ..rows import parse_line, without_nulls
+from ...errors import ConversationError
+from ..rows import detect_form, parse_line, without_nulls
 
 __all__ = [
     "CHUNK_BYTES",
@@ -50,7 +52,7 @@ TEMPORARY = ".tmp"
 """The end of the names of files that are being written."""
 
 _ROWS_AT_ONCE = 64  # of a table, as Python objects
-_PACKED_SUFFIXES = (".gz", ".zst")  # by which pyarrow chooses the decompression
+_CODECS = {".gz": "gzip", ".zst": "zstd"}
 
 FileKind = Literal["jsonl", "parquet", "arrow"]
 
@@ -76,7 +78,7 @@ class SourceFile(NamedTuple):
     @property
     def is_packed(self) -> bool:
         """Return whether the file is compressed."""
-        return self.path.suffix in _PACKED_SUFFIXES
+        return self.path.suffix in _CODECS
 
 
 @dataclass(frozen=True)
@@ -94,11 +96,16 @@ class Chunk:
 
 
 class SourceRow(NamedTuple):
-    """A row, with its number in the chunk, from 0; or the problem in reading it."""
+    """A row or a blank line, with its number in the chunk, from 0; or the problem in reading it.
+
+    `end` is the number of bytes of the chunk up to the end of the row, about.
+    """
 
     number: int
     raw: Any
+    end: int
     problem: str | None = None
+    is_blank: bool = False
 
 
 def find_files(source: Path) -> list[SourceFile]:
@@ -108,17 +115,19 @@ def find_files(source: Path) -> list[SourceFile]:
     """
     if not source.is_dir():
         kind = _kind(source)
-        if kind is None:
-            raise SourceError(
-                "not a file of rows; give JSON lines as .jsonl (or .jsonl.gz, .jsonl.zst), "
-                ".parquet, or the folder of a data set"
-            )
         if not source.exists():
-            raise SourceError("no such file")
+            raise SourceError(f"{source}: no such file; check the path")
+        if kind is None:
+            remedy = _OTHER_FILES.get(source.suffix, f"write {_EXAMPLE} on a line for each row")
+            raise SourceError(
+                f"{source}: expected a file whose name ends in .jsonl, .jsonl.gz, .jsonl.zst or "
+                f".parquet, or the folder of a data set; {remedy.format(path=source)}"
+            )
         return [SourceFile(0, source, kind)]
     if (source / "dataset_dict.json").exists():
         raise SourceError(
-            "a data set of several splits; name the folder of one of them, such as train"
+            f"{source}: the data set has several splits; give the folder of one, such as "
+            f"{source / 'train'}"
         )
     files: list[SourceFile] = []
     for path in sorted(source.rglob("*")):
@@ -128,7 +137,10 @@ def find_files(source: Path) -> list[SourceFile]:
         if kind is not None and not (is_hidden or is_cache):
             files.append(SourceFile(len(files), path, kind))
     if not files:
-        raise SourceError("no .jsonl (or .jsonl.gz, .jsonl.zst), .parquet or .arrow file in it")
+        raise SourceError(
+            f"{source}: no file in this folder ends in .jsonl, .jsonl.gz, .jsonl.zst, .parquet or "
+            ".arrow"
+        )
     return files
 
 
@@ -139,23 +151,33 @@ def find_chunks(
 ) -> list[Chunk]:
     """Cut files into chunks; those that are compressed need `unpacked` for their copies.
 
-    Raises `SourceError` where a compressed file cannot be read.
+    Raises `SourceError` where a file is not what its name says, or has no conversations.
     """
     chunks: list[Chunk] = []
     for file in files:
         if not file.is_packed:
-            chunks += _CHUNKS[file.kind](file.path, chunk_bytes)
+            try:
+                chunks += _CHUNKS[file.kind](file.path, chunk_bytes)
+            except pa.ArrowInvalid as error:
+                raise SourceError(
+                    f"{file.path}: this is not a complete {file.kind.title()} file ({error}); "
+                    "write or download it again"
+                ) from error
             continue
         if unpacked is None:
-            raise SourceError(f"{file.path} is compressed; say where it shall be unpacked")
+            raise ValueError(f"{file.path} is compressed; pass the folder for unpacked copies")
         try:
             size = unpacked.size(file.number, file.path)
         except OutputError:
             raise
         except OSError as error:
-            raise SourceError(f"{file.path} cannot be unpacked: {error}") from error
-        copy = str(unpacked.path(file.number))
-        chunks += _byte_ranges(str(file.path), size, chunk_bytes, copy)
+            raise SourceError(
+                f"{file.path}: cannot be unpacked ({error}); compress or download it again"
+            ) from error
+        copy = unpacked.path(file.number)
+        if copy.exists():
+            _check_lines(file.path, copy)
+        chunks += _byte_ranges(str(file.path), size, chunk_bytes, str(copy))
     return chunks
 
 
@@ -169,13 +191,21 @@ _SUFFIXES: dict[str, FileKind] = {
     ".ndjson": "jsonl",
     ".parquet": "parquet",
     ".arrow": "arrow",
-    **{f".jsonl{packed}": "jsonl" for packed in _PACKED_SUFFIXES},
-    **{f".ndjson{packed}": "jsonl" for packed in _PACKED_SUFFIXES},
+    **{f".jsonl{packed}": "jsonl" for packed in _CODECS},
+    **{f".ndjson{packed}": "jsonl" for packed in _CODECS},
 }
 
 
+_EXAMPLE = (
+    '{{"messages": [{{"role": "user", "content": "..."}}, '
+    '{{"role": "assistant", "content": "..."}}]}}'
+)
+_OTHER_FILES = {".json": "write each row on a line of its own: jq -c '.[]' {path} > rows.jsonl"}
+"""What to do with other files, by the end of their names."""
+
+
 def _kind(path: Path) -> FileKind | None:
-    last = path.suffixes[-2:] if path.suffix in _PACKED_SUFFIXES else path.suffixes[-1:]
+    last = path.suffixes[-2:] if path.suffix in _CODECS else path.suffixes[-1:]
     return _SUFFIXES.get("".join(last))
 
 
@@ -210,8 +240,10 @@ class UnpackedFiles:
     is finished is recognised as such.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, watch: Callable[[int, int], None] | None = None) -> None:
+        """`watch` is called with the bytes of a compressed file that are unpacked, and its size."""
         self._folder = folder
+        self._watch = watch
 
     def path(self, number: int) -> Path:
         """Return the path of a copy, whether it exists or not."""
@@ -234,12 +266,17 @@ class UnpackedFiles:
         copy = self.path(number)
         if not copy.exists():
             self._folder.mkdir(parents=True, exist_ok=True)
+            size = packed.stat().st_size
             with (
                 atomic_file(copy) as path,
-                pa.input_stream(str(packed)) as source,
+                pa.OSFile(str(packed)) as file,
+                pa.CompressedInputStream(file, _CODECS[packed.suffix]) as source,
                 path.open("wb") as target,
             ):
-                shutil.copyfileobj(source, target, 1024 * 1024)
+                while block := source.read(1024 * 1024):
+                    target.write(block)
+                    if self._watch is not None:
+                        self._watch(file.tell(), size)
         return copy
 
     def remove(self) -> None:
@@ -249,6 +286,43 @@ class UnpackedFiles:
 
 
 # JSON lines
+
+
+_HEAD_BYTES = 1000
+_OTHER_CONTENTS: tuple[tuple[re.Pattern[bytes], str], ...] = (
+    (
+        re.compile(rb"\xff\xfe|\xfe\xff|.?\0", re.DOTALL),
+        "the text is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8 {path} > rows.jsonl",
+    ),
+    (re.compile(rb"\x1f\x8b"), "the file is compressed; change the end of its name to .jsonl.gz"),
+    (re.compile(rb"\x28\xb5\x2f\xfd"), "the file is compressed; end its name in .jsonl.zst"),
+    (re.compile(rb"PAR1"), "this is a Parquet file; change the end of its name to .parquet"),
+    (
+        re.compile(rb"(\xef\xbb\xbf)?\s*\[\s*\n"),
+        "the file is one JSON array; write each row on a line of its own: "
+        "jq -c '.[]' {path} > rows.jsonl",
+    ),
+    (
+        re.compile(rb"(\xef\xbb\xbf)?\s*\{\s*\n\s+\""),
+        "a JSON object takes several lines; write each row on a line of its own: "
+        "jq -c . {path} > rows.jsonl",
+    ),
+)
+"""How files begin that are not JSON lines, and the error."""
+
+
+def _check_lines(path: Path, readable: Path) -> None:
+    """Raise `SourceError` where the first bytes of a file, or of its copy, are no JSON lines."""
+    with readable.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    problem = next((text for pattern, text in _OTHER_CONTENTS if pattern.match(head)), None)
+    if problem is not None:
+        raise SourceError(f"{path}: {problem.format(path=path)}")
+
+
+def _jsonl_chunks(path: Path, chunk_bytes: int) -> Iterator[Chunk]:
+    _check_lines(path, path)
+    yield from _byte_ranges(str(path), path.stat().st_size, chunk_bytes)
 
 
 def _byte_ranges(
@@ -268,36 +342,63 @@ def _jsonl_rows(chunk: Chunk) -> Iterator[SourceRow]:
         number = 0
         while file.tell() < chunk.end:
             line = file.readline().removeprefix(b"\xef\xbb\xbf")
+            end = min(file.tell(), chunk.end) - chunk.start
             try:
-                row = SourceRow(number, None if not line or line.isspace() else parse_line(line))
+                if not line or line.isspace():
+                    row = SourceRow(number, None, end, is_blank=True)
+                else:
+                    row = SourceRow(number, parse_line(line), end)
             except UnicodeDecodeError as error:
-                problem = f"not UTF-8 (at byte {error.start})"
-                row = SourceRow(number, repr(line[:1000]), problem)
+                problem = f"not UTF-8 (at byte {error.start}); save the file as UTF-8"
+                row = SourceRow(number, repr(line[:1000]), end, problem)
             except (ValueError, RecursionError) as error:
                 text = line.decode("utf-8", "replace").rstrip("\r\n")
-                row = SourceRow(number, text, f"not valid JSON: {error!s:.200}")
+                row = SourceRow(number, text, end, _json_problem(error))
             yield row
             number += 1
+
+
+def _json_problem(error: ValueError | RecursionError) -> str:
+    if isinstance(error, RecursionError):
+        return "not valid JSON (nested too deeply)"
+    if isinstance(error, json.JSONDecodeError):  # its line is always 1
+        problem = f"{error.msg} at character {error.pos + 1}"
+        return f"not valid JSON ({problem}); write one object in each line"
+    return f"not valid JSON ({error!s:.200})"
 
 
 # Tables
 
 
 def _parquet_chunks(path: Path, _: int) -> Iterator[Chunk]:
-    meta = pq.ParquetFile(path).metadata
+    with pq.ParquetFile(path) as file:
+        _check_columns(path, file.schema_arrow.names)
+        meta = file.metadata
     for group in range(meta.num_row_groups):
         yield Chunk(str(path), "parquet", group, group + 1, meta.row_group(group).total_byte_size)
+
+
+def _check_columns(path: Path, names: list[str]) -> None:
+    """Raise `SourceError` where a table has no column of conversations."""
+    try:
+        detect_form({name: [] for name in names})
+    except ConversationError as error:
+        raise SourceError(f"{path}: {error}") from error
 
 
 def _parquet_rows(chunk: Chunk) -> Iterator[SourceRow]:
     with pq.ParquetFile(chunk.path) as file:
         groups = list(range(chunk.start, chunk.end))
-        yield from _table_rows(file.iter_batches(_ROWS_AT_ONCE, row_groups=groups))
+        count = sum(file.metadata.row_group(group).num_rows for group in groups)
+        batches = file.iter_batches(_ROWS_AT_ONCE, row_groups=groups)
+        yield from _table_rows(batches, chunk.size / max(count, 1))
 
 
 def _arrow_chunks(path: Path, chunk_bytes: int) -> Iterator[Chunk]:
     start = size = end = 0
     for end, batch in enumerate(_arrow_batches(path), 1):
+        if end == 1:
+            _check_columns(path, batch.schema.names)
         size += batch.nbytes
         if size >= chunk_bytes:
             yield Chunk(str(path), "arrow", start, end, size)
@@ -307,13 +408,14 @@ def _arrow_chunks(path: Path, chunk_bytes: int) -> Iterator[Chunk]:
 
 
 def _arrow_rows(chunk: Chunk) -> Iterator[SourceRow]:
+    numbered = enumerate(_arrow_batches(Path(chunk.path)))
+    batches = [batch for index, batch in numbered if chunk.start <= index < chunk.end]
     slices = (
         batch.slice(start, _ROWS_AT_ONCE)
-        for index, batch in enumerate(_arrow_batches(Path(chunk.path)))
-        if chunk.start <= index < chunk.end
+        for batch in batches
         for start in range(0, batch.num_rows, _ROWS_AT_ONCE)
     )
-    yield from _table_rows(slices)
+    yield from _table_rows(slices, chunk.size / max(sum(map(len, batches)), 1))
 
 
 def _arrow_batches(path: Path) -> Iterator[pa.RecordBatch]:
@@ -321,16 +423,16 @@ def _arrow_batches(path: Path) -> Iterator[pa.RecordBatch]:
         yield from stream
 
 
-def _table_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[SourceRow]:
+def _table_rows(batches: Iterable[pa.RecordBatch], row_bytes: float) -> Iterator[SourceRow]:
     number = 0
     for batch in batches:
         for raw in batch.to_pylist():
-            yield SourceRow(number, without_nulls(raw))
+            yield SourceRow(number, without_nulls(raw), int((number + 1) * row_bytes))
             number += 1
 
 
 _CHUNKS: dict[FileKind, Callable[[Path, int], Iterable[Chunk]]] = {
-    "jsonl": lambda path, size: _byte_ranges(str(path), path.stat().st_size, size),
+    "jsonl": _jsonl_chunks,
     "parquet": _parquet_chunks,
     "arrow": _arrow_chunks,
 }
