@@ -43,3 +43,12 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
         notice = NOTICES[posixpath.splitext(posixpath.splitext(page.file.src_uri)[0])[1][1:]]
         markdown = re.sub(r"\A(#.*\n)", rf'\1\n!!! warning "{notice}"\n', markdown)
     return markdown
+
+
+# Outside of tables a backslash in code is a backslash.
+_CELL = re.compile(r"<td.*?</td>", re.DOTALL)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Show escaped bars in the code of tables without their backslashes, as GitHub does."""
+    return _CELL.sub(lambda cell: cell[0].replace(r"\|", "|"), html)
