@@ -167,7 +167,13 @@ def test_who_watches_sees_a_bar(
     [
         (["rows.csv"], 1, "error: rows.csv: no such file; check the path"),
         (["none.jsonl"], 1, "none.jsonl: no such file"),
+        (["-"], 1, "standard input cannot be read again to resume; save it to a file"),
         (["none.jsonl", "--pack"], 1, "--pack needs --context-length"),
+        (
+            ["none.jsonl", "--format", "megatron", "--columns", "attention_mask"],
+            1,
+            "--format megatron needs the column labels; add it to --columns",
+        ),
         (["none.jsonl", "--workers", "0"], 2, "must be an integer from 1, not 0"),
         (["none.jsonl", "--date", "soon"], 2, "'soon' is no date; write YYYY-MM-DD, YYYY-"),
     ],

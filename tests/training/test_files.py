@@ -9,6 +9,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -208,13 +209,25 @@ def test_a_full_disk_is_an_error_of_the_output(tmp_path: Path, suffix: str) -> N
     assert len(table(out)) > 100
 
 
-def test_what_killed_workers_left_is_removed(tmp_path: Path) -> None:
-    source, out = write_jsonl(tmp_path / "rows.jsonl"), tmp_path / "out"
-    prepare(source, out, workers=1)
-    left = out / "data" / "train-00001.parquet.1.tmp"
-    left.write_bytes(b"x")
-    prepare(source, out, workers=1)
-    assert not left.exists()
+@pytest.mark.parametrize("done", [0, 1, 4])
+def test_what_a_killed_preparation_left_is_removed(tmp_path: Path, done: int) -> None:
+    source, whole, out = write_jsonl(tmp_path / "rows.jsonl"), tmp_path / "whole", tmp_path / "out"
+    settings = PrepareSettings(megatron=True)
+    prepare(source, whole, settings, workers=1, chunk_bytes=4000)
+    shutil.copytree(whole, out)
+    shards = sorted((out / ".harmony").glob("?????.json"))
+    assert len(shards) > 4
+    for shard in shards[done:]:  # what was killed before it wrote this file
+        shard.unlink()
+    (out / "README.md").unlink()
+    for folder in ("", "data", ".harmony", "megatron"):
+        (out / folder / "half.1.tmp").write_bytes(b"x")
+
+    def look(_: Progress) -> None:
+        assert not any(out.rglob("half.1.tmp"))
+
+    prepare(source, out, settings, workers=1, chunk_bytes=4000, watch=look)
+    assert digests(out) == digests(whole)
 
 
 _ENDLESS = """

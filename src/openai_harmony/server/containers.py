@@ -85,7 +85,7 @@ class DeletedContainer(TypedDict):
     deleted: Literal[True]
 
 
-class File(TypedDict):
+class ContainedFile(TypedDict):
     """A file; `created_at` in seconds since 1970, `bytes` its size."""
 
     id: str
@@ -97,7 +97,7 @@ class File(TypedDict):
     source: Literal["assistant", "user"]
 
 
-class DeletedFile(TypedDict):
+class DeletedContainedFile(TypedDict):
     """The id of a file that is gone."""
 
     id: str
@@ -181,7 +181,7 @@ async def create_file(
     caller: AuthenticatedCaller,
     file: UploadFile | None = None,
     file_id: Annotated[str | None, Form()] = None,
-) -> File:
+) -> ContainedFile:
     """Put a file into a container: one that is sent, or a copy of an uploaded one.
 
     Code finds it when the container is used the next time.
@@ -218,7 +218,7 @@ async def list_files(
     after: str | None = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     order: Order = "desc",
-) -> ListPage[File]:
+) -> ListPage[ContainedFile]:
     """List the files of code and of the client; those of deleted responses are gone."""
     services, owner = services_of(request), caller.owner
     page = await services.pools.store.run(
@@ -236,7 +236,7 @@ async def list_files(
 @router.get("/{container_id}/files/{file_id}")
 async def retrieve_file(
     container_id: str, file_id: str, request: Request, caller: AuthenticatedCaller
-) -> File:
+) -> ContainedFile:
     """Read about a file."""
     services, owner = services_of(request), caller.owner
     get = services.store.files.get
@@ -246,7 +246,7 @@ async def retrieve_file(
 @router.delete("/{container_id}/files/{file_id}")
 async def delete_file(
     container_id: str, file_id: str, request: Request, caller: AuthenticatedCaller
-) -> DeletedFile:
+) -> DeletedContainedFile:
     """Delete a file. Code that has run in the container keeps the copy in its folder."""
     services, owner = services_of(request), caller.owner
     remove = services.store.containers.delete_file
@@ -287,7 +287,7 @@ def _container_json(container: StoredContainer) -> Container:
     }
 
 
-def _file_json(file: ContainerFile) -> File:
+def _file_json(file: ContainerFile) -> ContainedFile:
     return {
         "id": file.id,
         "object": "container.file",
