@@ -198,7 +198,7 @@ def test_what_is_written_is_sent_at_once() -> None:
         (("--port", "99999"), "there is no port 99999"),
         (("--date", "2026-13-01"), "is not a date"),
         (("--database", "mysql://somewhere"), "mysql"),
-        (("--allowed-origin", "*"), "'*' is no origin; write the scheme"),
+        (("--allowed-origin", "*"), "'*' is not an origin; write the scheme"),
         (("--allowed-host", "http://a.example"), "'http://a.example' is no host"),
         (("--database", "localhost:5432/harmony"), "is neither a URL nor a path; write sqlite:///"),
         (("--api-key", " "), "--api-key: there is no key; write one, or leave the option out"),

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import html
 import json
+import multiprocessing
 import os
 import re
 import resource
@@ -14,7 +15,7 @@ import signal
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,13 +32,17 @@ pc = pytest.importorskip("pyarrow.compute")
 pq = pytest.importorskip("pyarrow.parquet")
 
 from openai_harmony.training.files import (  # noqa: E402
+    Chunk,
     PrepareSettings,
     Progress,
     TokenReport,
     find_chunks,
     find_files,
     prepare,
+    process_runner,
+    processes,
 )
+from openai_harmony.training.files.processes import ShardJob, WorkerError  # noqa: E402
 from openai_harmony.training.files.report import write_plot  # noqa: E402
 from openai_harmony.training.files.sources import OutputError, SourceError, read_chunk  # noqa: E402
 
@@ -181,7 +186,7 @@ def test_the_date_is_that_of_the_server_unless_given(
         out = tmp_path / f"{date}"
         prepare(source, out, PrepareSettings(start_date=date), workers=1)
         assert set(dated(out)) == days
-    with pytest.raises(ValueError, match="is no date"):
+    with pytest.raises(ValueError, match="is not a date"):
         PrepareSettings(start_date="soon")
 
 
@@ -263,6 +268,24 @@ def test_workers_end_with_their_parent(tmp_path: Path) -> None:
             for worker in workers:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(worker, signal.SIGKILL)
+
+
+def test_what_a_worker_raises_is_raised_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = multiprocessing.Pipe()
+
+    @contextlib.contextmanager
+    def started(_: int) -> Iterator[list[Any]]:
+        yield [ours]
+
+    monkeypatch.setattr(processes, "_worker_processes", started)
+    job = ShardJob(0, Chunk("", "jsonl", 0, 0, 2**30), PrepareSettings(), Path())
+    theirs.send((OutputError(28, "out: No space left"), "the traceback"))
+    with pytest.raises(OutputError, match="No space left") as raised:
+        list(process_runner(1)([job], None))
+    assert str(raised.value.__cause__) == "the traceback"
+    theirs.close()
+    with pytest.raises(WorkerError, match="was killed"):
+        list(process_runner(1)([job], None))
 
 
 def test_what_is_too_long_is_counted(tmp_path: Path) -> None:

@@ -242,8 +242,12 @@ def _interruptible(words: Sequence[str]) -> Iterator[None]:
         raise KeyboardInterrupt
 
     in_main_thread = threading.current_thread() is threading.main_thread()
-    numbers = (signal.SIGINT, signal.SIGTERM) if in_main_thread else ()
-    before = {number: signal.signal(number, stop) for number in numbers}
+    before = {
+        number: signal.signal(number, stop)
+        for number in (signal.SIGINT, signal.SIGTERM)
+        # A shell that starts a command in the background makes it ignore Ctrl-C.
+        if in_main_thread and signal.getsignal(number) != signal.SIG_IGN
+    }
     try:
         yield
     except KeyboardInterrupt:
