@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, get_args
 from ..apis.current_date import TODAY
 from ..config import HeaderStyle
 from ..installation import missing_package
-from .input import InputError
+from .input import STANDARD_INPUT, InputError
 from .options import Command, add_color, add_schema_dialect, positive
 from .output import Output
 
 if TYPE_CHECKING:
-    from ..training.files import Preparation, Progress
+    from ..training.files import Preparation, PrepareSettings, Progress
 
 __all__ = ["PREPARE"]
 
@@ -38,82 +38,87 @@ class _Prepare(Command):
   harmony prepare dataset_folder --out data --from sharegpt --channels final
   harmony prepare chats.jsonl --out data --date 2025-06-01..2025-12-31
 
-On a cluster, Ray runs the same preparation from Python: openai_harmony.training.files.ray.
+Each row is a conversation, such as
+  {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]}
+The progress bar counts bytes of the input. Ctrl-C stops at once and keeps the shards that are
+done; the same command resumes. On a cluster, run the preparation from Python with Ray:
+openai_harmony.training.files.ray.
 """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "file",
             metavar="IN",
-            help=(
-                "a .jsonl (also .jsonl.gz, .jsonl.zst) or .parquet file, "
-                "or a folder of them or of a saved Hugging Face data set"
-            ),
+            help="JSON lines (.jsonl, .jsonl.gz, .jsonl.zst), Parquet (.parquet), a folder of "
+            "such files, or a data set that Hugging Face's datasets saved",
         )
         parser.add_argument(
-            "--out", required=True, metavar="OUT", help="the folder to write, or to resume"
+            "--out",
+            required=True,
+            metavar="OUT",
+            help="the folder for the output; to resume, give the same folder again",
         )
         parser.add_argument(
             "--from",
             dest="format",
             choices=("harmony", "chat", "sharegpt"),
-            help="the form of the rows; by default it is detected for each row",
+            help="the form of all rows; by default, the form of each row is detected",
         )
         parser.add_argument(
             "--date",
             type=_date,
             default=TODAY,
             metavar="DATE",
-            help="the current date for the model, for chats: today (UTC, the default, as servers "
-            "write it), YYYY-MM-DD, a range A..B of which each row gets a day, field:NAME for a "
-            "field of the row, or none",
+            help="the current date in the system message of chats: today (the default, in UTC), a "
+            "day as YYYY-MM-DD, a range of days as A..B, from which each row gets one, field:NAME "
+            "for a field of the row, or none",
         )
         parser.add_argument(
             "--header-style",
             choices=get_args(HeaderStyle),
             default="guide",
-            help="the style of headers with a recipient; models write guide (the default)",
+            help="how headers with a recipient are written; models write guide (the default)",
         )
         add_schema_dialect(parser, "--schema-dialect")
         parser.add_argument(
             "--turns",
             choices=("all", "last"),
             default="all",
-            help="train on every turn of the assistant (the default), or only on the last",
+            help="train on all turns of the assistant (the default) or only on the last",
         )
         parser.add_argument(
             "--channels",
             metavar="NAME",
             nargs="+",
-            help="train only on these channels, such as final; by default on all",
+            help="train only on messages on these channels, such as final; by default on all",
         )
         parser.add_argument(
             "--keep-past-reasoning",
             action="store_true",
-            help="keep the reasoning of earlier turns, which prompts at inference never have",
+            help="keep the reasoning of earlier turns, although prompts at inference leave it out",
         )
         parser.add_argument(
             "--context-length",
             type=positive,
             metavar="N",
-            help="the most tokens of an example; the oldest turns are left out",
+            help="the most tokens of an example; longer examples lose their oldest turns",
         )
         parser.add_argument(
             "--pack",
             action="store_true",
-            help="pack several examples into one sequence of --context-length tokens",
+            help="put several examples into one sequence of up to --context-length tokens",
         )
         parser.add_argument(
             "--loss-weights",
             action="store_true",
-            help="write a column with the weights of messages ('weight' beside 'role')",
+            help="add a column with the weight of each token, from 'weight' beside 'role'",
         )
         parser.add_argument(
             "--columns",
             nargs="+",
             metavar="NAME",
             choices=("labels", "assistant_masks", "attention_mask"),
-            help="the columns beside input_ids: labels, assistant_masks (these two by default), "
+            help="the columns beside input_ids: labels and assistant_masks (the default), or "
             "attention_mask",
         )
         parser.add_argument(
@@ -121,13 +126,13 @@ On a cluster, Ray runs the same preparation from Python: openai_harmony.training
             dest="target",
             choices=("parquet", "megatron"),
             default="parquet",
-            help="megatron writes Megatron's indexed data sets as well, into OUT/megatron",
+            help="megatron also writes Megatron's indexed data sets, into OUT/megatron",
         )
         parser.add_argument(
             "--workers",
             type=positive,
             metavar="N",
-            help="the number of processes; by default that of the cores",
+            help="the number of worker processes; by default, one for each core",
         )
         parser.add_argument(
             "--quiet",
@@ -137,33 +142,14 @@ On a cluster, Ray runs the same preparation from Python: openai_harmony.training
         add_color(parser)
 
     def run(self, arguments: argparse.Namespace) -> None:
-        if arguments.pack and arguments.context_length is None:
-            raise InputError("--pack needs --context-length: the length of the sequences")
+        _check(arguments)
         try:
-            from ..training import TrainingOptions
-            from ..training.files import PrepareSettings, prepare, process_runner
+            from ..training.files import prepare, process_runner
             from ..training.files.processes import WorkerError
             from ..training.files.sources import OutputError, SourceError
         except ModuleNotFoundError as error:
             raise InputError(missing_package("prepare needs", error, "train")) from error
-        training = TrainingOptions(
-            turns=arguments.turns,
-            channels=None if arguments.channels is None else frozenset(arguments.channels),
-            keep_past_reasoning=arguments.keep_past_reasoning,
-            context_length=arguments.context_length,
-            header_style=arguments.header_style,
-            schema_dialect=arguments.schema_dialect,
-        )
-        settings = PrepareSettings(
-            training,
-            form=arguments.format,
-            start_date=arguments.date,
-            pack=arguments.pack,
-            loss_weights=arguments.loss_weights,
-            columns=None if arguments.columns is None else tuple(arguments.columns),
-            megatron=arguments.target == "megatron",
-        )
-        source, out = Path(arguments.file), Path(arguments.out)
+        source, out, settings = Path(arguments.file), Path(arguments.out), _settings(arguments)
         try:
             with _interruptible(arguments.words), _progress_bar(arguments.quiet) as watch:
                 runner = process_runner(arguments.workers)
@@ -177,21 +163,62 @@ On a cluster, Ray runs the same preparation from Python: openai_harmony.training
             raise  # the command's own message about output
         except (SourceError, OSError) as error:
             raise InputError(str(error).removeprefix(f"{source}: ")) from error
-        output = Output(arguments.color)
-        if not arguments.quiet:
-            output.line(made.report.text())
-            output.line()
-            for row in made.rejected[:_REJECTED_SHOWN]:
-                output.line(f"rejected: {row.file}:{row.line}: {row.reason}")
-        rejected = f"{out}/rejected.jsonl has the rejected rows"
-        if not made.report.examples:
-            raise InputError(_no_examples(made) + f"; {rejected}" * bool(made.rejected))
-        if not arguments.quiet:
-            more = f", {rejected}" if made.rejected else ""
-            output.line(f"{out}/data has the examples{more}")
+        _report(made, arguments)
 
 
 PREPARE = _Prepare()
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Raise `InputError` for options that do not go together."""
+    if arguments.file == STANDARD_INPUT:
+        raise InputError(
+            "standard input cannot be read again to resume; save it to a file such as "
+            "rows.jsonl, and give that file"
+        )
+    if arguments.pack and arguments.context_length is None:
+        raise InputError("--pack needs --context-length: the length of the sequences")
+    if arguments.target == "megatron" and "labels" not in (arguments.columns or ["labels"]):
+        raise InputError("--format megatron needs the column labels; add it to --columns")
+
+
+def _settings(arguments: argparse.Namespace) -> PrepareSettings:
+    from ..training import TrainingOptions
+    from ..training.files import PrepareSettings
+
+    training = TrainingOptions(
+        turns=arguments.turns,
+        channels=None if arguments.channels is None else frozenset(arguments.channels),
+        keep_past_reasoning=arguments.keep_past_reasoning,
+        context_length=arguments.context_length,
+        header_style=arguments.header_style,
+        schema_dialect=arguments.schema_dialect,
+    )
+    return PrepareSettings(
+        training,
+        form=arguments.format,
+        start_date=arguments.date,
+        pack=arguments.pack,
+        loss_weights=arguments.loss_weights,
+        columns=None if arguments.columns is None else tuple(arguments.columns),
+        megatron=arguments.target == "megatron",
+    )
+
+
+def _report(made: Preparation, arguments: argparse.Namespace) -> None:
+    """Write the report and the place of the output; raises `InputError` without any example."""
+    output = Output(arguments.color)
+    rejected = f"{made.out}/rejected.jsonl has the rejected rows"
+    if not arguments.quiet:
+        output.line(made.report.text())
+        output.line()
+        for row in made.rejected[:_REJECTED_SHOWN]:
+            output.line(f"rejected: {row.file}:{row.line}: {row.reason}")
+    if not made.report.examples:
+        raise InputError(_no_examples(made) + f"; {rejected}" * bool(made.rejected))
+    if not arguments.quiet:
+        more = f", {rejected}" if made.rejected else ""
+        output.line(f"{made.out}/data has the examples{more}")
 
 
 def _no_examples(made: Preparation) -> str:
@@ -215,8 +242,12 @@ def _interruptible(words: Sequence[str]) -> Iterator[None]:
         raise KeyboardInterrupt
 
     in_main_thread = threading.current_thread() is threading.main_thread()
-    numbers = (signal.SIGINT, signal.SIGTERM) if in_main_thread else ()
-    before = {number: signal.signal(number, stop) for number in numbers}
+    before = {
+        number: signal.signal(number, stop)
+        for number in (signal.SIGINT, signal.SIGTERM)
+        # A shell that starts a command in the background makes it ignore Ctrl-C.
+        if in_main_thread and signal.getsignal(number) != signal.SIG_IGN
+    }
     try:
         yield
     except KeyboardInterrupt:
