@@ -420,7 +420,9 @@ def test_rows_without_their_date(value: Any) -> None:
     "text", ["", "field:", "28.6.2025", "2025-06-31", "2025-06-02..2025-06-01"]
 )
 def test_dates_that_are_none(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is not a date|day is out of range|ends before|must be in"):
+    with pytest.raises(
+        ValueError, match=r"is not a date|day is out of range|ends before|must be in"
+    ):
         RowDates.parse(text)
 
 
