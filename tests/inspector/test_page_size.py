@@ -59,6 +59,8 @@ def test_a_long_conversation(page: Page, count: int) -> None:
     end.locator(".token").last.click()
     expect(page.get_by_test_id("token-detail")).to_contain_text(f"{total + 7:,}")
     assert len(indices(tokens)) < MOST
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert (len(indices(tokens)) == total + 8) == (count == SIZES[0])
 
 
 @pytest.mark.parametrize("count", SIZES)

@@ -1,7 +1,7 @@
 /**
- * The server's API: JSON out, JSON in, and errors that say which field is at fault.
+ * The server's API: JSON requests and responses, and errors that name the field at fault.
  *
- * Where the server asks for an API key, it is kept for this tab of the browser and sent along.
+ * If the server needs an API key, every request has it. The browser keeps it for this tab only.
  */
 
 /** @import { Calls, Settings } from "./wire.js" */

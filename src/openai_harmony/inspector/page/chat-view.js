@@ -1,4 +1,4 @@
-/** The conversation so far as people read it, and where a tool's result is written. */
+/** The conversation as people read it, and a form for a tool's result. */
 
 import { element, fill, labelled } from "./element.js";
 import { messageCard, settingsCard } from "./message-card.js";

@@ -1,4 +1,4 @@
-/** Copying and saving texts, and saying that it was done. */
+/** Copies and saves texts, and announces it. */
 
 import { element } from "./element.js";
 
@@ -38,7 +38,7 @@ export function saveText(name, text) {
 let timer = 0;
 
 /**
- * Say something in passing, for eyes and for screen readers.
+ * Show a message for a moment, and let screen readers say it.
  *
  * @param {string} message
  */

@@ -1,6 +1,6 @@
 /**
- * Parses a completion while it grows: one request at a time, at most one each 200 milliseconds,
- * always with all tokens so far.
+ * Parses a completion while it grows. There is one request at a time, at most every 200
+ * milliseconds, with all tokens so far.
  */
 
 import { call } from "./api.js";

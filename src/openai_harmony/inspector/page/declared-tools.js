@@ -1,4 +1,4 @@
-/** The tools that a conversation declares, by the recipients that calls of them have. */
+/** The tools that a conversation declares, as the recipients of their calls. */
 
 /** @import { HarmonyConversation, ToolNamespace } from "./wire.js" */
 

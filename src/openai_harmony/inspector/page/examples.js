@@ -1,4 +1,4 @@
-/** Conversations to start from. */
+/** Examples to begin with, some for each format. */
 
 /** @import { Document } from "./state.js" */
 /** @import { HarmonyMessage, JsonObject } from "./wire.js" */

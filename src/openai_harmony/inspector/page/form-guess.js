@@ -1,11 +1,11 @@
-/** Which form a source has, before the server has said so: the page need not wait to draw it. */
+/** Guesses the format of a source, so that the page can draw it before the server responds. */
 
 /** @import { Form, Json, JsonObject } from "./wire.js" */
 
 import { isObject } from "./state.js";
 
 /**
- * Guess the form of a source as the server would find it.
+ * Guess the format of a source by the rules of the server.
  *
  * @param {JsonObject} source
  * @returns {Exclude<Form, "auto">}

@@ -31,7 +31,7 @@ const REFUSED = "<|channel|>final<|message|>Hello!<|call|>";
 
 const KEYS =
   "← → by token, Page Up and Page Down to the next choice, Home and End to the ends, Space to play. " +
-  "A darker shade means that fewer tokens were allowed there.";
+  "A darker shade means fewer allowed tokens.";
 
 const MODES = /** @type {const} */ ([
   ["auto", "auto"],

@@ -1,4 +1,4 @@
-/** A field of JSON in a form: what cannot be read stays in the field, with what is wrong. */
+/** A field for JSON in a form. Invalid JSON stays in the field, and the problem stands below. */
 
 import { element } from "./element.js";
 import { readJson, writeJson } from "./json.js";

@@ -1,6 +1,6 @@
-/** Work that is asked for again and again while people type: the last wish counts. */
+/** Work that is requested again and again while people type: only the last request counts. */
 
-/** One kind of work: waits for a pause, and gives up what a newer wish has overtaken. */
+/** One kind of work. It waits for a pause, and aborts what a newer request replaces. */
 export class LatestCall {
   /** @type {AbortController | null} */
   #running = null;
@@ -13,7 +13,7 @@ export class LatestCall {
   }
 
   /**
-   * Do this work after the pause, in the place of what was wished before, or runs.
+   * Do this work after the pause, instead of the work that waits or runs.
    *
    * @param {(signal: AbortSignal) => Promise<void>} work throws an `AbortError` when overtaken
    */

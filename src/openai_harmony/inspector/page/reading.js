@@ -1,9 +1,8 @@
 /**
- * A reading of tokens by the parser, indexed: what it knew after each of them.
+ * An index of the parser's states, one for each place in the tokens.
  *
- * A place is a number of tokens read: 0 is before the first one, n after the last. What holds at
- * a place is found by a binary search in the changes; all that is kept per token is where its
- * text ends.
+ * A place is the number of tokens read: 0 is before the first token, n after the last. A binary
+ * search in the changes finds the state at a place. Per token, only the end of its text is stored.
  */
 
 /** @import { Reading, StateChange } from "./wire.js" */

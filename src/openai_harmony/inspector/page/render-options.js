@@ -1,4 +1,4 @@
-/** The options of a rendering, as a row of lists to choose from. */
+/** The options of a rendering, as a row of selects. */
 
 import { element, fill, labelled, select } from "./element.js";
 

@@ -1,4 +1,4 @@
-/** A rendering: messages as rows of tokens, with what was left out in its place. */
+/** A rendering: messages as rows of tokens. Messages that are left out stay in their places. */
 
 import { element } from "./element.js";
 import { SPECIAL_NAMES } from "./token-text.js";

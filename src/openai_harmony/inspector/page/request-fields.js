@@ -1,4 +1,4 @@
-/** Which fields of a request reach the prompt; all others are for the server and its sampling. */
+/** The fields of a request that reach the prompt. All others are for the server and its sampling. */
 
 /** @import { JsonObject } from "./wire.js" */
 
@@ -8,7 +8,7 @@ const IN_PROMPT = {
 };
 
 /**
- * Name the fields that a conversation made of the request does not have.
+ * Name the fields that are lost when the request becomes a conversation.
  *
  * @param {JsonObject} source
  * @param {"chat" | "responses"} form

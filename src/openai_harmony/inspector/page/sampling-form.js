@@ -1,4 +1,4 @@
-/** How a turn is sampled: a few fields; what is left empty is as the server has it. */
+/** The settings of sampling; the server's default counts for an empty field. */
 
 import { element, labelled, select } from "./element.js";
 

@@ -1,4 +1,4 @@
-/** Who speaks, where and to whom: of a message, or of the parser's state within one. */
+/** The author, channel and recipient of a message, or of the parser's state within one. */
 
 import { element } from "./element.js";
 import { colourOf } from "./rendering-view.js";
@@ -22,7 +22,7 @@ export function classesOf({ role, channel }) {
 }
 
 /**
- * A speaker in words, for a label; "" where nothing is known of it.
+ * A speaker in words, for a label; "" if nothing is known.
  *
  * @param {Speaker} speaker
  */

@@ -1,6 +1,6 @@
 /**
  * The document that the tabs share: a conversation, how it is rendered, and what the other tabs
- * read. It goes through JSON unchanged, which is how it gets into the fragment of a URL.
+ * read. It survives JSON unchanged, so it can stand in the fragment of a URL.
  */
 
 /** @import { Form, JsonObject, Options } from "./wire.js" */
@@ -37,8 +37,8 @@ export class State {
   }
 
   /**
-   * Replace some fields and tell the subscribers which. Values are replaced, not merged: for one
-   * option more, give `{ options: { ...state.get().options, date } }`.
+   * Replace some fields, and call the subscribers with their names. Values are replaced, not
+   * merged: to add an option, give `{ options: { ...state.get().options, date } }`.
    *
    * @param {Partial<Document>} partial
    */
@@ -64,7 +64,7 @@ export class State {
   }
 
   /**
-   * Be told of changes, not of how it is now.
+   * Call a function after each change.
    *
    * @param {Subscriber} subscriber
    * @returns {() => void} ends it
@@ -84,7 +84,7 @@ export class State {
   }
 
   /**
-   * Become what `toJSON` gave. Throws an `Error` where it is no document.
+   * Restore what `toJSON` returned. Throws an `Error` for anything else.
    *
    * @param {unknown} json
    */

@@ -1,4 +1,4 @@
-/** Tabs: one panel is shown, arrow keys go from tab to tab, and a panel is made when first seen. */
+/** Tabs: one panel is visible, arrow keys go to other tabs, and panels are made on first use. */
 
 import { element, fill } from "./element.js";
 

@@ -1,4 +1,4 @@
-/** What a tab reads from the server: only while the tab is in view, and again after changes. */
+/** Reads what a tab shows from the server, while the tab is in view, and again after changes. */
 
 import { element } from "./element.js";
 import { LatestCall } from "./latest-call.js";
@@ -21,7 +21,7 @@ export class TabReader {
     this.#read = read;
   }
 
-  /** The tab has come into view: read what has changed meanwhile. */
+  /** The tab has come into view: read again if something has changed. */
   show() {
     if (this.#isStale) this.#calls.now((signal) => this.#update(signal));
   }

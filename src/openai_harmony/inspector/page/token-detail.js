@@ -1,4 +1,4 @@
-/** All that is known of one token, in one line. */
+/** The details of one token, in one line. */
 
 import { element, fill } from "./element.js";
 import { bytesOf, isSpecial, SPECIAL_NAMES, visible } from "./token-text.js";
@@ -6,7 +6,7 @@ import { bytesOf, isSpecial, SPECIAL_NAMES, visible } from "./token-text.js";
 /** @import { Rendering, RenderedMessage } from "./wire.js" */
 
 /**
- * Say all that is known of a token of a rendering.
+ * List the details of a token of a rendering.
  *
  * @param {Rendering} rendering
  * @param {number} index
@@ -37,7 +37,7 @@ export function detailsOf(rendering, index) {
 }
 
 /**
- * Show the details of a token; null: how to get some.
+ * Show the details of a token; null: how to see some.
  *
  * @param {HTMLElement} host
  * @param {Rendering | null} rendering

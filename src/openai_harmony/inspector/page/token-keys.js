@@ -1,7 +1,7 @@
-/** Where keys lead from token to token. */
+/** The token that each key goes to. */
 
 /**
- * What has to be known of a view.
+ * What `keyTarget` needs of a view.
  *
  * @typedef {object} Layout
  * @property {number} size how many tokens there are
@@ -10,8 +10,8 @@
  */
 
 /**
- * The token that a key leads to, which may be one before the first or behind the last; null where
- * the key leads nowhere.
+ * Return the token that a key goes to, which may be before the first or after the last; null for
+ * any other key.
  *
  * @param {KeyboardEvent} event
  * @param {number} index the token that has the focus

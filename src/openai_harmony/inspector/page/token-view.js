@@ -55,6 +55,7 @@ import { decodeRuns } from "./token-text.js";
 const BLOCK = 200;
 const FRAME = 6; // milliseconds of a frame that filling blocks may take
 const AT_ONCE = 1000; // tokens that always have elements, without waiting for the observer
+const MOST_PRINTED = 20_000; // tokens; others are printed as text
 const LINE = 22; // pixels, for blocks that nobody has seen yet
 const CHARACTER = 7.8;
 
@@ -104,6 +105,7 @@ export class TokenView {
     host.addEventListener("pointerover", (event) => this.#pointed(event.target));
     host.addEventListener("pointerleave", () => this.#pointed(document.activeElement));
     host.addEventListener("copy", copyTokens);
+    window.addEventListener("beforeprint", () => this.#fillForPrint());
     this.show({ ids: [], texts: [], bytes: {} }, []);
   }
 
@@ -370,6 +372,12 @@ export class TokenView {
       const block = this.#blockWith(place);
       if (block !== undefined) this.#fill(block);
     }
+  }
+
+  /** Paper has no window: all tokens have elements, unless there are too many. */
+  #fillForPrint() {
+    if (this.size > MOST_PRINTED) return;
+    for (const block of this.#blocks) this.#fill(block);
   }
 
   /** @param {Block} block */

@@ -1,4 +1,4 @@
-/** What a turn measures: tokens, the time to the first of them, and how fast the others come. */
+/** The figures of a turn: its tokens, the time to the first token, and tokens per second. */
 
 import { counted } from "./counted.js";
 import { element, fill } from "./element.js";
