@@ -83,12 +83,19 @@ class _Chat(Command):
             choices=[effort.value.lower() for effort in ReasoningEffort],
             help="how much the model reasons; by default medium, or the default of a server",
         )
+        parser.add_argument(
+            "--history",
+            action=argparse.BooleanOptionalAction,
+            default=True,
+            help="remember questions for the next chat (default), in a file that only you can read",
+        )
         add_sampling(parser)
         add_engine(parser)
         add_color(parser)
 
     def run(self, arguments: argparse.Namespace) -> None:
-        from .chat_conversation import ChatConversation
+        from .chat_conversation import SLASH_COMMANDS, ChatConversation
+        from .chat_person import find_person
 
         url = server_url(arguments.target)
         if url is None:
@@ -115,9 +122,11 @@ class _Chat(Command):
                 opened.callback(lambda tool: loop.run(tool.close()), tool)
             backend = loop.run(_backend(arguments, options))
             opened.callback(lambda: loop.run(backend.close()))
+            person = find_person(output, SLASH_COMMANDS, keeps_history=arguments.history)
             if sys.stderr.isatty():
-                print("/help helps.", file=sys.stderr)
-            ChatConversation(backend, replace(opening, run_here=tools), output, loop).run()
+                print("Ask a question, or type /help.", file=sys.stderr)
+            opening = replace(opening, run_here=tools)
+            ChatConversation(backend, opening, person, output, loop).run()
 
 
 CHAT = _Chat()

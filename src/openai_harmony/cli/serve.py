@@ -31,7 +31,15 @@ from .options import (
     positive,
 )
 from .output import Output
-from .runtime import bind, described, follow_rank_0, is_url, let_threads_sleep, start_listening
+from .runtime import (
+    bind,
+    described,
+    follow_rank_0,
+    is_url,
+    let_threads_sleep,
+    start_listening,
+    state_folder,
+)
 from .workers import serve_in_processes
 
 if TYPE_CHECKING:
@@ -286,7 +294,7 @@ def add_database(parser: argparse.ArgumentParser) -> None:
 
 def database_url(arguments: argparse.Namespace) -> str:
     """Return the URL of the server's database, by default of a file in the user's state folder."""
-    return _of_server(arguments, "database") or f"sqlite:///{_state_folder() / 'responses.db'}"
+    return _of_server(arguments, "database") or f"sqlite:///{state_folder() / 'responses.db'}"
 
 
 def _of_server(arguments: argparse.Namespace, option: str) -> str | None:
@@ -373,21 +381,7 @@ def _add_key_file(parser: argparse.ArgumentParser) -> None:
 
 def _key_file(arguments: argparse.Namespace) -> Path:
     """Return the given file of the keys that seal, or that in the user's state folder."""
-    return Path(_of_server(arguments, "key_file") or _state_folder() / "reasoning.key")
-
-
-def _state_folder() -> Path:
-    """Return the user's state folder, for the user alone; make it if it is missing."""
-    root = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    folder = Path(root) / "openai-harmony"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.chmod(0o700)
-    except OSError as error:
-        raise InputError(
-            f"the folder {folder} cannot be used: {error.strerror}; name another in XDG_STATE_HOME"
-        ) from error
-    return folder
+    return Path(_of_server(arguments, "key_file") or state_folder() / "reasoning.key")
 
 
 class _Keys(Command):
