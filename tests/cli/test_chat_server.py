@@ -7,6 +7,7 @@ import io
 import json
 import os
 import select
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -457,6 +458,7 @@ def test_ctrl_c_at_a_prompt(
 # On a terminal
 
 pty = pytest.importorskip("pty", reason="needs the terminals of POSIX")
+fcntl, termios = (pytest.importorskip(name) for name in ("fcntl", "termios"))
 
 
 # Ctrl-C reaches the processes whose terminal it is.
@@ -468,11 +470,15 @@ sys.exit(main())
 """
 
 
+PROMPT = "\x1b[?2004h"  # pasted text is to be marked as such
+
+
 class Screen:
     """The command in a process on a terminal of its own."""
 
     def __init__(self, *arguments: str) -> None:
         self._ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self._seen = ""
         self.process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, *arguments],
@@ -512,36 +518,43 @@ class Screen:
         return code
 
 
-def test_a_terminal_shows_reasoning_faint_and_has_a_prompt(api: ScriptedApi) -> None:
-    api.says({"reasoning": "Hm."}, {"content": "4\x1b[2J"})
+def test_a_terminal(api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("PROMPT_TOOLKIT_NO_CPR", "1")  # nobody answers where the cursor is
+    api.says({"reasoning": "Hm."}, {"content": "**4**\x1b[2J"})
     api.says({"content": "Once"}, finish=None, ending="hang")
     api.says({"content": "upon"}, finish=None, ending="hang")
     api.says(HELLO)
     screen = Screen("chat", api.url)
-    assert screen.expect("> ").startswith(f"script at {api.url}\r\n/help helps.\r\n")
-    screen.type("2 + 2?\n")
+    begun = f"script at {api.url}\r\nAsk a question, or type /help.\r\n"
+    assert screen.expect(PROMPT).startswith(begun)
+    screen.type("\x1b[200~2 + 2\r= what?\x1b[201~\r")  # pasted lines, and Enter
     screen.expect("\x1b[2mHm.\x1b[0m\r\n")
-    screen.expect("4\\x1b[2J")
-    screen.expect("> ")
+    screen.expect("\x1b[1m4\x1b[0m\\x1b[2J")
+    screen.expect(PROMPT)
     for begun in ("Once", "upon"):  # it can be done again and again
-        screen.type("a story\n")
+        screen.type("a story\r")
         screen.expect(begun)
         screen.type("\x03")
         screen.expect("stopped")
-        screen.expect("> ")
-    screen.type("hi\n")
+        screen.expect(PROMPT)
+    screen.type("\x1b[A\x1b[A")  # an earlier question
+    screen.expect("what?")
+    screen.type("\x1b\ror?\r")  # Alt+Enter
     screen.expect("Hello!")
-    screen.expect("> ")
+    screen.expect(PROMPT)
+    screen.type("/q")
+    screen.expect("/quit")  # the menu of completions
     screen.expect("Ctrl-D or /quit ends", typed="\x03")
-    screen.expect("> ")
+    screen.expect(PROMPT)
     screen.type("\x04")
     assert screen.close() == 0
     assert [message["content"] for message in api.messages[-1]] == [
-        "2 + 2?",
-        "4\x1b[2J",
+        "2 + 2\n= what?",
+        "**4**\x1b[2J",
         "a story",
         "Once",
         "a story",
         "upon",
-        "hi",
+        "2 + 2\n= what?\nor?",
     ]

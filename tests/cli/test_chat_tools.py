@@ -198,7 +198,7 @@ def test_ctrl_c_interrupts_a_tool_and_takes_the_question_back(
     screen = Terminal()
     monkeypatch.setattr("sys.stdin", Terminal("first\nsecond\n"))
     monkeypatch.setattr("sys.stdout", screen)
-    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "dumb")
     assert main(["chat", "--python"]) == 0
     assert "stopped (the question is taken back)" in screen.getvalue()
     assert "1: go on" in screen.getvalue()

@@ -122,9 +122,9 @@ class _Chat(Command):
                 opened.callback(lambda tool: loop.run(tool.close()), tool)
             backend = loop.run(_backend(arguments, options))
             opened.callback(lambda: loop.run(backend.close()))
-            person = find_person(output, SLASH_COMMANDS, keeps_history=arguments.history)
             if sys.stderr.isatty():
                 print("Ask a question, or type /help.", file=sys.stderr)
+            person = find_person(output, SLASH_COMMANDS, keeps_history=arguments.history)
             opening = replace(opening, run_here=tools)
             ChatConversation(backend, opening, person, output, loop).run()
 
