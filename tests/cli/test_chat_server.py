@@ -246,6 +246,20 @@ def test_a_server_without_a_list_of_models_is_told_the_name(
     assert talk("hi\n", "--model", "a").out == "Hello!\n"
 
 
+def test_a_wrong_model_is_known_before_the_first_question(api: ScriptedApi, talk: Talk) -> None:
+    api.models = ["gpt-oss-20b", "gpt-oss-120b"]
+    api.unknown = ["gpt-os-20b", "other"]
+    problem = f"harmony: error: {api.url} has no model"
+    served = "(no such model); it serves gpt-oss-20b, gpt-oss-120b"
+    assert talk("", "--model", "gpt-os-20b").err == (
+        f"{problem} 'gpt-os-20b' {served}; did you mean gpt-oss-20b?\n"
+    )
+    assert talk("", "--model", "other").err == f"{problem} 'other' {served}\n"
+    assert talk("", "--model", "gpt-oss-120b").code == 0
+    assert talk("", "--model", "loaded-on-demand").code == 0
+    assert api.tried == ["gpt-os-20b", "other", "loaded-on-demand"]
+
+
 def test_servers_need_an_extra(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openai_harmony.cli.chat_server", None)
     assert "pip install 'gpt-oss-harmony[http]'" in talk("hi\n").err
@@ -450,7 +464,8 @@ def test_ctrl_c_at_a_prompt(
     monkeypatch.setattr("sys.stdin", Interrupted("^C\na\n^C\nb\n"))
     assert main(["chat", api.url]) == 0
     assert capsys.readouterr().out == (
-        f"\nCtrl-D or /quit ends the chat\n[call of functions.now]\n{{}}\nstopped{TAKEN_BACK}Hello!\n"
+        "\nCtrl-D or /quit ends the chat\n[call of functions.now]\n{}\n"
+        f"stopped{TAKEN_BACK}Hello!\n"
     )
     assert api.messages[-1] == [user("b")]
 
