@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 from ..apis.chat_input import tool_from_chat
 from ..conversation.content import ReasoningEffort
 from ..installation import missing_package
-from .input import InputError, read_json
+from .command import Command
+from .input import InputError, UsageError, named_in_errors, read_json
 from .options import (
-    Command,
     add_built_in_tools,
     add_color,
     add_engine,
     add_mcp,
+    add_model,
     add_sampling,
     given_engine_options,
     open_tools,
@@ -43,6 +44,7 @@ _SENT = ("temperature", "top_p", "top_k", "min_p", "seed", "max_tokens")
 
 class _Chat(Command):
     name = "chat"
+    purpose = "run a model"
     summary = "chat with a model"
     examples = """\
   harmony chat
@@ -52,42 +54,45 @@ class _Chat(Command):
 """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "target",
-            metavar="MODEL",
-            nargs="?",
+        add_model(
+            parser,
+            "the URL of a server with the Chat Completions API, such as localhost:8000",
+            dest="target",
             default="demo",
-            help="demo (the default), a folder, a name on the Hugging Face hub, or the URL of a "
-            "server of the Chat Completions API, such as localhost:8000",
         )
         parser.add_argument(
             "--model",
             metavar="NAME",
-            help="which of a server's models; needed if there are several",
+            help="the server's name for the model; needed if the server has several",
         )
         parser.add_argument(
-            "--api-key", metavar="KEY", help=f"the server's key; by default the variable {_KEY}"
+            "--api-key",
+            metavar="KEY",
+            help=f"the API key of the server (default: the variable {_KEY})",
         )
         parser.add_argument(
-            "--instructions", metavar="TEXT", help="the instructions of the developer"
+            "--instructions",
+            metavar="TEXT",
+            help="instructions for the model, as a developer message",
         )
         parser.add_argument(
             "--tools",
             metavar="FILE",
-            help="function tools, as JSON; the chat asks you for their results",
+            help="a file of function tools, as JSON; the chat asks you for the results of calls",
         )
         add_built_in_tools(parser)
         add_mcp(parser)
         parser.add_argument(
             "--effort",
             choices=[effort.value.lower() for effort in ReasoningEffort],
-            help="how much the model reasons; by default medium, or the default of a server",
+            help="how much the model reasons (default: medium, or what the server chooses)",
         )
         parser.add_argument(
             "--history",
             action=argparse.BooleanOptionalAction,
             default=True,
-            help="remember questions for the next chat (default), in a file that only you can read",
+            help="keep your questions for the next chat, in a file that only you can read "
+            "(default: on)",
         )
         add_sampling(parser)
         add_engine(parser)
@@ -101,7 +106,7 @@ class _Chat(Command):
         if url is None:
             options = given_engine_options(arguments, arguments.target)
         elif arguments.engine_option or arguments.threads or arguments.upstream_api_key_file:
-            raise InputError(
+            raise UsageError(
                 "the options of an engine are for a model in this process; "
                 f"leave them out, or name a model instead of {arguments.target!r}"
             )
@@ -112,7 +117,7 @@ class _Chat(Command):
         output, opening = Output(arguments.color), _opening(arguments)
         given = tool_options_given(arguments)
         if given and url is not None:
-            raise InputError(
+            raise UsageError(
                 f"{given[0]} is for a model in this process; a server runs its own tools "
                 f"(see 'harmony serve --help'), or name a model instead of {arguments.target!r}"
             )
@@ -140,8 +145,11 @@ async def _backend(arguments: argparse.Namespace, options: Mapping[str, Any]) ->
     for option in ("model", "api_key"):
         if getattr(arguments, option) is not None:
             name = option.replace("_", "-")
-            raise InputError(
-                f"--{name} is for servers, and {arguments.target!r} is not the URL of one"
+            remedy = ""
+            if option == "model" and arguments.target == "demo":
+                remedy = f"; write 'harmony chat {arguments.model}'"
+            raise UsageError(
+                f"--{name} is for servers, and {arguments.target!r} is not the URL of one{remedy}"
             )
     from .chat_backend import EngineBackend
 
@@ -173,10 +181,11 @@ def _opening(arguments: argparse.Namespace) -> Opening:
     functions: list[dict[str, Any]] = []
     if arguments.tools:
         raw, _ = read_json(arguments.tools)
-        for index, tool in enumerate(raw if isinstance(raw, list) else [raw]):
-            tool_from_chat(tool, field=f"[{index}]")
-            is_bare = not tool.get("function")
-            functions.append({"type": "function", "function": tool} if is_bare else tool)
+        with named_in_errors(arguments.tools):
+            for index, tool in enumerate(raw if isinstance(raw, list) else [raw]):
+                tool_from_chat(tool, field=f"[{index}]")
+                is_bare = not tool.get("function")
+                functions.append({"type": "function", "function": tool} if is_bare else tool)
     return Opening(arguments.instructions, functions, effort)
 
 

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, get_args
 from ..apis.current_date import TODAY
 from ..config import HeaderStyle
 from ..installation import missing_package
+from .command import Command
 from .input import InputError
-from .options import Command, add_color, add_schema_dialect, positive
+from .options import add_color, add_schema_dialect, positive
 from .output import Output
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ _REJECTED_SHOWN = 8
 
 class _Prepare(Command):
     name = "prepare"
+    purpose = "train a model"
     summary = "turn conversations into training data: token ids and labels"
     examples = """\
   harmony prepare chats.jsonl --out data
@@ -74,7 +76,7 @@ On a cluster, Ray runs the same preparation from Python: openai_harmony.training
             default="guide",
             help="the style of headers with a recipient; models write guide (the default)",
         )
-        add_schema_dialect(parser, "--schema-dialect")
+        add_schema_dialect(parser)
         parser.add_argument(
             "--turns",
             choices=("all", "last"),

@@ -13,7 +13,7 @@ from collections.abc import Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .input import InputError
+from .input import InputError, UsageError
 
 if TYPE_CHECKING:
     from ..engines import Engine
@@ -130,7 +130,7 @@ def follow_rank_0(model: str, options: Mapping[str, Any]) -> bool:
     if not Processes.of().is_follower:
         return False
     if is_url(model):
-        raise InputError(
+        raise UsageError(
             f"torchrun divides a model among its processes, and {model} is a server; leave it out"
         )
     let_threads_sleep()
