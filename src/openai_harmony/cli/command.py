@@ -26,7 +26,7 @@ usage: harmony COMMAND ...
 Chat with gpt-oss, serve it, and read and write its response format, harmony.
 
 examples:
-  harmony chat                 chat with a small model that comes with the package
+  harmony chat                 chat with the small model in the package
   harmony inspect chat.json    see a conversation and its tokens in the browser
   harmony serve demo           serve the OpenAI APIs at http://127.0.0.1:8000/v1
 
@@ -88,6 +88,30 @@ class CommandParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Write the error to standard error, and exit."""
         self.exit(BAD_USAGE, f"harmony: error: {message}; see '{self.prog} --help'\n")
+
+    def format_help(self) -> str:
+        """Return the help; its usage has only what is required, since the options follow."""
+        self.usage = self.short_usage()
+        return super().format_help()
+
+    def short_usage(self) -> str:
+        """Return the usage without the options that may be left out."""
+        formatter = argparse.HelpFormatter(self.prog)
+        words = [self.prog]
+        for action in self._actions:
+            if action.required and action.option_strings:
+                words.append(formatter._format_action_invocation(action))
+        for group in self._mutually_exclusive_groups:
+            if group.required:
+                choices = map(formatter._format_action_invocation, group._group_actions)
+                words.append(f"({' | '.join(choices)})")
+        words.append("[options]")
+        for action in self._actions:
+            if action.nargs == argparse.PARSER:
+                return f"{self.prog} {action.metavar} ..."
+            if not action.option_strings:
+                words.append(f"[{action.metavar}]" if action.nargs == "?" else str(action.metavar))
+        return " ".join(words)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse all arguments; an unknown one is an error also in the parser of a subcommand."""

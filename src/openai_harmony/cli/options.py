@@ -161,7 +161,8 @@ def sampling_of(arguments: argparse.Namespace, grammar: str | None = None) -> Sa
             try:
                 sampling = replace(sampling, **{name: value})
             except SamplingError as error:
-                raise UsageError(f"--{option}: {error}") from error
+                problem = str(error).removeprefix(name)
+                raise UsageError(f"--{option}{problem}") from error
     return sampling
 
 
