@@ -21,8 +21,9 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 from rich.console import Console
 
+from openai_harmony.cli.chat import find_person
 from openai_harmony.cli.chat_conversation import SLASH_COMMANDS
-from openai_harmony.cli.chat_person import Person, find_person
+from openai_harmony.cli.chat_person import Person
 from openai_harmony.cli.chat_terminal import (
     MarkdownBlocks,
     MarkdownWriter,

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from ..errors import HarmonyError
 from .chat import CHAT
 from .command import BAD_USAGE, Command, command_line
-from .completion import COMPLETION
+from .completion import Completion
 from .conformance import CONFORMANCE
 from .data import DATA
 from .demo import DEMO
@@ -60,7 +60,7 @@ COMMANDS: tuple[Command, ...] = (
     CONFORMANCE,
     PREPARE,
     TEMPLATE,
-    COMPLETION,
+    Completion(lambda: COMMANDS),
 )
 
 BAD_INPUT = 1

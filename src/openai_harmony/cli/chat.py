@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import sys
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..apis.chat_input import tool_from_chat
 from ..conversation.content import ReasoningEffort
 from ..installation import missing_package
+from .chat_person import Person, SlashCommands
 from .command import Command
 from .input import InputError, UsageError, named_in_errors, read_json
 from .options import (
@@ -30,13 +32,13 @@ from .options import (
     tool_options_given,
 )
 from .output import Output
-from .runtime import EventLoop, follow_rank_0, is_url, open_watched
+from .runtime import EventLoop, follow_rank_0, is_url, open_watched, state_folder
 
 if TYPE_CHECKING:
     from .chat_backend import Backend, Opening
     from .chat_server import ServerBackend
 
-__all__ = ["CHAT", "server_url"]
+__all__ = ["CHAT", "find_person", "server_url"]
 
 _KEY = "OPENAI_API_KEY"
 _SENT = ("temperature", "top_p", "top_k", "min_p", "seed", "max_tokens")
@@ -100,7 +102,6 @@ class _Chat(Command):
 
     def run(self, arguments: argparse.Namespace) -> None:
         from .chat_conversation import SLASH_COMMANDS, ChatConversation
-        from .chat_person import find_person
 
         url = server_url(arguments.target)
         if url is None:
@@ -187,6 +188,35 @@ def _opening(arguments: argparse.Namespace) -> Opening:
                 is_bare = not tool.get("function")
                 functions.append({"type": "function", "function": tool} if is_bare else tool)
     return Opening(arguments.instructions, functions, effort)
+
+
+def find_person(output: Output, commands: SlashCommands, *, keeps_history: bool) -> Person:
+    """Return the person at the terminal, or the program behind the pipe."""
+    person = Person(output)
+    if not (person.has_keyboard and output.is_terminal) or os.environ.get("TERM") == "dumb":
+        return person
+    try:
+        from .chat_terminal import TerminalPerson
+
+        return TerminalPerson(output, commands, _history_file() if keeps_history else None)
+    except ModuleNotFoundError as error:
+        hint = missing_package("pasting, history and Markdown need", error, "terminal")
+        print(hint, file=sys.stderr)
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401 - lets `input` edit lines
+    return person
+
+
+def _history_file() -> Path | None:
+    """Return the file of earlier questions, which only the user can read; None without one."""
+    try:
+        file = state_folder() / "chat_history"
+        os.close(os.open(file, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
+        file.chmod(0o600)
+    except (InputError, OSError) as error:
+        print(f"questions are not remembered: {error}", file=sys.stderr)
+        return None
+    return file
 
 
 _HOST = re.compile(r"(localhost|[\w.-]+:\d+|\[[\da-fA-F:.]+\](:\d+)?)(/.*)?", re.ASCII)

@@ -6,19 +6,14 @@ for a pipe.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-from ..installation import missing_package
 from .input import InputError
 from .output import Output, Style
-from .runtime import state_folder
 
-__all__ = ["Person", "SlashCommands", "Writer", "find_person", "is_open", "without_quotes"]
+__all__ = ["Person", "SlashCommands", "Writer", "is_open", "without_quotes"]
 
 SlashCommands = Mapping[str, Sequence[str]]
 """The commands of a chat, such as ``/effort``, with the values of their argument."""
@@ -94,35 +89,6 @@ class Person:
             raise InputError(f"not UTF-8 (at byte {error.start}); type or pipe UTF-8") from error
         # With another locale than UTF-8, Python represents bytes as surrogates.
         return line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def find_person(output: Output, commands: SlashCommands, *, keeps_history: bool) -> Person:
-    """Return the person at the terminal, or the program behind the pipe."""
-    person = Person(output)
-    if not (person.has_keyboard and output.is_terminal) or os.environ.get("TERM") == "dumb":
-        return person
-    try:
-        from .chat_terminal import TerminalPerson
-
-        return TerminalPerson(output, commands, _history_file() if keeps_history else None)
-    except ModuleNotFoundError as error:
-        hint = missing_package("pasting, history and Markdown need", error, "terminal")
-        print(hint, file=sys.stderr)
-    with contextlib.suppress(ImportError):
-        import readline  # noqa: F401 - lets `input` edit lines
-    return person
-
-
-def _history_file() -> Path | None:
-    """Return the file of earlier questions, which only the user can read; None without one."""
-    try:
-        file = state_folder() / "chat_history"
-        os.close(os.open(file, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
-        file.chmod(0o600)
-    except (InputError, OSError) as error:
-        print(f"questions are not remembered: {error}", file=sys.stderr)
-        return None
-    return file
 
 
 def is_open(text: str) -> bool:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from ..installation import missing_package
 from .command import Command, command_line
 from .input import InputError
 from .output import Output
 
-__all__ = ["COMPLETION"]
+__all__ = ["Completion"]
 
 
-class _Completion(Command):
+class Completion(Command):
+    """Completes the given commands."""
+
     name = "completion"
     purpose = "set up"
     summary = "print the script that completes commands in bash, zsh or fish"
@@ -23,18 +25,21 @@ class _Completion(Command):
   harmony completion fish > ~/.config/fish/completions/harmony.fish
 """
 
+    def __init__(self, commands: Callable[[], Sequence[Command]]) -> None:
+        self._commands = commands
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the name of the shell."""
         parser.add_argument(
             "shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish"
         )
 
     def run(self, arguments: argparse.Namespace) -> None:
+        """Print the script; raises `InputError` without the extra ``terminal``."""
         try:
             import shtab
         except ModuleNotFoundError as error:
             raise InputError(missing_package("completion needs", error, "terminal")) from error
-        from . import COMMANDS
-
         completers = {
             "FILE": shtab.FILE,
             "FOLDER": shtab.DIRECTORY,
@@ -42,14 +47,12 @@ class _Completion(Command):
             "MODULE": shtab.FILE,
             "MODEL": _MODEL,
         }
-        parser = command_line(COMMANDS)
+        parser = command_line(self._commands())
         for action in _actions(parser):
             if action.metavar in completers:
                 action.complete = completers[action.metavar]  # type: ignore[attr-defined]
         Output().line(shtab.complete(parser, arguments.shell))
 
-
-COMPLETION = _Completion()
 
 _MODEL = {
     "bash": "_harmony_demo_or_file",

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from ..conversation.messages import Conversation
 from ..conversation.tool_choice import ToolChoice, ToolMode
-from ..errors import ConversationError
 from ..installation import missing_package
 from ..written_tokens import written_tokens
 from .command import Command
@@ -138,16 +137,18 @@ def _grammar(
 ) -> str:
     """Return the grammar of the next turn; `fields` are those of the request."""
     try:
-        from ..grammar import TurnOptions, turn_grammar
+        from ..grammar import GrammarError, TurnOptions, turn_grammar
     except ModuleNotFoundError as error:
         raise InputError(missing_package("grammars need", error, "grammar")) from error
     from_request = {name: fields.get(name) for name in ("tool_choice", "response_format")}
     with named_in_errors(arguments.file):
         try:
             return turn_grammar(conversation, TurnOptions(**{**from_request, **options}))
-        except ConversationError as error:
-            if error.field == "tool_choice" and getattr(arguments, "tool_choice", None) is not None:
-                raise UsageError(f"--tool-choice: {error.problem}") from error
+        except GrammarError as error:
+            choice = getattr(arguments, "tool_choice", None)
+            if choice is not None and error.problem.startswith("tool_choice: "):
+                problem = str(error).removeprefix("tool_choice")
+                raise UsageError(f"--tool-choice{problem}") from error
             raise
 
 

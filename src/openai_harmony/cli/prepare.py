@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, get_args
 from ..apis.current_date import TODAY
 from ..config import HeaderStyle
 from ..installation import missing_package
-from .command import Command
-from .input import InputError
+from .command import Command, keep_old_name
+from .input import InputError, UsageError
 from .options import add_color, add_schema_dialect, positive
 from .output import Output
 
@@ -34,11 +34,11 @@ class _Prepare(Command):
     purpose = "train a model"
     summary = "turn conversations into training data: token ids and labels"
     examples = """\
-  harmony prepare chats.jsonl --out data
-  harmony prepare chats.jsonl.gz --out data --turns last
-  harmony prepare chats.parquet --out data --context-length 8192 --pack
-  harmony prepare dataset_folder --out data --from sharegpt --channels final
-  harmony prepare chats.jsonl --out data --date 2025-06-01..2025-12-31
+  harmony prepare chats.jsonl --output data
+  harmony prepare chats.jsonl.gz --output data --turns last
+  harmony prepare chats.parquet --output data --context-length 8192 --pack
+  harmony prepare dataset_folder --output data --from sharegpt --channels final
+  harmony prepare chats.jsonl --output data --date 2025-06-01..2025-12-31
 
 On a cluster, Ray runs the same preparation from Python: openai_harmony.training.files.ray.
 """
@@ -46,101 +46,107 @@ On a cluster, Ray runs the same preparation from Python: openai_harmony.training
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "file",
-            metavar="IN",
-            help=(
-                "a .jsonl (also .jsonl.gz, .jsonl.zst) or .parquet file, "
-                "or a folder of them or of a saved Hugging Face data set"
-            ),
+            metavar="FILE",
+            help="a .jsonl (also .jsonl.gz, .jsonl.zst) or .parquet file, a folder of them, or the "
+            "folder of a saved Hugging Face data set",
         )
-        parser.add_argument(
-            "--out", required=True, metavar="OUT", help="the folder to write, or to resume"
+        output = parser.add_argument(
+            "--output",
+            "--out",
+            required=True,
+            metavar="FOLDER",
+            help="the folder to write; the same command resumes what was interrupted",
         )
+        keep_old_name(output, "--out")
         parser.add_argument(
             "--from",
-            dest="format",
+            dest="form",
             choices=("harmony", "chat", "sharegpt"),
-            help="the form of the rows; by default it is detected for each row",
+            help="the form of the rows (default: detected for each row)",
         )
         parser.add_argument(
             "--date",
             type=_date,
             default=TODAY,
             metavar="DATE",
-            help="the current date for the model, for chats: today (UTC, the default, as servers "
-            "write it), YYYY-MM-DD, a range A..B of which each row gets a day, field:NAME for a "
-            "field of the row, or none",
+            help="the current date in prompts, for chats: today (in UTC), YYYY-MM-DD, a range A..B "
+            "from which each row gets a day, field:NAME for a field of the row, or none "
+            "(default: today)",
         )
         parser.add_argument(
             "--header-style",
             choices=get_args(HeaderStyle),
             default="guide",
-            help="the style of headers with a recipient; models write guide (the default)",
+            help="how to spell headers with a recipient; models write guide (default: guide)",
         )
         add_schema_dialect(parser)
         parser.add_argument(
             "--turns",
             choices=("all", "last"),
             default="all",
-            help="train on every turn of the assistant (the default), or only on the last",
+            help="train on every turn of the assistant, or on the last alone (default: all)",
         )
         parser.add_argument(
             "--channels",
             metavar="NAME",
             nargs="+",
-            help="train only on these channels, such as final; by default on all",
+            help="train on these channels alone, such as final (default: all channels)",
         )
         parser.add_argument(
             "--keep-past-reasoning",
             action="store_true",
-            help="keep the reasoning of earlier turns, which prompts at inference never have",
+            help="keep the reasoning of earlier turns, which prompts never have when the model is "
+            "used (default: drop it)",
         )
         parser.add_argument(
             "--context-length",
             type=positive,
             metavar="N",
-            help="the most tokens of an example; the oldest turns are left out",
+            help="the most tokens of an example; the oldest turns of a longer one are left out "
+            "(default: no limit)",
         )
         parser.add_argument(
             "--pack",
             action="store_true",
-            help="pack several examples into one sequence of --context-length tokens",
+            help="pack several examples into each sequence of --context-length tokens",
         )
         parser.add_argument(
             "--loss-weights",
             action="store_true",
-            help="write a column with the weights of messages ('weight' beside 'role')",
+            help="write a column with the weights that messages have in a field 'weight'",
         )
         parser.add_argument(
             "--columns",
             nargs="+",
             metavar="NAME",
             choices=("labels", "assistant_masks", "attention_mask"),
-            help="the columns beside input_ids: labels, assistant_masks (these two by default), "
-            "attention_mask",
+            help="the columns beside input_ids: labels, assistant_masks, attention_mask "
+            "(default: labels assistant_masks)",
         )
         parser.add_argument(
             "--format",
             dest="target",
             choices=("parquet", "megatron"),
             default="parquet",
-            help="megatron writes Megatron's indexed data sets as well, into OUT/megatron",
+            help="the form of the output; megatron also writes Megatron's indexed data sets, into "
+            "FOLDER/megatron (default: parquet)",
         )
         parser.add_argument(
             "--workers",
             type=positive,
             metavar="N",
-            help="the number of processes; by default that of the cores",
+            help="prepare with N processes (default: the number of cores)",
         )
         parser.add_argument(
             "--quiet",
             action="store_true",
-            help="print neither the progress bar nor the report; OUT/README.md has the report",
+            help="print neither the progress bar nor the report, which FOLDER/README.md has",
         )
         add_color(parser)
 
     def run(self, arguments: argparse.Namespace) -> None:
         if arguments.pack and arguments.context_length is None:
-            raise InputError("--pack needs --context-length: the length of the sequences")
+            raise UsageError("--pack needs --context-length, the length of the sequences")
         try:
             from ..training import TrainingOptions
             from ..training.files import PrepareSettings, prepare, process_runner
@@ -158,14 +164,14 @@ On a cluster, Ray runs the same preparation from Python: openai_harmony.training
         )
         settings = PrepareSettings(
             training,
-            form=arguments.format,
+            form=arguments.form,
             start_date=arguments.date,
             pack=arguments.pack,
             loss_weights=arguments.loss_weights,
             columns=None if arguments.columns is None else tuple(arguments.columns),
             megatron=arguments.target == "megatron",
         )
-        source, out = Path(arguments.file), Path(arguments.out)
+        source, out = Path(arguments.file), Path(arguments.output)
         try:
             with _interruptible(arguments.words), _progress_bar(arguments.quiet) as watch:
                 runner = process_runner(arguments.workers)
@@ -178,7 +184,8 @@ On a cluster, Ray runs the same preparation from Python: openai_harmony.training
         except OutputError:
             raise  # the command's own message about output
         except (SourceError, OSError) as error:
-            raise InputError(str(error).removeprefix(f"{source}: ")) from error
+            problem = str(error).removeprefix(f"{source}: ")
+            raise InputError(f"{source}: {problem}") from error
         output = Output(arguments.color)
         if not arguments.quiet:
             output.line(made.report.text())
@@ -187,7 +194,8 @@ On a cluster, Ray runs the same preparation from Python: openai_harmony.training
                 output.line(f"rejected: {row.file}:{row.line}: {row.reason}")
         rejected = f"{out}/rejected.jsonl has the rejected rows"
         if not made.report.examples:
-            raise InputError(_no_examples(made) + f"; {rejected}" * bool(made.rejected))
+            more = f"; {rejected}" if made.rejected else ""
+            raise InputError(f"{source}: {_no_examples(made)}{more}")
         if not arguments.quiet:
             more = f", {rejected}" if made.rejected else ""
             output.line(f"{out}/data has the examples{more}")

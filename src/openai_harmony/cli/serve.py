@@ -298,8 +298,14 @@ def add_database(parser: argparse.ArgumentParser) -> None:
 
 def database_url(arguments: argparse.Namespace, *, make_folder: bool = True) -> str:
     """Return the URL of the server's database, by default of a file in the user's state folder."""
-    url = _of_server(arguments, "database")
-    return url or f"sqlite:///{state_folder(make=make_folder) / 'responses.db'}"
+    url: str | None = _of_server(arguments, "database")
+    if url is None and make_folder:
+        state_folder()
+    return url or f"sqlite:///{_default_database()}"
+
+
+def _default_database() -> Path:
+    return state_folder(make=False) / "responses.db"
 
 
 def _of_server(arguments: argparse.Namespace, option: str) -> str | None:
@@ -450,6 +456,10 @@ class _Keys(Command):
             return
         makes_database = arguments.action == "create"
         database = database_url(arguments, make_folder=makes_database)
+        is_default = database == f"sqlite:///{_default_database()}"
+        if arguments.action == "list" and is_default and not _default_database().exists():
+            print("no keys yet; 'harmony keys create NAME' makes one", file=sys.stderr)
+            return
         with Store(database, must_exist=not makes_database) as store:
             keys = ApiKeys(store.keys)
             if arguments.action == "create":

@@ -169,6 +169,6 @@ def _check_hub(model: str, options: Mapping[str, Any]) -> None:
             return  # Transformers waits and tries again
         problem = f"the Hugging Face hub has none that you may read ({status})"
         remedy += "; a private model needs the variable HF_TOKEN"
-    except Exception as error:  # of whichever HTTP library the hub's client uses
+    except Exception as error:  # noqa: BLE001 - of whichever HTTP library the hub's client uses
         problem = f"the Hugging Face hub cannot be reached ({error})"
     raise EngineError(f"there is no model {model!r} on this disk, and {problem}; {remedy}")
