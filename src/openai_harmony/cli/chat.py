@@ -97,7 +97,7 @@ class _Chat(Command):
             "(default: on)",
         )
         add_sampling(parser)
-        add_engine(parser)
+        add_engine(parser, takes_url=False)
         add_color(parser)
 
     def run(self, arguments: argparse.Namespace) -> None:
@@ -106,7 +106,7 @@ class _Chat(Command):
         url = server_url(arguments.target)
         if url is None:
             options = given_engine_options(arguments, arguments.target)
-        elif arguments.engine_option or arguments.threads or arguments.upstream_api_key_file:
+        elif arguments.engine_option or arguments.threads:
             raise UsageError(
                 "the options of an engine are for a model in this process; "
                 f"leave them out, or name a model instead of {arguments.target!r}"

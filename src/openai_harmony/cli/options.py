@@ -221,8 +221,8 @@ def _keys_in(source: str, text: str) -> list[str]:
     return keys
 
 
-def add_engine(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the engine."""
+def add_engine(parser: argparse.ArgumentParser, *, takes_url: bool = True) -> None:
+    """Add the options for the engine, which may be at a URL if `takes_url`."""
     parser.add_argument(
         "--engine-option",
         metavar="NAME=VALUE",
@@ -238,12 +238,13 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
         help="run a model on the CPU with N threads (default: 1 for a small model, else the number "
         "of cores)",
     )
-    parser.add_argument(
-        "--upstream-api-key-file",
-        metavar="FILE",
-        help="a file with the API key of the server at the URL in MODEL (default: the variable "
-        "HARMONY_ENGINE_API_KEY)",
-    )
+    if takes_url:
+        parser.add_argument(
+            "--upstream-api-key-file",
+            metavar="FILE",
+            help="a file with the API key of the server at the URL in MODEL (default: the variable "
+            "HARMONY_ENGINE_API_KEY)",
+        )
 
 
 def given_engine_options(arguments: argparse.Namespace, model: str) -> dict[str, Any]:
@@ -262,7 +263,7 @@ def given_engine_options(arguments: argparse.Namespace, model: str) -> dict[str,
             options[name] = json.loads(text)
         except ValueError:
             options[name] = text
-    if arguments.upstream_api_key_file:
+    if getattr(arguments, "upstream_api_key_file", None):
         options["api_key"], *more = _keys_of_file(
             "--upstream-api-key-file", arguments.upstream_api_key_file
         )

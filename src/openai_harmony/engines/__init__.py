@@ -156,7 +156,7 @@ def _check_hub(model: str, options: Mapping[str, Any]) -> None:
         if isinstance(cached, str):
             return
         if constants.HF_HUB_OFFLINE or options.get("local_files_only"):
-            problem = "HF_HUB_OFFLINE or local_files_only forbids to ask the Hugging Face hub"
+            problem = "the Hugging Face hub is off (HF_HUB_OFFLINE or local_files_only)"
         else:
             api = HfApi(token=options.get("token"))
             api.model_info(model, revision=revision, timeout=_HUB_TIMEOUT)
