@@ -94,7 +94,7 @@ def test_a_signal_names_the_command_that_resumes(
     with contextlib.suppress(SystemExit) if code == 143 else contextlib.nullcontext():
         assert main(["prepare", str(source), "--output", "a folder"]) == code
     assert signal.getsignal(number) is before
-    resume = f"harmony prepare {source} --out 'a folder'\n"
+    resume = f"harmony prepare {source} --output 'a folder'\n"
     assert (
         capsys.readouterr().err
         == f"harmony: stopped; what is done is kept. To resume, run: {resume}"
@@ -115,7 +115,7 @@ def test_ctrl_c_does_not_wait_for_a_long_row(tmp_path: Path) -> None:
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert errors.endswith(f"To resume, run: harmony prepare {source} --out {out}\n")
+    assert errors.endswith(f"To resume, run: harmony prepare {source} --output {out}\n")
     assert errors.count("\n") == 1
     assert not any(out.rglob("*.tmp"))
     assert not any(out.rglob("*.parquet"))
@@ -168,7 +168,7 @@ def test_who_watches_sees_a_bar(
     [
         (["rows.csv"], 1, "error: rows.csv: no such file; check the path"),
         (["none.jsonl"], 1, "none.jsonl: no such file"),
-        (["none.jsonl", "--pack"], 1, "--pack needs --context-length"),
+        (["none.jsonl", "--pack"], 2, "error: --pack needs --context-length"),
         (["none.jsonl", "--workers", "0"], 2, "must be an integer from 1, not 0"),
         (["none.jsonl", "--date", "soon"], 2, "'soon' is no date; write YYYY-MM-DD, YYYY-"),
     ],

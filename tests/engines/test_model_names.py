@@ -46,9 +46,7 @@ def running_hub() -> Iterator[tuple[Hub, str]]:
 
 
 @pytest.fixture
-def hub(
-    running_hub: tuple[Hub, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Hub:
+def hub(running_hub: tuple[Hub, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Hub:
     hub, url = running_hub
     hub.paths.clear()
     monkeypatch.chdir(tmp_path)
