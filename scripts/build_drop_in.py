@@ -37,7 +37,7 @@ def build_drop_in(requirement: str) -> None:
 def rename(source: Path, name: str, version: str) -> None:
     """Give an unpacked source distribution the name of another library, and its version."""
     project = source / "pyproject.toml"
-    _replace(project, rf"\b{OURS}\b", name)
+    _replace(project, rf'"{OURS}(?=["\[])', f'"{name}')  # the addresses of the project stay
     _replace(project, r'^version = "(.+)"', rf'version = "{version}+gptoss.\1"')
     _replace(source / INSTALLATION, rf'^DISTRIBUTION = "{OURS}"', f'DISTRIBUTION = "{name}"')
 

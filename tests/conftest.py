@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from support.missing_packages import skip_what_is_not_installed
+
 if TYPE_CHECKING:
     from openai_harmony.engines import Engine
 
@@ -29,6 +31,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "random"))
 def pytest_configure(config: pytest.Config) -> None:
     os.environ["OMP_NUM_THREADS"] = "1"  # workers would wait for each other's threads
     config.stash[_STDERR] = os.dup(2)  # tests run with another one, which is thrown away
+    skip_what_is_not_installed(config)
 
 
 @pytest.fixture

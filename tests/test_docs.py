@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import contextlib
 import doctest
+import importlib
 import io
 import re
 import runpy
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,8 +33,9 @@ WRITTEN = [
 ]
 # Translations have the code of the English pages; tests/test_translations.py compares them.
 PAGES = [page for page in WRITTEN if page.name.count(".") == 1]
-API = ROOT / "docs" / "reference" / "api.md"
-DIVERGENCES = ROOT / "docs" / "reference" / "divergences.md"
+REFERENCE = ROOT / "docs" / "reference"
+API = REFERENCE / "api"
+DIVERGENCES = REFERENCE / "divergences.md"
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 
@@ -103,7 +106,8 @@ def test_the_guides_have_code() -> None:
     for name in (
         "README.md",
         "docs/understand/format.md",
-        "docs/reference/api.md",
+        "docs/reference/api/encoding.md",
+        "docs/understand/recovery.md",
         "docs/reference/divergences.md",
     ):
         assert runnable(ROOT / name), name
@@ -175,13 +179,89 @@ def code_in(cell: str) -> str:
     return found[1]
 
 
-def test_every_public_name_is_described() -> None:
-    headings = set(re.findall(r"`([\w.]+)", " ".join(HEADING.findall(prose(API)))))
-    assert set(openai_harmony.__all__) <= headings
+# The API reference
+
+PUBLIC = (
+    "openai_harmony",
+    "openai_harmony.apis",
+    "openai_harmony.conformance",
+    "openai_harmony.engines",
+    "openai_harmony.grammar",
+    "openai_harmony.inspector",
+    "openai_harmony.pipeline",
+    "openai_harmony.sampled_messages",
+    "openai_harmony.server",
+    "openai_harmony.tools.browser",
+    "openai_harmony.tools.mcp",
+    "openai_harmony.tools.tool",
+    "openai_harmony.training",
+    "openai_harmony.training.files",
+    "openai_harmony.training.trainers",
+    "openai_harmony.vllm_plugin",
+)
+"""Modules whose `__all__` is a promise; of others, the pages name what is public."""
+
+REFERRED = re.compile(r"^::: ([\w.]+)\n    options:\n      members: \[(.*)\]$", re.MULTILINE)
+
+
+def referred_names() -> list[str]:
+    """The full names that the API reference describes, by their docstrings."""
+    return [
+        f"{module}.{name}"
+        for page in sorted(API.glob("*.md"))
+        for module, names in REFERRED.findall(page.read_text(encoding="utf-8"))
+        for name in names.split(", ")
+    ]
+
+
+def top_names(module: str) -> set[str]:
+    """The names that the code of a module binds, imports for type checkers included."""
+    path = ROOT / "src" / module.replace(".", "/")
+    source = path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__init__.py"
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            names |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return names
+
+
+def test_every_public_name_is_in_the_api_reference_once() -> None:
+    referred = referred_names()
+    assert len(referred) == len(set(referred))
+    promised = {
+        f"{module}.{name}" for module in PUBLIC for name in importlib.import_module(module).__all__
+    }
+    assert promised <= set(referred)
+
+
+def test_the_api_reference_names_what_there_is() -> None:
+    for name in referred_names():
+        module, _, member = name.rpartition(".")
+        assert member in top_names(module), name
+
+
+def test_every_directive_of_the_api_reference_lists_its_members() -> None:
+    text = "\n".join(page.read_text(encoding="utf-8") for page in API.glob("*.md"))
+    assert len(REFERRED.findall(text)) == text.count("\n::: ")
+
+
+@pytest.mark.parametrize("script", ["command_page", "endpoint_page"])
+def test_generated_pages_are_those_of_the_code(
+    script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(ROOT / "scripts" / "docs" / f"{script}.py")
+    monkeypatch.setattr(sys, "argv", [path, "--check"])
+    assert runpy.run_path(path)["main"]() == 0, "run `make reference`"
 
 
 def test_the_limits_are_those_of_the_code() -> None:
-    nesting, containers, copies = (row[0] for row in rows(section(API, "Limits of a schema")))
+    nesting, containers, copies = (
+        row[0] for row in rows(section(API / "errors.md", "Limits of a schema"))
+    )
     assert _numbers(nesting) == [NESTING_LIMIT]
     assert _numbers(containers) == [CONTAINER_LIMIT]
     assert _numbers(copies) == [
@@ -251,7 +331,9 @@ def inputs(cell: str) -> list[int | None]:
 
 @pytest.mark.parametrize("mode", ["strict", "lenient"])
 def test_the_tables_of_the_parser_show_the_next_state(mode: str) -> None:
-    for cell, *outcomes in rows(section(API, f"What a token does: {mode}")):
+    for cell, *outcomes in rows(
+        section(REFERENCE / "parser-states.md", f"What a token does: {mode}")
+    ):
         for state, outcome in zip(OPENINGS, outcomes, strict=True):
             for token in inputs(cell):
                 parser = StreamableParser(ENCODING, None, strict=mode == "strict")
@@ -278,7 +360,7 @@ def _raises(parser: StreamableParser, token: int | None) -> bool:
 
 
 def recovery_rows() -> list[list[str]]:
-    return list(rows(section(API, "Kinds of repairs")))
+    return list(rows(section(REFERENCE / "recoveries.md", "Kinds of repairs")))
 
 
 def test_the_table_of_repairs_is_complete_and_in_order() -> None:

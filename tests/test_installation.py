@@ -143,7 +143,7 @@ def test_a_drop_in_has_the_name_and_a_version_of_the_other_library(tmp_path: Pat
     assert '\nname = "openai-harmony"\n' in project
     assert f'\nversion = "0.0.8+gptoss.{openai_harmony.__version__}"\n' in project
     assert '"openai-harmony[grammar]"' in project
-    assert DISTRIBUTION not in project
+    assert f'"{DISTRIBUTION}' not in project
     assert runpy.run_path(str(installation))["DISTRIBUTION"] == "openai-harmony"
 
 

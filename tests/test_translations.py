@@ -140,3 +140,13 @@ def test_what_a_translator_must_repair_is_named(
 ) -> None:
     guide.write_text(JAPANESE.replace(old, new), encoding="utf-8")
     assert list(Translation(guide).problems()) == [problem]
+
+
+def test_bars_in_the_code_of_tables_lose_their_backslashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mkdocs")
+    monkeypatch.syspath_prepend(ROOT / "scripts" / "docs")
+    hooks = runpy.run_path(str(ROOT / "scripts" / "docs" / "site_hooks.py"))
+    code = r"<code>a\|b</code>"
+    html = f"<table><tr><td>{code}</td></tr></table><p>{code}</p>"
+    shown = html.replace(r"<td><code>a\|b", "<td><code>a|b")
+    assert hooks["on_page_content"](html) == shown

@@ -1,7 +1,7 @@
 """The runner of the conformance kit: cases and an implementation's answers in, verdicts out.
 
-The kit is data, in ``conformance`` of the repository; its README describes cases and answers. An
-implementation is a command, a server or a Python module, behind an `Adapter`.
+The kit is data in the repository's folder ``conformance``; its README describes cases and answers.
+An implementation is a command, a server or a Python module, behind an `Adapter`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ PACKAGE = "gpt_oss_harmony_conformance"
 
 @dataclass(frozen=True)
 class Case:
-    """A case of the kit; `level` is that of its file."""
+    """A case of the kit; `level` is the level of its file."""
 
     id: str
     rule: str
@@ -64,7 +64,7 @@ class Case:
 
     @property
     def request(self) -> Json:
-        """What an adapter is asked."""
+        """The request for an adapter."""
         return {
             "id": self.id,
             "level": self.level,
@@ -75,14 +75,14 @@ class Case:
 
 @dataclass(frozen=True)
 class Suite:
-    """The rules and the cases of a version of the kit."""
+    """The rules and cases of one version of the kit."""
 
     version: str
     rules: tuple[Json, ...]
     cases: tuple[Case, ...]
 
     def chosen(self, levels: Sequence[str], rules: Sequence[str]) -> list[Case]:
-        """Return the cases of these levels and rules; an empty choice is all of them."""
+        """Return the cases of these levels and rules; an empty sequence chooses all."""
         known = {rule["id"] for rule in self.rules}
         for rule in rules:
             if rule not in known:
@@ -133,21 +133,21 @@ def _installed_folder() -> Path:
 
 
 class AdapterError(Exception):
-    """An adapter gave no answer to a case: it died, took too long, or wrote something else."""
+    """An adapter did not answer a case: it died, took too long, or wrote something else."""
 
 
 class Adapter(Protocol):
     """An implementation that answers cases."""
 
     def answer(self, request: Json) -> Json:
-        """Answer one request; raises `AdapterError`."""
+        """Answer one request, or raise `AdapterError`."""
 
     def close(self) -> None:
-        """End whatever runs."""
+        """Stop the implementation."""
 
 
 class CommandAdapter:
-    """A program that reads a line of JSON and writes one; it is started anew after it died."""
+    """A program that reads a line of JSON and writes one; if it dies, it is started again."""
 
     def __init__(self, command: Sequence[str], timeout: float = 60) -> None:
         self._command = command
@@ -156,7 +156,7 @@ class CommandAdapter:
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def answer(self, request: Json) -> Json:
-        """Write the request, and wait for the next line."""
+        """Write the request and wait for the next line."""
         process = self._process if self._process is not None else self._start()
         assert process.stdin is not None
         try:
@@ -176,7 +176,7 @@ class CommandAdapter:
         """End the program."""
         if self._process is not None and self._process.stdin is not None:
             self._process.kill()
-            with contextlib.suppress(OSError):  # what was written last may not have been read
+            with contextlib.suppress(OSError):  # the program may not have read the last request
                 self._process.stdin.close()
             self._process.wait()
             self._process = None
@@ -210,7 +210,7 @@ def _read_lines(stream: Any, lines: queue.SimpleQueue[str]) -> None:
 
 
 class ModuleAdapter:
-    """A Python module, or a file, with a function ``answer`` from a request to an answer."""
+    """A Python module or file with a function ``answer(request)``."""
 
     def __init__(self, name: str) -> None:
         path = Path(name)
@@ -237,14 +237,14 @@ class ModuleAdapter:
         return _object(json.dumps(self._answer(json.loads(json.dumps(request)))))
 
     def close(self) -> None:
-        """Do nothing: a module has nothing that runs."""
+        """Do nothing: a module has no process to stop."""
 
 
 class UrlAdapter:
     """A server with ``/render`` for chat requests and ``/parse`` for tokens, below a URL.
 
-    Such are ``/v1/tokens`` of ``harmony serve``, and ``/v1/chat/completions`` of vLLM, which has
-    ``/render`` alone. A server has its own clock: its date is replaced by that of the case.
+    Examples are ``/v1/tokens`` of ``harmony serve``, and ``/v1/chat/completions`` of vLLM, which
+    only has ``/render``. The date in the server's answer is replaced by the date of the case.
     """
 
     def __init__(self, url: str, model: str | None = None, timeout: float = 60) -> None:
@@ -267,7 +267,7 @@ class UrlAdapter:
         return {"unsupported": "the server has no endpoint for this"}
 
     def close(self) -> None:
-        """Do nothing: the server goes on."""
+        """Do nothing: the server keeps running."""
 
     def _post(self, name: str, body: Json) -> Json:
         data = json.dumps(body).encode()
@@ -318,9 +318,9 @@ def _object(text: str) -> Json:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a case: ``passed``, ``failed``, ``unsupported``, and why.
+    """The result of a case, ``passed``, ``failed`` or ``unsupported``, and the reason.
 
-    `differences` are the keys of the answer that are not as expected. `answer` has them.
+    `differences` are the keys of `answer` whose values are not as expected.
     """
 
     case: Case
@@ -331,7 +331,7 @@ class Verdict:
 
 
 def judge(case: Case, adapter: Adapter) -> Verdict:
-    """Let an implementation answer a case, and compare."""
+    """Let an implementation answer a case, and compare the answer with the expected one."""
     try:
         answer = adapter.answer(case.request)
     except AdapterError as error:
@@ -346,7 +346,7 @@ def judge(case: Case, adapter: Adapter) -> Verdict:
     compared = _COMPARED[case.operation]
     keys = [key for key in compared if key in answer]
     if not keys:
-        problem = f"the answer has none of {', '.join(compared)}"
+        problem = f"the answer has none of the keys {', '.join(compared)}"
         return Verdict(case, "failed", problem, (), answer)
     try:
         differences = tuple(
@@ -355,7 +355,7 @@ def judge(case: Case, adapter: Adapter) -> Verdict:
             if not any(compared[key](answer[key], value) for value in _accepted(case, key))
         )
     except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
-        problem = f"the answer has not the form that the kit's README describes: {error!r}"
+        problem = f"the answer does not have the form that the kit's README describes: {error!r}"
         return Verdict(case, "failed", problem, (), answer)
     if differences:
         problem = f"other {' and '.join(differences)}"
@@ -364,7 +364,7 @@ def judge(case: Case, adapter: Adapter) -> Verdict:
 
 
 def _accepted(case: Case, key: str) -> Iterator[Any]:
-    """What is expected, and what will do as well."""
+    """Yield the expected value, and the other values that are accepted."""
     yield _expected(case, key)
     yield from (also[key] for also in case.expected.get("also", ()))
 
@@ -374,12 +374,12 @@ def _expected(case: Case, key: str) -> Any:
 
 
 def _equal(form: Callable[[Any], Any]) -> _Comparison:
-    """Compare an answer and what was expected in this form."""
+    """Compare an answer with the expected one, both in this form."""
     return lambda answered, expected: bool(form(answered) == form(expected))
 
 
 def _messages(messages: Sequence[Json]) -> list[Json]:
-    """Messages without the fields that say nothing, and with their contents as one text."""
+    """Return messages without their empty fields, and with their contents as one text."""
     return [
         {
             **{key: value for key, value in message.items() if value not in (None, "")},
@@ -396,12 +396,12 @@ def _text(content: Any) -> str:
 
 
 def _positions(errors: Sequence[Any]) -> list[int]:
-    """The indexes of errors; the words are those of one program."""
+    """Return the positions of errors; their texts differ from program to program."""
     return [error if isinstance(error, int) else error[0] for error in errors]
 
 
 def _chat_answer(messages: Sequence[Json]) -> Json:
-    """The answer of the Chat Completions API that messages become."""
+    """Return the answer of the Chat Completions API for messages."""
     texts: dict[bool, str] = {True: "", False: ""}
     calls = []
     for message in messages:
@@ -414,7 +414,7 @@ def _chat_answer(messages: Sequence[Json]) -> Json:
 
 
 def _without_space(answer: Json) -> Json:
-    """The fields of an answer without white space: programs join messages in different ways."""
+    """Return an answer's fields without white space: programs join messages in different ways."""
     calls = answer.get("tool_calls") or []
     return {
         **{key: "".join((answer.get(key) or "").split()) for key in ("reasoning", "content")},
@@ -423,7 +423,7 @@ def _without_space(answer: Json) -> Json:
 
 
 def _same_examples(answered: Sequence[Json], expected: Sequence[Json]) -> bool:
-    """Compare tokens, and labels where the answer has them."""
+    """Compare tokens, and labels if the answer has them."""
     return len(answered) == len(expected) and all(
         mine["tokens"] == other["tokens"] and mine.get("labels") in (None, other["labels"])
         for mine, other in zip(answered, expected, strict=True)
@@ -442,19 +442,19 @@ _COMPARED: dict[str, dict[str, _Comparison]] = {
     },
     "train": {"examples": _same_examples},
 }
-"""The keys of an answer by operation, and how each is compared."""
+"""The keys of an answer and how each is compared, by operation."""
 
 
 # Differences, side by side
 
 
 def differing_lines(verdict: Verdict) -> Iterator[tuple[str, str, str]]:
-    """Yield what was expected and what was answered, line by line, with a mark where they differ.
+    """Yield the expected and the actual answer, line by line, with a mark where they differ.
 
-    Of several expected answers, the one shown is the most similar.
+    If several answers are accepted, the most similar one is shown.
 
-    Tokens stand as text, a line for each header, body and stop. Where the text is the same, the
-    tokens of the line are shown.
+    Tokens are shown as text, with a line for each header, body and stop. If the text of a line is
+    the same, its tokens are shown.
     """
     for key in verdict.differences:
         if key == "text" and "tokens" in verdict.differences:
@@ -493,7 +493,7 @@ def _lines(key: str, value: Any) -> list[str]:
 
 
 def _token_lines(tokens: Sequence[int]) -> Iterator[str]:
-    """A line for each marker with the text after it, and for each line of a body."""
+    """Yield a line for each marker with the text after it, and for each line of a body."""
     encoding = load_harmony_encoding("HarmonyGptOss")
     run: list[int] = []
     for token in [*tokens, FIRST_SPECIAL]:
@@ -511,7 +511,7 @@ def _token_lines(tokens: Sequence[int]) -> Iterator[str]:
 
 
 def _label_lines(example: Json) -> Iterator[str]:
-    """A line for each run of tokens with or without labels."""
+    """Yield a line for each run of tokens with or without labels."""
     encoding = load_harmony_encoding("HarmonyGptOss")
     labels = example.get("labels") or example["tokens"]
     pairs = zip(example["tokens"], labels, strict=True)

@@ -111,7 +111,7 @@ ERRORS: list[tuple[Any, str]] = [
     ),
     (
         [{"role": "function", "name": "now", "content": "3"}],
-        "messages[0].role: messages by functions are not read; send the role 'tool' instead",
+        "messages[0].role: messages by functions are not supported; send the role 'tool' instead",
     ),
     (
         [{"role": "user"}],
@@ -136,12 +136,12 @@ ERRORS: list[tuple[Any, str]] = [
     ([assistant(reasoning=["hm"])], "messages[0].reasoning: expected text, found ['hm']"),
     (
         [assistant(tool_calls=[call("system\n.a")])],
-        "messages[0].tool_calls[0].function.name: 'system\\n.a' cannot be called; name tools "
-        "without white space, control characters, '=', '<', '|' and '>'",
+        "messages[0].tool_calls[0].function.name: 'system\\n.a' is not a valid tool name; use a "
+        "name without white space, control characters, '=', '<', '|' and '>'",
     ),
     (
         [assistant(function_call={"name": "now", "arguments": "{}"})],
-        "messages[0].function_call: functions of the API before tools are not read; "
+        "messages[0].function_call: the old function-calling fields are not supported; "
         "send tool_calls instead",
     ),
     (
@@ -162,8 +162,8 @@ ERRORS: list[tuple[Any, str]] = [
     ),
     (
         [assistant(tool_calls=[{"id": "a", "type": "shell"}])],
-        "messages[0].tool_calls[0].type: calls of the type 'shell' have no form in harmony; "
-        "remove it",
+        "messages[0].tool_calls[0].type: harmony has no calls of the type 'shell'; "
+        "remove the call",
     ),
     (
         [{"role": "tool", "content": "3"}],
@@ -176,7 +176,7 @@ ERRORS: list[tuple[Any, str]] = [
     ),
     (
         {"messages": [], "functions": [{"name": "now"}]},
-        "functions: functions of the API before tools are not read; send tools instead",
+        "functions: the old function-calling fields are not supported; send tools instead",
     ),
     (
         {"messages": [], "reasoning_effort": "extreme"},
@@ -191,7 +191,7 @@ ERRORS: list[tuple[Any, str]] = [
     ),
     (
         {"messages": [], "tools": [{"type": "function", "name": "a b"}]},
-        "tools[0].name: 'a b' cannot be called; name tools without white space, control "
+        "tools[0].name: 'a b' is not a valid tool name; use a name without white space, control "
         "characters, '=', '<', '|' and '>'",
     ),
     (

@@ -47,7 +47,7 @@ SHARED_ERRORS: list[tuple[dict[str, Any], str]] = [
 ]
 RESPONSES_ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"input": 3}, "input: expected text or a list of items"),
-    ({"input": [{}, 3]}, "input: expected items that are objects; item 1 is none"),
+    ({"input": [{}, 3]}, "input: expected a list of objects; item 1 is not an object"),
     ({"input": "a", "messages": "b"}, "messages: this is another name for input; "
      "send one of the two"),
     ({"previous_response_id": "resp_1", "conversation": "conv_1"},
@@ -56,7 +56,7 @@ RESPONSES_ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"store": False, "background": True},
      "background: a response in the background is stored; leave store out"),
     ({"prompt": {"id": "pmpt_1"}},
-     "prompt: there are no stored prompts; send instructions and input instead"),
+     "prompt: stored prompts are not supported; send instructions and input"),
     ({"metadata": {"a": 3}}, "metadata.a"),
     ({"metadata": {"a" * 65: ""}},
      f"metadata.{'a' * 65}"),
@@ -74,17 +74,17 @@ CHAT_ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"messages": None}, "messages"),
     ({"messages": []}, "messages"),
     ({"n": 0}, "n"),
-    ({"logit_bias": {"1": 2}}, "logit_bias: the engines have no such setting; leave it out"),
-    ({"top_logprobs": 2}, "top_logprobs: it needs logprobs to be true"),
+    ({"logit_bias": {"1": 2}}, "logit_bias: no engine supports this setting; leave it out"),
+    ({"top_logprobs": 2}, "top_logprobs: it needs logprobs; set logprobs to true"),
 ]
 COMPLETION_ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"prompt": None}, "prompt: expected text, token ids, or a list of one of them"),
     ({"prompt": []}, "prompt"),
     ({"prompt": ["a", 3]}, "prompt: prompt 1 is neither text nor a list of token ids"),
     ({"prompt": [[1], [-1]]}, "prompt: prompt 1 is neither text nor a list of token ids"),
-    ({"suffix": "a"}, "suffix: the model only continues texts; leave it out"),
-    ({"best_of": 2}, "best_of: choices are not compared; leave it out"),
-    ({"logit_bias": {"1": 2}}, "logit_bias: the engines have no such setting; leave it out"),
+    ({"suffix": "a"}, "suffix: the model can only continue texts; leave it out"),
+    ({"best_of": 2}, "best_of: the server does not compare choices; leave it out"),
+    ({"logit_bias": {"1": 2}}, "logit_bias: no engine supports this setting; leave it out"),
 ]
 ERRORS = [
     *((body, *error) for body in BODIES for error in SHARED_ERRORS),

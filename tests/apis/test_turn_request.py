@@ -246,7 +246,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"input": [{"type": 3}]}, "input[0].type: expected text, found 3"),
     (
         {"messages": [{"type": "dream"}]},
-        "messages[0].type: items of the type 'dream' are not known; the model reads message, "
+        "messages[0].type: the item type 'dream' is unknown; use one of message, "
         "reasoning, function_call, function_call_output, custom_tool_call, "
         "custom_tool_call_output, item_reference, compaction",
     ),
@@ -279,8 +279,8 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"input": [{"id": "msg_1"}]}, "input[0].id: no item is stored under the id 'msg_1'"),
     (
         {"input": [{"type": "compaction", "encrypted_content": "x"}]},
-        "input[0].encrypted_content: this server cannot open it: it was changed, "
-        "made elsewhere, or under another key; send the items that it stands for",
+        "input[0].encrypted_content: this server cannot decrypt it: it was changed, "
+        "or encrypted elsewhere or with another key; send the items that it replaces",
     ),
     (
         {"input": "", "tools": [{"type": "namespace", "name": "a", "tools": [{"name": "b"}]}]},
@@ -296,7 +296,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"input": "", "tool_choice": "required", "tools": [{"type": "web_search"}]},
-        "tool_choice: a call is required, and the model has no tool that it could call",
+        "tool_choice: a call is required, but the model has no tool to call",
     ),
     (
         {"input": "", "tool_choice": "always"},
@@ -305,12 +305,12 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"input": "", "tool_choice": {"type": "function", "name": "then"}, "tools": [NOW]},
-        "tool_choice.name: 'then' is not declared; declared are: functions.now",
+        "tool_choice.name: 'then' is not declared; declared tools: functions.now",
     ),
     (
         {"input": "", "tool_choice": {"type": "web_search"}, "tools": [{"type": "web_search"}]},
         "tool_choice.type: a tool of the type 'web_search' cannot be called here; "
-        "declared are: none",
+        "declared tools: none",
     ),
     (
         {
@@ -322,7 +322,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
                 "tools": [{"type": "mcp"}],
             },
         },
-        "tool_choice.tools: a call is required, and none of these can be called",
+        "tool_choice.tools: a call is required, but none of these tools can be called",
     ),
 ]
 
@@ -577,7 +577,7 @@ def test_references_are_looked_up_with_their_tokens() -> None:
 
 def test_a_reference_to_a_reference_is_refused() -> None:
     references = {"a": HistoryItem({"type": "item_reference", "id": "a"})}
-    with pytest.raises(ConversationError, match=r"^input\[0\].id: the item of that id is"):
+    with pytest.raises(ConversationError, match=r"^input\[0\].id: the item with this id is"):
         turn_of_response(ResponsesRequest(input=[{"id": "a"}]), references=references)
 
 

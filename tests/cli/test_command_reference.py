@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from openai_harmony.cli import COMMANDS
 from openai_harmony.cli.command import command_line
 
-FILE = Path(__file__).parents[2] / "scripts" / "docs" / "command_reference.py"
-
-
-@pytest.fixture(scope="module")
-def page() -> str:
-    spec = importlib.util.spec_from_file_location("command_reference", FILE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    text: str = module.command_reference()
-    return text
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "command.md"
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:

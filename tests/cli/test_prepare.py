@@ -21,6 +21,8 @@ from support.training_conversations import conversation
 
 pq = pytest.importorskip("pyarrow.parquet")
 
+from openai_harmony.training.files.processes import WorkerError  # noqa: E402
+
 CHAT = {
     "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}],
 }
@@ -101,6 +103,52 @@ def test_a_signal_names_the_command_that_resumes(
     )
 
 
+def test_a_second_signal_ends_the_program_at_once(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes: list[int] = []
+
+    def interrupted(*_: object, **__: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        finally:
+            signal.raise_signal(signal.SIGTERM)  # while it cleans up
+
+    monkeypatch.setattr("openai_harmony.training.files.prepare", interrupted)
+    monkeypatch.setattr("os._exit", codes.append)
+    assert main(["prepare", str(source), "--output", "out"]) == 130
+    assert codes == [143]
+
+
+def test_a_program_in_the_background_ignores_ctrl_c(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        out = str(source.parent / "out")
+        monkeypatch.setattr(
+            "openai_harmony.training.files.process_runner",
+            lambda _: signal.raise_signal(signal.SIGINT),
+        )
+        assert main(["prepare", str(source), "--output", out, "--quiet"]) == 0
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_killed_worker_is_an_error_with_a_remedy(
+    source: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def killed(*_: object, **__: object) -> None:
+        raise WorkerError("a worker process was killed")
+
+    monkeypatch.setattr("openai_harmony.training.files.prepare", killed)
+    assert main(["prepare", str(source), "--output", "out"]) == 1
+    assert capsys.readouterr().err.endswith(
+        "a worker process was killed, usually for lack of memory; repeat the command with fewer "
+        "--workers to resume\n"
+    )
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="has no process groups")
 def test_ctrl_c_does_not_wait_for_a_long_row(tmp_path: Path) -> None:
     answer = {"role": "assistant", "content": "a word " * 3_000_000}  # many seconds of work
@@ -153,10 +201,8 @@ def test_who_watches_sees_a_bar(
     source: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    assert (
-        main(["prepare", str(source), "--output", str(source.parent / "out"), "--workers", "1"])
-        == 0
-    )
+    out = str(source.parent / "out")
+    assert main(["prepare", str(source), "--output", out, "--workers", "1"]) == 0
     errors = capsys.readouterr().err
     size = f"{source.stat().st_size / 1000:.2f}k"
     assert "read: 100%" in errors
@@ -168,9 +214,15 @@ def test_who_watches_sees_a_bar(
     [
         (["rows.csv"], 1, "error: rows.csv: no such file; check the path"),
         (["none.jsonl"], 1, "none.jsonl: no such file"),
-        (["none.jsonl", "--pack"], 2, "error: --pack needs --context-length"),
+        (["-"], 2, "standard input cannot be read again to resume; save it to a file"),
+        (["none.jsonl", "--pack"], 2, "--pack needs --context-length"),
+        (
+            ["none.jsonl", "--format", "megatron", "--columns", "attention_mask"],
+            2,
+            "--format megatron needs the column labels; add it to --columns",
+        ),
         (["none.jsonl", "--workers", "0"], 2, "must be an integer from 1, not 0"),
-        (["none.jsonl", "--date", "soon"], 2, "'soon' is no date; write YYYY-MM-DD, YYYY-"),
+        (["none.jsonl", "--date", "soon"], 2, "'soon' is not a date; write YYYY-MM-DD, YYYY-"),
     ],
 )
 def test_errors_are_one_line(

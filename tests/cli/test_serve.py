@@ -9,7 +9,7 @@ import signal
 import socket
 import sqlite3
 import threading
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -198,7 +198,7 @@ def test_what_is_written_is_sent_at_once() -> None:
         (("--port", "99999"), "there is no port 99999"),
         (("--date", "2026-13-01"), "is not a date"),
         (("--database", "mysql://somewhere"), "mysql"),
-        (("--allowed-origin", "*"), "'*' is no origin; write the scheme"),
+        (("--allowed-origin", "*"), "'*' is not an origin; write the scheme"),
         (("--allowed-host", "http://a.example"), "'http://a.example' is no host"),
         (("--database", "localhost:5432/harmony"), "is neither a URL nor a path; write sqlite:///"),
         (("--api-key", " "), "--api-key: there is no key; write one, or leave the option out"),
@@ -433,9 +433,16 @@ SMALL_MODEL = {
 # Who may ask
 
 
-def test_a_server_that_others_reach_needs_a_key(tmp_path: Path, cache: Path) -> None:
+@pytest.fixture(scope="module")
+def script() -> Iterator[str]:
+    """An engine that starts at once, for servers whose model is of no interest."""
+    with serving(ScriptedEngine()) as url:
+        yield url.removesuffix("/v1")
+
+
+def test_a_server_that_others_reach_needs_a_key(tmp_path: Path, cache: Path, script: str) -> None:
     """The key that it names as the remedy is one: the same command starts then."""
-    everywhere = ("demo", "--host", "0.0.0.0", "--port", "0")
+    everywhere = (script, "--host", "0.0.0.0", "--port", "0")
     with server_process(tmp_path, cache, *everywhere) as server:
         assert server.ended() == 1
     (problem,) = server.log
@@ -448,13 +455,13 @@ def test_a_server_that_others_reach_needs_a_key(tmp_path: Path, cache: Path) -> 
         with sdk(url) as nobody, pytest.raises(openai.AuthenticationError):
             nobody.models.list()
         with sdk(url, key) as client:
-            assert [model.id for model in client.models.list()] == ["demo"]
+            assert [model.id for model in client.models.list()] == ["script"]
 
 
-def test_a_server_can_be_open_to_everyone(tmp_path: Path, cache: Path) -> None:
+def test_a_server_can_be_open_to_everyone(tmp_path: Path, cache: Path, script: str) -> None:
     options = ("--host", "0.0.0.0", "--port", "0", "--open-to-everyone")
     names = ("--allowed-host", "harmony.internal", "--allowed-origin", "https://app.example")
-    with server_process(tmp_path, cache, "demo", *options, *names) as server:
+    with server_process(tmp_path, cache, script, *options, *names) as server:
         url = server.url.replace("0.0.0.0", "127.0.0.1")
         assert any(line.startswith("warning: everyone who reaches 0.0.0.0") for line in server.log)
         with httpx2.Client(base_url=url, timeout=PATIENCE) as client:
@@ -469,12 +476,12 @@ def test_a_server_can_be_open_to_everyone(tmp_path: Path, cache: Path) -> None:
 
 
 def test_keys_come_from_a_file_and_from_the_environment(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cache: Path, script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "keys.txt"
     file.write_text("first-key\n\n  second-key  \n")
     monkeypatch.setenv("HARMONY_API_KEY", "third-key")
-    options = ("demo", "--port", "0", "--api-key-file", str(file))
+    options = (script, "--port", "0", "--api-key-file", str(file))
     with server_process(tmp_path, cache, *options) as server:
         for key in ("first-key", "second-key", "third-key"):
             with sdk(server.url, key) as client:

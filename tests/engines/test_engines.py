@@ -242,7 +242,7 @@ def test_another_release_of_transformers_is_refused(
     for module in ("continuous_batching", "transformers_engine"):
         monkeypatch.delitem(sys.modules, f"openai_harmony.engines.{module}")
     remedy = r"pip install 'transformers==5\.23\.\*'"
-    problem = rf"^transformers {version} is installed, and .*: {remedy}$"
+    problem = rf"^transformers {version} is installed, but .*: {remedy}$"
     with pytest.raises(EngineError, match=problem):
         asyncio.run(open_engine("demo"))
 

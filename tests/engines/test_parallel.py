@@ -194,7 +194,7 @@ def test_two_processes_give_the_tokens_of_one(folders: list[Path]) -> None:
     ("options", "problem"),
     [
         ({"context_length": 0}, "context_length must be an integer from 1, not 0"),
-        ({"context_length": 513}, "has 512 tokens at most, so it cannot have 513"),
+        ({"context_length": 513}, "has at most 512 tokens, not 513"),
         ({"max_requests": 0}, "max_requests must be an integer from 1, not 0"),
         ({"threads": 0}, "threads must be an integer from 1, not 0"),
     ],

@@ -377,7 +377,10 @@ def test_items_are_counted_among_the_first() -> None:
 REFUSED: dict[str, tuple[Any, str]] = {
     "#": ({"type": "object", "not": {"not": A}, "unevaluatedProperties": False}, "no finite"),
     "#/minContains": ({"contains": ONE, "minContains": 17}, "more than 16 items"),
-    "#/maxContains": ({"contains": {"type": "integer"}, "maxContains": 1}, "told from the others"),
+    "#/maxContains": (
+        {"contains": {"type": "integer"}, "maxContains": 1},
+        "distinguished from the others",
+    ),
     "#/contains": ({"contains": 1}, "takes a schema"),
     "#/unevaluatedProperties": (
         {
@@ -390,7 +393,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "#/$ref": ({"$schema": DRAFT_7, "$ref": "a.json"}, "#/definitions/NAME"),
     "#/exclusiveMinimum": ({"minimum": 1, "exclusiveMinimum": True}, "draft 4"),
     "#/minimum": ({"type": "integer", "minimum": 2**63}, "64 bits"),
-    "#/not": ({"type": "string", "not": {"format": "hostname"}}, "told from the others"),
+    "#/not": ({"type": "string", "not": {"format": "hostname"}}, "distinguished from the others"),
     "#/oneOf": ({"type": "string", "oneOf": [{"format": "time"}, {"pattern": "z$"}]}, "two"),
 }
 

@@ -211,7 +211,7 @@ def test_errors_of_use() -> None:
     with pytest.raises(GrammarError, match="100 logits"):
         allowed(GrammarLogitsProcessor(BOOLEAN, len(HI)), HI, width=100)
     for length in (len(HI) - 1, len(HI) + 1, 0):
-        with pytest.raises(GrammarError, match=f"ends at column {length} of each row"):
+        with pytest.raises(GrammarError, match=f"before column {length}"):
             allowed(GrammarLogitsProcessor(BOOLEAN, length), HI)
     with pytest.raises(GrammarError, match="3 rows cannot share 2 grammars"):
         allowed(GrammarLogitsProcessor([BOOLEAN, FREE], len(HI)), HI, HI, HI)

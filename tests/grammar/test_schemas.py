@@ -412,11 +412,14 @@ REFUSED: dict[str, tuple[Any, str]] = {
     # pointer: schema, what the message says
     "#/properties/tags/uniqueItems": (
         {"properties": {"tags": {"type": "array", "uniqueItems": True}}},
-        "memory",
+        "cannot remember",
     ),
-    "#/not": ({"not": {"type": "integer"}}, "told from the others"),
-    "#/if": ({"if": {"items": {"type": "null"}}, "then": {"minItems": 1}}, "told from the others"),
-    "#/propertyNames": ({"propertyNames": {"anyOf": [{"pattern": "a"}]}}, "which names"),
+    "#/not": ({"not": {"type": "integer"}}, "distinguished from the others"),
+    "#/if": (
+        {"if": {"items": {"type": "null"}}, "then": {"minItems": 1}},
+        "distinguished from the others",
+    ),
+    "#/propertyNames": ({"propertyNames": {"anyOf": [{"pattern": "a"}]}}, "the allowed names"),
     "#/$dynamicRef": ({"$dynamicRef": "#a"}, "leads to no schema"),
     "#/minimum": ({"minimum": 2**63}, "64 bits"),
     "#/const": ({"const": 2**53}, "2**53"),
@@ -460,7 +463,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
         },
         "written out",
     ),
-    "#/minProperties": ({"type": "object", "minProperties": 2}, "foreseen"),
+    "#/minProperties": ({"type": "object", "minProperties": 2}, "not all names"),
     "#/maxProperties": (
         {"type": "object", "properties": {"a": {}}, "maxProperties": 5},
         "additionalProperties to false",

@@ -141,7 +141,7 @@ HARD_TOKENS = ENCODING.encode("<|channel|>abc abc abc", allowed_special="all")
 def test_a_grammar_that_fails_says_so_at_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matcher, "_LIMITS", LLParserLimits(step_lexer_fuel=2_000))
     for _ in range(2):
-        with pytest.raises(GrammarError, match="cannot be followed any further") as caught:
+        with pytest.raises(GrammarError, match="cannot follow the grammar any further") as caught:
             follow(Matcher(HARD + "// at every call\n"))
         assert "\n" not in str(caught.value)
         assert "<state>" not in str(caught.value)

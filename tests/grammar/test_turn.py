@@ -133,7 +133,7 @@ def test_tool_choice_is_obeyed(choice: Any, allowed: set[str]) -> None:
         (TOOLS, "any", "tool_choice: expected one of none, auto, required"),
         (TOOLS, 5, "tool_choice: expected an object, found 5"),
         (TOOLS, {"type": "function"}, "tool_choice.name: the field is missing"),
-        (TOOLS, {"type": "function", "name": "news"}, "'news' is not declared; declared are:"),
+        (TOOLS, {"type": "function", "name": "news"}, "'news' is not declared; declared tools:"),
         (
             TOOLS,
             {"type": "allowed_tools", "tools": "now"},
@@ -144,8 +144,8 @@ def test_tool_choice_is_obeyed(choice: Any, allowed: set[str]) -> None:
             {"type": "allowed_tools", "mode": "x", "tools": []},
             "expected one of none, auto",
         ),
-        (PLAIN, "required", "a call is required and no tool is declared"),
-        (PLAIN, {"type": "python"}, "'python' is not declared; declared are: none"),
+        (PLAIN, "required", "a call is required, but no tool is declared"),
+        (PLAIN, {"type": "python"}, "'python' is not declared; declared tools: none"),
     ],
 )
 def test_impossible_choices_are_refused(chat: Conversation, choice: Any, problem: str) -> None:
@@ -309,7 +309,7 @@ def test_names_that_no_header_can_hold_are_refused(name: str) -> None:
     content = DeveloperContent.new().with_function_tools([ToolDescription.new(name, "")])
     chat = Conversation.from_messages([Message.from_role_and_content(Role.DEVELOPER, content)])
     if name:
-        with pytest.raises(GrammarError, match="cannot stand in a header"):
+        with pytest.raises(GrammarError, match="a header cannot contain"):
             turn_grammar(chat)
     assert list(declared_calls(TOOLS.messages))[:4] == [
         "browser.search", "browser.open", "browser.find", "python",

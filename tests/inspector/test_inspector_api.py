@@ -216,11 +216,12 @@ def test_examples_leave_out_what_their_prompt_leaves_out() -> None:
 
 def test_a_conversation_without_trainable_messages() -> None:
     result = check(call("render", source={"input": "hi"}, ending="training"))
+    prompt = check(call("render", source={"input": "hi"}))
     assert result["examples"] == 0
-    assert result["tokens"]["ids"] == []
-    assert {entry["dropped"] for entry in result["messages"]} == {
-        "no message of this conversation is trainable"
-    }
+    assert result["tokens"]["ids"] == prompt["tokens"]["ids"][:-2]  # without the next turn
+    assert not any(span["trainable"] for span in result["spans"])
+    assert "the assistant says nothing" in result["untrained"]
+    assert "a prompt is not trained on" in prompt["untrained"]
 
 
 @laws
@@ -323,6 +324,92 @@ def test_sampled_messages_keep_their_tokens() -> None:
     example = check(call("render", source=source, ending="training"))
     assert example["tokens"]["ids"][-6:] == tokens
     assert call("render", source=result["conversation"])["tokens"] == result["tokens"] or style
+
+
+# Appending
+
+
+TOOL = {"name": "now", "description": "Tells the time.", "parameters": {"type": "object"}}
+REQUESTS: dict[str, dict[str, Any]] = {
+    "harmony": {
+        "messages": [{"role": "user", "channel": "x", "content": "hi"}],
+        "tool_choice": "none",
+    },
+    "chat": {
+        "messages": [{"role": "user", "content": "hi"}],
+        "tools": [{"type": "function", "function": TOOL}],
+        "tool_choice": {"type": "function", "function": {"name": "now"}},
+        "temperature": 0.5,
+        "metadata": {"a": "b"},
+    },
+    "responses": {
+        "input": "hi",
+        "instructions": "Be brief.",
+        "tools": [{"type": "function", **TOOL}],
+        "tool_choice": "required",
+        "max_output_tokens": 7,
+    },
+}
+QUESTION = {"role": "user", "content": [{"type": "text", "text": "When?"}]}
+CALLED = [
+    {"role": "assistant", "channel": "analysis", "content": "Now."},
+    {
+        "role": "assistant",
+        "channel": "commentary",
+        "recipient": "functions.now",
+        "content_type": "<|constrain|>json",
+        "content": "{}",
+    },
+]
+RESULT = {
+    "role": "tool",
+    "name": "functions.now",
+    "channel": "commentary",
+    "recipient": "assistant",
+    "content": "noon",
+}
+ANSWERED = [{"role": "assistant", "channel": "final", "content": "At noon."}]
+
+
+@pytest.mark.parametrize("form", REQUESTS)
+def test_a_turn_is_appended_in_the_format_of_its_source(form: str) -> None:
+    source: dict[str, Any] = REQUESTS[form]
+    before = call("render", source=source)["conversation"]["messages"]
+    for messages in ([QUESTION], CALLED, [RESULT], ANSWERED, [QUESTION], CALLED, [RESULT]):
+        result = call("append", source=source, messages=messages)
+        assert result["form"] == form
+        source = result["source"]
+    name = "input" if form == "responses" else "messages"
+    others = {key: value for key, value in source.items() if key != name}
+    assert others == {key: value for key, value in REQUESTS[form].items() if key != name}
+    rendered = check(call("render", source=source, reasoning="keep"))
+    assert rendered["form"] == form
+    after = rendered["conversation"]["messages"]
+    assert after[: len(before)] == before
+    said = [QUESTION, *CALLED, RESULT, *ANSWERED, QUESTION, *CALLED, RESULT]
+    fields = ("role", "channel", "recipient", "name")
+    assert [
+        ([message.get(field) for field in fields], message["content"][0]["text"])
+        for message in after[len(before) :]
+    ] == [
+        (
+            [message.get(field) for field in fields],
+            Message.from_dict(dict(message)).content[0].text,  # type: ignore[union-attr]
+        )
+        for message in said
+    ]
+
+
+def test_clients_of_an_api_would_append_the_same() -> None:
+    chat = call("append", source=REQUESTS["chat"], messages=CALLED)["source"]
+    function = {"name": "now", "arguments": "{}"}
+    calls = [{"id": "call_1", "type": "function", "function": function}]
+    assert chat["messages"][1:] == [{"role": "assistant", "reasoning": "Now.", "tool_calls": calls}]
+    chat = call("append", source=chat, messages=[RESULT])["source"]
+    assert chat["messages"][2:] == [{"role": "tool", "tool_call_id": "call_1", "content": "noon"}]
+    items = call("append", source=REQUESTS["responses"], messages=CALLED)["source"]["input"]
+    assert items[0] == {"role": "user", "content": "hi"}
+    assert [item["type"] for item in items[1:]] == ["reasoning", "function_call"]
 
 
 # Comparing
@@ -717,7 +804,7 @@ REFUSED: dict[str, tuple[str, Any, int, str | None, str]] = {
     "no input": ("parse", {}, 422, "input", "required"),
     "a choice": (
         "allowed", {"source": CHAT, "tool_choice": {"type": "function", "name": "no"}}, 422, None,
-        "'no' is not declared; declared are: functions.now",
+        "'no' is not declared; declared tools: functions.now",
     ),
     "a choice of the source": (
         "allowed", {"source": {**CHAT, "tool_choice": "maybe"}}, 422, "tool_choice", "none, auto"
@@ -728,6 +815,14 @@ REFUSED: dict[str, tuple[str, Any, int, str | None, str]] = {
         422, "tools/functions.f#/properties/a/uniqueItems", "cannot enforce",
     ),
     "a place": ("allowed", {"source": CHAT, "from": -1}, 422, "from", "greater"),
+    "a result without a call": (
+        "append", {"source": {"input": "hi"}, "messages": [RESULT]}, 422, "messages",
+        "there is no call without a result",
+    ),
+    "a system message for a request": (
+        "append", {"source": CHAT, "messages": [{"role": "system", "content": "x"}]}, 422,
+        "messages", "of the user, the assistant or a tool",
+    ),
     "no format": ("export", {"source": CHAT}, 422, "format", "required"),
     "nothing trainable": (
         "export", {"source": {"input": "hi"}, "ending": "training", "format": "python"}, 422,
@@ -772,6 +867,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "parse": {"input": THOUGHT + ANSWER, "role": "assistant", "tools": ["functions.now"]},
     "allowed": {"source": CHAT, "completion": ANSWER, "tool_choice": "auto", "from": 1},
     "export": {"source": HARMONY, "format": "python", "schema_dialect": "reference"},
+    "append": {"source": CHAT, "messages": [QUESTION, *CALLED, RESULT]},
 }
 
 
@@ -797,7 +893,7 @@ def changed_bodies(draw: st.DrawFn) -> tuple[str, Any]:
     """Bodies with anything at one or two places."""
     name = draw(st.sampled_from(sorted(BODIES)))
     body: Any = BODIES[name]
-    if name in ("render", "compare", "export"):
+    if name in ("render", "compare", "export", "append"):
         body = {**body, "source": draw(st.sampled_from([CHAT, RESPONSE, HARMONY]))}
     for _ in range(draw(st.integers(1, 2))):
         body = _replaced(body, draw(st.sampled_from(_places(body))), draw(json_values))

@@ -28,7 +28,7 @@ def opened(visitor: Visitor, url: str, completion: str = "", **document: Any) ->
     page = visitor.open(
         url + fragment("grammar", source=WEATHER, completion=completion, **document)
     )
-    expect(allowed(page).get_by_role("heading")).not_to_have_text("")
+    expect(allowed(page).get_by_role("heading")).not_to_contain_text("Compiling")
     return page
 
 

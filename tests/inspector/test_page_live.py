@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
@@ -116,7 +117,7 @@ def test_the_stream_is_seen_as_it_comes(visitor: Visitor) -> None:
 
 def test_a_call_is_answered_and_the_turn_goes_on(visitor: Visitor) -> None:
     engine = ScriptedEngine(f"{THOUGHT}<|start|>assistant{CALL}", FINAL)
-    with live(visitor, engine, source=WEATHER) as page:
+    with live(visitor, engine, source={**WEATHER, "tool_choice": "required"}) as page:
         page.get_by_role("button", name="Send").click()
         result = page.get_by_role("textbox", name="Result of functions.get_current_weather")
         result.fill('{"sunny": true}')
@@ -124,6 +125,15 @@ def test_a_call_is_answered_and_the_turn_goes_on(visitor: Visitor) -> None:
         expect(chat(page)).to_contain_text("It is sunny.")
         expect(result).to_be_hidden()
         expect(chat(page).get_by_role("article").nth(-2)).to_contain_text('{"sunny": true}')
+        # It is still the request that it was, and goes on in the same format.
+        page.get_by_role("tab", name="Conversation").click()
+        page.get_by_role("button", name="JSON", exact=True).click()
+        text = page.get_by_role("textbox", name="Conversation as JSON").input_value()
+    request = json.loads(text)
+    assert request["tool_choice"] == "required"
+    assert request["tools"] == WEATHER["tools"]
+    roles = [message["role"] for message in request["messages"]]
+    assert roles == ["user", "assistant", "tool", "assistant"]
     first, second = engine.prompts
     assert second == (
         f"{first}{THOUGHT}<|start|>assistant{CALL}"

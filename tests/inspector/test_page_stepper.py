@@ -9,7 +9,8 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from openai_harmony import load_harmony_encoding
-from support.page_visitor import Visitor, token_ids
+from support.page_visitor import Visitor, fragment, token_ids
+from support.served import CHAT_WEATHER
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 ANSWER = (
@@ -167,6 +168,18 @@ def test_repairs_are_marked_where_they_happened(page: Page) -> None:
     page.get_by_role("button", name="First").click()
     listed.get_by_role("button").click()
     assert view(page).locator("[aria-selected=true]").get_attribute("data-index") == places[0]
+
+
+def test_the_tools_are_those_of_the_conversation(visitor: Visitor, inspector_url: str) -> None:
+    source = {"messages": [{"role": "user", "content": "hi"}], "tools": [CHAT_WEATHER]}
+    call = CALL.replace("get_weather", "get_current_weather")
+    page = visitor.open(inspector_url + fragment("tokens", source=source, input=call))
+    status(page, "1 recovery")
+    tools = page.get_by_role("textbox", name="Tools")
+    expect(tools).to_have_attribute("placeholder", "functions.get_current_weather")
+    expect(page.get_by_role("region", name="Recoveries")).to_contain_text("tool-name")
+    tools.fill("python")
+    status(page, "0 recoveries")
 
 
 def test_strict_and_lenient_stand_side_by_side(page: Page) -> None:

@@ -95,7 +95,7 @@ class TestProvider:
     def test_errors_are_read(self, answers: dict[str, Any], provider: str) -> None:
         found = answer(answers, f"{provider}.another_model")
         assert found["status"] == 404
-        assert found["message"] == "the model 'another' is not served here; there is: demo"
+        assert found["message"] == "the model 'another' is not served here; use demo"
 
 
 @pytest.mark.parametrize("provider", ["open", "compatible"])  # OpenAI's shows summaries alone

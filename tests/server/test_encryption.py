@@ -128,7 +128,7 @@ def test_a_file_without_keys(tmp_path: Path, content: str) -> None:
     path = tmp_path / "harmony.key"
     path.write_text(content, "utf-8")
     with pytest.raises(
-        EncryptionKeyError, match=r"harmony\.key holds no keys: each line is 32 bytes"
+        EncryptionKeyError, match=r"harmony\.key has no valid keys: each line must be 32 bytes"
     ):
         ItemCipher.from_file(path)
     assert path.read_text("utf-8") == content

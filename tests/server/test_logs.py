@@ -174,7 +174,7 @@ def test_nothing_that_was_said_is_logged(monkeypatch: pytest.MonkeyPatch) -> Non
         lost = client.post(PATH, json=body)
         assert lost.status_code == 500, lost.text
     text = written.getvalue()
-    assert "could not be kept" in text
+    assert "could not be stored" in text
     assert "no such table: nowhere" in text  # errors of the store say what failed
     assert "the tool python failed" in text
     assert {line["request_id"] for line in lines(written) if "tool" in line["message"]} == {

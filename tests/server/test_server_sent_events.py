@@ -202,7 +202,7 @@ def test_work_ends_when_the_client_goes_away() -> None:
 
     async def go() -> None:
         client = Client()
-        with pytest.raises(ApiError, match="went away"):
+        with pytest.raises(ApiError, match="disconnected"):
             await while_connected(client.receive, work(client))
 
     asyncio.run(go())

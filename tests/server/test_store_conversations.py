@@ -65,7 +65,10 @@ def test_items_are_added_and_deleted(conversations: Store) -> None:
 
 def test_an_id_stands_in_a_conversation_once(conversations: Store) -> None:
     twice = [NewItem("msg_7", {}), NewItem("msg_7", {})]
-    for items, problem in ((ITEMS[:1], "has an item with the id 'msg_0'"), (twice, "two items")):
+    for items, problem in (
+        (ITEMS[:1], "already has an item with the id 'msg_0'"),
+        (twice, "two items"),
+    ):
         with pytest.raises(ItemIdError, match=problem):
             conversations.conversations.add_items("conv_1", OWNER, items)
     with pytest.raises(ItemIdError):

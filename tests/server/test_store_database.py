@@ -98,8 +98,8 @@ def test_forms_of_postgres(scheme: str) -> None:
 @pytest.mark.parametrize(
     ("url", "problem"),
     [
-        ("mysql://localhost/harmony", "mysql:// is no database of a server; write sqlite:///PATH"),
-        ("postgresql+asyncpg://localhost/harmony", "is no database of a server"),
+        ("mysql://localhost/harmony", "mysql:// is not supported; write sqlite:///PATH"),
+        ("postgresql+asyncpg://localhost/harmony", "asyncpg:// is not supported"),
         ("://", "cannot be read"),
         ("sqlite:////proc/none/harmony.db", "cannot be opened: .* give another path"),
     ],

@@ -137,7 +137,7 @@ def test_pages_of_input(store: Store) -> None:
     ("items", "problem"),
     [
         ([QUESTION, QUESTION], "two items have the id 'msg_1'"),
-        ([NewItem("m" * 501, {})], "501 characters, and may have 500"),
+        ([NewItem("m" * 501, {})], "501 characters; use at most 500"),
     ],
 )
 def test_ids_that_cannot_be_kept(store: Store, items: list[NewItem], problem: str) -> None:

@@ -404,7 +404,7 @@ def test_without_a_collector_it_is_off(environment: dict[str, str]) -> None:
     ("environment", "problem"),
     [
         ({**ENDPOINT, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "set OTEL_EXPORTER_OTLP_PROTOCOL="),
-        ({**ENDPOINT, "OTEL_TRACES_EXPORTER": "zipkin"}, "'zipkin'; telemetry is sent by otlp"),
+        ({**ENDPOINT, "OTEL_TRACES_EXPORTER": "zipkin"}, "'zipkin'; set it to otlp or none"),
     ],
 )
 def test_what_cannot_be_sent_is_refused(environment: dict[str, str], problem: str) -> None:

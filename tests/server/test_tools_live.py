@@ -192,8 +192,11 @@ def test_the_command_serves_with_a_browser(tmp_path: Path, cache: Path) -> None:
     documents = tmp_path / "documents"
     documents.mkdir()
     (documents / "a.md").write_text("# A\n")
-    options = ("demo", "--port", "0", "--browser", str(documents))
-    with server_process(tmp_path, cache, *options) as server:
+    options = ("--port", "0", "--browser", str(documents))
+    with (
+        serving(RoomyEngine()) as engine,
+        server_process(tmp_path, cache, engine.removesuffix("/v1"), *options) as server,
+    ):
         counts = []
         for tools in ([], [COMPUTE], [SEARCH]):
             body: dict[str, Any] = {"input": "hi", "tools": tools}
@@ -206,8 +209,11 @@ def test_the_command_serves_with_a_browser(tmp_path: Path, cache: Path) -> None:
 
 def test_the_command_serves_with_an_mcp_server(tmp_path: Path, cache: Path) -> None:
     server_there = shlex.join(["host=" + sys.executable, hostile_mcp_server.__file__])
-    options = ("demo", "--port", "0", "--mcp", server_there)
-    with server_process(tmp_path, cache, *options) as server:
+    options = ("--port", "0", "--mcp", server_there)
+    with (
+        serving(RoomyEngine(answer("2 + 3 = 5."))) as engine,
+        server_process(tmp_path, cache, engine.removesuffix("/v1"), *options) as server,
+    ):
         body: dict[str, Any] = {"input": "What is 2 + 3?", "tools": [SERVER], "temperature": 0}
         response = httpx2.post(f"{server.url}/responses", json=body, timeout=PATIENCE).json()
         listing, *_, message = response["output"]

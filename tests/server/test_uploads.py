@@ -200,8 +200,12 @@ def test_the_model_reads_text_and_pdf(client: OpenAI) -> None:
     ("part", "param", "problem"),
     [
         ({"file_id": "file-0"}, "file_id", "there is no file 'file-0'; upload it to /v1/files"),
-        ({"file_data": "data:application/pdf;base64,!"}, "file_data", "this is no PDF in base64"),
-        ({"file_data": "data:application/pdf,a"}, "file_data", "this is no PDF in base64"),
+        (
+            {"file_data": "data:application/pdf;base64,!"},
+            "file_data",
+            "this is not a PDF in base64",
+        ),
+        ({"file_data": "data:application/pdf,a"}, "file_data", "this is not a PDF in base64"),
         ({"file_data": data_url(b"%PDF-1.4 nothing")}, "file_data", "the PDF is damaged"),
     ],
 )

@@ -6,9 +6,11 @@ import importlib.metadata
 import json
 from typing import Any
 
+import llguidance
+
 __all__ = ["BEFORE_1_8", "is_read_differently"]
 
-_VERSION = tuple(map(int, importlib.metadata.version("llguidance").split(".")[:2]))
+_VERSION = tuple(map(int, importlib.metadata.version(llguidance.__name__).split(".")[:2]))
 
 BEFORE_1_8 = _VERSION < (1, 8)
 

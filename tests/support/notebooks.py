@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
+import ipykernel  # noqa: F401 - what notebooks run; without it their tests are skipped
 import pytest
 
 from openai_harmony import Message, Role

@@ -6,14 +6,16 @@ import contextlib
 import hashlib
 import html
 import json
+import multiprocessing
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,13 +32,17 @@ pc = pytest.importorskip("pyarrow.compute")
 pq = pytest.importorskip("pyarrow.parquet")
 
 from openai_harmony.training.files import (  # noqa: E402
+    Chunk,
     PrepareSettings,
     Progress,
     TokenReport,
     find_chunks,
     find_files,
     prepare,
+    process_runner,
+    processes,
 )
+from openai_harmony.training.files.processes import ShardJob, WorkerError  # noqa: E402
 from openai_harmony.training.files.report import write_plot  # noqa: E402
 from openai_harmony.training.files.sources import OutputError, SourceError, read_chunk  # noqa: E402
 
@@ -180,7 +186,7 @@ def test_the_date_is_that_of_the_server_unless_given(
         out = tmp_path / f"{date}"
         prepare(source, out, PrepareSettings(start_date=date), workers=1)
         assert set(dated(out)) == days
-    with pytest.raises(ValueError, match="is no date"):
+    with pytest.raises(ValueError, match="is not a date"):
         PrepareSettings(start_date="soon")
 
 
@@ -208,13 +214,25 @@ def test_a_full_disk_is_an_error_of_the_output(tmp_path: Path, suffix: str) -> N
     assert len(table(out)) > 100
 
 
-def test_what_killed_workers_left_is_removed(tmp_path: Path) -> None:
-    source, out = write_jsonl(tmp_path / "rows.jsonl"), tmp_path / "out"
-    prepare(source, out, workers=1)
-    left = out / "data" / "train-00001.parquet.1.tmp"
-    left.write_bytes(b"x")
-    prepare(source, out, workers=1)
-    assert not left.exists()
+@pytest.mark.parametrize("done", [0, 1, 4])
+def test_what_a_killed_preparation_left_is_removed(tmp_path: Path, done: int) -> None:
+    source, whole, out = write_jsonl(tmp_path / "rows.jsonl"), tmp_path / "whole", tmp_path / "out"
+    settings = PrepareSettings(megatron=True)
+    prepare(source, whole, settings, workers=1, chunk_bytes=4000)
+    shutil.copytree(whole, out)
+    shards = sorted((out / ".harmony").glob("?????.json"))
+    assert len(shards) > 4
+    for shard in shards[done:]:  # what was killed before it wrote this file
+        shard.unlink()
+    (out / "README.md").unlink()
+    for folder in ("", "data", ".harmony", "megatron"):
+        (out / folder / "half.1.tmp").write_bytes(b"x")
+
+    def look(_: Progress) -> None:
+        assert not any(out.rglob("half.1.tmp"))
+
+    prepare(source, out, settings, workers=1, chunk_bytes=4000, watch=look)
+    assert digests(out) == digests(whole)
 
 
 _ENDLESS = """
@@ -250,6 +268,24 @@ def test_workers_end_with_their_parent(tmp_path: Path) -> None:
             for worker in workers:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(worker, signal.SIGKILL)
+
+
+def test_what_a_worker_raises_is_raised_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = multiprocessing.Pipe()
+
+    @contextlib.contextmanager
+    def started(_: int) -> Iterator[list[Any]]:
+        yield [ours]
+
+    monkeypatch.setattr(processes, "_worker_processes", started)
+    job = ShardJob(0, Chunk("", "jsonl", 0, 0, 2**30), PrepareSettings(), Path())
+    theirs.send((OutputError(28, "out: No space left"), "the traceback"))
+    with pytest.raises(OutputError, match="No space left") as raised:
+        list(process_runner(1)([job], None))
+    assert str(raised.value.__cause__) == "the traceback"
+    theirs.close()
+    with pytest.raises(WorkerError, match="was killed"):
+        list(process_runner(1)([job], None))
 
 
 def test_what_is_too_long_is_counted(tmp_path: Path) -> None:

@@ -244,7 +244,7 @@ REFUSED: list[tuple[Any, str]] = [
     (chat({**ANSWERED, "weight": "1"}), r"messages\[1\].weight: expected a number"),
     (chat({**ANSWERED, "weight": -1}), "expected a number of 0 or more"),
     (chat({**ANSWERED, "train": 1}), r"messages\[1\].train: expected true or false"),
-    (chat({**ANSWERED, "weight": 0, "train": True}), "train: another field .* says the opposite"),
+    (chat({**ANSWERED, "weight": 0, "train": True}), "train: another field .* contradicts it"),
     (chat({**ANSWERED, "train": True, "masked": True}), "masked: another field"),
     (chat({**ANSWERED, "train_detail": [{"begin_offset": 0}]}), "weights of single characters"),
     (chat(said([{"type": "thinking"}])), r"content\[0\].thinking: the field is missing"),
@@ -420,7 +420,9 @@ def test_rows_without_their_date(value: Any) -> None:
     "text", ["", "field:", "28.6.2025", "2025-06-31", "2025-06-02..2025-06-01"]
 )
 def test_dates_that_are_none(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no date|day is out of range|ends before|must be in"):
+    with pytest.raises(
+        ValueError, match=r"is not a date|day is out of range|ends before|must be in"
+    ):
         RowDates.parse(text)
 
 

@@ -114,7 +114,7 @@ def test_vllm_starts_where_the_plugin_is_broken(
     del modules[PARSER].__dict__["ChunkResult"]
     register()
     assert not is_ours(modules)
-    assert "vllm.parser.harmony is as vLLM has it" in caplog.text
+    assert "vLLM's own vllm.parser.harmony is used" in caplog.text
 
 
 def test_vllm_starts_where_another_library_replaced_ours(

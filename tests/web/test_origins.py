@@ -225,7 +225,7 @@ def test_a_websocket_is_closed_where_the_server_cannot_respond() -> None:
     "text", ["", "*", "*.example", "http://a.example", "a.example:80", "a/b", "a b", "[::1"]
 )
 def test_hosts_that_cannot_be_allowed(text: str) -> None:
-    with pytest.raises(ValueError, match="is no host; write a name or an address"):
+    with pytest.raises(ValueError, match="is not a host; write a name or an address"):
         read_host(text)
 
 
@@ -251,7 +251,9 @@ def test_addresses_can_be_allowed() -> None:
     ],
 )
 def test_origins_that_cannot_be_allowed(text: str) -> None:
-    with pytest.raises(ValueError, match="is no origin; write the scheme, the host and the port"):
+    with pytest.raises(
+        ValueError, match="is not an origin; write the scheme, the host and the port"
+    ):
         read_origin(text)
 
 

@@ -1,18 +1,18 @@
 """The Responses, Chat Completions and Completions APIs as data: requests in, items out.
 
-Pure functions, without a network or ids of their own; only `current_date` reads a clock. They need
-pydantic and the core, and the settings `openai_harmony.engines.Sampling`, but no extra.
+These are pure functions: they use no network and make no ids, and only `current_date` reads a
+clock. They need pydantic, the core and `openai_harmony.engines.Sampling`, but no extra.
 
 ::
 
     request_body → requests             the bodies of requests, validated
-    requested_tools → tool_choice       the tools of a request, and which of them may be called
+    requested_tools → tool_choice       the tools of a request, and the allowed calls
     conversation_builder → constraints, chat_input, input_items → turn_request
-                                        a request and its history as a turn of the model
+                                        a request and its history as one turn of the model
     items, custom_tools → output_items, chat_output
                                         the model's messages as items, or as a chat message
     response_resource                   the response that contains the items
-    current_date                        the default of the date that the model reads
+    current_date                        the default of the date in the prompt
 """
 
 from importlib import import_module

@@ -14,9 +14,9 @@
 ``tool``                     a result; its author is the function that was called
 ===========================  ====================================================================
 
-Fields that do not affect the prompt (``model``, ``tool_choice``, ...) are ignored. So are the
-``name`` of an author, as the format names only tools, and tools that the models cannot have. Notes
-replace images, files and audio.
+Fields that do not affect the prompt (``model``, ``tool_choice``, ...) are ignored. Also ignored are
+the ``name`` of an author, because the format names only tools, and tools that the models cannot
+have. Notes replace images, files and audio.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def conversation_from_chat(
 ) -> Conversation:
     """Turn a request, or its list of messages, into a harmony conversation.
 
-    Raises `ConversationError`, which names the field at fault.
+    Raises `ConversationError`, which names the wrong field.
 
     >>> chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
     >>> [message.author.role.value for message in conversation_from_chat(chat).messages]
@@ -65,10 +65,10 @@ def conversation_from_chat(
 
 
 class ParsedRequest(NamedTuple):
-    """The conversation of a request, and the tools and response format that it asks for.
+    """The conversation of a request, and the requested tools and response format.
 
-    `sources` has, for each message of a chat's conversation, the index of the request's message
-    that it comes from; None for the system's and the developer's message, which come from several.
+    `sources` has the index of the request's message for each message of a chat's conversation; it
+    is None for the system and developer messages, which have several sources.
     """
 
     conversation: Conversation
@@ -133,7 +133,7 @@ def tool_from_chat(raw: object, *, field: str = "") -> ToolDescription:
 
 def _refuse_old_functions(field: JsonField, remedy: str) -> None:
     if not field.is_null:
-        raise field.error(f"functions of the API before tools are not read; {remedy}")
+        raise field.error(f"the old function-calling fields are not supported; {remedy}")
 
 
 _ROLES = {role.value: role for role in Role}
@@ -142,7 +142,7 @@ _ROLES = {role.value: role for role in Role}
 def _read_message(message: JsonField, builder: ConversationBuilder) -> None:
     role = message["role"]
     if role.text() == "function":
-        raise role.error("messages by functions are not read; send the role 'tool' instead")
+        raise role.error("messages by functions are not supported; send the role 'tool' instead")
     match _ROLES.get(role.value):
         case Role.SYSTEM | Role.DEVELOPER:
             builder.add_instructions(content_texts(message["content"]))
@@ -201,10 +201,10 @@ def _read_call(call: JsonField, builder: ConversationBuilder) -> None:
         arguments = function["arguments"].text()
         builder.add_call(call_id, read_tool_name(function["name"]), None, arguments)
     else:
-        raise kind.error(f"calls of the type {kind.value!r} have no form in harmony; remove it")
+        raise kind.error(f"harmony has no calls of the type {kind.value!r}; remove the call")
 
 
-# Telling the formats apart
+# Detecting the format
 
 
 def _is_harmony(message: object) -> bool:

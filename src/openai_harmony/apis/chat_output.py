@@ -26,10 +26,10 @@ def chat_message_of(
 ) -> dict[str, Any]:
     """Make the message for a turn; `new_id` makes the ids of calls.
 
-    `text_tools` are the custom tools whose calls carry their text as it is.
+    `text_tools` are the custom tools whose calls contain plain text instead of JSON.
 
-    Its content joins the preambles and the answer. Clients read reasoning under either of two
-    names, so it stands under both.
+    The content joins the preambles and the answer. Clients read reasoning under one of two names,
+    so the message has it under both.
 
     >>> thought = Message.from_role_and_content("assistant", "Hm.").with_channel("analysis")
     >>> chat_message_of([thought], str)["reasoning"]

@@ -1,19 +1,19 @@
-"""What requests say about reasoning and the form of the answer, in the fields of several servers.
+"""The fields of requests for reasoning and the form of the answer, as several servers name them.
 
 ==============================================  =================================================
 ``reasoning_effort``, ``reasoning.effort``,     the effort
 ``chat_template_kwargs.reasoning_effort``
 ``reasoning.max_tokens``,                       the most tokens of reasoning in a turn
 ``thinking_token_budget``
-``reasoning.enabled``,                          False allows no reasoning
+``reasoning.enabled``,                          False forbids reasoning
 ``chat_template_kwargs.enable_thinking``
 ``reasoning.exclude``, ``include_reasoning``    whether the client sees the reasoning
 ``response_format``, ``text.format``            JSON, or free text
 ``structured_outputs``, ``guided_json``, ...    the same, regular expressions, choices, grammars
 ==============================================  =================================================
 
-OpenAI's own fields come first in each row; the others are those of vLLM and OpenRouter. Two fields
-that contradict each other are an error.
+OpenAI's own fields come first in each row; the others are those of vLLM and OpenRouter. If two
+fields contradict each other, reading them raises `ConversationError`.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def requested_effort(body: JsonField, default: ReasoningEffort | None) -> Reason
     for name in template.object():
         if name not in _TEMPLATE_FIELDS:
             known = ", ".join(sorted(_TEMPLATE_FIELDS))
-            raise template[name].error(f"there is no template with this argument; send {known}")
+            raise template[name].error(f"the chat template has no such argument; send {known}")
     reasoning = _optional_object(body["reasoning"])
     effort = _agreeing(body["reasoning_effort"], reasoning["effort"], template["reasoning_effort"])
     return read_effort(effort, default)
 
 
 def requested_reasoning_tokens(body: JsonField) -> int | None:
-    """Return the most tokens of reasoning in a turn; None where the request leaves it open.
+    """Return the most tokens of reasoning in a turn; None if the request has no limit.
 
     >>> requested_reasoning_tokens(JsonField({"reasoning": {"enabled": False}}))
     0
@@ -91,7 +91,7 @@ def requested_format(body: JsonField, own: JsonField) -> RequestedFormat | None:
     answer = read_response_format(own)
     for field, _ in requested[1 if answer is None else 0 :]:
         first = own if answer is not None else requested[0][0]
-        raise field.error(f"{first.path} asks for another form of the answer; send one of them")
+        raise field.error(f"{first.path} requests another form of the answer; send one of them")
     for field, read in requested:
         return read(field)
     return answer
@@ -118,7 +118,7 @@ def _read_schema(field: JsonField) -> RequestedFormat:
         try:
             schema = json.loads(schema)
         except ValueError:
-            raise field.error("this is no JSON; send a JSON Schema") from None
+            raise field.error("this is not JSON; send a JSON Schema") from None
     if not isinstance(schema, Mapping):
         raise field.unexpected("a JSON Schema")
     return RequestedFormat(name="answer", schema=dict(schema))
@@ -127,7 +127,7 @@ def _read_schema(field: JsonField) -> RequestedFormat:
 def _read_choices(field: JsonField) -> RequestedFormat:
     choices = [choice.text() for choice in field.items()]
     if not choices:
-        raise field.error("there is nothing to choose from; send texts")
+        raise field.error("the list of choices is empty; send at least one text")
     return RequestedFormat(text={"type": "choice", "choices": choices})
 
 

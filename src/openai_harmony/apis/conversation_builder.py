@@ -1,7 +1,7 @@
-"""The harmony messages of a conversation, built the same way from the requests of both APIs.
+"""The harmony messages of a conversation, built in the same way from the requests of both APIs.
 
-The two APIs write the same things in different fields. The builder turns them into the same
-messages, and so into the same tokens:
+The two APIs have different fields for the same things. The builder turns them into the same
+messages, and therefore the same tokens:
 
 - All instructions go into one developer message, separated by blank lines.
 - Text by the assistant is its answer (``final``). It is a preamble (``commentary``) if a call
@@ -45,7 +45,7 @@ _EFFORTS = {
 
 
 def read_effort(effort: JsonField, default: ReasoningEffort | None) -> ReasoningEffort | None:
-    """Map a reasoning effort of the APIs to one of the model's three.
+    """Map a reasoning effort of the APIs to one of the model's three efforts.
 
     >>> read_effort(JsonField("minimal"), None)
     <ReasoningEffort.LOW: 'Low'>
@@ -121,7 +121,7 @@ REASONING_TYPES = frozenset({"thinking", "reasoning"})
 """The types of content parts with the assistant's reasoning."""
 
 PART_TYPES = frozenset({*_TEXT_TYPES, *REASONING_TYPES, "refusal"})
-"""The types of content parts that the assistant can have written; notes replace all others."""
+"""The types of content parts that the assistant can write; notes replace all others."""
 
 _ATTACHMENTS = {
     "image": "image",
@@ -161,7 +161,7 @@ def content_texts(content: JsonField, skipped: Collection[str] = ()) -> list[str
         elif kind in ("file", "input_file") and (text := _file_text(part)) is not None:
             texts.append(text)
         else:
-            # Agents send screenshots beside their texts. The note says that the model sees none.
+            # Agents send screenshots beside their texts. The note states that they are not shown.
             name = _ATTACHMENTS.get(kind, "attachment")
             texts.append(f"[{name}: not shown, this model reads text only]")
     return texts
@@ -180,12 +180,12 @@ def _file_text(part: JsonField) -> str | None:
     try:
         text = base64.b64decode(data[opening.end() :], validate=True).decode()
     except ValueError:
-        raise file["file_data"].error("this is no UTF-8 text in base64") from None
+        raise file["file_data"].error("this is not UTF-8 text in base64") from None
     return f"[file: {file['filename'].optional_text() or 'without a name'}]\n{text}"
 
 
 class ConversationBuilder:
-    """Collects messages in order; `tokens` are the tokens that a message was sampled as.
+    """Collects messages in order; `tokens` are the sampled tokens of a message.
 
     >>> builder = ConversationBuilder()
     >>> builder.add_text(["I will look."])
@@ -198,7 +198,7 @@ class ConversationBuilder:
         self.tools = tools or RequestedTools()
         self.messages: list[Message] = []
         self._instructions: list[str] = []
-        self._answers: list[Message] = []  # of this turn, while no call has followed
+        self._answers: list[Message] = []  # of this turn, before any call
         self._recipients: dict[str, str] = {}  # by the id of the call
 
     def add_instructions(self, texts: Sequence[str]) -> None:
@@ -206,7 +206,7 @@ class ConversationBuilder:
         self._instructions += filter(None, texts)
 
     def begin_anew(self, own_instructions: str | None) -> None:
-        """Forget all that was added but the instructions of the request itself."""
+        """Remove everything that was added, except the instructions of the request itself."""
         self.messages.clear()
         self._answers.clear()
         self._recipients.clear()
@@ -227,7 +227,7 @@ class ConversationBuilder:
         channel: str | None = None,
         tokens: Sequence[int] | None = None,
     ) -> None:
-        """Add text by the assistant; without a channel, the next messages decide on it."""
+        """Add text by the assistant; without a channel, the next messages determine the channel."""
         message = _message(Role.ASSISTANT, texts).with_channel(channel or "final")
         added = self._add_sampled(message, tokens)
         if channel is None:
@@ -260,7 +260,7 @@ class ConversationBuilder:
         text: str,
         tokens: Sequence[int] | None = None,
     ) -> None:
-        """Add a call of a custom tool with its text, as its calls carry it."""
+        """Add a call of a custom tool with its text."""
         is_text = self.tools.recipient(name, namespace) in self.tools.texts
         arguments = json.dumps({CUSTOM_TOOL_FIELD: text}, ensure_ascii=False)
         content_type, body = ("code", text) if is_text else ("<|constrain|>json", arguments)
@@ -299,7 +299,7 @@ class ConversationBuilder:
             developer.with_instructions("\n\n".join(self._instructions))
         for namespace in self.tools.namespaces.values():
             developer.with_tools(namespace)
-        # As in the API, the instructions themselves must ask for JSON without a schema.
+        # As in the API, for JSON without a schema the instructions themselves must request JSON.
         if response_format is not None and response_format.name is not None:
             developer.with_response_format(
                 response_format.name, response_format.schema or {}, response_format.description

@@ -1,6 +1,6 @@
-"""The date that the model reads as today's: one default for servers, commands and training data.
+"""The current date in the prompt: one default for servers, commands and training data.
 
-This is the only module of the room that reads a clock.
+This is the only module of `openai_harmony.apis` that reads a clock.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from datetime import datetime, timezone
 __all__ = ["TODAY", "current_date"]
 
 TODAY = "today"
-"""The default wherever a date can be chosen: the current date in UTC."""
+"""The default of every option for a date: the current date in UTC."""
 
 
 def current_date(choice: str | None = TODAY) -> str | None:
-    """Return the date for a choice: that of today for `TODAY`, any other as it is.
+    """Return the current date for `TODAY`, and any other choice unchanged.
 
     >>> current_date("2025-06-28")
     '2025-06-28'

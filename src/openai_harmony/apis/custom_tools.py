@@ -34,9 +34,9 @@ def custom_tool_input(body: str) -> str:
 
 
 class CustomToolInput:
-    """Reads the input while the model writes the JSON. A body in another form is the input itself.
+    """Reads the input while the model writes the JSON.
 
-    So is any body of a tool that `is_text`.
+    A body in another form is itself the input. With `is_text`, every body is.
 
     >>> reader = CustomToolInput()
     >>> [reader.feed(piece) for piece in ('{"inp', 'ut": "a', '\\\\', 'nb"}')]

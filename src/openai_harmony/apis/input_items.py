@@ -55,18 +55,20 @@ _SKIPPED = {
     "tool_search_output",
     "web_search_call",
 }
-# Other servers ran these. Writing them as text would only teach the model to write such text.
+# Other servers ran these tools. If the prompt had them as text, the model would imitate that text.
 
 _CHANNELS = {"commentary": "commentary", "final_answer": "final"}
 
-_SEALED = "this server cannot open it: it was changed, made elsewhere, or under another key; {}"
+_SEALED = (
+    "this server cannot decrypt it: it was changed, or encrypted elsewhere or with another key; {}"
+)
 _REMEDY = "send the item of the call as well, or previous_response_id"
 
 
 class ItemReader:
     """Reads items into a builder; `references` are the items that the input may name by id.
 
-    `instructions` are those of the request itself, which a compaction does not stand for.
+    `instructions` are those of the request itself, which a compaction does not replace.
     """
 
     def __init__(
@@ -92,7 +94,7 @@ class ItemReader:
         Raises `ConversationError`.
         """
         if item["type"].value == "mcp_approval_request":
-            return  # the answer to it, or the call itself, is an item of its own
+            return  # its answer, or the call itself, is another item
         if messages:
             call, *results = (Message.from_dict(dict(message)) for message in messages)
             self._builder.add_exchange(call, results, tokens)
@@ -103,8 +105,7 @@ class ItemReader:
         read = _READERS.get(kind)
         if read is None:
             raise item["type"].error(
-                f"items of the type {kind!r:.80} are not known; "
-                f"the model reads {', '.join(_READERS)}"
+                f"the item type {kind!r:.80} is unknown; use one of {', '.join(_READERS)}"
             )
         read(self, item, tokens)
 
@@ -164,14 +165,14 @@ class ItemReader:
             raise item["id"].error(f"no item is stored under the id {item['id'].value!r:.80}")
         stored_item = JsonField(stored.item, item.path)
         if _item_type(stored_item) == "item_reference":
-            raise item["id"].error("the item of that id is a reference itself")
+            raise item["id"].error("the item with this id is itself a reference")
         self.read(stored_item, stored.tokens, stored.messages)
 
     def _read_compaction(self, item: JsonField, _tokens: Sequence[int] | None) -> None:
         encrypted = item["encrypted_content"]
         decrypted = self._decrypt(encrypted.text()) if self._decrypt else None
         if decrypted is None:
-            raise encrypted.error(_SEALED.format("send the items that it stands for"))
+            raise encrypted.error(_SEALED.format("send the items that it replaces"))
         self._builder.begin_anew(self._instructions)
         self.read_all(decrypted, encrypted.path)
 
@@ -229,7 +230,7 @@ def input_items_of(
     new_id: NewId,
     references: Mapping[str, HistoryItem] | None = None,
 ) -> list[HistoryItem]:
-    """List the input items, complete and with ids; references become the items that they name.
+    """Return the input items, complete and with ids; references become the items that they name.
 
     Call it only with a request that `turn_of_response` accepts.
 

@@ -27,7 +27,7 @@ _NOT_TOOLS = {"all", *(role.value for role in Role)}
 class HistoryItem(NamedTuple):
     """An item of the Responses API, with fields that only the server stores.
 
-    - `tokens`: the tokens that the item was sampled as, if they are stored.
+    - `tokens`: the sampled tokens of the item, if they are stored.
     - `messages`: for a call of a built-in tool that the server ran, the call and the tool's
       messages, as the JSON of harmony messages.
     """
@@ -38,14 +38,14 @@ class HistoryItem(NamedTuple):
 
 
 Decrypt: TypeAlias = "Callable[[str], Sequence[HistoryItem] | None]"
-"""Decrypts an `encrypted_content`; returns None for text that this server did not encrypt."""
+"""A function that decrypts `encrypted_content`; None if this server did not encrypt the text."""
 
 NewId: TypeAlias = "Callable[[str], str]"
-"""Makes an id that starts with a prefix such as ``msg``."""
+"""A function that makes an id with a prefix such as ``msg``."""
 
 
 class ItemKind(str, Enum):
-    """The kinds of output items: three of text, the others of calls."""
+    """The kinds of output items: three kinds of text, and kinds of calls."""
 
     REASONING = "reasoning"
     COMMENTARY = "commentary"
@@ -100,13 +100,13 @@ def item_kind(
     custom_tools: Collection[str] = (),
     built_in_tools: Collection[str] = (),
 ) -> ItemKind:
-    """Return the kind of a model message from its header alone, so that streams can use it.
+    """Return the item kind of a message by the model; it depends only on the header.
 
     `custom_tools` are recipients. `built_in_tools` are the names of the server's own tools:
     `browser`, `python`, and those of MCP servers.
 
-    A message with a recipient is a call, on any channel. A call of an undeclared tool is a
-    function call: the client can report that the function does not exist.
+    A message with a recipient is a call on any channel. A call of an undeclared tool is a function
+    call, so the client can report that the function does not exist.
 
     >>> item_kind("analysis", None), item_kind("analysis", "functions.now")
     (<ItemKind.REASONING: 'reasoning'>, <ItemKind.FUNCTION_CALL: 'function_call'>)

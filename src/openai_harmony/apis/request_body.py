@@ -1,4 +1,4 @@
-"""Fields and checks that the bodies of all requests share, and errors that name a field."""
+"""The common fields and checks of all request bodies, and errors that name a field."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ Metadata: TypeAlias = Annotated[
 
 
 MANY_ERRORS = 1000
-"""More errors are not listed: it would take seconds, in which no other thread runs."""
+"""The most errors that are listed; more would take seconds, during which no other thread runs."""
 
 NESTING_LIMIT = 200
 """The deepest nesting of a field: Python writes JSON by recursion."""
 
 
 class RequestBody(BaseModel):
-    """A request. Unknown fields are ignored; null means that the field is left out."""
+    """A request. Unknown fields are ignored, and null is the same as a missing field."""
 
     model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
 
@@ -62,7 +62,7 @@ class RequestBody(BaseModel):
 
 
 def read_body(body: type[_Body], raw: object) -> _Body:
-    """Read parsed JSON; raise `ConversationError`, which names the field at fault.
+    """Read a request from parsed JSON; raise `ConversationError`, which names the wrong field.
 
     >>> from openai_harmony.apis import ChatRequest
     >>> read_body(ChatRequest, {"messages": [{}], "n": 0})
@@ -75,7 +75,7 @@ def read_body(body: type[_Body], raw: object) -> _Body:
         return body.model_validate(raw)
     except ValidationError as error:
         if error.error_count() > MANY_ERRORS:
-            problem = f"{error.error_count():,} values of the request are not valid"
+            problem = f"the request has {error.error_count():,} values that are not valid"
             raise ConversationError(problem) from None
         path, problem = validation_problem(error.errors(include_url=False))
         raise ConversationError(problem, field=path) from None
@@ -142,23 +142,23 @@ StopTexts: TypeAlias = Annotated[
 def no_bias(bias: Any) -> Any:
     """Reject a `logit_bias`: no engine supports it."""
     if bias:
-        raise ValueError("the engines have no such setting; leave it out")
+        raise ValueError("no engine supports this setting; leave it out")
     return bias
 
 
 class SamplingFields(RequestBody):
-    """The settings of sampling; the server has defaults for those that are left out."""
+    """The sampling settings; the server has defaults for missing ones."""
 
     temperature: float | None = Field(default=None, ge=0, le=2, description="0 is greedy.")
     top_p: float | None = Field(default=None, ge=0, le=1)
-    top_k: int | None = Field(default=None, ge=-1, description="0 and -1 are for all tokens.")
+    top_k: int | None = Field(default=None, ge=-1, description="0 and -1 keep all tokens.")
     min_p: float | None = Field(default=None, ge=0, le=1)
     seed: int | None = Field(default=None, ge=-_SEEDS, lt=_SEEDS)  # as numbers that a float can be
     frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
     presence_penalty: float | None = Field(default=None, ge=-2, le=2)
     repetition_penalty: float | None = Field(default=None, ge=0.01, le=100)
     stop: StopTexts | None = Field(
-        default=None, description="Texts that end the answer, and are not a part of it."
+        default=None, description="Texts that end the answer; the answer does not contain them."
     )
 
     def settings(
@@ -173,7 +173,7 @@ class SamplingFields(RequestBody):
 
     @property
     def stop_texts(self) -> tuple[str, ...]:
-        """The texts that end an answer."""
+        """The texts that end the answer."""
         return tuple(self.stop or ())
 
 

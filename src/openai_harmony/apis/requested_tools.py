@@ -3,7 +3,7 @@
 ================  ==============================================================================
 ``function``      a function in `functions`; its fields flat or under ``function``
 ``custom``        a function with one text argument; its fields flat or under ``custom``. With a
-                  grammar it is a function of a text, whose calls carry the text as it is
+                  grammar, its calls contain plain text instead of JSON
 ``namespace``     functions in a namespace of their own
 a built-in tool   the tool that the model was trained with, if the server has it: `BUILT_IN_TOOLS`
 ``mcp``           the namespace of its ``server_label``, if the server has it
@@ -56,7 +56,7 @@ HOSTED_TOOLS = {
     "tool_search",
     *BUILT_IN_TOOLS,
 }
-"""Tool types of OpenAI's API that a server may have; others are an error."""
+"""Tool types of OpenAI's API that a server may have; other types raise an error."""
 
 _FUNCTIONS = "functions"
 _NAME = re.compile(rf"[^\s=<|>{INVISIBLE}]+")  # what a header can contain
@@ -68,9 +68,9 @@ class RequestedTools:
 
     - `namespaces`: functions of the client, by namespace, in order.
     - `built_in`: tools that the server runs, by name.
-    - `custom`: recipients of custom tools. `texts`: the syntax and the definition of the grammar of
-      those that have one.
-    - `strict`: recipients whose schema must be enforced.
+    - `custom`: recipients of custom tools.
+    - `texts`: the syntax and definition of the grammars of custom tools, by recipient.
+    - `strict`: recipients whose schemas must be enforced.
     - `others`: types of tools that the model cannot have.
     """
 
@@ -88,7 +88,7 @@ class RequestedTools:
         return [name for namespace in namespaces for name in _recipients(namespace)]
 
     def recipients_of(self, built_in: str) -> list[str]:
-        """The recipients of calls of a built-in tool; none unless it is declared."""
+        """The recipients of a built-in tool's calls; none unless the tool is declared."""
         namespace = self.built_in.get(built_in)
         return [] if namespace is None else _recipients(namespace)
 
@@ -101,15 +101,15 @@ class RequestedTools:
         if namespace:
             return f"{namespace}.{name}"
         function = f"{_FUNCTIONS}.{name}"
-        # The client got the call of an undeclared tool under its whole name.
+        # The client received the call of an undeclared tool under its whole name.
         is_whole = "." in name or name == "python"
         return name if is_whole and function not in self.recipients else function
 
     def add(self, namespace: str, description: str | None, tool: ToolDescription) -> None:
-        """Declare a function; it replaces one of the same name."""
+        """Declare a function; it replaces one with the same name."""
         new = ToolNamespaceConfig(name=namespace, description=description, tools=[])
         tools = self.namespaces.setdefault(namespace, new).tools
-        # Items may declare the same tools turn after turn.
+        # Items may declare the same tools in each turn.
         names = [other.name for other in tools]
         if tool.name in names:
             tools[names.index(tool.name)] = tool
@@ -139,7 +139,7 @@ def read_tools(
         else:
             _read_tool(tool, requested, _FUNCTIONS, None)
     for taken in requested.built_in.keys() & requested.namespaces.keys():
-        # The developer's own tools win: two tools must not share a name.
+        # Two tools must not have the same name: the developer's own tools take precedence.
         del requested.built_in[taken]
     return requested
 
@@ -178,7 +178,7 @@ def _read_tool(
         requested.others.add(kind)
     else:
         known = ", ".join(sorted({"function", "custom", "namespace", *HOSTED_TOOLS}))
-        raise tool["type"].error(f"there are no tools of the type {kind!r:.80}; there are {known}")
+        raise tool["type"].error(f"the tool type {kind!r:.80} is unknown; use one of {known}")
 
 
 def _name_at_server(tool: JsonField) -> str:
@@ -211,7 +211,7 @@ def _read_grammar(text_format: JsonField) -> tuple[str, str] | None:
 
 
 def _read_custom(tool: JsonField, grammar: tuple[str, str] | None) -> ToolDescription:
-    """Make a function with one text argument, or one of a text whose grammar it describes."""
+    """Make a function with one text argument, or one whose description contains its grammar."""
     texts = [tool["description"].optional_text() or ""]
     parameters: dict[str, Any] = {
         "type": "object",
@@ -230,10 +230,10 @@ def _read_custom(tool: JsonField, grammar: tuple[str, str] | None) -> ToolDescri
 
 
 def read_tool_name(name: JsonField) -> str:
-    """Read the name of a tool, which must be one that the header of a call can contain."""
+    """Read the name of a tool; a message header must be able to contain it."""
     if not _NAME.fullmatch(name.text()):
         raise name.error(
-            f"{name.value!r:.80} cannot be called; name tools without white space, control "
+            f"{name.value!r:.80} is not a valid tool name; use a name without white space, control "
             "characters, '=', '<', '|' and '>'"
         )
     return name.text()

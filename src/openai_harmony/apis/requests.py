@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-"""Efforts that clients send; the model has low, medium and high."""
+"""The efforts that clients send; the model has only low, medium and high."""
 
 
 def _check_input(value: Any) -> Any:
@@ -38,7 +38,7 @@ def _check_input(value: Any) -> Any:
         raise ValueError("expected text or a list of items")
     for index, item in enumerate(value):
         if not isinstance(item, dict):
-            raise ValueError(f"expected items that are objects; item {index} is none")
+            raise ValueError(f"expected a list of objects; item {index} is not an object")
     return value
 
 
@@ -69,11 +69,11 @@ class _Settings(BaseModel):
 
 
 class ReasoningSettings(_Settings):
-    """How much the model reasons, and what the client sees of it."""
+    """The amount of reasoning, and the reasoning that the client sees."""
 
     effort: Effort | None = None
     summary: Literal["auto", "concise", "detailed"] | None = Field(
-        default=None, description="Whether reasoning has a summary: its first sentences."
+        default=None, description="Whether reasoning has a summary, which is its first sentences."
     )
     generate_summary: Literal["auto", "concise", "detailed"] | None = Field(
         default=None, description="Another name for `summary`."
@@ -81,7 +81,7 @@ class ReasoningSettings(_Settings):
     max_tokens: int | None = Field(
         default=None, ge=0, description="The most tokens of reasoning in a turn."
     )
-    enabled: bool | None = Field(default=None, description="False allows no reasoning.")
+    enabled: bool | None = Field(default=None, description="False forbids reasoning.")
     exclude: bool | None = Field(default=None, description="True hides the reasoning.")
 
 
@@ -93,7 +93,7 @@ class TextSettings(_Settings):
 
 
 class ContextManagement(_Settings):
-    """What becomes of a prompt with more than `compact_threshold` tokens: it is compacted."""
+    """Compaction of prompts with more than `compact_threshold` tokens."""
 
     type: Literal["compaction"]
     compact_threshold: int | None = Field(default=None, ge=1)
@@ -108,7 +108,7 @@ class StreamOptions(_Settings):
 
 def _refuse(value: Any) -> Any:
     if value not in (None, False, 0, "", [], {}):
-        raise ValueError("this server cannot do that; leave it out")
+        raise ValueError("this server does not support this field; leave it out")
     return value
 
 
@@ -119,14 +119,14 @@ Unsupported: TypeAlias = Annotated[
         {"description": "Not supported: leave it out.", "enum": [None, False, 0, "", [], {}]}
     ),
 ]
-"""A field that would change the answer, and that no engine here has."""
+"""A field that would change the answer but that no engine supports."""
 
 Absent: TypeAlias = Annotated[Any, WithJsonSchema({"type": "null"})]
-"""A field that has to be null, and whose error names what to send instead."""
+"""A field that must be null; its error names the replacement."""
 
 
 class ConstraintFields(SamplingFields):
-    """Constraints of the answer and of reasoning, as vLLM and its peers have them."""
+    """Constraints on the answer and the reasoning, as in vLLM and similar servers."""
 
     reasoning: ReasoningSettings | None = None
     reasoning_effort: Effort | None = None
@@ -195,12 +195,12 @@ class ResponsesRequest(ConstraintFields):
     messages: Input | None = Field(default=None, description="Another name for `input`.")
     instructions: str | None = Field(
         default=None,
-        description="Put before all other instructions, in this response only.",
+        description="Instructions before all others, for this response only.",
     )
     previous_response_id: str | None = None
     conversation: ConversationId | None = None
     store: bool | None = Field(
-        default=None, description="Whether the response is stored; true by default."
+        default=None, description="Whether to store the response; true by default."
     )
     stream: bool | None = Field(
         default=None, description="Whether to answer with server-sent events."
@@ -211,13 +211,14 @@ class ResponsesRequest(ConstraintFields):
     include: list[Includable] | None = None
     text: TextSettings | None = None
     tools: list[dict[str, Any]] | None = Field(
-        default=None, description="Functions, custom tools and namespaces; others are not declared."
+        default=None,
+        description="Functions, custom tools and namespaces. Other tools are not declared.",
     )
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     truncation: Literal["auto", "disabled"] | None = None
     context_management: list[ContextManagement] | None = Field(
-        default=None, max_length=1, description="Compaction of a prompt that grows too long."
+        default=None, max_length=1, description="Compaction of prompts that become too long."
     )
     max_output_tokens: int | None = Field(default=None, ge=1)
     max_tokens: int | None = Field(
@@ -227,10 +228,10 @@ class ResponsesRequest(ConstraintFields):
     top_logprobs: int | None = Field(default=None, ge=0, le=20)
     include_reasoning: bool | None = Field(
         default=None,
-        description="Reasoning is an item: it cannot be hidden.",
+        description="Reasoning is an item and cannot be hidden.",
         json_schema_extra={"enum": [None, True]},
     )
-    prompt: Absent = Field(default=None, description="Stored prompts: there are none.")
+    prompt: Absent = Field(default=None, description="Stored prompts are not supported.")
     prompt_cache_key: str | None = Field(default=None, max_length=1024)
     prompt_cache_retention: str | None = None
     safety_identifier: str | None = Field(default=None, max_length=1024)
@@ -248,7 +249,7 @@ class ResponsesRequest(ConstraintFields):
     @classmethod
     def _shows_items(cls, includes: Any) -> Any:
         if includes is False:
-            raise ValueError("reasoning is an item, which clients can pass over; leave it out")
+            raise ValueError("reasoning is an item, which clients can ignore; leave it out")
         return includes
 
     @field_validator("conversation")
@@ -269,12 +270,12 @@ class ResponsesRequest(ConstraintFields):
     @classmethod
     def _is_unknown(cls, prompt: Any) -> Any:
         if prompt is not None:
-            raise ValueError("there are no stored prompts; send instructions and input instead")
+            raise ValueError("stored prompts are not supported; send instructions and input")
         return prompt
 
     @property
     def items(self) -> list[dict[str, Any]]:
-        """The input as items, as they were sent."""
+        """The input as a list of items."""
         sent = self.input if self.input is not None else self.messages
         if isinstance(sent, str):
             return [{"type": "message", "role": "user", "content": sent}]
@@ -308,7 +309,7 @@ class ResponsesRequest(ConstraintFields):
 
     @property
     def compaction_threshold(self) -> int | None:
-        """The tokens of a prompt beyond which it is compacted; None compacts none."""
+        """The number of prompt tokens above which the prompt is compacted; None for never."""
         managed = (entry.compact_threshold for entry in self.context_management or ())
         return next(managed, None)
 
@@ -332,7 +333,7 @@ class ChatRequest(ConstraintFields):
         default=None, description="Whether to answer with server-sent events."
     )
     stream_options: StreamOptions | None = None
-    n: int | None = Field(default=None, ge=1, le=128, description="How many choices.")
+    n: int | None = Field(default=None, ge=1, le=128, description="The number of choices.")
     max_completion_tokens: int | None = Field(default=None, ge=1)
     max_tokens: int | None = Field(
         default=None, ge=1, description="Another name for max_completion_tokens."
@@ -363,7 +364,7 @@ class ChatRequest(ConstraintFields):
     def _is_searched_elsewhere(cls, options: Any) -> Any:
         if options is not None:
             raise ValueError(
-                "a chat has no web search here; send the tool web_search to the Responses API"
+                "Chat Completions has no web search; send the tool web_search to the Responses API"
             )
         return options
 
@@ -371,14 +372,14 @@ class ChatRequest(ConstraintFields):
     @classmethod
     def _is_text(cls, modalities: Any) -> Any:
         if modalities not in (None, ["text"]):
-            raise ValueError("the model writes text alone; leave it out")
+            raise ValueError("the model writes only text; leave it out")
         return modalities
 
     @field_validator("top_logprobs")
     @classmethod
     def _has_logprobs(cls, top: Any, info: ValidationInfo) -> Any:
         if top and not info.data.get("logprobs"):
-            raise ValueError("it needs logprobs to be true")
+            raise ValueError("it needs logprobs; set logprobs to true")
         return top
 
     @property
@@ -434,11 +435,11 @@ Prompts: TypeAlias = Annotated[
     ),
     Field(min_length=1, max_length=128),
 ]
-"""Prompts as text or token ids; a single one needs no list."""
+"""Prompts as text or token ids; a single prompt needs no list."""
 
 
 class CompletionRequest(SamplingFields):
-    """A request to continue prompts of harmony as they are, in text or token ids."""
+    """A request to continue harmony prompts, which are text or token ids."""
 
     model: str | None = None
     prompt: Prompts
@@ -447,7 +448,7 @@ class CompletionRequest(SamplingFields):
     )
     stream_options: StreamOptions | None = None
     n: int | None = Field(
-        default=None, ge=1, le=128, description="How many choices for each prompt."
+        default=None, ge=1, le=128, description="The number of choices for each prompt."
     )
     best_of: int | None = Field(default=None, ge=1, le=128, description="Must be n.")
     max_tokens: int | None = Field(default=None, ge=1)
@@ -470,14 +471,14 @@ class CompletionRequest(SamplingFields):
     @classmethod
     def _has_no_suffix(cls, suffix: Any) -> Any:
         if suffix:
-            raise ValueError("the model only continues texts; leave it out")
+            raise ValueError("the model can only continue texts; leave it out")
         return suffix
 
     @field_validator("best_of")
     @classmethod
     def _shows_all(cls, best_of: Any, info: ValidationInfo) -> Any:
         if best_of is not None and best_of != (info.data.get("n") or 1):
-            raise ValueError("choices are not compared; leave it out")
+            raise ValueError("the server does not compare choices; leave it out")
         return best_of
 
     def sampling(self, defaults: Sampling | None = None) -> Sampling:

@@ -1,7 +1,7 @@
-"""The response resource of the Responses API, with every field, even if null.
+"""The response resource of the Responses API, with every field, even if it is null.
 
-A response repeats the request's tools and tool choice: flat, and with every nullable field. The
-credentials of MCP servers are left out.
+A response repeats the request's tools and tool choice, flat and with every nullable field. It omits
+the credentials of MCP servers.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ __all__ = [
 
 
 class InputTokensDetails(BaseModel):
-    """The number of input tokens that came from the prompt cache, or were written to it."""
+    """The numbers of input tokens that were read from and written to the prompt cache."""
 
     cached_tokens: int = 0
     cache_write_tokens: int = 0
 
 
 class OutputTokensDetails(BaseModel):
-    """The number of output tokens that are reasoning, and of those that the grammar forced."""
+    """The numbers of output tokens that are reasoning and that the grammar forced."""
 
     reasoning_tokens: int = 0
     forced_tokens: int = 0
@@ -64,7 +64,7 @@ class ResponseUsage(BaseModel):
         reasoning_tokens: int,
         forced_tokens: int = 0,
     ) -> ResponseUsage:
-        """Make the usage; cached tokens are part of the input, the others of the output."""
+        """Make the usage; cached tokens are part of the input, other details of the output."""
         return cls(
             input_tokens=input_tokens,
             input_tokens_details=InputTokensDetails(cached_tokens=cached_tokens),
@@ -77,14 +77,14 @@ class ResponseUsage(BaseModel):
 
 
 class ResponseError(BaseModel):
-    """The reason why a response failed."""
+    """The reason for the failure of a response."""
 
     code: str
     message: str
 
 
 class IncompleteDetails(BaseModel):
-    """The reason why a response ended too early."""
+    """The reason for an incomplete response."""
 
     reason: Literal["max_output_tokens", "content_filter", "max_tool_calls"]
 
@@ -150,7 +150,7 @@ class Response(BaseModel):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the response as JSON values."""
-        # Values of the client are JSON already, and may be nested deeper than pydantic writes.
+        # The client's values are already JSON, and may be nested more deeply than pydantic allows.
         return {
             name: value.model_dump() if isinstance(value, BaseModel) else value
             for name, value in self
@@ -168,7 +168,7 @@ def response_of(
 ) -> Response:
     """Make the response to a request that has just begun; `created_at` is in seconds since 1970.
 
-    `effort` and `sampling` are the defaults for what the request leaves out. Later states are
+    `effort` and `sampling` are the defaults for missing fields of the request. Make later states as
     copies: ``response.model_copy(update={"status": "completed", "output": items, ...})``.
 
     >>> request = ResponsesRequest(input="hi")

@@ -14,7 +14,7 @@ __all__ = ["choice_without", "chosen_built_in", "read_later_choice", "read_tool_
 def read_tool_choice(choice: JsonField, tools: RequestedTools) -> ToolChoice:
     """Read a choice; null restricts nothing.
 
-    Raises `ConversationError` where it asks for a call that cannot be made.
+    Raises `ConversationError` if it requires a call that is impossible.
 
     >>> from openai_harmony.apis.requested_tools import read_tools
     >>> tools = read_tools([JsonField({"type": "function", "name": "now"})])
@@ -24,7 +24,7 @@ def read_tool_choice(choice: JsonField, tools: RequestedTools) -> ToolChoice:
     mode, named, field = named_tools(choice)
     if named is None:
         if mode == "required" and not tools.recipients:
-            raise choice.error("a call is required, and the model has no tool that it could call")
+            raise choice.error("a call is required, but the model has no tool to call")
         return ToolChoice(mode)
     names = [
         name
@@ -36,14 +36,14 @@ def read_tool_choice(choice: JsonField, tools: RequestedTools) -> ToolChoice:
     if names:
         return ToolChoice(mode, tuple(names))
     if mode == "required":
-        raise field.error("a call is required, and none of these can be called")
+        raise field.error("a call is required, but none of these tools can be called")
     return ToolChoice("none")
 
 
 def read_later_choice(choice: JsonField, first: ToolChoice) -> ToolChoice:
-    """Return the choice after a call of a built-in tool, where `first` was read from `choice`.
+    """Return the choice after a call of a built-in tool; `first` was read from `choice`.
 
-    A required call has been made then: the tools of a list are still allowed, and otherwise all.
+    The required call is then done. The tools of a list are still allowed; without a list, all are.
 
     >>> read_later_choice(JsonField("required"), ToolChoice("required"))
     ToolChoice(mode='auto', names=None)
@@ -55,7 +55,7 @@ def read_later_choice(choice: JsonField, first: ToolChoice) -> ToolChoice:
 
 
 def chosen_built_in(choice: ToolChoice, tools: RequestedTools) -> frozenset[str]:
-    """Find the built-in tools that a choice lets the model call."""
+    """Return the built-in tools that a choice allows."""
     if choice.mode == "none":
         return frozenset()
     if choice.names is None:
@@ -70,7 +70,7 @@ def chosen_built_in(choice: ToolChoice, tools: RequestedTools) -> frozenset[str]
 def choice_without(
     built_in: Collection[str], choice: ToolChoice, recipients: Iterable[str]
 ) -> ToolChoice:
-    """Return a choice that leaves the built-in tools out, of `recipients` that are declared.
+    """Return a choice without the built-in tools; `recipients` are all declared ones.
 
     >>> choice_without({"python"}, ToolChoice(), ["python"])
     ToolChoice(mode='none', names=None)
@@ -81,11 +81,11 @@ def choice_without(
 
 
 def _recipients(tool: JsonField, tools: RequestedTools) -> list[str]:
-    """Find the recipients that a choice names: one tool, or all of a namespace."""
+    """Return the recipients that a choice names: one tool, or all tools of a namespace."""
     kind = tool["type"].text()
     if built_in := tools.recipients_of(BUILT_IN_TOOLS.get(kind, "")):
         return built_in
-    declared = f"declared are: {', '.join(tools.recipients) or 'none'}"
+    declared = f"declared tools: {', '.join(tools.recipients) or 'none'}"
     if kind not in ("function", "custom", "namespace"):
         raise tool["type"].error(
             f"a tool of the type {kind!r:.80} cannot be called here; {declared}"

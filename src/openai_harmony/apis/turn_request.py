@@ -32,20 +32,20 @@ __all__ = ["TurnRequest", "read_response", "turn_of_chat", "turn_of_response"]
 
 @dataclass(frozen=True)
 class TurnRequest:
-    """A conversation for the model to continue, and the settings for that.
+    """A conversation for the model to continue, and the settings for its turn.
 
     - `conversation`: the messages to render, without past reasoning.
     - `sampling`: settings for the engine, without a grammar.
-    - `tool_choice`: the calls that are allowed. `later_tool_choice`: those after a call of a
+    - `tool_choice`: the allowed calls. `later_tool_choice`: the allowed calls after a call of a
       built-in tool.
     - `response_format`: JSON in the form of Chat Completions, for `TurnOptions`; None for text.
-    - `reasoning_tokens`: the most tokens of reasoning; None where the server decides.
+    - `reasoning_tokens`: the most tokens of reasoning; None for the server's default.
     - `shows_reasoning`: whether the client sees the reasoning.
-    - `stop`: texts that end an answer, and are not part of it.
+    - `stop`: texts that end the answer; the answer does not contain them.
     - `custom_tools`: the recipients whose calls are plain text for the client, not JSON.
-    - `tool_texts`: the syntax and the definition of the grammars of custom tools, by recipient;
-      their calls carry the text as it is.
-    - `strict_tools`: the recipients whose schema must be enforced; otherwise the request fails.
+    - `tool_texts`: the syntax and definition of the grammars of custom tools, by recipient; their
+      calls contain plain text instead of JSON.
+    - `strict_tools`: the recipients whose schemas must be enforced; otherwise the request fails.
     - `built_in_tools`: the names of the server's own tools that may be called.
     """
 
@@ -88,7 +88,7 @@ class TurnRequest:
 
     @property
     def is_constrained(self) -> bool:
-        """Return whether a grammar can enforce something that the request asks for."""
+        """Return whether the request has constraints that a grammar can enforce."""
         has_budget = self.reasoning_tokens is not None
         return has_budget or self.response_format is not None or bool(self.tools)
 
@@ -104,15 +104,16 @@ def turn_of_response(
     references: Mapping[str, HistoryItem] | None = None,
     built_in: Mapping[str, ToolNamespaceConfig] | None = None,
 ) -> TurnRequest:
-    """Turn a Responses request, and the items before it, into a turn.
+    """Convert a Responses request, with the items before it, to a turn.
 
     - `history`: the items of earlier responses or of the conversation, in order.
-    - `date`: the current date (``2025-06-28``) for the model.
-    - `effort`, `sampling`: the defaults for what the request leaves out.
-    - `decrypt`: decrypts `encrypted_content`; `references`: items that the input names by id.
-    - `built_in`: the server's own tools, by name; a request that asks for one declares it.
+    - `date`: the current date for the prompt, such as ``2025-06-28``.
+    - `effort`, `sampling`: the defaults for missing fields of the request.
+    - `decrypt`: decrypts `encrypted_content`.
+    - `references`: items that the input may name by id.
+    - `built_in`: the server's own tools, by name; only requested tools are declared.
 
-    Raises `ConversationError`, which names the field at fault.
+    Raises `ConversationError`, which names the wrong field.
 
     >>> turn = turn_of_response(ResponsesRequest(instructions="Be brief.", input="hi"))
     >>> [message.author.role.value for message in turn.conversation.messages]
@@ -171,7 +172,7 @@ def turn_of_chat(
     effort: ReasoningEffort = ReasoningEffort.MEDIUM,
     sampling: Sampling | None = None,
 ) -> TurnRequest:
-    """Turn a Chat Completions request into a turn; see `turn_of_response` for the arguments.
+    """Convert a Chat Completions request to a turn; `turn_of_response` explains the arguments.
 
     >>> chat = ChatRequest(messages=[{"role": "user", "content": "hi"}])
     >>> turn_of_chat(chat) == turn_of_response(ResponsesRequest(input="hi"))

@@ -193,9 +193,17 @@ def command_line(commands: Sequence[Command]) -> CommandParser:
         subparser = subparsers.add_parser(
             command.name,
             help=command.summary,
-            description=f"{command.summary[0].upper()}{command.summary[1:]}.",
+            description=_sentence(command.summary),
             epilog=f"examples:\n{command.examples}",
         )
         command.add_arguments(subparser)
         subparser.set_defaults(run=command.run)
+        for action in subparser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for choice in action._choices_actions:
+                    action.choices[choice.dest].description = _sentence(choice.help or "")
     return parser
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."

@@ -17,12 +17,12 @@ from ..apis.current_date import TODAY
 from ..config import HeaderStyle
 from ..installation import missing_package
 from .command import Command, keep_old_name
-from .input import InputError, UsageError
+from .input import STANDARD_INPUT, InputError, UsageError
 from .options import add_color, add_schema_dialect, positive
 from .output import Output
 
 if TYPE_CHECKING:
-    from ..training.files import Preparation, Progress
+    from ..training.files import Preparation, PrepareSettings, Progress
 
 __all__ = ["PREPARE"]
 
@@ -40,138 +40,120 @@ class _Prepare(Command):
   harmony prepare dataset_folder --output data --from sharegpt --channels final
   harmony prepare chats.jsonl --output data --date 2025-06-01..2025-12-31
 
-On a cluster, Ray runs the same preparation from Python: openai_harmony.training.files.ray.
+Each row is a conversation, such as
+  {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]}
+The progress bar counts bytes of the input. Ctrl-C stops at once and keeps the shards that are
+done; the same command resumes. On a cluster, run the preparation from Python with Ray:
+openai_harmony.training.files.ray.
 """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "file",
             metavar="FILE",
-            help="a .jsonl (also .jsonl.gz, .jsonl.zst) or .parquet file, a folder of them, or the "
-            "folder of a saved Hugging Face data set",
+            help="JSON lines (.jsonl, .jsonl.gz, .jsonl.zst), Parquet (.parquet), a folder of "
+            "such files, or a data set that Hugging Face's datasets saved",
         )
         output = parser.add_argument(
             "--output",
             "--out",
             required=True,
             metavar="FOLDER",
-            help="the folder to write; the same command resumes what was interrupted",
+            help="the folder for the output; to resume, give the same folder again",
         )
         keep_old_name(output, "--out")
         parser.add_argument(
             "--from",
             dest="form",
             choices=("harmony", "chat", "sharegpt"),
-            help="the form of the rows (default: detected for each row)",
+            help="the form of all rows (default: detected for each row)",
         )
         parser.add_argument(
             "--date",
             type=_date,
             default=TODAY,
             metavar="DATE",
-            help="the current date in prompts, for chats: today (in UTC), YYYY-MM-DD, a range A..B "
-            "from which each row gets a day, field:NAME for a field of the row, or none "
-            "(default: today)",
+            help="the current date in the system message of chats: today (in UTC), a day as "
+            "YYYY-MM-DD, a range of days as A..B, from which each row gets one, field:NAME for a "
+            "field of the row, or none (default: today)",
         )
         parser.add_argument(
             "--header-style",
             choices=get_args(HeaderStyle),
             default="guide",
-            help="how to spell headers with a recipient; models write guide (default: guide)",
+            help="how headers with a recipient are written; models write guide (default: guide)",
         )
         add_schema_dialect(parser)
         parser.add_argument(
             "--turns",
             choices=("all", "last"),
             default="all",
-            help="train on every turn of the assistant, or on the last alone (default: all)",
+            help="train on all turns of the assistant, or only on the last (default: all)",
         )
         parser.add_argument(
             "--channels",
             metavar="NAME",
             nargs="+",
-            help="train on these channels alone, such as final (default: all channels)",
+            help="train only on messages on these channels, such as final (default: all)",
         )
         parser.add_argument(
             "--keep-past-reasoning",
             action="store_true",
-            help="keep the reasoning of earlier turns, which prompts never have when the model is "
-            "used (default: drop it)",
+            help="keep the reasoning of earlier turns, although prompts at inference leave it out",
         )
         parser.add_argument(
             "--context-length",
             type=positive,
             metavar="N",
-            help="the most tokens of an example; the oldest turns of a longer one are left out "
-            "(default: no limit)",
+            help="the most tokens of an example; longer examples lose their oldest turns",
         )
         parser.add_argument(
             "--pack",
             action="store_true",
-            help="pack several examples into each sequence of --context-length tokens",
+            help="put several examples into one sequence of up to --context-length tokens",
         )
         parser.add_argument(
             "--loss-weights",
             action="store_true",
-            help="write a column with the weights that messages have in a field 'weight'",
+            help="add a column with the weight of each token, from 'weight' beside 'role'",
         )
         parser.add_argument(
             "--columns",
             nargs="+",
             metavar="NAME",
             choices=("labels", "assistant_masks", "attention_mask"),
-            help="the columns beside input_ids: labels, assistant_masks, attention_mask "
-            "(default: labels assistant_masks)",
+            help="the columns beside input_ids (default: labels assistant_masks)",
         )
         parser.add_argument(
             "--format",
             dest="target",
             choices=("parquet", "megatron"),
             default="parquet",
-            help="the form of the output; megatron also writes Megatron's indexed data sets, into "
-            "FOLDER/megatron (default: parquet)",
+            help="megatron also writes Megatron's indexed data sets, into FOLDER/megatron "
+            "(default: parquet)",
         )
         parser.add_argument(
             "--workers",
             type=positive,
             metavar="N",
-            help="prepare with N processes (default: the number of cores)",
+            help="the number of worker processes (default: one for each core)",
         )
         parser.add_argument(
             "--quiet",
             action="store_true",
-            help="print neither the progress bar nor the report, which FOLDER/README.md has",
+            help="print neither the progress bar nor the report; FOLDER/README.md has the report",
         )
         add_color(parser)
 
     def run(self, arguments: argparse.Namespace) -> None:
-        if arguments.pack and arguments.context_length is None:
-            raise UsageError("--pack needs --context-length, the length of the sequences")
+        _check(arguments)
         try:
-            from ..training import TrainingOptions
-            from ..training.files import PrepareSettings, prepare, process_runner
+            from ..training.files import prepare, process_runner
             from ..training.files.processes import WorkerError
             from ..training.files.sources import OutputError, SourceError
         except ModuleNotFoundError as error:
             raise InputError(missing_package("prepare needs", error, "train")) from error
-        training = TrainingOptions(
-            turns=arguments.turns,
-            channels=None if arguments.channels is None else frozenset(arguments.channels),
-            keep_past_reasoning=arguments.keep_past_reasoning,
-            context_length=arguments.context_length,
-            header_style=arguments.header_style,
-            schema_dialect=arguments.schema_dialect,
-        )
-        settings = PrepareSettings(
-            training,
-            form=arguments.form,
-            start_date=arguments.date,
-            pack=arguments.pack,
-            loss_weights=arguments.loss_weights,
-            columns=None if arguments.columns is None else tuple(arguments.columns),
-            megatron=arguments.target == "megatron",
-        )
-        source, out = Path(arguments.file), Path(arguments.output)
+        source, out, settings = Path(arguments.file), Path(arguments.output), _settings(arguments)
         try:
             with _interruptible(arguments.words), _progress_bar(arguments.quiet) as watch:
                 runner = process_runner(arguments.workers)
@@ -186,22 +168,63 @@ On a cluster, Ray runs the same preparation from Python: openai_harmony.training
         except (SourceError, OSError) as error:
             problem = str(error).removeprefix(f"{source}: ")
             raise InputError(f"{source}: {problem}") from error
-        output = Output(arguments.color)
-        if not arguments.quiet:
-            output.line(made.report.text())
-            output.line()
-            for row in made.rejected[:_REJECTED_SHOWN]:
-                output.line(f"rejected: {row.file}:{row.line}: {row.reason}")
-        rejected = f"{out}/rejected.jsonl has the rejected rows"
-        if not made.report.examples:
-            more = f"; {rejected}" if made.rejected else ""
-            raise InputError(f"{source}: {_no_examples(made)}{more}")
-        if not arguments.quiet:
-            more = f", {rejected}" if made.rejected else ""
-            output.line(f"{out}/data has the examples{more}")
+        _report(made, arguments)
 
 
 PREPARE = _Prepare()
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Raise `UsageError` for arguments that do not go together."""
+    if arguments.file == STANDARD_INPUT:
+        raise UsageError(
+            "standard input cannot be read again to resume; save it to a file such as "
+            "rows.jsonl, and give that file"
+        )
+    if arguments.pack and arguments.context_length is None:
+        raise UsageError("--pack needs --context-length, the length of the sequences")
+    if arguments.target == "megatron" and "labels" not in (arguments.columns or ["labels"]):
+        raise UsageError("--format megatron needs the column labels; add it to --columns")
+
+
+def _settings(arguments: argparse.Namespace) -> PrepareSettings:
+    from ..training import TrainingOptions
+    from ..training.files import PrepareSettings
+
+    training = TrainingOptions(
+        turns=arguments.turns,
+        channels=None if arguments.channels is None else frozenset(arguments.channels),
+        keep_past_reasoning=arguments.keep_past_reasoning,
+        context_length=arguments.context_length,
+        header_style=arguments.header_style,
+        schema_dialect=arguments.schema_dialect,
+    )
+    return PrepareSettings(
+        training,
+        form=arguments.form,
+        start_date=arguments.date,
+        pack=arguments.pack,
+        loss_weights=arguments.loss_weights,
+        columns=None if arguments.columns is None else tuple(arguments.columns),
+        megatron=arguments.target == "megatron",
+    )
+
+
+def _report(made: Preparation, arguments: argparse.Namespace) -> None:
+    """Write the report and the place of the output; raises `InputError` without any example."""
+    output = Output(arguments.color)
+    rejected = f"{made.out}/rejected.jsonl has the rejected rows"
+    if not arguments.quiet:
+        output.line(made.report.text())
+        output.line()
+        for row in made.rejected[:_REJECTED_SHOWN]:
+            output.line(f"rejected: {row.file}:{row.line}: {row.reason}")
+    if not made.report.examples:
+        more = f"; {rejected}" if made.rejected else ""
+        raise InputError(f"{arguments.file}: {_no_examples(made)}{more}")
+    if not arguments.quiet:
+        more = f", {rejected}" if made.rejected else ""
+        output.line(f"{made.out}/data has the examples{more}")
 
 
 def _no_examples(made: Preparation) -> str:
@@ -225,8 +248,12 @@ def _interruptible(words: Sequence[str]) -> Iterator[None]:
         raise KeyboardInterrupt
 
     in_main_thread = threading.current_thread() is threading.main_thread()
-    numbers = (signal.SIGINT, signal.SIGTERM) if in_main_thread else ()
-    before = {number: signal.signal(number, stop) for number in numbers}
+    before = {
+        number: signal.signal(number, stop)
+        for number in (signal.SIGINT, signal.SIGTERM)
+        # A shell that starts a command in the background makes it ignore Ctrl-C.
+        if in_main_thread and signal.getsignal(number) != signal.SIG_IGN
+    }
     try:
         yield
     except KeyboardInterrupt:

@@ -5,7 +5,7 @@
     engine                        the interface, its settings and its errors
     token_sampler                 logits to tokens, for engines in this process
     parallel, cpu_model           threads, processes and memory; gpt-oss on the CPU
-    drafts                        tokens that probably come next
+    drafts                        guesses of the next tokens
     continuous_batching → transformers_engine
                                   a model in this process (extra ``transformers``)
     demo_embedding → demo_model   the model that comes with the package
@@ -76,14 +76,16 @@ def __getattr__(name: str) -> Any:
 
 
 async def open_engine(model: str, **options: Any) -> Engine:
-    """Open the engine for a model's name.
+    """Open the engine for a model.
+
+    `model` is one of these:
 
     - ``demo``: the small model that comes with the package
-    - ``http://`` or ``https://``: a server: llama.cpp, SGLang or vLLM, whichever answers there
+    - a URL (``http://`` or ``https://``): a server of llama.cpp, SGLang or vLLM
     - a folder, or a name on the Hugging Face hub: Transformers in this process
 
-    `options` go to the engine. Loading a model in this process blocks the event loop. Raises
-    `EngineError`.
+    `options` are passed to the engine. Loading a model in this process blocks the event loop.
+    Raises `EngineError` if the model cannot be opened.
     """
     if model.startswith(("http://", "https://")):
         try:
@@ -104,7 +106,9 @@ async def open_engine(model: str, **options: Any) -> Engine:
             given = ", ".join(sorted(options))
             if not given:
                 raise
-            raise EngineError(f"{engine.__name__} does not take all of {given}: {error}") from error
+            raise EngineError(
+                f"{engine.__name__} does not have all of the options {given}: {error}"
+            ) from error
     _check_name(model, options)
     try:
         from .transformers_engine import TransformersEngine
@@ -112,7 +116,7 @@ async def open_engine(model: str, **options: Any) -> Engine:
         raise EngineError(
             missing_package(f"running {model!r} in this process needs", error, "transformers")
         ) from error
-    except ImportError as error:  # another release of Transformers than those that were tested
+    except ImportError as error:  # an untested release of Transformers
         raise EngineError(str(error)) from error
     folder: str | Path = model
     if model == "demo":
@@ -123,7 +127,7 @@ async def open_engine(model: str, **options: Any) -> Engine:
 
 
 def _check_name(model: str, options: Mapping[str, Any]) -> None:
-    """Raise `EngineError` for a path that is no folder; the hub has names without or with one /."""
+    """Raise `EngineError` for a path that is not a folder; names on the hub have at most one /."""
     path = Path(model)
     if model == "demo" or path.is_dir():
         return

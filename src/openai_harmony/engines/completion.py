@@ -1,4 +1,4 @@
-"""A conversation and an engine to the assistant's next messages, as they are sampled."""
+"""A conversation and an engine to the assistant's next messages, while they are sampled."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["Completion", "CompletionStep", "complete", "stream_completion"]
 
 @dataclass
 class Completion:
-    """The sampled tokens, their messages, and the reason for their end.
+    """A turn of the assistant: its sampled tokens, its messages, and the reason for its end.
 
-    `parser` also has the recoveries from broken markup.
+    `parser` has the repairs of damaged tokens (`StreamableParser.recoveries`).
     """
 
     prompt: list[int]
@@ -28,7 +28,7 @@ class Completion:
 
     @property
     def tokens(self) -> list[int]:
-        """The ids, as they were sampled."""
+        """The sampled token ids."""
         return [sampled.token for sampled in self.sampled]
 
     @property
@@ -38,7 +38,7 @@ class Completion:
 
     @property
     def finish_reason(self) -> FinishReason | None:
-        """The reason why the completion ended; None while it runs."""
+        """The reason for the end of the completion; None while it runs."""
         return self.sampled[-1].finish_reason if self.sampled else None
 
 
@@ -91,5 +91,5 @@ async def complete(
     async for step in stream_completion(engine, conversation, sampling, config=config):
         completion = step.completion
     if completion is None:
-        raise EngineError("the engine sampled nothing")
+        raise EngineError("the engine sampled no token; try again, or look at its log")
     return completion

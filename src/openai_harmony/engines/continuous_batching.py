@@ -1,16 +1,16 @@
 """The continuous batching of Transformers, with sampling by the settings of each request.
 
-The batching runs all requests at once, but with one set of sampling settings, and one token of each
-request in a step. So this module replaces its sampling with `choose_tokens`, and adds the tokens
-that a grammar forces to a request as if they were a part of its prompt. On a CPU it also adds
-drafts, and samples after each of their tokens.
+The batching runs all requests at once, but with the same sampling settings for all and one token of
+each request per step. This module replaces its sampling with `choose_tokens`, and adds the tokens
+that a grammar forces to a request as if they were part of its prompt. On a CPU it also adds drafts,
+and samples after each of their tokens.
 
-Under ``torchrun``, the batching of each process computes the same steps: that of rank 0 sends the
-others its requests, and this module sends them the chosen tokens. Drafts follow from the tokens
-alone, so each process makes the same.
+Under ``torchrun``, the batching of each process computes the same steps. Rank 0 sends its requests
+to the other processes, and this module sends them the chosen tokens. Drafts depend only on the
+tokens, so each process makes the same drafts.
 
-Much of this is private in Transformers, and used nowhere else: `TESTED_TRANSFORMERS` has the
-releases that it was tested with.
+Much of this is private in Transformers, so no other module uses it. `TESTED_TRANSFORMERS` has the
+releases with which it was tested.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TESTED_TRANSFORMERS = ("5.23",)
 
 if ".".join(transformers.__version__.split(".")[:2]) not in TESTED_TRANSFORMERS:
     raise ImportError(
-        f"transformers {transformers.__version__} is installed, and TransformersEngine needs "
+        f"transformers {transformers.__version__} is installed, but TransformersEngine needs "
         f"{' or '.join(TESTED_TRANSFORMERS)}: pip install "
         f"'transformers=={TESTED_TRANSFORMERS[-1]}.*'"
     )
@@ -52,8 +52,8 @@ from transformers.generation.continuous_batching.utils import (  # noqa: E402
 )
 
 _PAGE = 256  # tokens in a block of the KV cache
-_END = 2**31 - 1  # no token: it ends a request in the batching, where the sampler says so
-_CPU_BATCH_TOKENS = 512  # in one step; a longer prompt takes several
+_END = 2**31 - 1  # not a token; the sampler returns it to end a request in the batching
+_CPU_BATCH_TOKENS = 512  # in one step; a longer prompt takes several steps
 
 
 class RunningRequest:
@@ -80,7 +80,7 @@ def _deliver(items: Iterable[tuple[RunningRequest, SampledToken | EngineError]])
     for request, item in items:
         by_loop.setdefault(request.loop, []).append((request.items, item))
     for loop, puts in by_loop.items():
-        with contextlib.suppress(RuntimeError):  # the loop is closed: no reader is left
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing reads the queue
             loop.call_soon_threadsafe(_put_all, puts)
 
 
@@ -92,7 +92,7 @@ def _put_all(puts: list[tuple[asyncio.Queue[Any], Any]]) -> None:
 class _Expected(NamedTuple):
     """A request that gets tokens in a step.
 
-    Its logits begin at `row`: after the last token of its own, and after each token of its draft.
+    Its logits begin at `row`: one row after its own last token, and one after each draft token.
     """
 
     state: Any
@@ -101,10 +101,10 @@ class _Expected(NamedTuple):
 
 
 class _Steps:
-    """Samples the tokens of each step, with those that grammars force and those of drafts.
+    """Samples the tokens of each step, including forced tokens and drafts.
 
-    A draft may be wrong from some token on. The request then goes on from that position: the keys
-    and values of the wrong tokens are overwritten before any token attends to them.
+    If a draft is wrong from some token on, the request continues from that position. The keys and
+    values of the wrong tokens are overwritten before any token attends to them.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class _Steps:
         processor.update_batch = self.update_batch
 
     def prepare(self, requests_in_batch: list[Any], num_q_tokens: int, **others: Any) -> None:
-        """Prepare the next step, with drafts as long as there are few rows of logits."""
+        """Prepare the next step; add drafts while there are few rows of logits."""
         items = [item for item in requests_in_batch if item.has_new_token]
         cache = self._processor.cache
         room = min(FEW_ROWS - len(items), cache.max_batch_tokens - num_q_tokens)
@@ -177,7 +177,7 @@ class _Steps:
             output_ids[0, index] = tokens[0] if tokens else _END
 
     def _choose_all(self, scores: torch.Tensor) -> list[list[int]]:
-        """Return the tokens of each expected request: none for those that end."""
+        """Return the tokens of each expected request; none for a request that ends."""
         chosen: list[list[int]] = [[] for _ in self._expected]
         running = {
             index: request
@@ -207,7 +207,7 @@ class _Steps:
         """Sample tokens, and deliver them."""
         try:
             chosen = choose_tokens(logits, [request.sampler for request in requests])
-        except Exception as error:  # noqa: BLE001 - it would end the thread, and all requests
+        except Exception as error:  # noqa: BLE001 - it would end the thread and all requests
             chosen = [EngineError(f"sampling failed: {error}")] * len(requests)
         _deliver(
             (request, item)
@@ -219,8 +219,8 @@ class _Steps:
     def update_batch(self) -> None:
         """Update the requests of a step.
 
-        The first token that the model has not read is read in the next step. Where there are
-        several, as after forced ones, they are read as a prompt is.
+        The model reads the first unread token in the next step. Several unread tokens, for example
+        after forced ones, are read like a prompt.
         """
         self._update()
         active = self._processor.scheduler.active_requests
@@ -242,12 +242,12 @@ class _Steps:
 
 
 def _make_room_for_drafts(cache: Any) -> int:
-    """Return how long drafts may be, and let sliding windows keep as many more tokens.
+    """Return how long drafts may be, and enlarge sliding windows by as many tokens.
 
-    A window is a ring of tokens: a draft overwrites the oldest of them, which are needed again
-    where the draft is wrong.
+    A window is a ring of tokens. A draft overwrites the oldest tokens, which are needed again if
+    the draft is wrong.
     """
-    if cache.use_prefix_sharing:  # it would share blocks with wrong tokens
+    if cache.use_prefix_sharing:  # blocks with wrong tokens would be shared
         return 0
     window = cache.cache_allocators["sliding_attention"]
     spare = -window.sliding_window % window.tokens_per_page
@@ -257,7 +257,7 @@ def _make_room_for_drafts(cache: Any) -> int:
 
 
 def _shared(draft: Sequence[int], tokens: Sequence[int]) -> int:
-    """Return how many tokens both begin with."""
+    """Return the length of the common beginning of two token lists."""
     shared = 0
     for drafted, token in zip(draft, tokens, strict=False):
         if drafted != token:
@@ -286,7 +286,7 @@ class _Failures(OutputRouter):
 
 
 class _AlwaysSet(threading.Event):
-    """Makes the loop of a follower wait for rank 0 alone, not also for requests of its own."""
+    """Makes a follower's loop wait only for rank 0, not for requests of its own."""
 
     def wait(self, timeout: float | None = None) -> bool:
         """Return at once."""
@@ -302,13 +302,13 @@ def _check_memory(model: Any, pages: int, max_requests: int, context_length: int
     if available is not None and needed > available:
         raise EngineError(
             f"the KV cache of {max_requests} requests with {context_length:,} tokens needs "
-            f"{needed / 1e9:,.1f} GB of memory, and {available / 1e9:,.1f} GB are free: lower "
+            f"{needed / 1e9:,.1f} GB of memory, but {available / 1e9:,.1f} GB are free: lower "
             "max_requests (--max-running) or context_length (--context-length)"
         )
 
 
 class ContinuousBatching:
-    """The thread that runs a model; `requests` are those that run, by name.
+    """The thread that runs a model; `requests` has the running requests by name.
 
     Drafts need the attention of `cpu_model`.
     """
@@ -355,7 +355,7 @@ class ContinuousBatching:
         self._manager.start()
 
     def add(self, name: str, prompt: list[int], max_tokens: int) -> bool:
-        """Start a request; return False where the thread has stopped."""
+        """Start a request; return False if the thread has stopped."""
         accepted = self._manager.add_request(
             prompt, request_id=name, max_new_tokens=max_tokens, eos_token_id=[_END]
         )
@@ -387,5 +387,5 @@ class ContinuousBatching:
             thread.join()
 
     def stop(self) -> None:
-        """Stop the thread, and wait for its end."""
+        """Stop the thread and wait for its end."""
         self._manager.stop(block=True)

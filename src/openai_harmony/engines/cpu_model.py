@@ -1,15 +1,15 @@
 """gpt-oss on the CPU under continuous batching.
 
-Without a GPU, Transformers computes the attention of all requests of a step as one matrix, of which
-a mask hides nearly everything: the tokens of all requests times the cached tokens of all requests.
-Here each request attends to its own tokens. So there is no mask, neither its memory nor its time.
+Without a GPU, Transformers computes the attention of a step as one matrix, the tokens of all
+requests times the cached tokens of all requests, and a mask hides nearly all of it. Here each
+request attends only to its own tokens, which saves the memory and the time of the mask.
 
-Most of the time of a small step is the reading of the head's weights. Those that were stored in
-bfloat16 fit into float16, so a second copy of half the size is read where there are few rows. The
+A small step spends most of its time on reading the head's weights. Weights that were stored in
+bfloat16 fit into float16, so for few rows the head reads a second copy of half the size. The
 computation stays in float32.
 
-The logits of many requests are large enough that the allocator gives their memory back after each
-step, and the kernel clears it for the next. So the head writes them into the same memory each time.
+The logits of many requests are so large that the allocator frees their memory after each step, and
+the kernel clears it for the next one. So the head writes into the same memory each time.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from transformers.masking_utils import AttentionMaskInterface
 __all__ = ["FEW_ROWS", "prepare_for_cpu"]
 
 FEW_ROWS = 8
-"""For so many rows of logits, the time of the head is that of reading its weights."""
+"""Up to this many rows of logits, the head spends its time on reading its weights."""
 
 _ATTENTION = "harmony_flash"
 """The name of the attention: Transformers builds no masks for names with "flash"."""
 
 
 def prepare_for_cpu(model: Any, max_requests: int) -> bool:
-    """Make a model of gpt-oss compute on the CPU as this module says, and return True.
+    """Make a gpt-oss model compute on the CPU as this module describes, and return True.
 
-    Other models stay as they are.
+    Other models are not changed.
     """
     if model.config.model_type != "gpt_oss":
         return False
@@ -50,13 +50,13 @@ def prepare_for_cpu(model: Any, max_requests: int) -> bool:
 
 
 class _Head:
-    """Few logits from weights of half the size; many into memory that the next step uses again."""
+    """Computes few logits from weights of half the size, and many into memory that is reused."""
 
     def __init__(self, weight: torch.Tensor, max_requests: int) -> None:
         self._weight = weight.T
         self._logits = torch.empty(max_requests, len(weight), dtype=weight.dtype)
         self._halved = None
-        # The library that multiplies float32 with float16 is a part of PyTorch on x86 only.
+        # PyTorch has the library that multiplies float32 by float16 only on x86.
         if torch.backends.quantized.engine in ("fbgemm", "x86") and _fits_float16(weight):
             self._halved = torch.ops.quantized.linear_prepack_fp16(weight, None)
 
@@ -74,7 +74,7 @@ class _Head:
 
 
 def _fits_float16(weight: torch.Tensor) -> bool:
-    """Return whether float16 changes no weight by more than float32 rounds the row's largest."""
+    """Return whether float16 changes each weight less than float32 rounds the row's largest."""
     if weight.dtype != torch.float32:
         return False
     rounding = torch.finfo(torch.float32).eps
@@ -97,7 +97,7 @@ def _attend(
     cache: Any,
     **batch: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Attend within each request; arguments and result are those of Transformers' flash attention.
+    """Attend within each request, with the arguments and result of Transformers' flash attention.
 
     The tokens of all requests follow each other in `query`, of the shape (1, heads, tokens, size);
     `s_aux` are the sinks.
@@ -135,7 +135,7 @@ def _attend_from_last(
     starts: list[int],
     sliding_window: int | None,
 ) -> torch.Tensor:
-    """Attend from one token of each request, the last, to all its keys within the window."""
+    """Attend from the last token of each request to all its keys within the window."""
     if len(starts) == 2:
         if sliding_window is not None:
             keys, values = keys[:, -sliding_window:], values[:, -sliding_window:]
@@ -150,7 +150,7 @@ def _attend_from_last(
     index = (first + at).clamp_max(keys.shape[1] - 1).flatten()
 
     def by_request(of_all: torch.Tensor) -> torch.Tensor:
-        """Return them in the shape (groups, requests, keys, size)."""
+        """Return keys or values in the shape (groups, requests, keys, size)."""
         return of_all.index_select(1, index).view(len(of_all), *is_own.shape, -1)
 
     # (groups, requests, heads of a group, keys)
@@ -167,7 +167,7 @@ def _attend_causally(
     sinks: torch.Tensor,
     sliding_window: int | None,
 ) -> torch.Tensor:
-    """Attend from the last tokens of a request to those before them, and to themselves."""
+    """Attend from the last tokens of a request to the tokens before them and to themselves."""
     tokens, length = query.shape[2], keys.shape[1]
     scores = query @ keys.transpose(1, 2).unsqueeze(1)
     distance = torch.arange(length - tokens, length).unsqueeze(-1) - torch.arange(length)
@@ -179,7 +179,7 @@ def _attend_causally(
 
 
 def _weighted(scores: torch.Tensor, sinks: torch.Tensor) -> torch.Tensor:
-    """Return the softmax of scores beside a sink, which takes a part of the weight."""
+    """Return the softmax of scores and a sink, which takes a part of the weight."""
     dtype = scores.dtype
     sinks = sinks.expand(*scores.shape[:-1], 1)
     weights: torch.Tensor = torch.cat([scores, sinks], -1).softmax(-1, dtype=torch.float32)

@@ -1,9 +1,9 @@
 """The embedding rows of the demo model that are computed, not trained.
 
-Some hundred rows are trained. Every other token gets a vector for its kind (after a space,
+A few hundred rows are trained. Every other token gets a vector for its kind (after a space,
 capitalised, ...). Common words also get a code: the word's hash, as signs, times a trained matrix.
-So the model can distinguish and copy words that it was not trained on, and " Rome" and "Rome" are
-one word to it.
+So the model can distinguish and copy words that it was not trained on, and it reads " Rome" and
+"Rome" as the same word.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MODEL_ROWS = 201_088
 """The rows of gpt-oss: the vocabulary without its last reserved token."""
 
 KINDS = 14
-"""Kinds: six by letters, six after a space, special tokens, and parts of characters."""
+"""The number of kinds: six by letters, six after a space, special tokens, parts of characters."""
 
 _SPECIAL, _PART_OF_CHARACTER = 12, 13
 

@@ -1,8 +1,8 @@
 """The demo model of the package, written as a folder that Transformers loads.
 
 The package contains the weights of the layers and the trained rows of the embedding. The folder has
-all 201,088 rows, once for the embedding and once for the head, as gpt-oss does, and the files of a
-Hugging Face tokenizer that gives the same tokens as the encoding. It is written once, to the user's
+all 201,088 rows, once for the embedding and once for the head, as in gpt-oss, and the files of a
+Hugging Face tokenizer that gives the same tokens as the encoding. It is written once to the user's
 cache (114 MB). vLLM and Transformers load it; ``make demo-gguf`` converts it for llama.cpp.
 """
 
@@ -31,7 +31,7 @@ __all__ = ["demo_model_folder"]
 _LOG = logging.getLogger(__name__)
 
 _EDITION = 3
-"""Increase it when this module writes other files from the same package data."""
+"""Increase this number if the module writes other files from the same package data."""
 
 _COPIED = ("README.md", "chat_template.jinja", "config.json", "generation_config.json")
 _WEIGHTS = "weights.safetensors"
@@ -39,10 +39,10 @@ _EMBEDDING_PARTS = ("used_rows", "used_tokens", "kinds", "projection")
 
 
 def demo_model_folder(cache: Path | None = None) -> Path:
-    """Return the folder of the demo model; the first call writes it.
+    """Return the folder of the demo model; the first call writes it (114 MB).
 
-    `cache` is the parent folder: by default the user's cache, or ``XDG_CACHE_HOME``. Several
-    processes may call it at once.
+    `cache` is the parent folder, by default ``XDG_CACHE_HOME`` or the user's cache. Several
+    processes may call this function at once. Raises `OSError` if the folder cannot be written.
     """
     if cache is None:
         windows = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else None
@@ -89,8 +89,8 @@ def _write(folder: Path) -> None:
     by_kind = packaged["kinds"].float()[torch.from_numpy(kinds)]
     rows = torch.addmm(by_kind, torch.from_numpy(codes), projection).to(torch.bfloat16)
     rows[packaged["used_tokens"].long()] = packaged["used_rows"]
-    # As Transformers names them. The head has its own copy of the rows: llama.cpp and tensor
-    # parallelism do not tie it to the embedding.
+    # The names are those of Transformers. The head has its own copy of the rows, because llama.cpp
+    # and tensor parallelism do not tie it to the embedding.
     weights = {"model.embed_tokens.weight": rows, "lm_head.weight": rows.clone()}
     weights |= {f"model.{k}": v for k, v in packaged.items() if k not in _EMBEDDING_PARTS}
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})

@@ -1,12 +1,13 @@
-"""Tokens that probably come next: drafts, which the model checks in one step.
+"""Drafts: guesses of the next tokens, which the model checks in one step.
 
-A step of the model costs about the same for one token as for a few. So a request adds to its last
-token those that it expects, and samples after each of them: as long as the sampled token is the
-drafted one, the next is already computed. So drafts never change a completion, only its time.
+A step of the model costs about the same for a few tokens as for one. So a request adds a draft to
+its last token, and samples after each token of the draft. While the sampled token is the drafted
+one, the next token is already computed. Drafts change only the time of a completion, never its
+tokens.
 
-There are two sources: the markup between the messages of a turn, and what followed the same few
-tokens before, in the prompt or in the completion. The second is right in quoted text, code and
-names, and wrong elsewhere; so its drafts grow while they are right.
+There are two sources of drafts: the markup between messages, and the tokens that followed the same
+few tokens earlier in the prompt or completion. The second source is right in quoted text, code and
+names, and wrong elsewhere, so its drafts grow while they are right.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ __all__ = ["LONGEST_DRAFT", "Drafts"]
 LONGEST_DRAFT = 7
 
 _REPEATED = 3
-"""Tokens that must stand somewhere before for what followed them to be a draft."""
+"""The number of tokens that must repeat before the tokens that followed them become a draft."""
 
 
 @functools.cache
 def _markup() -> Mapping[tuple[int, ...], tuple[int, ...]]:
-    """Return what most often follows the first tokens of a header, and the end of a message."""
+    """Return the tokens that most often follow a header's first tokens and a message's end."""
     encode = load_harmony_encoding("HarmonyGptOss").encode
     assistant, analysis, final = map(encode, ("assistant", "analysis", "final"))
     return {
@@ -45,19 +46,19 @@ class Drafts:
         self._tokens: list[int] = []
         self._after: dict[tuple[int, ...], int] = {}
         self._longest = 1  # of the drafts from repeated text
-        self._is_repeated = False  # whether the last draft was such a one
+        self._is_repeated = False  # whether the last draft was from repeated text
         self._vocabulary_size = vocabulary_size
         self._add(prompt)
 
     def _add(self, tokens: Sequence[int]) -> None:
         begin = len(self._tokens)
         self._tokens += tokens
-        # The last tokens are left out until something follows them.
+        # The last tokens are added only when another token follows them.
         for position in range(max(begin, _REPEATED), len(self._tokens)):
             self._after[tuple(self._tokens[position - _REPEATED : position])] = position
 
     def next(self, length: int) -> list[int]:
-        """Return at most `length` tokens that may come next."""
+        """Return a draft of at most `length` tokens."""
         last = tuple(self._tokens[-_REPEATED:])
         draft = _markup().get(last[-2:]) or _markup().get(last[-1:]) or ()
         self._is_repeated = not draft
@@ -67,7 +68,7 @@ class Drafts:
         return list(known)
 
     def take(self, tokens: Sequence[int], drafted: int, right: int) -> None:
-        """Add the tokens of a step; `right` of the `drafted` tokens were among them."""
+        """Add the tokens of a step, in which `right` of the `drafted` tokens were correct."""
         if self._is_repeated and drafted:
             is_right = right == drafted
             self._longest = min(2 * self._longest, LONGEST_DRAFT) if is_right else 1

@@ -36,9 +36,9 @@ class ContextLengthError(EngineError, ValueError):
 
     def __init__(self, prompt_length: int, context_length: int) -> None:
         super().__init__(
-            # Clients look for these words, to send the request to a model with a larger context.
+            # Clients search for these words, to send the request to a model with a larger context.
             f"This model's maximum context length is {context_length} tokens. However, the prompt "
-            f"has {prompt_length} tokens, and the completion needs one at least; shorten the "
+            f"has {prompt_length} tokens, and the completion needs at least one; shorten the "
             "conversation"
         )
         self.prompt_length = prompt_length
@@ -82,21 +82,23 @@ _RANGES: dict[str, tuple[float, float]] = {
 
 @dataclass(frozen=True)
 class Sampling:
-    """Settings of one completion; the defaults are recommended for gpt-oss.
+    """The sampling settings of one completion; the defaults are those recommended for gpt-oss.
 
-    - `temperature`: 0 is greedy.
+    - `temperature`: 0 always samples the likeliest token.
     - `top_p`, `top_k`, `min_p`: keep the likeliest tokens up to this total probability, this many
       of them (0 for all), and those with at least this share of the top probability.
     - `seed`: the same seed gives the same tokens on the same engine; None picks a new one.
-    - `max_tokens`: the most tokens to sample; None for as many as the context holds.
-    - `stop_tokens`: ids that end the completion, and are its last token.
+    - `max_tokens`: the most tokens to sample; None for as many as fit into the context.
+    - `stop_tokens`: ids that end the completion; the completion contains the stop token.
     - `logprobs`: how many of the likeliest tokens to return beside each token; 0 for only the
-      token's own log-probability, None for none. They are the model's, before any setting.
+      token's own log-probability, None for none. They are those of the model, before any setting.
     - `frequency_penalty`, `presence_penalty`: subtracted from the logit of a token, for each
       occurrence and once, if the completion already contains it.
     - `repetition_penalty`: divides the positive logits of tokens in the prompt and the completion,
       and multiplies their negative ones.
-    - `grammar`: the text of `openai_harmony.grammar.turn_grammar`.
+    - `grammar`: the grammar from `openai_harmony.grammar.turn_grammar`; None for no constraint.
+
+    Raises `SamplingError` for a value that is out of range.
     """
 
     temperature: float = 1.0
@@ -124,12 +126,12 @@ class Sampling:
 
 
 class FinishReason(str, Enum):
-    """The reason why a completion ended."""
+    """The reason for the end of a completion."""
 
     STOP = "stop"
-    """At a stop token, which is part of the completion."""
+    """The model sampled a stop token, which is part of the completion."""
     LENGTH = "length"
-    """At `max_tokens`, or at the end of the context."""
+    """The completion reached `max_tokens` or the end of the context."""
 
 
 class SampledToken(NamedTuple):
@@ -138,7 +140,7 @@ class SampledToken(NamedTuple):
     `logprob` and `top_logprobs` (the likeliest tokens first) are natural logarithms; None unless
     requested. The last token has the `finish_reason` and, if the engine reports them, the
     `cached_tokens`: how many tokens of the prompt came from the prefix cache. `is_forced` is True
-    for tokens that the engine did not sample, since the grammar allowed no other.
+    for tokens that the engine did not sample because the grammar allowed no other token.
     """
 
     token: int
@@ -158,7 +160,9 @@ class Health(NamedTuple):
 
 
 class Engine(ABC):
-    """Runs a model; requests must come from one event loop at a time.
+    """An engine runs a model: token ids in, token ids out.
+
+    Make its requests from one event loop at a time.
 
     ::
 
@@ -174,10 +178,10 @@ class Engine(ABC):
     """The most tokens of prompt and completion together."""
 
     origin: str = ""
-    """The origin of the model for people to read: ``vLLM at http://localhost:8000``."""
+    """A readable origin of the model, such as ``vLLM at http://localhost:8000``."""
 
     skips_forced: bool = False
-    """Whether tokens that a grammar forces need no pass through the model of their own."""
+    """Whether tokens that a grammar forces need no step of the model."""
 
     counts_tokens: bool = True
     """Whether a grammar may limit the tokens of a message."""
@@ -187,14 +191,14 @@ class Engine(ABC):
     ) -> AsyncGenerator[SampledToken, None]:
         """Sample a completion after `prompt`, token by token.
 
-        Closing the generator early (``aclose``, or a cancelled task) frees the engine's slot at
-        once. Before sampling, it raises `ContextLengthError`, or `SamplingError` for settings that
-        this engine does not support; later, `EngineError`.
+        If the generator is closed early (``aclose``, or a cancelled task), its slot is free at
+        once. Raises `ContextLengthError` if the prompt is too long, `SamplingError` for settings
+        that this engine does not support, and `EngineError` if the engine fails.
         """
         sampling = sampling or Sampling()
         tokens = list(prompt)
         if not tokens:
-            raise SamplingError("the prompt is empty")
+            raise SamplingError("the prompt is empty; send at least one token")
         room = ContextLengthError.check(len(tokens), self.context_length)
         return self._generate(tokens, sampling, min(room, sampling.max_tokens or room))
 
@@ -206,7 +210,7 @@ class Engine(ABC):
 
     @abstractmethod
     async def health(self) -> Health:
-        """Return whether the engine can take requests; raises nothing."""
+        """Return the engine's state; this method raises no error."""
 
     @abstractmethod
     async def close(self) -> None:

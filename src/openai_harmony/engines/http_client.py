@@ -1,4 +1,4 @@
-"""Requests to a server over HTTP. The answer is JSON or server-sent events, an error one line."""
+"""Requests to a server over HTTP. An answer is JSON or server-sent events; an error is one line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["OUTGOING_HEADERS", "EventReader", "HttpClient", "RefusalError"]
 OUTGOING_HEADERS: ContextVar[Mapping[str, str] | None] = ContextVar(
     "harmony_outgoing_headers", default=None
 )
-"""Headers of every request that is made in a context, such as those of its trace."""
+"""Headers of every request in a context, such as those of a trace."""
 
 _EXCERPT = 300  # characters of an answer in an error
 _BUSY = (429, 502, 503, 504)  # temporary statuses of a server or its proxy
@@ -51,9 +51,10 @@ class _UnansweredError(EngineError):
 class HttpClient:
     """Talks to one server.
 
-    `timeout` is in seconds, without any data from the server; a GET request has at most ten. A
-    request that fails before any answer arrives is repeated, at most twice. The only exception is
-    `EngineError`. A user and a password in the URL are sent, and left out of `url` and of errors.
+    `timeout` is the longest time without data from the server, in seconds; a GET request has at
+    most ten. A request that fails before any answer arrives is repeated up to twice. The only
+    exception is `EngineError`. A user and a password in the URL are sent, but are not part of `url`
+    or of errors.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class HttpClient:
                 raise EngineError("the engine was closed") from error
             if isinstance(error, httpx2.ReadTimeout):
                 raise EngineError(
-                    f"{url} gave no sign of life for {patience:g} seconds", retryable=True
+                    f"{url} sent nothing for {patience:g} seconds", retryable=True
                 ) from error
             raise _broken(url, error, answered=answered) from error
 
@@ -172,8 +173,9 @@ def _broken(url: str, error: Exception, *, answered: bool) -> EngineError:
     ):
         return EngineError(f"cannot talk to {url}: {cause}")
     if answered:
-        return EngineError(f"{url} broke off its answer: {cause}", retryable=True)
-    return _UnansweredError(f"{url} broke off the connection: {cause}", retryable=True)
+        problem = f"{url} closed the connection during its answer: {cause}"
+        return EngineError(problem, retryable=True)
+    return _UnansweredError(f"{url} closed the connection: {cause}", retryable=True)
 
 
 def _parse(url: str, answer: bytes) -> Any:
@@ -181,7 +183,7 @@ def _parse(url: str, answer: bytes) -> Any:
         return json.loads(answer)
     except ValueError as error:
         excerpt = answer[:_EXCERPT].decode(errors="replace")
-        raise EngineError(f"{url} answered with what is not JSON: {excerpt!r}") from error
+        raise EngineError(f"{url} sent an answer that is not JSON: {excerpt!r}") from error
 
 
 class EventReader:
@@ -193,7 +195,7 @@ class EventReader:
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """Yield the data of each event that the chunk completes."""
-        # JSON may hold U+2028 and the like, at which str.splitlines would break it.
+        # JSON may contain characters such as U+2028, at which str.splitlines would split it.
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         for line in lines:
             name, _, value = line.removesuffix(b"\r").partition(b":")

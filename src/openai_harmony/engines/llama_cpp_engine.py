@@ -17,17 +17,17 @@ __all__ = ["LlamaCppEngine", "find_lost_tokens", "text_of"]
 
 _ENDS = frozenset((RETURN, CALL, END_OF_TEXT))  # end every completion of gpt-oss in llama.cpp
 _LARK = "%llguidance {}\n"  # marks a Lark grammar, not one of llama.cpp
-_OWN_SEEDS = 2**32 - 1  # the seed that stands for a random one
+_OWN_SEEDS = 2**32 - 1  # llama.cpp chooses a random seed for this value
 
 
 class LlamaCppEngine(ServerEngine):
-    """A model behind ``llama-server``; `LlamaCppEngine.connect` makes it.
+    """A model behind ``llama-server``; make it with `LlamaCppEngine.connect`.
 
-    - `llguidance`: the server was built with ``-DLLAMA_LLGUIDANCE=ON``. Grammars of llguidance end
-      other servers. Without this setting they are translated to GBNF, which can express fewer.
+    - `llguidance`: set it if the server was built with ``-DLLAMA_LLGUIDANCE=ON``; other servers
+      crash on such grammars. Without it, grammars are translated to GBNF, which expresses less.
     - `stream`: False waits for the whole completion. A stream lacks tokens: if a character consists
       of several tokens, the server sends only the last one. The engine finds the others by their
-      bytes, and raises `EngineError` where that is impossible.
+      bytes, and raises `EngineError` if that is impossible.
 
     ::
 
@@ -36,7 +36,7 @@ class LlamaCppEngine(ServerEngine):
 
     owner = "llamacpp"
     path = "/completion"
-    grammar_remedy = "a server that refuses a grammar samples freely, and its log has the reason"
+    grammar_remedy = "a server that rejects a grammar samples without it; its log has the reason"
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class LlamaCppEngine(ServerEngine):
         super().__init__(client, model, context_length)
         self.origin = f"llama.cpp at {client.url}"
         self._llguidance = llguidance
-        self.counts_tokens = llguidance  # GBNF cannot
+        self.counts_tokens = llguidance  # GBNF cannot count tokens
         self._stream = stream
 
     @classmethod
@@ -87,7 +87,7 @@ class LlamaCppEngine(ServerEngine):
             "prompt": prompt,
             "stream": self._stream,
             "return_tokens": True,
-            "timings_per_token": True,  # with the cached tokens: the last event comes too late
+            "timings_per_token": True,  # reports the cached tokens before the last event
             "n_predict": max_tokens,
             # Override the settings of the server's command line.
             "samplers": ["penalties", "temperature", "top_k", "min_p", "top_p"],
@@ -127,7 +127,7 @@ class LlamaCppEngine(ServerEngine):
 
 
 class _Reader(AnswerReader):
-    """Reads ``tokens``: one in each event, and none in the last, which has the reason."""
+    """Reads ``tokens``: one in each event, and none in the last, which has the finish reason."""
 
     def __init__(self, sampling: Sampling, max_tokens: int) -> None:
         self._stops = sampling.stop_tokens | _ENDS
@@ -176,7 +176,7 @@ class _Reader(AnswerReader):
         lost = find_lost_tokens(text, tokens[0], missing)
         if lost is None:
             raise EngineError(
-                f"llama.cpp left out {missing} tokens of {text!r}, which cannot be found again; "
+                f"llama.cpp left out {missing} tokens of {text!r}, which cannot be reconstructed; "
                 "connect with stream=False"
             )
         return [*lost, *tokens]
@@ -185,8 +185,8 @@ class _Reader(AnswerReader):
 def find_lost_tokens(text: str, last: int, count: int) -> list[int] | None:
     """Return the `count` tokens that spell the text together with `last`, which follows them.
 
-    The server sends a token once the text so far ends with a whole character. Of the tokens of a
-    character it sends only the last, but it counts them all, and the text has their bytes.
+    The server sends a token only if the text so far ends with a whole character. So it sends only
+    the last token of a character, but it counts all of them, and the text has their bytes.
 
     Returns None unless exactly one list of tokens fits.
 
@@ -201,7 +201,7 @@ def find_lost_tokens(text: str, last: int, count: int) -> list[int] | None:
 
 
 def text_of(token: int) -> bytes:
-    """Return the bytes that the server writes for a token; none for special tokens."""
+    """Return the bytes that the server writes for a token; special tokens have none."""
     return load_vocabulary()[token] if token < FIRST_SPECIAL else b""
 
 
@@ -218,7 +218,7 @@ def _ways(spelled: bytes, start: int, count: int) -> Iterator[list[int]]:
 
 
 def _is_cut(spelled: bytes) -> bool:
-    """Return whether a text ends within a character: only then the server withholds a token."""
+    """Return whether a text ends inside a character; only then the server holds a token back."""
     try:
         spelled.decode()
     except UnicodeDecodeError:

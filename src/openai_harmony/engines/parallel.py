@@ -1,7 +1,7 @@
-"""How many threads and processes share a model, and what memory there is for it.
+"""The threads and processes that share a model, and the available memory.
 
-On a CPU, the threads of PyTorch wait for each other after every operation. On busy cores that costs
-far more than a second core gains for a small model, so small models get one thread.
+On a CPU, the threads of PyTorch wait for each other after every operation. For a small model on
+busy cores, this costs far more than a second core gains, so small models get one thread.
 
 Under ``torchrun``, each process has a part of the model. The first process, rank 0, takes requests
 and samples; the others only compute (`continuous_batching`).
@@ -27,9 +27,9 @@ _HEADS = {"num_attention_heads": "attention heads", "num_key_value_heads": "key 
 
 
 def available_cores(cpu_limit: Path = _CPU_LIMIT) -> int:
-    """Return how many cores this process may use: those of its affinity, up to a container's limit.
+    """Return how many cores this process may use: its affinity, up to a container's limit.
 
-    `cpu_limit` is the file in which Linux keeps that limit.
+    `cpu_limit` is the file in which Linux stores the limit.
     """
     try:
         cores = len(os.sched_getaffinity(0))
@@ -45,9 +45,9 @@ def available_cores(cpu_limit: Path = _CPU_LIMIT) -> int:
 def available_memory(
     machine: Path = Path("/proc/meminfo"), container: Path = Path("/sys/fs/cgroup")
 ) -> int | None:
-    """Return how many bytes this process may still take; None where the system does not say.
+    """Return how many bytes this process can still use; None if the system does not report it.
 
-    They are those of the machine, up to the limit of a container.
+    This is the free memory of the machine, up to the limit of a container.
     """
     try:
         match = re.search(r"^MemAvailable: +(\d+) kB", machine.read_text("ascii"), re.MULTILINE)
@@ -56,7 +56,7 @@ def available_memory(
     available = None if match is None else 1024 * int(match[1])
     try:
         limit = int((container / "memory.max").read_text("ascii"))
-        # Of what the container uses, files that were read are given back when needed.
+        # The kernel frees the container's file cache when memory is needed.
         statistics = (container / "memory.stat").read_text("ascii")
     except (OSError, ValueError):  # no such file, or its word is "max"
         return available
@@ -66,28 +66,29 @@ def available_memory(
 
 
 def thread_count(parameters: int, processes: int = 1) -> int:
-    """Return how many threads compute a model on the CPU, in each of some processes.
+    """Return how many threads compute a model on the CPU in each of several processes.
 
-    Small models get one; others get the available cores, or as many as ``OMP_NUM_THREADS`` says.
+    Small models get one thread. Others get the available cores, or the number in
+    ``OMP_NUM_THREADS``.
     """
     if parameters < _SMALL:
         return 1
     given = os.environ.get("OMP_NUM_THREADS", "")
-    # torchrun sets 1 where nothing is set, for each of several processes.
+    # torchrun sets OMP_NUM_THREADS to 1 for each of several processes, unless it is set.
     if given.isdecimal() and int(given) and processes == 1:
         return int(given)
     return max(1, available_cores() // processes)
 
 
 class Processes(NamedTuple):
-    """The processes that ``torchrun`` has started: how many, and the rank of this one."""
+    """The number of processes that ``torchrun`` started, and the rank of this one."""
 
     size: int = 1
     rank: int = 0
 
     @classmethod
     def of(cls, environment: Mapping[str, str] = os.environ) -> Processes:
-        """Return those of this process; without ``torchrun`` it is alone."""
+        """Read the environment; without ``torchrun``, this process is the only one."""
         return cls(int(environment.get("WORLD_SIZE", 1)), int(environment.get("RANK", 0)))
 
     @property
@@ -98,8 +99,8 @@ class Processes(NamedTuple):
     def check_divides(self, model: str, config: Any) -> None:
         """Raise `EngineError` unless the parts of a model can be divided among the processes.
 
-        Experts always are; heads of attention are where the plan of the model's class has them, and
-        that of gpt-oss has not.
+        Experts are always divided. Attention heads are divided if the plan of the model's class
+        contains them; the plan of gpt-oss does not.
         """
         plan = getattr(config, "base_model_tp_plan", None) or {}
         has_heads = any("attn" in module for module in plan)

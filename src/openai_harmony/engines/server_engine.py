@@ -32,7 +32,7 @@ class AnswerReader(ABC):
     """The number of prompt tokens from the server's cache, once an event reports it."""
 
     usage_comes_last = False
-    """True where the server reports `cached_tokens` after the last token."""
+    """Whether the server reports `cached_tokens` after the last token."""
 
     @abstractmethod
     def read(self, event: Any) -> Iterator[SampledToken]:
@@ -43,13 +43,13 @@ class ServerEngine(Engine):
     """Sends a request for each completion, and reads the events of the answer."""
 
     owner: ClassVar[str]
-    """The `owned_by` of the models that such a server lists."""
+    """The `owned_by` of the models in the server's list."""
 
     path: str
     """The path for requests."""
 
     grammar_remedy: str
-    """The remedy if the server does not apply a grammar."""
+    """The remedy for a server that does not apply a grammar."""
 
     def __init__(self, client: HttpClient, model: str, context_length: int) -> None:
         self.model = model
@@ -59,7 +59,7 @@ class ServerEngine(Engine):
 
     @classmethod
     async def answers(cls, url: str, **options: Any) -> bool:
-        """Return whether the server at `url` is of this kind; raises nothing."""
+        """Return whether the server at `url` is of this kind; this method raises no error."""
         client = HttpClient(url, **{"timeout": 10, "pauses": (), **options})
         try:
             models = await client.get("/v1/models")
@@ -128,7 +128,7 @@ class ServerEngine(Engine):
                     if last is not None and complete:
                         break
         except EngineError:
-            if last is None:  # otherwise the completion is whole
+            if last is None:  # otherwise the completion is complete
                 raise
         if last is None:
             raise EngineError(
@@ -147,7 +147,7 @@ class ServerEngine(Engine):
             ) from error
 
     async def health(self) -> Health:
-        """Ask the server for its health; running requests are counted here."""
+        """Request the server's health; the running requests are those of this engine."""
         try:
             await self._client.get("/health")
         except EngineError as error:
@@ -160,10 +160,10 @@ class ServerEngine(Engine):
 
 
 class GrammarCheck:
-    """Follows the tokens that a server samples under a grammar.
+    """Checks the tokens that a server samples under a grammar.
 
-    White space and escapes that the grammar does not allow are no reason to end a turn: engines
-    with another version of llguidance may allow more of them.
+    Any white space and any escapes are accepted, because engines with another version of llguidance
+    may allow more of them.
     """
 
     def __init__(self, grammar: str) -> None:

@@ -23,17 +23,17 @@ _SEEDS = 2**31
 
 @dataclass(frozen=True)
 class _Features:
-    """What the command line of the server switches on."""
+    """The features that the server's command line enables."""
 
     has_llguidance: bool
     has_seeds: bool
 
 
 class SglangEngine(ServerEngine):
-    """A model behind ``python -m sglang.launch_server``; `SglangEngine.connect` makes it.
+    """A model behind ``python -m sglang.launch_server``; make it with `SglangEngine.connect`.
 
-    `original_logprobs`: the server runs with ``SGLANG_RETURN_ORIGINAL_LOGPROB=1``. The
-    log-probabilities of others are those after the temperature, so they are requested only for the
+    Set `original_logprobs` if the server runs with ``SGLANG_RETURN_ORIGINAL_LOGPROB=1``. Other
+    servers return log-probabilities after the temperature, so the engine requests them only for the
     temperatures 0 and 1.
 
     ::
@@ -63,7 +63,7 @@ class SglangEngine(ServerEngine):
     async def connect(
         cls, url: str, *, original_logprobs: bool = False, **options: Any
     ) -> SglangEngine:
-        """Ask the server for its model, context length and settings.
+        """Connect to a server, and read its model, context length and settings.
 
         `options` go to `HttpClient`: `api_key`, `timeout`. Raises `EngineError`.
         """
@@ -104,7 +104,7 @@ class SglangEngine(ServerEngine):
             "no_stop_trim": True,
             "skip_special_tokens": False,
         }
-        if self._features.has_seeds:  # without one, every request would get the same
+        if self._features.has_seeds:  # without a seed, every request would get the same one
             seed = secrets.randbelow(_SEEDS) if sampling.seed is None else sampling.seed
             settings["sampling_seed"] = seed % _SEEDS
         if sampling.grammar is not None:
@@ -123,8 +123,8 @@ class SglangEngine(ServerEngine):
             raise SamplingError("repetition_penalty must be at most 2 for SGLang")
         if sampling.seed is not None and not self._features.has_seeds:
             raise SamplingError(
-                "SGLang heeds seeds only with --enable-deterministic-inference; start it so, or "
-                "leave out the seed"
+                "SGLang uses seeds only with --enable-deterministic-inference; start it with this "
+                "option, or leave out the seed"
             )
         if sampling.grammar is not None and not self._features.has_llguidance:
             raise SamplingError(f"grammars need llguidance: {self.grammar_remedy}")
@@ -142,9 +142,9 @@ class SglangEngine(ServerEngine):
 
 
 class _Reader(AnswerReader):
-    """Reads ``output_ids``: all tokens so far, or with a switch of the server the new ones.
+    """Reads ``output_ids``: all tokens so far or, with an option of the server, the new ones.
 
-    The last of them count: the number of all tokens says how many are new.
+    The number of all tokens shows how many of the last ones are new.
     """
 
     def __init__(self, logprobs: int | None) -> None:

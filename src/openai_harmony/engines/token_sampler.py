@@ -1,11 +1,11 @@
-"""Rows of logits to tokens: all requests of a step at once, each by its own settings.
+"""Rows of logits to tokens: all requests of a step at once, each with its own settings.
 
-A completion depends on its seed alone, not on the requests beside it: the random number of a token
-is a hash of the seed and the token's position. So tokens that the grammar forces can be taken
-without the model, and the tokens after them stay the same.
+A completion depends only on its seed, not on the requests beside it: the random number of a token
+is a hash of the seed and the token's position. So forced tokens can be taken without the model, and
+the tokens after them stay the same.
 
-Operations on whole rows are what sampling costs. So the likeliest token and the sampled one are
-searched by blocks: first the block, by its largest weight or by its sum, then the token in it.
+Operations on whole rows are the main cost of sampling. So the likeliest token and the sampled token
+are searched by blocks: first the block, by its largest weight or its sum, then the token in it.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ class TokenSampler:
         self.sampling = sampling
         self.is_finished = False
         self.counts = dict.fromkeys(prompt, 0) if sampling.repetition_penalty != 1 else {}
-        """How often the completion has each token; 0 for those that only the prompt has."""
+        """The count of each token in the completion; 0 for tokens that only the prompt has."""
         self.matcher: Matcher | None = None
         self._max_tokens = max_tokens
         self._vocabulary_size = vocabulary_size
         self._seed = secrets.randbits(64) if sampling.seed is None else sampling.seed
         self._length = 0
         if sampling.grammar is not None:
-            from ..grammar import Matcher  # an extra of its own
+            from ..grammar import Matcher  # needs another extra
 
             self.matcher = Matcher(sampling.grammar)
 
     @property
     def has_penalties(self) -> bool:
-        """Return whether earlier tokens change the scores of the next."""
+        """Return whether earlier tokens change the scores of the next token."""
         sampling = self.sampling
         penalties = sampling.frequency_penalty or sampling.presence_penalty
         return bool(self.counts) and bool(penalties or sampling.repetition_penalty != 1)
@@ -67,7 +67,7 @@ class TokenSampler:
         logprob: float | None = None,
         top_logprobs: tuple[tuple[int, float], ...] | None = None,
     ) -> list[SampledToken]:
-        """Add a token to the completion, and those that it forces; return them all."""
+        """Add a token and the tokens that it forces to the completion; return all of them."""
         if self.matcher is not None and not self.matcher.accept(token):
             raise EngineError(f"the token {token} was sampled against the grammar")
         return [self._add(SampledToken(token, logprob, top_logprobs)), *self.take_forced()]
@@ -75,7 +75,7 @@ class TokenSampler:
     def take_forced(self) -> list[SampledToken]:
         """Add the tokens that must come next, up to the first with a choice.
 
-        Where log-probabilities are requested, there are none: only the model knows them.
+        If log-probabilities are requested, no token is forced: only the model computes them.
         """
         if self.matcher is None or self.is_finished or self.sampling.logprobs is not None:
             return []
@@ -103,7 +103,7 @@ class TokenSampler:
 def choose_tokens(
     logits: torch.Tensor, samplers: Sequence[TokenSampler]
 ) -> list[list[SampledToken] | EngineError]:
-    """Sample the next token of each completion, with those that it forces; or return the error.
+    """Sample the next token of each completion and the tokens that it forces, or return an error.
 
     `logits` have the shape (completions, vocabulary) and the type float32; they are overwritten.
     """
@@ -132,7 +132,7 @@ _Logprobs: TypeAlias = "tuple[float, tuple[tuple[int, float], ...]] | tuple[None
 
 
 class _LogprobTable:
-    """The log-probabilities of a step, for those rows that request them."""
+    """The log-probabilities of a step for the rows that request them."""
 
     def __init__(self, logits: torch.Tensor, samplers: Sequence[TokenSampler]) -> None:
         counts = [sampler.sampling.logprobs for sampler in samplers]
@@ -158,7 +158,7 @@ class _LogprobTable:
 
 
 def _rows_of(matrix: torch.Tensor, rows: list[int]) -> torch.Tensor:
-    """Return some rows; all of them without a copy."""
+    """Return some rows; if they are all rows, do not copy them."""
     return matrix if len(rows) == len(matrix) else matrix[rows]
 
 
@@ -202,7 +202,7 @@ def _apply_grammars(
     problems: dict[int, HarmonyError] = {}
     try:
         fill_bitmasks(enumerate(matchers.values()), bitmasks)
-    except HarmonyError:  # of the first matcher that failed: the others are filled
+    except HarmonyError:  # about the first matcher that failed; the others are filled
         for row, matcher in matchers.items():
             try:
                 matcher.check()
@@ -244,7 +244,7 @@ class _Settings(NamedTuple):
 
 
 def _sample(scores: torch.Tensor, samplers: Sequence[TokenSampler]) -> torch.Tensor:
-    """Choose a token for each row; -1 where the scores are no numbers."""
+    """Choose a token for each row; -1 if the scores are not numbers."""
     width = scores.shape[1]
     scores = _padded(scores)
     groups: dict[Callable[[torch.Tensor, _Settings], torch.Tensor], list[int]] = {}
@@ -264,14 +264,14 @@ def _sample(scores: torch.Tensor, samplers: Sequence[TokenSampler]) -> torch.Ten
 
 
 _BLOCK = 128
-"""Tokens in a block: the vocabulary of gpt-oss has 1,571 of them."""
+"""The number of tokens in a block; the vocabulary of gpt-oss has 1,571 blocks."""
 
 _SIZES = (64, 1024)
-"""How many of the likeliest tokens are sorted before all of them are."""
+"""How many of the likeliest tokens are sorted first, before all tokens are sorted."""
 
 
 def _padded(rows: torch.Tensor) -> torch.Tensor:
-    """Return rows of whole blocks; those of gpt-oss are, and need no copy."""
+    """Return rows padded to whole blocks; the rows of gpt-oss need no padding and no copy."""
     missing = -rows.shape[1] % _BLOCK
     return pad(rows, (0, missing), value=-torch.inf) if missing else rows
 
@@ -326,7 +326,7 @@ def _sample_among_largest(scores: torch.Tensor, settings: _Settings) -> torch.Te
         kept &= sums - values < part.top_p * sum_of_top_k
         kept &= values >= part.min_p
         index, _ = _draw(values * kept, part.random)
-        # Else the tokens beyond these could be kept as well.
+        # Otherwise tokens beyond these may have to be kept as well.
         is_whole = (count <= size) | (~kept[:, -1:] & (count == width)) | (size == width)
         rows = left[is_whole.squeeze(-1)]
         tokens[rows] = ids.gather(1, index)[is_whole.squeeze(-1)]
@@ -341,7 +341,7 @@ def _largest(weights: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tens
     if size * _BLOCK * 4 > weights.shape[1]:
         values, ids = weights.topk(size)
         return values, ids
-    # The blocks with the largest maxima have them all.
+    # The blocks with the largest maxima contain all of them.
     blocks = _in_blocks(weights)
     best = blocks.amax(-1).topk(size).indices
     values, at = blocks.take_along_dim(best.unsqueeze(-1), 1).flatten(1).topk(size)
@@ -351,7 +351,7 @@ def _largest(weights: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tens
 def _draw(weights: torch.Tensor, random: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Choose an index of each row, with a probability in proportion to its weight.
 
-    Returns also what is left of the random number: where it fell within the weight, from 0 to 1.
+    Also returns the rest of the random number: its place within the chosen weight, from 0 to 1.
     """
     sums = weights.cumsum(-1)
     total = sums[:, -1:]

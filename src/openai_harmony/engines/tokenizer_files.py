@@ -47,17 +47,18 @@ RESPONSE_TEMPLATE: dict[str, Any] = {
         },
     },
 }
-"""The `response_template` with which Transformers 5.23 reads answers of gpt-oss.
+"""The `response_template` with which Transformers 5.23 parses answers of gpt-oss.
 
-Reasoning is ``thinking``, as in the chat template of gpt-oss; preambles and the answer are
-``content``. It reads what follows the format; damaged output needs this library's parser.
+Reasoning becomes ``thinking``, as in the chat template of gpt-oss; preambles and the answer become
+``content``. The template reads only output that follows the format; damaged output needs this
+library's parser.
 """
 
 
 def tokenizer_json() -> dict[str, Any]:
     """Return the contents of `tokenizer.json`."""
     pieces = list(load_vocabulary())
-    # The character of a byte is itself if it is visible, otherwise one from 256 on.
+    # A visible byte is its own character; the other bytes get characters from 256 on.
     visible = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(0x100, 0x200))
     letters = [chr(byte if byte in visible else next(others)) for byte in range(0x100)]
@@ -72,7 +73,7 @@ def tokenizer_json() -> dict[str, Any]:
         "added_tokens": [
             {"id": token, "content": text, **flags, "special": True}
             for token, text in SPECIAL_TEXTS.items()
-            if token < VOCABULARY_SIZE - 1  # the models have no row for the last one
+            if token < VOCABULARY_SIZE - 1  # the models have no row for the last token
         ],
         "normalizer": None,
         "pre_tokenizer": {

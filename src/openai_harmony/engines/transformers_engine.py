@@ -1,4 +1,4 @@
-"""A model in this process, by Hugging Face Transformers and its continuous batching."""
+"""A model in this process, with the continuous batching of Hugging Face Transformers."""
 
 from __future__ import annotations
 
@@ -24,16 +24,19 @@ __all__ = ["TransformersEngine"]
 
 
 class TransformersEngine(Engine):
-    """Runs a folder or a hub name, such as ``openai/gpt-oss-20b``.
+    """Runs a model from a folder or the Hugging Face hub, such as ``openai/gpt-oss-20b``.
 
-    `context_length` limits prompt and completion together; by default it is the model's, on a CPU
-    at most 4,096. On a CPU, it and `max_requests` also determine the memory of the KV cache; on a
-    GPU, Transformers uses the free memory. `threads` are those of PyTorch on a CPU, in the whole
-    program; by default `parallel.thread_count`. `options` are those of
-    ``AutoModelForCausalLM.from_pretrained``: ``device_map="auto"``, ``attn_implementation``, ...
+    - `context_length`: the most tokens of prompt and completion together. The default is that of
+      the model, on a CPU at most 4,096.
+    - `max_requests`: the most requests at once. On a CPU, this and `context_length` determine the
+      memory of the KV cache; on a GPU, Transformers uses the free memory.
+    - `threads`: the threads of PyTorch on a CPU, in the whole program; the default depends on the
+      size of the model and the available cores.
+    - `options`: those of ``AutoModelForCausalLM.from_pretrained``, such as ``device_map="auto"``
+      and ``attn_implementation``.
 
-    Under ``torchrun``, the model is divided among the processes, tensor and expert parallel. The
-    engine of rank 0 takes the requests; the other processes call `follow`.
+    Under ``torchrun``, the model is divided among the processes by tensor and expert parallelism.
+    The engine of rank 0 takes the requests; the other processes call `follow`.
 
     Raises `EngineError` if the model cannot be loaded.
     """
@@ -76,8 +79,8 @@ class TransformersEngine(Engine):
         on_cpu = self._model.device.type == "cpu"
         if context_length is not None and context_length > longest:
             raise EngineError(
-                f"the context of {self.model} has {longest:,} tokens at most, so it cannot have "
-                f"{context_length:,}"
+                f"the context of {self.model} has at most {longest:,} tokens, not "
+                f"{context_length:,}; use a smaller context_length (--context-length)"
             )
         self.context_length = context_length or (min(4096, longest) if on_cpu else longest)
         has_drafts = False
@@ -114,7 +117,7 @@ class TransformersEngine(Engine):
             if not request.is_finished:
                 prompt = prompt + [sampled.token for sampled in forced]
                 if not self._batching.add(name, prompt, max_tokens - len(forced)):
-                    raise EngineError("the engine is closed, or its model failed before")
+                    raise EngineError("the engine is closed, or its model failed; open it again")
             while True:
                 item = await request.items.get()
                 if isinstance(item, EngineError):
@@ -164,10 +167,10 @@ def _load(model: str | Path, options: dict[str, Any], processes: Processes) -> A
                 defaults["distributed_config"] = DistributedConfig(
                     tp_size=processes.size,
                     ep_size=processes.size,
-                    # A head that is the embedding stays whole, as the embedding does.
+                    # A head that is tied to the embedding stays whole, like the embedding.
                     tp_plan={"lm_head": "replicate"} if config.tie_word_embeddings else None,
                 )
-                defaults["experts_implementation"] = "grouped_mm"  # "eager" knows no parts
+                defaults["experts_implementation"] = "grouped_mm"  # "eager" cannot be divided
             loaded = AutoModelForCausalLM.from_pretrained(model, **{**defaults, **options})
     except EngineError:
         raise
@@ -190,7 +193,7 @@ def _text_config(model: str | Path, options: dict[str, Any]) -> Any:
 
 @contextlib.contextmanager
 def _progress_on_terminals() -> Iterator[None]:
-    """Show progress bars only on terminals; those of downloads already behave so."""
+    """Show progress bars only on terminals; download bars already do that."""
 
     def make(factory: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         return outer(factory, args, {"disable": None, **options})

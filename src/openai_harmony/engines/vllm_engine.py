@@ -21,7 +21,7 @@ _TOKEN = "token_id:"  # the prefix of tokens beside log-probabilities in complet
 
 
 class VllmEngine(ServerEngine):
-    """A model behind ``vllm serve``; `VllmEngine.connect` makes it.
+    """A model behind ``vllm serve``; make it with `VllmEngine.connect`.
 
     ::
 
@@ -51,9 +51,9 @@ class VllmEngine(ServerEngine):
         endpoint: Literal["generate", "completions"] | None = None,
         **options: Any,
     ) -> VllmEngine:
-        """Ask the server for its model, context length and endpoints.
+        """Connect to a server, and read its model, context length and endpoints.
 
-        `model` is one of those that it serves, by default the first. `options` go to
+        `model` is one of the models that it serves, by default the first. `options` go to
         `HttpClient`: `api_key`, `timeout`. Raises `EngineError`.
         """
         client = HttpClient(url, **options)
@@ -83,7 +83,7 @@ class VllmEngine(ServerEngine):
             "min_p": sampling.min_p,
             "max_tokens": max_tokens,
             "stop_token_ids": sorted(sampling.stop_tokens),
-            # Otherwise the stop tokens in the model's files end the completion as well.
+            # Otherwise the stop tokens in the model's files also end the completion.
             "ignore_eos": True,
             "frequency_penalty": sampling.frequency_penalty,
             "presence_penalty": sampling.presence_penalty,
@@ -114,7 +114,7 @@ class VllmEngine(ServerEngine):
             "sampling_params": {**settings, "detokenize": False},
         }
         if sampling.grammar is not None:
-            # For gpt-oss, vLLM otherwise applies a grammar only from the final channel on.
+            # Otherwise vLLM applies a grammar for gpt-oss only from the final channel on.
             body["reasoning_ended"] = True
         return body
 
@@ -170,19 +170,19 @@ def _choose_model(url: str, answer: Any, requested: str | None) -> tuple[str, in
     try:
         models = {model["id"]: model.get("max_model_len") for model in answer["data"]}
     except (KeyError, TypeError, AttributeError) as error:
-        raise EngineError(f"{url} has no list of models as vLLM has; is it vLLM?") from error
+        raise EngineError(f"{url} does not list its models like vLLM; is it vLLM?") from error
     name = requested if requested is not None else next(iter(models), None)
     if name not in models:
         raise EngineError(f"{url} serves {', '.join(models) or 'nothing'}, not {name!r}")
     # An adapter has the context length of its base model, which comes first.
     length = models[name] or next(iter(models.values()))
     if not isinstance(length, int):
-        raise EngineError(f"{url} does not say how long the context is; is it vLLM?")
+        raise EngineError(f"{url} does not report its context length; is it vLLM?")
     return str(name), length
 
 
 async def _generates(client: HttpClient) -> bool:
-    """Return whether the server has the endpoint for token ids; an empty request finds out."""
+    """Return whether the server has the endpoint for token ids; try it with an empty request."""
     try:
         async for _ in client.ask("POST", _GENERATE, {}):
             return True

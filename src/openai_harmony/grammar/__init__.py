@@ -1,18 +1,18 @@
-"""Structured output for the whole assistant turn: a conversation to a grammar, a grammar to masks.
+"""Structured output for the whole assistant turn: conversations to grammars, grammars to masks.
 
 ::
 
-    options                what a turn may do: tool choice, calls, response formats
-    json_schema            what a JSON value may be
-    text_formats           what a text may be: regular expressions, choices, Lark, GBNF
-    turn                   both as one grammar, in the Lark dialect of llguidance
-    structural_tag         the same for xgrammar, as far as that can express it
-    gbnf                   the same for llama.cpp, as far as that can express it
-    matcher                the grammar at work, token by token; the first mismatch of a completion
-    violations             what a sampled turn says against the parts that no grammar enforces
-    logits_processor       the same inside `generate` of Hugging Face Transformers
+    options                options of a turn: tool choice, calls, response formats
+    json_schema            constraints on JSON values
+    text_formats           constraints on texts: regular expressions, choices, Lark, GBNF
+    turn                   all constraints as one grammar, in the Lark dialect of llguidance
+    structural_tag         the same for xgrammar, as far as xgrammar can express it
+    gbnf                   the same for llama.cpp, as far as GBNF can express it
+    matcher                applies a grammar token by token; finds the first mismatch
+    violations             finds violations of the parts that no grammar enforces
+    logits_processor       applies a grammar inside `generate` of Hugging Face Transformers
 
-Needs the extra ``grammar`` (llguidance), and ``transformers`` for the last.
+Needs the extra ``grammar`` (llguidance); `logits_processor` also needs ``transformers``.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -59,7 +59,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs torch when it is asked for."""
+    """Import `GrammarLogitsProcessor` on first use, because it needs torch."""
     if name == "GrammarLogitsProcessor":
         from .logits_processor import GrammarLogitsProcessor
 

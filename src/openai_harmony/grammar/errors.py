@@ -1,4 +1,4 @@
-"""The error of grammars: which keyword cannot be enforced, why, and what to do instead."""
+"""The error of grammars, with the keyword that cannot be enforced, the reason and a remedy."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["GrammarError", "Report", "raise_error"]
 
 
 class GrammarError(ValueError, HarmonyError):
-    """A schema, tool choice or option that cannot be enforced token by token.
+    """A schema, tool choice or option cannot be enforced token by token.
 
-    `pointer` is the JSON pointer of the offending keyword, as ``#/properties/tags/uniqueItems``;
-    empty when there is none. `remedy` says what to do instead.
+    `pointer` is the JSON pointer of the keyword, such as ``#/properties/tags/uniqueItems``; it may
+    be empty. `remedy` says what to do instead.
     """
 
     def __init__(self, problem: str, *, remedy: str = "", pointer: str = "") -> None:
@@ -33,9 +33,10 @@ class GrammarError(ValueError, HarmonyError):
 
 
 Report: TypeAlias = Callable[[GrammarError], object]
-"""Takes the error of a keyword that cannot be enforced; if it returns, the keyword is left out."""
+"""A function that takes the error of an unenforceable keyword; if it returns, the keyword is left
+out."""
 
 
 def raise_error(error: GrammarError) -> None:
-    """Raise the error: the `Report` of schemas that must be enforced in full."""
+    """Raise the error; the `Report` for schemas that must be enforced in full."""
     raise error

@@ -1,11 +1,10 @@
-"""A grammar of `turn_grammar` as GBNF, the grammars that every server of llama.cpp has.
+"""A grammar of `turn_grammar` as GBNF, which every llama.cpp server reads.
 
-GBNF can express less than llguidance. Limits on tokens and most keywords of JSON Schema raise
+GBNF expresses less than llguidance: limits on tokens and most keywords of JSON Schema raise
 `GrammarError`. Two things differ from the other forms:
 
-- Objects with declared properties have no others, and white space is at most a space.
-- llama.cpp samples a stop token where the grammar is complete, and only there. The model chooses
-  which.
+- Objects with declared properties have no other properties, and white space is at most one space.
+- llama.cpp allows a stop token exactly where the grammar is complete. The model chooses which one.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ __all__ = ["turn_gbnf"]
 _PART = re.compile(r'"(?:[^"\\]|\\.)*"|<\|\w+\|>|[A-Za-z]\w*|.')
 _PATTERN_PART = re.compile(r"\[(?:[^\]\\]|\\.)*\]|\\?.")
 _OPERATORS = frozenset("()|*+?")
-_MOST_REPEATED = 1_000  # llama.cpp refuses 2,000
+_MOST_REPEATED = 1_000  # llama.cpp rejects 2,000
 
 _JSON_RULES = r"""json-char ::= [^"\\\x00-\x1F\x7F] | "\\" ["\\bfnrt]
 json-string ::= "\"" json-char* "\""
@@ -59,7 +58,9 @@ _KEYWORDS = {
 
 
 def turn_gbnf(grammar: str) -> str:
-    """Return a grammar of `turn_grammar` as GBNF, with the ids of special tokens.
+    """Return a grammar of `turn_grammar` as GBNF for llama.cpp, with the ids of special tokens.
+
+    Raises `GrammarError` for what GBNF cannot express.
 
     >>> print(turn_gbnf('start: <|channel|> "final" <|message|> text <|return|>'))
     root ::= <[200005]> "final" <[200008]> text
@@ -85,7 +86,7 @@ def turn_gbnf(grammar: str) -> str:
 
 def _cannot_express(what: str, pointer: str) -> GrammarError:
     return GrammarError(
-        f"the grammars of llama.cpp itself (GBNF) cannot express {what}",
+        f"llama.cpp's own grammars (GBNF) cannot express {what}",
         pointer=pointer,
         remedy="build the server with -DLLAMA_LLGUIDANCE=ON",
     )
@@ -110,13 +111,13 @@ def _pattern(pattern: str) -> Iterator[str]:
 
 
 def _quoted(text: str) -> str:
-    """Write a literal; of what JSON escapes, GBNF reads other control characters than it."""
+    """Write a literal; GBNF escapes control characters in another way than JSON."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + re.sub(r"[\x00-\x1f]", lambda match: f"\\x{ord(match[0]):02X}", escaped) + '"'
 
 
 def _repeated(item: str, separator: str, least: int, most: int | None, pointer: str) -> str:
-    """Write a list of items; without a `separator`, one after the other."""
+    """Write a list of items with a `separator`, which may be empty."""
     if max(least, most or 0) > _MOST_REPEATED:
         raise _cannot_express(f"more than {_MOST_REPEATED:,} repetitions", pointer)
     if most == 0:
@@ -129,7 +130,7 @@ def _repeated(item: str, separator: str, least: int, most: int | None, pointer: 
 
 
 class _Schema:
-    """Writes the rules of one schema; the names of all begin with that of the first."""
+    """Writes the rules of one schema; all names begin with the name of the first rule."""
 
     def __init__(self, name: str, schema: Any) -> None:
         self._name = name
@@ -145,7 +146,7 @@ class _Schema:
 
     def _value(self, schema: Any, pointer: str) -> str:
         if schema is False:
-            raise _cannot_express("what allows nothing", pointer)
+            raise _cannot_express("a schema that allows nothing", pointer)
         asserted = {} if schema is True else {k: schema[k] for k in schema.keys() - _ANNOTATIONS}
         if not asserted:
             return "json-value"
@@ -169,7 +170,7 @@ class _Schema:
                 raise _cannot_express(f"the reference {value}", pointer)
             name = f"{self._name}-d{list(self._definitions).index(key)}"
             if name not in self._rules:
-                self._rules[name] = ""  # it may refer to itself
+                self._rules[name] = ""  # because it may refer to itself
                 self._rules[name] = self._value(self._definitions[key], value)
             return name
         if keyword == "anyOf":
@@ -208,7 +209,7 @@ class _Schema:
             value = self._value(others, f"{pointer}/additionalProperties")
             members = _repeated(f"json-string json-colon {value}", "json-comma", 0, None, pointer)
             return f'"{{" {members} "}}"'
-        # The rest after a property has two rules: with a member before it, and with none.
+        # The rest after a property has two rules: one with a member before it, one without.
         first = rest = '""'
         number = next(self._numbers)
         for index, (key, value) in reversed(list(enumerate(properties.items()))):

@@ -1,7 +1,7 @@
-"""The grammar of a turn inside `generate` of Hugging Face Transformers: scores in, scores out.
+"""A turn's grammar inside `generate` of Hugging Face Transformers: scores in, masked scores out.
 
-The tokens allowed in a row depend only on its grammar and on the tokens that it generated. So rows
-may change places (beam search), shrink (assisted generation) or begin anew (another call).
+The allowed tokens of a row depend only on its grammar and its generated tokens. So rows may change
+places (beam search), shrink (assisted generation) or start again (another call).
 
 Needs the extra ``transformers``.
 """
@@ -32,7 +32,7 @@ __all__ = ["GrammarLogitsProcessor"]
 
 
 class _Row:
-    """The tokens of one row, counted as far as its matcher took them; the rest follow the end."""
+    """A row: the number of tokens that its matcher took; later tokens follow the turn's end."""
 
     __slots__ = ("is_wrong", "matcher", "taken")
 
@@ -54,17 +54,17 @@ class _Row:
 
 
 class GrammarLogitsProcessor:
-    """Lets `generate` choose only what a grammar allows: ``logits_processor=[processor]``.
+    """Restrict `generate` to the tokens that a grammar allows: ``logits_processor=[processor]``.
 
-    - `grammar`: one for all rows, or one for each prompt of the batch; with beams or several
-      sequences for a prompt, all of them have the grammar of their prompt.
-    - `prompt_length`: the columns of ``input_ids`` up to and with ``<|start|>assistant``. Rows are
-      padded on the left. What follows in ``input_ids`` belongs to the turn. Set it anew for a
-      prompt of another length.
+    - `grammar`: one grammar for all rows, or one for each prompt of the batch. All beams and
+      sequences of a prompt use the prompt's grammar.
+    - `prompt_length`: the number of columns of ``input_ids`` up to and including
+      ``<|start|>assistant``. Rows are padded on the left. Later columns belong to the turn. Set it
+      again for a prompt of another length.
 
-    ``generate`` must stop at ``<|return|>`` and ``<|call|>``: what comes after these is free. A
-    token that the grammar does not allow (a beginning of the turn that was given, or the choice of
-    another processor) raises `GrammarError`.
+    ``generate`` must stop at ``<|return|>`` and ``<|call|>``; later tokens are not restricted. A
+    token that the grammar does not allow raises `GrammarError`. It comes from a given beginning of
+    the turn, or from another processor.
 
     >>> from openai_harmony import Conversation, load_harmony_encoding
     >>> from openai_harmony.grammar import TurnOptions, turn_grammar
@@ -77,13 +77,13 @@ class GrammarLogitsProcessor:
     '<|channel|>'
     """
 
-    supports_continuous_batching = False  # its rows are those of different prompts at each step
+    supports_continuous_batching = False  # there, rows belong to different prompts at each step
 
     def __init__(self, grammar: str | Sequence[str], prompt_length: int) -> None:
         self.grammars = [grammar] if isinstance(grammar, str) else list(grammar)
         self.prompt_length = prompt_length
         if not self.grammars:
-            raise ValueError("grammar: expected one, or one for each prompt; found none")
+            raise ValueError("grammar: expected one grammar, or one for each prompt; found none")
         for text in self.grammars:
             Matcher(text)  # raises an error now if it does not compile
         self._rows: list[_Row] = []
@@ -91,11 +91,11 @@ class GrammarLogitsProcessor:
         self._bitmasks: NDArray[np.int32] = np.empty((0, BITMASK_WORDS), np.int32)
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Return `scores`, with -inf for every token that may not come next."""
+        """Return `scores`, with -inf for every token that the grammar does not allow next."""
         if scores.shape[-1] < MODEL_VOCABULARY_SIZE:
             raise GrammarError(
-                f"the model has {scores.shape[-1]} logits, and the vocabulary of harmony "
-                f"{MODEL_VOCABULARY_SIZE}",
+                f"the model has {scores.shape[-1]} logits, but the vocabulary of harmony has "
+                f"{MODEL_VOCABULARY_SIZE} tokens",
                 remedy="use a gpt-oss model",
             )
         generated = input_ids[:, self.prompt_length :]
@@ -123,7 +123,7 @@ class GrammarLogitsProcessor:
         endings = input_ids[:, max(before, 0) : self.prompt_length].tolist()
         if columns < self.prompt_length or endings.count(ending) < rows:
             raise GrammarError(
-                f"no <|start|>assistant ends at column {self.prompt_length} of each row",
+                f"not every row has <|start|>assistant before column {self.prompt_length}",
                 remedy="give the length of the prompts as prompt_length, and pad them on the left",
             )
 
@@ -131,10 +131,10 @@ class GrammarLogitsProcessor:
         return self.grammars[row * len(self.grammars) // rows]
 
     def _rearrange(self, before: NDArray[np.int64], after: NDArray[np.int64]) -> None:
-        """Find the rows that go on from others; a row that goes on from none starts anew.
+        """Find the earlier row that each row continues; a row that continues none starts again.
 
-        Tokens are not taken back one by one: that is not possible under a limit of tokens, and
-        taking the tokens of a row again is quick.
+        Tokens are not rolled back one by one: this is impossible under a limit of tokens, and
+        taking the tokens of a row again is fast.
         """
         length = before.shape[1]
         old, rows = self._rows, len(after)
@@ -159,9 +159,9 @@ class GrammarLogitsProcessor:
             self._rows.append(row)
 
     def _check_rows(self, input_ids: torch.Tensor) -> None:
-        """Raise for a wrong row; not where another one of its prompt is right.
+        """Raise for a wrong row, unless another row of its prompt is right.
 
-        Beam sampling keeps wrong rows, at a probability of zero, where it finds too few others.
+        Beam sampling keeps wrong rows with a probability of zero if it finds too few others.
         """
         wrong = [number for number, row in enumerate(self._rows) if row.is_wrong]
         if not wrong:
@@ -179,7 +179,7 @@ class GrammarLogitsProcessor:
                 raise GrammarError(
                     f"the grammar does not allow the token {token}{text} "
                     f"at row {number}, column {column} of input_ids",
-                    remedy="check what the turn was begun with, and the other logits processors",
+                    remedy="check the given beginning of the turn, and the other logits processors",
                 )
 
     def _masked(self, scores: torch.Tensor) -> torch.Tensor:
@@ -188,7 +188,7 @@ class GrammarLogitsProcessor:
             return scores
         if len(self._bitmasks) != len(self._rows):
             self._bitmasks = np.empty((len(self._rows), BITMASK_WORDS), np.int32)
-        self._bitmasks.fill(-1)  # all is allowed where no matcher says otherwise
+        self._bitmasks.fill(-1)  # every token is allowed unless a matcher forbids it
         fill_bitmasks(matchers, self._bitmasks)
         allowed = np.unpackbits(self._bitmasks.view(np.uint8), axis=1, bitorder="little")
         forbidden = torch.from_numpy(allowed).to(scores.device) == 0

@@ -1,4 +1,4 @@
-"""A grammar at work: which tokens may come next, token by token, for engines.
+"""Matchers, which compute the tokens that a grammar allows next.
 
 `find_mismatch` compares a whole completion with a grammar.
 """
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 
 BITMASK_WORDS = MODEL_VOCABULARY_SIZE // 32
-"""32-bit words of a bitmask: one bit for each logit of the model, the lowest bit first."""
+"""The length of a bitmask in 32-bit words: one bit for each logit of the model, lowest first."""
 
 _COUNTS_TOKENS = "[max_tokens="
 _MARK_TOKENS = 64
-_BYTES_OF_A_GRAMMAR = 80  # compiled, for each character of its text: 58 to 83 were measured
-# Ten times what a grammar may need that was handed out, see `step_cost`.
+_BYTES_OF_A_GRAMMAR = 80  # per character, when compiled; measured: 58 to 83
+# Ten times the cost that a grammar of this library may have (see `step_cost`).
 _LIMITS = LLParserLimits(step_lexer_fuel=10 * COST_LIMIT, verbose_errors=False)
 _compiled: SharedCache[str, tuple[str, LLMatcher]] = SharedCache(
     256 * 1024 * 1024, lambda entry: _BYTES_OF_A_GRAMMAR * len(entry[0])
@@ -58,15 +58,16 @@ def _compile(grammar: str) -> LLMatcher:
 
 
 def _problem(matcher: LLMatcher) -> str:
-    """Return the error of the engine, without its state, which follows in further lines."""
+    """Return the engine's error without its state, which follows in further lines."""
     return matcher.get_error().strip().partition("\n")[0][:300]
 
 
 class Matcher:
-    """The state of a grammar within a completion, which begins after ``<|start|>assistant``.
+    """The state of a grammar in a completion, which begins after ``<|start|>assistant``.
 
-    Equal grammars are compiled once and shared. A matcher belongs to one completion and one thread
-    at a time. `bitmask` and `fill_bitmasks` work without the GIL.
+    Equal grammars are compiled once and shared. Use a matcher for one completion and in one thread
+    at a time. `bitmask` and `fill_bitmasks` release the GIL. Raises `GrammarError` if the grammar
+    does not compile.
 
     >>> from openai_harmony import Conversation, load_harmony_encoding
     >>> from openai_harmony.grammar import turn_grammar
@@ -85,27 +86,27 @@ class Matcher:
         self._grammar = grammar
         self._counts = _COUNTS_TOKENS in grammar
         self._tokens: list[int] = []
-        # Where the engine counts tokens it cannot take them back: two states to go on from.
+        # If the engine counts tokens, it cannot take them back; it then needs two states.
         self._marks: list[tuple[int, LLMatcher]] = []
         self._compiled = _compile(grammar)
         self._matcher = self._compiled.deep_copy()
 
     @property
     def is_finished(self) -> bool:
-        """True once the turn has ended with its stop token: nothing may follow."""
+        """True after the turn's stop token; no token may follow."""
         return self._matcher.is_stopped() and not self._matcher.is_error()
 
     def bitmask(self) -> bytes:
-        """Return one bit for each logit of the model, lowest first: set if the token may come next.
+        """Return a bit for each logit of the model, lowest first: 1 if the token may come next.
 
-        25,136 bytes; ``numpy.unpackbits(…, bitorder="little")`` makes them bools.
+        It has 25,136 bytes; ``numpy.unpackbits(…, bitorder="little")`` turns it into bits.
         """
         mask = self._matcher.compute_bitmask()
         if self._matcher.is_error():
             self.recover()
             mask = self._matcher.compute_bitmask()
             self.check()
-        return mask[: 4 * BITMASK_WORDS]  # it has a word more
+        return mask[: 4 * BITMASK_WORDS]  # without the engine's last word
 
     def allowed_tokens(self) -> list[int]:
         """Return the ids that may come next, in order; slow if there are many."""
@@ -118,12 +119,12 @@ class Matcher:
     def forced_tokens(self) -> list[int]:
         """Return the tokens that must come next, up to the first with a choice.
 
-        Bounds on tokens count, too: where a text may not go on, the end of its message is forced.
+        This includes limits on tokens: if a text has reached its limit, its end is forced.
         """
         forced = self._matcher.compute_ff_tokens()
         if not self._counts:
             return forced
-        twin = self.copy()  # the engine overlooks bounds while it looks ahead
+        twin = self.copy()  # the engine ignores limits on tokens while it looks ahead
         del forced[twin.accept_all(forced) :]
         while not twin.is_finished:
             mask = int.from_bytes(twin.bitmask(), "little")
@@ -134,7 +135,7 @@ class Matcher:
         return forced
 
     def accept(self, token: int) -> bool:
-        """Take a token; where it is not allowed, change nothing and return False."""
+        """Take a token; if it is not allowed, change nothing and return False."""
         return self.accept_all((token,)) == 1
 
     def accept_all(self, tokens: Sequence[int]) -> int:
@@ -156,18 +157,18 @@ class Matcher:
         return taken
 
     def _gave_up(self, token: int) -> bool:
-        """Return whether the engine failed, rather than refused this token."""
+        """Return whether the engine failed; False if it only rejected this token."""
         if self.is_finished:
             return False
         mask = self._matcher.compute_bitmask()
         return self._matcher.is_error() or bool(mask[token // 8] >> token % 8 & 1)
 
     def count_allowed(self, tokens: Sequence[int]) -> int:
-        """Return how many of `tokens` (a draft) could be taken, without taking them.
+        """Return how many of `tokens` (a draft) are allowed, without taking them.
 
-        It is what `accept_all` would return.
+        The result is the same as that of `accept_all`.
         """
-        if self._counts:  # which the engine overlooks while it looks ahead
+        if self._counts:  # the engine ignores limits on tokens while it looks ahead
             return self.copy().accept_all(tokens)
         return self._matcher.validate_tokens(_before_unknown(tokens))
 
@@ -175,8 +176,8 @@ class Matcher:
         """Compute the bitmasks that a model needs to verify a draft, without taking its tokens.
 
         `bitmasks` is as in `fill_bitmasks`, with a row for each token of the draft and one more:
-        row `n` says what may follow the first `n` tokens. Returns how many tokens are allowed;
-        the rows after the one that says so are left alone, and so is that of a turn that has ended.
+        row `n` has the tokens that may follow the first `n` tokens. Returns how many tokens of the
+        draft are allowed. Later rows, and the row after the end of a turn, are not changed.
         """
         _check_bitmasks(bitmasks)
         if len(bitmasks) <= len(tokens):
@@ -214,7 +215,7 @@ class Matcher:
         self.rollback(len(self._tokens))
 
     def copy(self) -> Matcher:
-        """Return another matcher in the same state, as beam search needs it."""
+        """Return another matcher in the same state, for example for beam search."""
         twin = Matcher.__new__(Matcher)
         twin._grammar = self._grammar
         twin._counts = self._counts
@@ -225,10 +226,10 @@ class Matcher:
         return twin
 
     def recover(self) -> None:
-        """Compile the grammar anew and take the tokens again, after the engine gave up.
+        """Compile the grammar again and take the tokens again, after the engine failed.
 
-        All matchers of a grammar share what the engine builds while it works. If that grows beyond
-        a limit, all of them fail, and a new one has room again.
+        All matchers of a grammar share the engine's lexer, which grows while they run. If it grows
+        beyond a limit, all of them fail; a new lexer has room again.
         """
         self._drop_compiled()
         self._compiled = _compile(self._grammar)
@@ -243,17 +244,17 @@ class Matcher:
             _compiled.discard(self._grammar)
 
     def check(self) -> None:
-        """Raise `GrammarError` if the engine failed: the matcher cannot be used any further."""
+        """Raise `GrammarError` if the engine failed; the matcher then cannot be used any more."""
         if self._matcher.is_error():
             self._drop_compiled()
             raise GrammarError(
-                f"the grammar cannot be followed any further: {_problem(self._matcher)}",
-                remedy="write the grammar with turn_grammar, which refuses such schemas",
+                f"the engine cannot follow the grammar any further: {_problem(self._matcher)}",
+                remedy="write the grammar with turn_grammar, which rejects such schemas",
             )
 
 
 def _before_unknown(tokens: Sequence[int]) -> list[int]:
-    """Return the tokens up to the first that the model does not have."""
+    """Return the tokens before the first one that the model does not have."""
     ids = range(MODEL_VOCABULARY_SIZE)
     return list(takewhile(ids.__contains__, tokens))
 
@@ -264,9 +265,9 @@ _executor: LLExecutor | None = None
 def fill_bitmasks(matchers: Iterable[tuple[int, Matcher]], bitmasks: NDArray[np.int32]) -> None:
     """Compute the bitmasks of a batch, on all cores.
 
-    `bitmasks` has the shape (rows, `BITMASK_WORDS`) and the type int32; each matcher fills the row
-    of its number. The rows of finished matchers are left alone, and so are those that no matcher
-    names.
+    `matchers` has pairs of a row number and a matcher. `bitmasks` has the shape (rows,
+    `BITMASK_WORDS`) and the type int32. Each matcher fills its row. Rows of finished matchers and
+    rows without a matcher are not changed.
     """
     global _executor
     _check_bitmasks(bitmasks)
@@ -301,7 +302,7 @@ _SHOWN_BEFORE = 10
 class Mismatch(NamedTuple):
     """The first token that the grammar does not allow; None if the completion ends too early.
 
-    `allowed` are all the ids that are allowed there.
+    `position` is the token's index, and `allowed` has all ids that are allowed there.
     """
 
     position: int
@@ -309,7 +310,7 @@ class Mismatch(NamedTuple):
     allowed: list[int]
 
     def explained(self, tokens: Sequence[int]) -> str:
-        """Explain where the completion `tokens` leaves the grammar, and what is allowed there.
+        """Explain where the completion `tokens` leaves the grammar, and which tokens are allowed.
 
         >>> from openai_harmony import Conversation
         >>> from openai_harmony.grammar import turn_grammar

@@ -1,4 +1,4 @@
-"""The options of a turn, the calls that they allow, and the schemas of its answer."""
+"""The options of a turn, the calls that they allow, and the schemas of the answer."""
 
 from __future__ import annotations
 
@@ -38,26 +38,28 @@ def _tool_name(tool: JsonField) -> str:
 class TurnOptions:
     """The restrictions of a turn.
 
-    - `tool_choice`: as the APIs have it: ``"none"``, ``"auto"``, ``"required"``, a tool's name as
-      an object, or allowed tools.
-    - `response_format`: as Chat Completions has it; None takes that of the conversation. Further
-      types are those of `requested_text`: regex, choice, grammar.
-    - `tool_texts`: recipients whose calls carry text in a format, and no JSON.
-    - `reasoning`: whether the turn may hold ``analysis`` messages to everyone.
-    - `reasoning_tokens`: tokens in each of them at most, without its header.
-    - `reasoning_messages`: how many there may be at most.
-    - `message_limits`: instead of these two, the tokens of each message before the answer or the
-      call, reasoning or preamble; there are as many such messages at most.
-    - `preambles`: whether the turn may hold ``commentary`` messages to everyone.
-    - `text_tokens`: tokens at most in each other body that is free text: preambles, code, and an
-      answer without a format.
-    - `on_unsupported`: whether a keyword of a schema that no grammar can enforce raises
-      `GrammarError` (``"error"``) or is left out (``"loosen"``; `turn_constraint` reports it).
-    - `strict_tools`: recipients whose schemas are not loosened; nor is a response format that is
-      marked as strict.
-    - `canonical`: whether calls and JSON have one spelling only, the most frequent of the models:
+    - `tool_choice`: in the form of the APIs: ``"none"``, ``"auto"``, ``"required"``, an object that
+      names a tool, or an object with the allowed tools.
+    - `response_format`: in the form of Chat Completions; None uses the format of the conversation.
+      The types ``regex``, ``choice`` and ``grammar`` are also supported.
+    - `tool_texts`: recipients whose calls contain text in a format instead of JSON.
+    - `reasoning`: False forbids reasoning (``analysis`` messages without a recipient).
+    - `reasoning_tokens`: the most tokens in each reasoning message, without its header.
+    - `reasoning_messages`: the most reasoning messages.
+    - `message_limits`: used instead of these two. It has the most tokens of each message before the
+      answer or the call, whether reasoning or preamble; its length is the most such messages.
+    - `preambles`: False forbids preambles (``commentary`` messages without a recipient).
+    - `text_tokens`: the most tokens in each other body of free text: preambles, code, and an answer
+      without a format.
+    - `on_unsupported`: ``"error"`` raises `GrammarError` for a schema keyword that no grammar can
+      enforce. ``"loosen"`` leaves the keyword out, and `turn_constraint` reports it.
+    - `strict_tools`: recipients whose schemas are never loosened. Response formats that are marked
+      as strict are never loosened either.
+    - `canonical`: allow only one spelling of calls and JSON, the one that models write most often:
       ``<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>`` and JSON without
-      white space. More tokens are then forced, and need no pass through the model.
+      white space. More tokens are then forced, which saves steps of the model.
+
+    Raises `GrammarError` for a value that is not valid.
     """
 
     tool_choice: ToolChoice | str | Mapping[str, Any] | None = None
@@ -86,7 +88,7 @@ class TurnOptions:
                 raise GrammarError(f"{name}: expected a positive integer, found {value!r}")
         if self.message_limits is not None and (self.reasoning_tokens or self.reasoning_messages):
             raise GrammarError(
-                "message_limits: reasoning_tokens and reasoning_messages bound the same messages",
+                "message_limits: reasoning_tokens and reasoning_messages limit the same messages",
                 remedy="leave them out",
             )
         if self.on_unsupported not in ("error", "loosen"):
@@ -95,7 +97,7 @@ class TurnOptions:
             )
 
     def loosens(self, recipient: str | None) -> bool:
-        """Return whether the schema of a call, or (None) of the answer, may be loosened."""
+        """Return whether the schema of a call (or, for None, of the answer) may be loosened."""
         if self.on_unsupported == "error":
             return False
         if recipient is not None:
@@ -122,11 +124,11 @@ class TurnOptions:
 
 NO_ARGUMENTS: dict[str, Any] = {"type": "object", "additionalProperties": False}
 
-_RECIPIENT = re.compile(r"[^\s<|>]+")  # what a header can hold and the parser reads back
+_RECIPIENT = re.compile(r"[^\s<|>]+")  # names that a header can contain and the parser reads back
 
 
 class Call(NamedTuple):
-    """A call that the model may write; without a `schema` its body is free text, such as code."""
+    """A call that the model may write; if `schema` is None, its body is free text, such as code."""
 
     recipient: str
     schema: dict[str, Any] | None
@@ -138,7 +140,7 @@ class Call(NamedTuple):
 
 
 def declared_calls(messages: Iterable[Message]) -> dict[str, Call]:
-    """Find the calls of the tools that system and developer messages declare, by recipient.
+    """Return the calls of the tools that system and developer messages declare, by recipient.
 
     >>> from openai_harmony import Role, SystemContent
     >>> system = Message.from_role_and_content(Role.SYSTEM, SystemContent().with_python_tool())
@@ -149,7 +151,7 @@ def declared_calls(messages: Iterable[Message]) -> dict[str, Call]:
     for recipient, tool in declared_tools(messages).items():
         if not _RECIPIENT.fullmatch(recipient):
             raise GrammarError(
-                f"{recipient!r} cannot stand in a header",
+                f"a header cannot contain the name {recipient!r}",
                 remedy="rename the tool, without white space, '<', '|' and '>'",
             )
         schema = None
@@ -160,9 +162,9 @@ def declared_calls(messages: Iterable[Message]) -> dict[str, Call]:
 
 
 def chosen_calls(choice: ToolChoice, declared: Mapping[str, Call]) -> list[Call]:
-    """Select the calls that `choice` allows; a name may stand for a namespace.
+    """Return the calls that `choice` allows; a name may be that of a namespace.
 
-    Raises `GrammarError` where it names what is not declared, or requires a call of nothing.
+    Raises `GrammarError` if it names an undeclared tool, or requires a call without any tool.
     """
     if choice.mode == "none":
         return []
@@ -170,8 +172,8 @@ def chosen_calls(choice: ToolChoice, declared: Mapping[str, Call]) -> list[Call]
     chosen = {call.recipient: call for name in names for call in _named_calls(name, declared)}
     if choice.mode == "required" and not chosen:
         raise GrammarError(
-            "tool_choice: a call is required and no tool is declared",
-            remedy="declare one, or leave tool_choice out",
+            "tool_choice: a call is required, but no tool is declared",
+            remedy="declare a tool, or leave tool_choice out",
         )
     return list(chosen.values())
 
@@ -184,7 +186,7 @@ def _named_calls(name: str, declared: Mapping[str, Call]) -> Iterable[Call]:
     if not members:
         raise GrammarError(
             f"tool_choice: {name!r} is not declared",
-            remedy=f"declared are: {', '.join(declared) or 'none'}",
+            remedy=f"declared tools: {', '.join(declared) or 'none'}",
         )
     return members
 
@@ -193,9 +195,9 @@ def _named_calls(name: str, declared: Mapping[str, Call]) -> Iterable[Call]:
 
 
 def requested_schemas(conversation: Conversation, options: TurnOptions) -> list[tuple[str, object]]:
-    """Return the JSON Schemas of the options, or else of the prompt; the answer must follow one.
+    """Return the JSON Schemas of the options, or else of the prompt, each after its pointer.
 
-    Each comes with a pointer to it. There are none for free text.
+    The answer must follow one of them. There are none for free text.
 
     >>> options = TurnOptions(response_format={"type": "json_object"})
     >>> requested_schemas(Conversation.from_messages([]), options)
@@ -222,5 +224,5 @@ def requested_schemas(conversation: Conversation, options: TurnOptions) -> list[
         )
     fields = response_format.get("json_schema", response_format)
     if not isinstance(fields, Mapping) or not isinstance(fields.get("schema"), (Mapping, bool)):
-        raise GrammarError("response_format: json_schema has no schema", remedy="give it one")
+        raise GrammarError("response_format: json_schema has no schema", remedy="add a schema")
     return [("response_format#", fields["schema"])]

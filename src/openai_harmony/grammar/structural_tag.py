@@ -1,19 +1,19 @@
-"""The turn as a structural tag of xgrammar, for engines that do not take the grammar of `turn`.
+"""The turn as a structural tag of xgrammar, for engines that cannot use the grammar of `turn`.
 
-The tag accepts what `turn_grammar` accepts, but for some spellings of JSON, and more than that. The
-format cannot say:
+The tag accepts everything that `turn_grammar` accepts, except some spellings of JSON, and more. A
+structural tag cannot express these restrictions:
 
-- Which stop token ends the turn. xgrammar takes any stop token of the engine where the tag is
-  complete: ``<|call|>`` may end an answer, and ``<|return|>`` a call.
-- That a JSON string holds no special token, though it may spell one. The engine's stop tokens
-  cannot stand in it.
-- That a text spells nothing like ``<|word|>``. It holds no special token and spells none; and it
-  cannot have ``<|reserved_``, with which most of them begin.
-- How much white space JSON has.
-- What of a schema `xgrammar_schema` leaves out and xgrammar ignores;
-  docs/guides/structural-tag.md lists it, and the values that xgrammar refuses.
+- The stop token of the turn. xgrammar allows any stop token of the engine after a complete tag:
+  ``<|call|>`` may end an answer, and ``<|return|>`` a call.
+- No special tokens in a JSON string (it may spell one). Only the engine's stop tokens are
+  forbidden there.
+- No text that looks like ``<|word|>``. A text neither contains nor spells a special token; it
+  cannot contain ``<|reserved_``, with which most of them begin.
+- The amount of white space in JSON.
+- The keywords of a schema that `xgrammar_schema` leaves out and xgrammar ignores.
+  docs/guides/structural-tag.md lists them, and the values that xgrammar rejects.
 
-Written for xgrammar 0.2.8; ``token``, ``repeat`` and ``max_tokens`` are needed.
+Written for xgrammar 0.2.8, which has ``token``, ``repeat`` and ``max_tokens``.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ __all__ = ["structural_tag"]
 Format = dict[str, Any]
 """A format object of xgrammar."""
 
-# What no text may have: the names of special tokens, and what all the others begin with. With each
-# of the others by name, a mask takes ten times longer.
+# A text must not contain these: the named special tokens, and the beginning of the reserved ones.
+# If each reserved token were listed, a mask would take ten times longer.
 _RESERVED = "<|reserved_"
 _SPELLED = [
     *(text for text in SPECIAL_TEXTS.values() if not text.startswith(_RESERVED)),
@@ -60,9 +60,9 @@ _SPELLED = [
 def structural_tag(
     conversation: Conversation, options: TurnOptions | None = None
 ) -> dict[str, Any]:
-    """Write the structural tag for the next turn of the assistant, as JSON data.
+    """Return xgrammar's structural tag for the next turn of the assistant, as JSON data.
 
-    Raises `GrammarError` where `turn_grammar` does.
+    Raises `GrammarError` for what `turn_grammar` cannot enforce, and for formats of text.
 
     >>> from openai_harmony import Message, Role
     >>> hi = Conversation.from_messages([Message.from_role_and_content(Role.USER, "hi")])
@@ -85,7 +85,7 @@ def _before(options: TurnOptions) -> list[Format]:
     """Write the messages that may precede the answer or the call."""
 
     def messages(limit: int | None) -> list[Format]:
-        """Return those of one place; `limit` bounds both kinds."""
+        """Return the messages of one place; `limit` applies to both kinds."""
         texts = options.text_tokens if limit is None else min(limit, options.text_tokens or limit)
         reasoning = _message("analysis", limit or options.reasoning_tokens)
         preamble = _message("commentary", texts)
@@ -109,7 +109,7 @@ def _before(options: TurnOptions) -> list[Format]:
 
 
 def _message(channel: str, tokens: int | None) -> Format:
-    """Write a message to everyone that does not end the turn."""
+    """Write a message without a recipient that does not end the turn."""
     return _sequence(
         *(_token(CHANNEL), _text(channel), _token(MESSAGE), _free_text(tokens), _token(END)),
         *(_token(START), _text("assistant")),
@@ -161,16 +161,16 @@ def _json(schema: object, pointer: str, loosens: bool) -> Format:
 
 
 def _free_text(tokens: int | None) -> Format:
-    """Write text without special tokens, which are text to xgrammar.
+    """Write text without special tokens, which xgrammar would read as text.
 
-    The regular expression of `turn_grammar` says more, and its masks take 0.2 s each.
+    The regular expression of `turn_grammar` is more exact, but its masks take 0.2 s each.
     """
     bound = {} if tokens is None else {"max_tokens": tokens}
     return {"type": "any_text", "excludes": _SPELLED, **bound}
 
 
 def _stop(token: int) -> Format:
-    """Write a stop token, for engines to which it is none; others take theirs after the tag."""
+    """Write a stop token for engines that do not stop at it; others allow theirs after the tag."""
     return _optional(_token(token))
 
 
@@ -187,7 +187,7 @@ def _optional(content: Format) -> Format:
 
 
 def _sequence(*elements: Format) -> Format:
-    """Write formats after one another, as flat as can be."""
+    """Write a sequence of formats, flattened."""
     flat: list[Format] = []
     for element in elements:
         flat += element["elements"] if element["type"] == "sequence" else [element]

@@ -1,7 +1,7 @@
 """Formats of text that is not JSON: regular expressions, choices, and grammars in Lark or GBNF.
 
-A client's grammar is nested in that of the turn. It cannot name tokens, so it cannot write the
-structure of a turn, and its rules have names of their own.
+A client's grammar is nested in the grammar of the turn. It cannot name tokens, so it cannot change
+the structure of the turn, and the names of its rules are separate.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["TextFormat", "requested_text", "text_rule"]
 
 _LONGEST = 64 * 1024
 _OPAQUE = re.compile(r'(?://|#)[^\n]*|"(?:\\.|[^"\\\x00-\x1F\x7F])*"|/(?:\\.|[^/\\])+/')
-"""Comments, strings and regular expressions of Lark: whatever they spell is no syntax."""
+"""Comments, strings and regular expressions of Lark; their text is not syntax."""
 
 
 class TextFormat(NamedTuple):
-    """A format of text: ``regex`` (of Rust, matching the whole text), ``lark`` or ``gbnf``."""
+    """A format of text: ``regex`` (Rust's syntax, for the whole text), ``lark`` or ``gbnf``."""
 
     syntax: Literal["regex", "lark", "gbnf"]
     definition: str
@@ -87,7 +87,7 @@ def _in_slashes(pattern: str) -> str:
 
 
 def _problem(definition: str) -> str:
-    """Return what is wrong with a grammar in Lark; empty for nothing."""
+    """Return the problem of a grammar in Lark; empty if there is none."""
     syntax = _OPAQUE.sub(" ", definition)
     if "<" in syntax:
         return "a grammar of text cannot name tokens with '<'"

@@ -1,9 +1,9 @@
-"""The vocabulary of harmony in the form of llguidance, and what a schema costs with it.
+"""The vocabulary of harmony for llguidance, and the cost of a schema with it.
 
-llguidance builds a lexer while the model writes. It gives each token a fixed amount of fuel, and a
-grammar that runs out of it fails for good. A pattern does not show that: it depends on how its
-counts overlap. So schemas with counted patterns are tried here, before a grammar with them is
-handed out, and must need far less than the engines give.
+llguidance builds a lexer while the model samples. Each token has a fixed amount of fuel; a grammar
+that runs out of fuel fails for good. A pattern does not show its cost, which depends on how its
+counts overlap. So this module tries schemas with counted patterns before they are used. They must
+need far less fuel than the engines provide.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ __all__ = [
 ]
 
 MODEL_VOCABULARY_SIZE = 201_088
-"""Logits of the gpt-oss models; the format's last special token has none."""
+"""The number of logits of the gpt-oss models; the format's last special token has none."""
 
 _SLICES = [
     r'[^<|"\\\x00-\x1F\x7F]{1,10}',
     r'[^<|"\\\x00-\x1F\x7F]{1,30}',
     r'[^<|"\\\x00-\x1F\x7F]+',
-    r"[^<|][^<|]*",  # not "+": llguidance looks into alternatives only for a concatenation
+    r"[^<|][^<|]*",  # not "+": llguidance searches alternatives only for a concatenation
 ]
-"""Kinds of tokens whose masks llguidance computes beforehand: those allowed anywhere in JSON
-strings, and those allowed anywhere in text, since no special token is spelled with them."""
+"""Kinds of tokens whose masks llguidance computes in advance: tokens that are allowed anywhere in
+JSON strings, and tokens that are allowed anywhere in text."""
 
 
 class _Table:
-    """The tokenizer of harmony in the form that llguidance takes."""
+    """The tokenizer of harmony with the interface that llguidance needs."""
 
     def __init__(self) -> None:
         special = range(FIRST_SPECIAL, MODEL_VOCABULARY_SIZE)
         self.tokens = [*load_vocabulary(), *(SPECIAL_TEXTS[token].encode() for token in special)]
         self.special_token_ids = list(special)
-        # Ends a sequence for llguidance; in harmony <|return|> and <|call|> do, inside the grammar.
+        # llguidance's end of a sequence; in harmony, <|return|> and <|call|> in the grammar end it.
         self.eos_token_id = SPECIAL_IDS["<|endoftext|>"]
         self.bos_token_id = None
 
@@ -64,7 +64,7 @@ class _Table:
 
 @functools.cache
 def token_table() -> llguidance.LLTokenizer:
-    """Return the vocabulary in the form of llguidance, built once per process in some 0.4 s."""
+    """Return the vocabulary for llguidance; building it takes 0.4 s, once per process."""
     return llguidance.LLTokenizer(TokenizerWrapper(_Table()), slices=_SLICES)
 
 
@@ -72,12 +72,12 @@ def token_table() -> llguidance.LLTokenizer:
 
 JSON_OPTIONS: dict[str, Any] = {
     # White space is part of the separators: a space, or after a comma a new line with its indent.
-    # `whitespace_pattern` would allow it elsewhere, but before llguidance 1.8 in any amount, in
-    # which a model may get lost.
+    # `whitespace_pattern` would allow it elsewhere, but before llguidance 1.8 without a limit, and
+    # a model may then write white space without end.
     "whitespace_flexible": False,
     "item_separator": ",(?: |\\r?\\n[ \\t]{0,64})?",
     "key_separator": ": ?",
-    # No \uXXXX: with it, a name that the schema knows could be written as one that it does not.
+    # No \uXXXX: with it, a listed name could be written as an unlisted one.
     "json_allowed_escapes": 'nrbtf\\"',
     "coerce_one_of": False,
     "lenient": False,
@@ -99,7 +99,7 @@ _OPTIONS_OF_1_0 = {
 def with_any_spelling(grammar: str) -> str:
     """Return a grammar of `turn_grammar` that allows JSON with any white space and escapes.
 
-    It judges what an engine sampled, not what it may sample: another spelling does no harm.
+    Use it to check a sampled turn, in which another spelling is harmless, and not to sample.
     """
     any_spelling = json.dumps({"coerce_one_of": False, "lenient": False})
     for options in (JSON_OPTIONS, COMPACT_JSON_OPTIONS):
@@ -110,7 +110,7 @@ def with_any_spelling(grammar: str) -> str:
 def for_llguidance_1_0(grammar: str) -> str:
     """Return a grammar of `turn_grammar` that llguidance 1.0 reads, which llama.cpp builds.
 
-    There separators are literal, so that JSON has no white space, and escapes cannot be chosen.
+    In this version, JSON has no white space, and the allowed escapes cannot be chosen.
     """
     plain = {name: value for name, value in COMPACT_JSON_OPTIONS.items() if name in _OPTIONS_OF_1_0}
     for options in (JSON_OPTIONS, COMPACT_JSON_OPTIONS):
@@ -124,8 +124,8 @@ _NAMED_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|<\|\w+\|>')
 def with_token_ids(grammar: str) -> str:
     """Return a grammar of `turn_grammar` that names special tokens by their ids.
 
-    llguidance finds a token by its name only where the engine declares it as special. llama.cpp
-    does not declare ``<|channel|>`` and others.
+    llguidance finds a token by its name only if the engine declares it as special. llama.cpp does
+    not declare ``<|channel|>`` and others.
 
     >>> with_token_ids('start: <|channel|> "final" <|message|> "<|end|>"')
     'start: <[200005]> "final" <[200008]> "<|end|>"'
@@ -142,7 +142,7 @@ COST_LIMIT = 130_000
 """The most fuel for one token. Ordinary schemas need less than 15,000."""
 
 ENGINE_FUEL = 200_000
-"""The fuel that vLLM and other engines give for one token; it is the default of llguidance."""
+"""The fuel for one token in vLLM and other engines; it is the default of llguidance."""
 
 _WALKS = 6
 _TOKENS_OF_A_WALK = 30
@@ -153,9 +153,9 @@ _ALLOWED = re.compile(rb"[^\0]")
 
 @functools.lru_cache(maxsize=4096)
 def step_cost(schema: str) -> int:
-    """Return the most fuel that a token of those tried needed, for a schema as JSON.
+    """Return the most fuel that any tried token needs, for a schema as JSON text.
 
-    It is more than `COST_LIMIT` if the engine gave up. Equal schemas have equal costs.
+    The result is more than `COST_LIMIT` if the engine fails. Equal schemas have equal costs.
 
     >>> step_cost('{"type": "string", "pattern": "^a{1,9}$"}') < 15_000
     True
@@ -188,15 +188,15 @@ def step_cost(schema: str) -> int:
                     return most
                 cheap_tokens = 0 if statistics["lexer_cost"] > _CHEAP else cheap_tokens + 1
                 if cheap_tokens == _CHEAP_TOKENS:
-                    break  # the lexer is built, as far as this walk goes
+                    break  # the lexer is built for this walk
                 interpreter.commit_token(token)
-    except ValueError:  # the engine gave up
+    except ValueError:  # the engine failed
         return ENGINE_FUEL
     return most
 
 
 def _choose(mask: bytes, choices: random.Random, *, longest: bool) -> int | None:
-    """Return a token that the mask allows; of several drawn the longest, or the first."""
+    """Draw tokens that the mask allows; return the longest or the first of them."""
     vocabulary = load_vocabulary()
     drawn: list[int] = []
     for _ in range(8 if longest else 1):

@@ -1,6 +1,6 @@
-"""The grammar of a whole assistant turn, written from a conversation, in Lark as llguidance has it.
+"""The grammar of a whole assistant turn, in the Lark dialect of llguidance.
 
-What comes after ``<|start|>assistant`` in a prompt::
+It describes the tokens after ``<|start|>assistant`` in a prompt::
 
     turn       (reasoning | preamble)* (answer | call)
     reasoning  analysis<|message|> text <|end|><|start|>assistant
@@ -8,7 +8,7 @@ What comes after ``<|start|>assistant`` in a prompt::
     call       to=RECIPIENT, before or after the channel, a content type or none, a body <|call|>
     answer     final<|message|> text or JSON <|return|>
 
-Text holds no special token (they are never part of a regular expression) and spells none.
+Text neither contains a special token (no regular expression matches one) nor spells one.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from .token_table import COMPACT_JSON_OPTIONS
 
 __all__ = ["TEXT_PATTERN", "TurnConstraint", "turn_constraint", "turn_grammar"]
 
-# A "<" is followed by all that holds no "<" and cannot become <|word|>. The alternatives begin with
-# a repetition where they can: llguidance then uses the masks that it computed beforehand.
+# After a "<" comes text without "<" that cannot become <|word|>. The alternatives begin with a
+# repetition if possible, because llguidance then uses the masks that it computed in advance.
 _WORD = r"[a-z_0-9]+"
 _AFTER_BAR = rf"([^<|]*|{_WORD}\|([^<>][^<]*)?|([a-z_0-9]*[^<|a-z_0-9][^<|]*)?\|[^<]*)"
 _AFTER_LESS = rf"([^<|]*|[^<|]+\|[^<]*|\|{_AFTER_BAR})"
 TEXT_PATTERN = rf"[^<]*(<{_AFTER_LESS})*"
-"""A regular expression for text in which no special token, nor what looks like one, is spelled."""
+"""A regular expression for text that spells neither a special token nor anything like one."""
 
 _JSON_TYPE = '(" json" | " "? <|constrain|> "json")?'
 _TOOL_JSON_TYPE = '(" json" | " code" | " "? <|constrain|> ("json" | "code"))?'
@@ -47,16 +47,17 @@ _CODE_TYPE = '(" code" | " "? <|constrain|> "code")?'
 
 
 class TurnConstraint(NamedTuple):
-    """The grammar of a turn, and the errors of the keywords that it does not enforce."""
+    """The grammar of a turn, and the errors of the schema keywords that it does not enforce."""
 
     grammar: str
     unenforced: tuple[GrammarError, ...] = ()
 
 
 def turn_grammar(conversation: Conversation, options: TurnOptions | None = None) -> str:
-    """Write the grammar for the next turn of the assistant.
+    """Return the grammar for the assistant's next turn, in the Lark dialect of llguidance.
 
-    Raises `GrammarError` where something cannot be enforced.
+    It describes all tokens after ``<|start|>assistant``, up to ``<|return|>`` or ``<|call|>``.
+    Raises `GrammarError` for an option or a schema that cannot be enforced.
 
     >>> from openai_harmony import Message, Role
     >>> hi = Conversation.from_messages([Message.from_role_and_content(Role.USER, "hi")])
@@ -69,9 +70,9 @@ def turn_grammar(conversation: Conversation, options: TurnOptions | None = None)
 def turn_constraint(
     conversation: Conversation, options: TurnOptions | None = None
 ) -> TurnConstraint:
-    """Write the grammar for the next turn, with a report of what was left out of its schemas.
+    """Return the grammar for the assistant's next turn, and the errors of left-out keywords.
 
-    With ``on_unsupported="error"``, the default, nothing is left out; see `TurnOptions`.
+    With ``on_unsupported="error"``, the default, no keyword is left out; see `TurnOptions`.
     """
     options = options or TurnOptions()
     choice = options.read_tool_choice()
@@ -138,7 +139,7 @@ def _other_messages(options: TurnOptions) -> Iterator[str]:
 
 
 def _message(rule: str, channel: str, body: str) -> str:
-    """Write a message to everyone that does not end the turn."""
+    """Write a message without a recipient that does not end the turn."""
     end = '<|end|> <|start|> "assistant"'
     return f'{rule}: <|channel|> "{channel}" <|message|> {body} {end}'
 
@@ -194,8 +195,8 @@ def _call(
     yield f"body_{index}: {body}"
 
 
-# Servers get the same tools with every request: what was written for a schema is kept, beside the
-# length of the key, which may hold more than is written.
+# Servers get the same tools with every request, so the text for a schema is cached, with the length
+# of its key, which may be longer than the text.
 _written: SharedCache[tuple[str, bytes, bool, bool], tuple[str, tuple[GrammarError, ...], int]] = (
     SharedCache(16 * 1024 * 1024, lambda entry: len(entry[0]) + 500 * len(entry[1]) + entry[2])
 )
@@ -208,7 +209,7 @@ def _json(
     recipient: str | None,
     unenforced: list[GrammarError],
 ) -> str:
-    """Write the JSON that a schema allows, as a part of a rule; of a call, or of the answer."""
+    """Write the JSON that the schema of a call or of the answer allows, as a part of a rule."""
     data = fingerprint(schema)
     loosens = options.loosens(recipient)
 

@@ -1,7 +1,7 @@
-"""Validates a turn against the whole schemas, of which its grammar enforced a part.
+"""Validation of a sampled turn against whole schemas, also the keywords that no grammar enforced.
 
-A grammar with ``on_unsupported="loosen"`` leaves keywords out. Here the calls and the answer of a
-sampled turn are validated against the schemas as they were given.
+A grammar with ``on_unsupported="loosen"`` leaves keywords out. This module validates the calls and
+the answer of a sampled turn against the original schemas.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _VIOLATION_LIMIT = 20
 class Violation(NamedTuple):
     """A value that a schema does not allow.
 
-    - `pointer`: the keyword, as in the errors of `turn_constraint`:
+    - `pointer`: the JSON pointer of the keyword, as in the errors of `turn_constraint`, such as
       ``tools/functions.f#/properties/tags/uniqueItems``.
-    - `instance`: where the value is in the arguments or in the answer: ``#/tags``.
-    - `message`: what is wrong with it.
+    - `instance`: the JSON pointer of the value in the arguments or the answer, such as ``#/tags``.
+    - `message`: the problem.
     """
 
     pointer: str
@@ -43,11 +43,11 @@ class Violation(NamedTuple):
 def find_violations(
     messages: Iterable[Message], conversation: Conversation, options: TurnOptions | None = None
 ) -> list[Violation]:
-    """Validate the calls and the answer of a turn; `messages` are those that were sampled.
+    """Validate the calls and the answer in the sampled `messages` of a turn.
 
-    The conversation and the options are those of its grammar. Of several response formats the
-    answer must follow one. A schema that is itself invalid is not checked: the errors of
-    `turn_constraint` name what is wrong with it.
+    `conversation` and `options` are those of the turn's grammar. If there are several response
+    formats, the answer must follow one. An invalid schema is not checked; the errors of
+    `turn_constraint` report it.
 
     >>> from openai_harmony import Role
     >>> schema = {"type": "array", "uniqueItems": True}
@@ -80,7 +80,7 @@ def _violations(text: str, schema: object, pointer: str) -> list[Violation]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        return [Violation(pointer, "#", f"it is no JSON: {error}")]
+        return [Violation(pointer, "#", f"it is not JSON: {error}")]
     violations: list[Violation] = []
     for problem in validator.iter_errors(value):
         violations.append(
@@ -106,4 +106,4 @@ def _validator(schema: str) -> Any:
 
 
 def _refuse_retrieval(address: str) -> NoReturn:
-    raise ValueError(f"{address} is outside of the schema; nothing is fetched")
+    raise ValueError(f"{address} is outside the schema; nothing is fetched")

@@ -1,9 +1,9 @@
-r"""Schemas from `enforceable_schema` as xgrammar reads them: what is open is said to be open.
+r"""Schemas from `enforceable_schema` in the form that xgrammar reads.
 
-xgrammar forbids what a schema leaves unsaid (further properties and items), reads the keywords of
-one type where several are allowed, takes a pattern for the whole text, and writes listed arrays and
-objects in one spelling. What it ignores or would refuse is left out: the schema then allows more,
-never less.
+xgrammar forbids further properties and items unless a schema allows them. It reads the keywords of
+only one type, matches a pattern against the whole text, and writes listed arrays and objects in one
+spelling. Keywords that xgrammar ignores or rejects are left out; the schema then allows more, never
+less.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _without_definitions(schema: Schema) -> JsonValue:
 
 
 def _any(schemas: list[JsonValue]) -> JsonValue:
-    """Return what allows one of them; xgrammar knows no schema that allows nothing."""
+    """Return a schema that allows one of these; xgrammar has no schema that allows nothing."""
     kept = [schema for schema in schemas if schema is not False]
     return kept[0] if len(kept) == 1 else {"anyOf": kept}
 
@@ -90,11 +90,11 @@ def _rewrite_pattern(written: Schema, schema: Schema) -> None:
     whole = [text for pattern in patterns if isinstance(pattern, str) and (text := _whole(pattern))]
     written.pop("pattern", None)
     if whole:
-        written["pattern"] = whole[0]  # of several xgrammar reads none
+        written["pattern"] = whole[0]  # xgrammar ignores several patterns
 
 
 def _whole(pattern: str) -> str | None:
-    r"""Write a pattern for the whole text; None where it cannot be said.
+    r"""Write a pattern for the whole text; None if that is impossible.
 
     >>> _whole("a+"), _whole(r"^\x{e9}$"), _whole("(?:^a|b$)")
     ('[\\s\\S]*(?:a+)[\\s\\S]*', '(?:\\u{e9})', None)
@@ -118,7 +118,7 @@ def _rewrite_items(written: Schema) -> None:
         end = min(end, most)
     is_cut = end < len(prefix) or most == end
     items = False if is_cut else xgrammar_schema(written.get("items", True))
-    if prefix[:end]:  # of booleans, xgrammar takes no `true` here
+    if prefix[:end]:  # xgrammar does not accept `true` here
         written["prefixItems"] = [{} if item is True else item for item in prefix[:end]]
     else:
         written.pop("prefixItems", None)
@@ -139,13 +139,13 @@ def _rewrite_properties(written: Schema) -> None:
         schemas = [inner for inner in by_pattern.values() if inner is not False]
         if others is False and None not in by_pattern and len(schemas) == len(named) == 1:
             written["patternProperties"] = {str(name): inner for name, inner in by_pattern.items()}
-        else:  # xgrammar reads no more than one pattern, and none beside other names
+        else:  # xgrammar reads only one pattern, and only without other names
             others = _any([*schemas, others])
     written["additionalProperties"] = others
 
 
 def _listed(values: list[JsonValue]) -> JsonValue:
-    """Write listed arrays and objects as types, which may have white space inside."""
+    """Write listed arrays and objects as types, which allow white space inside."""
     plain: list[JsonValue] = [value for value in values if not isinstance(value, (list, dict))]
     schemas: list[JsonValue] = [{"enum": plain}] if plain else []
     for value in values:

@@ -2,7 +2,7 @@
 
 ::
 
-    wire → source             bodies of requests, errors; conversations of three forms
+    wire → source → append    bodies of requests, errors; conversations of three forms
     rendering → comparison    a conversation as tokens, and under each choice
     parse, allowed            tokens to messages; a completion beside a grammar
     export                    a conversation as JSON, a vector or a program

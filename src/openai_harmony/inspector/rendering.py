@@ -30,15 +30,22 @@ __all__ = [
 ]
 
 _BY_TURN = (
-    "the reasoning of an earlier turn, with what built-in tools did in it: prompts leave it out "
-    "once that turn has ended with a final answer"
+    "the reasoning of an earlier turn, with its calls of built-in tools; prompts leave it out "
+    "after the final answer of that turn"
 )
 _REFERENCE = (
-    "on the channel analysis before the first final answer: the reference leaves it out once the "
+    "an analysis message before the first final answer; the reference leaves it out once the "
     "assistant's last message is final"
 )
 _AFTER = "comes after the last message that this example trains on"
-_NOTHING = "no message of this conversation is trainable"
+_UNTRAINED_PROMPT = (
+    "a prompt is not trained on: the model continues it. The ending training shows the examples "
+    "that this conversation makes"
+)
+_UNTRAINED_EXAMPLE = (
+    "nothing is trained on, because the assistant says nothing in this conversation: training "
+    "needs a message of the assistant"
+)
 
 
 class RenderedConversation(NamedTuple):
@@ -48,7 +55,8 @@ class RenderedConversation(NamedTuple):
     - `parts`: the rendered messages, by their index in the conversation. A prompt ends with the
       header of the next turn, after the last of them.
     - `dropped`: for each other message, the reason why it is left out.
-    - `examples`: the number of examples that the conversation makes; 0 for a prompt.
+    - `examples`: the number of examples that the conversation makes; 0 for a prompt. A conversation
+      that makes none has the tokens of its messages all the same.
     """
 
     tokens: list[int]
@@ -124,8 +132,9 @@ def _example(
         problem = f"there is no example {body.example}; the conversation makes {len(plans)}"
         raise InspectorError(422, f"{problem}, counted from 0", param="example")
     if not plans:
-        dropped |= dict.fromkeys(kept, _NOTHING)
-        return RenderedConversation([], [], [], dropped)
+        prompt = _prompt(chosen, kept, dropped, body)
+        end = prompt.parts[-1].end if prompt.parts else 0
+        return prompt._replace(tokens=prompt.tokens[:end], labels=prompt.labels[:end])
     plan = plans[body.example]
     example = planned_example(chosen, plan, options)
     parts = [part._replace(message=kept[part.message]) for part in example.messages]
@@ -172,6 +181,7 @@ class Rendering(TypedDict):
     """The conversation as it was read and rendered.
 
     `labels` has the tokens to train on that differ from the rendered ones, by their index.
+    `untrained` says why no token is trained on; it is None if some are.
     """
 
     form: Form
@@ -182,6 +192,7 @@ class Rendering(TypedDict):
     labels: dict[str, int]
     text: str
     examples: int
+    untrained: str | None
 
 
 def rendering(body: RenderBody) -> Rendering:
@@ -189,6 +200,7 @@ def rendering(body: RenderBody) -> Rendering:
     source = read_source(body)
     messages = source.conversation.messages
     rendered = rendered_conversation(source.conversation, body)
+    untrained = _UNTRAINED_EXAMPLE if body.ending == "training" else _UNTRAINED_PROMPT
     lengths = {part.message: part.end - part.start for part in rendered.parts}
     pairs = zip(rendered.tokens, rendered.labels if rendered.examples else (), strict=False)
     spans = [span for part in rendered.parts for span in part.spans()]
@@ -230,4 +242,5 @@ def rendering(body: RenderBody) -> Rendering:
         },
         "text": load_harmony_encoding("HarmonyGptOss").decode(rendered.tokens),
         "examples": rendered.examples,
+        "untrained": None if rendered.examples else untrained,
     }

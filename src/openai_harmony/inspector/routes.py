@@ -23,11 +23,12 @@ from ..apis.request_body import RequestBody, read_body
 from ..errors import HarmonyError
 from ..web import RequestGuard
 from .allowed import allowed
+from .append import appended
 from .comparison import comparison
 from .export import exported
 from .parse import parsing
 from .rendering import rendering
-from .wire import AllowedBody, ExportBody, InspectorError, ParseBody, RenderBody
+from .wire import AllowedBody, AppendBody, ExportBody, InspectorError, ParseBody, RenderBody
 
 __all__ = [
     "Admit",
@@ -215,6 +216,7 @@ def inspector_routes(
 
     calls = {
         "render": json_endpoint(RenderBody, rendering, admit),
+        "append": json_endpoint(AppendBody, appended, admit),
         "compare": json_endpoint(RenderBody, comparison, admit),
         "parse": json_endpoint(ParseBody, parsing, admit),
         "allowed": json_endpoint(AllowedBody, allowed, admit),

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ..apis.chat_input import ParsedRequest, is_chat, read_chat
 from ..apis.request_body import read_body
+from ..apis.requested_tools import RequestedTools
 from ..apis.requests import ResponsesRequest
 from ..apis.tool_choice import read_tool_choice
 from ..apis.turn_request import read_response
@@ -33,12 +34,16 @@ _SAMPLED_TOKENS = "sampled_tokens"
 
 
 class InspectedSource(NamedTuple):
-    """A source as it was read, with `tool_choice` and `response_format` for `TurnOptions`."""
+    """A source as it was read, with `tool_choice` and `response_format` for `TurnOptions`.
+
+    `tools` are those of a request; None for a conversation.
+    """
 
     form: Form
     conversation: Conversation
     tool_choice: Any = None
     response_format: Mapping[str, Any] | None = None
+    tools: RequestedTools | None = None
 
 
 def read_source(body: SourceBody) -> InspectedSource:
@@ -92,6 +97,7 @@ def _request(form: Form, read: ParsedRequest, fields: Mapping[str, Any]) -> Insp
         read.conversation,
         read_tool_choice(JsonField(fields)["tool_choice"], read.tools),
         None if response_format is None else response_format.to_dict(),
+        read.tools,
     )
 
 

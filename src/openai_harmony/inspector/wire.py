@@ -21,6 +21,7 @@ from ..tokens.special_tokens import VOCABULARY_SIZE
 
 __all__ = [
     "AllowedBody",
+    "AppendBody",
     "ExportBody",
     "Form",
     "FormName",
@@ -144,6 +145,12 @@ class RenderBody(SourceBody):
     schema_dialect: SchemaDialect = "typescript"
     reasoning: Literal["by-turn", "reference", "keep"] = "by-turn"
     example: int = Field(default=0, ge=0)
+
+
+class AppendBody(SourceBody):
+    """A source, and messages in harmony JSON to append: a turn, a question, or a tool's result."""
+
+    messages: list[dict[str, Any]]
 
 
 class ExportBody(RenderBody):

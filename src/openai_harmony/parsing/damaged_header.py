@@ -9,7 +9,7 @@ Every header is read in the same steps, whether it follows the format or not:
 4. If the header follows the format, it is read as it is written, unless a word in it is clearly an
    error: glued words, a channel that is nearly a known one, a recipient that is nearly a tool.
 
-docs/reference/api.md shows the rules of steps 2 and 3 as tables.
+docs/reference/recoveries.md shows the rules of steps 2 and 3 as tables.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The words of message headers in lenient parsing: their looks, places and meanings.
 
-`WORD_RULES` gives each word a meaning by its look and its place; docs/reference/api.md shows the
-rules as a table.
+`WORD_RULES` gives each word a meaning by its look and its place; docs/reference/recoveries.md
+shows the rules as a table.
 """
 
 from __future__ import annotations

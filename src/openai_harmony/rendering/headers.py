@@ -69,7 +69,7 @@ def check_header(header: Header) -> None:
 
     >>> check_header(Header(Role.TOOL, "system to=assistant"))
     Traceback (most recent call last):
-    openai_harmony.errors.ConversationError: author.name: ' ' cannot stand in a header, but is in \
+    openai_harmony.errors.ConversationError: author.name: a header cannot contain ' ', found in \
 'system to=assistant'; use a name without white space, control characters, '=' and '<|'
     """
     role, name, channel, recipient, content_type = header
@@ -91,7 +91,7 @@ def check_header(header: Header) -> None:
         character = _ENDS_FIELD.search(value)
         if character is not None:
             problem = (
-                f"{character[0]!r} cannot stand in a header, but is in {value[:100]!r}; use a name "
+                f"a header cannot contain {character[0]!r}, found in {value[:100]!r}; use a name "
                 "without white space, control characters, '=' and '<|'"
             )
             raise ConversationError(problem, field=field)

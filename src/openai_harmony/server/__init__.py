@@ -3,10 +3,10 @@
 ::
 
     settings, metrics, logs, telemetry, services
-                                        what all routes share
-    observation                         what is recorded of each request
+                                        shared by all routes
+    observation                         the records of each request: log, metrics, trace
     pools, turns, limited_route         threads by purpose, in turn; requests under limits
-    private_files                       files that their owner alone may read
+    private_files                       files that only their owner may read
     store/                              responses, conversations, files and keys in a database
     http/                               errors, JSON, ids, event streams, disconnects, sizes
     auth/                               API keys, their callers and limits
@@ -15,7 +15,7 @@
     file_texts                          the files in requests as text
     responses/, conversations, containers, files, chat/, completions/, tokens
                                         the APIs
-    models, health                      what is served, and how it is
+    models, health                      the names of the model, and the server's health
     app                                 the application, the inspector's page at /, the socket
 """
 

@@ -1,4 +1,4 @@
-"""The server as an ASGI application, and the socket that it serves until a signal ends it."""
+"""The server as an ASGI application, and a loop that serves it until a signal ends it."""
 
 from __future__ import annotations
 
@@ -62,17 +62,17 @@ __all__ = ["check_storage", "create_app", "make_server", "run_server"]
 _LOG = logging.getLogger(__name__)
 
 _MAINTENANCE_INTERVAL = 60  # seconds
-_LEASE_INTERVAL = 3  # seconds between looks for servers that have died
-_CLOSING_SECONDS = 5  # for clients to read that their request was cancelled
+_LEASE_INTERVAL = 3  # seconds between checks for servers that have died
+_CLOSING_SECONDS = 5  # in which clients can read that their request was cancelled
 _SWITCH_INTERVAL = 0.001  # seconds that a thread may keep the event loop waiting
 _BACKLOG = 2048  # connections that wait to be accepted
-_SIGNAL_INTERVAL = 0.1  # seconds between looks for a second signal
+_SIGNAL_INTERVAL = 0.1  # seconds between checks for a second signal
 
 
 def check_storage(settings: Settings) -> bool:
-    """Open the database and the keys as the application will; return whether there is an API key.
+    """Check that the database and the keys can be used; return whether there is an API key.
 
-    Raises `HarmonyError` where they cannot be used, as when another server has the database.
+    Raises `HarmonyError` if they cannot be used, for example if another server has the database.
     """
     with Store(settings.database) as store:
         store.start_serving()
@@ -89,10 +89,11 @@ def create_app(
     worker: Worker | None = None,
     telemetry: Telemetry | None = None,
 ) -> FastAPI:
-    """Make the application; engine and tools stay the caller's, to be closed after it.
+    """Make the ASGI application.
 
-    Of the tools, `browser`, `python` and those of MCP servers are run for requests that name them.
-    `worker` is this process among several that serve together.
+    The server runs the `tools` (`browser`, `python` and those of MCP servers) for requests that
+    name them. The caller closes the engine and the tools after the application. `worker` is this
+    process if several processes serve together.
     """
     settings = settings or Settings()
     by_name = {tool.namespace.name: tool for tool in tools}
@@ -122,7 +123,7 @@ def create_app(
         title="Harmony",
         lifespan=lifespan,
         responses=ERROR_RESPONSES,
-        # These pages would run scripts of another site in the origin whose page keeps API keys.
+        # These pages would run scripts of another site in an origin whose page stores API keys.
         docs_url=None,
         redoc_url=None,
     )
@@ -143,14 +144,14 @@ def create_app(
     app.add_middleware(RequestObserver)
     app.router.routes.extend(_api_routes())
     if settings.inspector:
-        # The page needs no key, and its API the same as all others.
+        # The page itself needs no key; its API needs the same key as all others.
         app.router.routes.extend(inspector_routes(_admit, _live_model))
     return app
 
 
 @functools.cache
 def _api_routes() -> list[BaseRoute]:
-    """Return the routes of the APIs; the first request builds their models for all applications."""
+    """Return the routes of the APIs; their models are built once for all applications."""
     api = APIRouter(responses=ERROR_RESPONSES)
     for router in (
         chat_router,
@@ -170,20 +171,20 @@ def _api_routes() -> list[BaseRoute]:
 
 
 def _prepare_tables(*, grammar: bool) -> None:
-    """Build what takes long once, and would keep all threads waiting in the midst of requests."""
+    """Build tables that take long; during a request, this would block all threads."""
     load_harmony_encoding("HarmonyGptOss").encode("é")  # not ASCII: needs the whole encoder
     if grammar:
         token_table()
 
 
 async def _repeat(upkeep: Callable[[], object], seconds: float) -> None:
-    """Maintain the store from time to time."""
+    """Maintain the store periodically."""
     while True:
         await asyncio.sleep(seconds)
         try:
             await asyncio.to_thread(upkeep)
         except StoreError:
-            _LOG.exception("the upkeep of the store failed; it is tried again")
+            _LOG.exception("the maintenance of the store failed; it will be tried again")
 
 
 def _refused(refusal: Refusal) -> Response:
@@ -201,7 +202,7 @@ async def _keys_are_needed(services: Services) -> bool:
 
 @asynccontextmanager
 async def _admit(request: Request) -> AsyncGenerator[Run, None]:
-    """Let a request to the inspector's API in, under the limits of its key."""
+    """Admit a request to the inspector's API, under the limits of its key."""
     services = services_of(request)
     async with counted(request) as caller:
         with services.request_bytes.held_by(caller.owner) as take:
@@ -222,11 +223,11 @@ async def run_server(
     listener: socket.socket,
     on_start: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve on `listener` until SIGINT or SIGTERM; `on_start` is called once requests are answered.
+    """Serve on `listener` until SIGINT or SIGTERM; call `on_start` once the server answers.
 
-    Requests under way then have `Settings.shutdown_seconds` to end. The rest are cancelled, with an
-    error to their clients. A second SIGINT ends at once. Raises `HarmonyError` where the
-    application cannot begin, as with a database that cannot be used.
+    After the signal, running requests have `Settings.shutdown_seconds` to end. The others are
+    cancelled, and their clients get an error. A second SIGINT ends the server at once. Raises
+    `HarmonyError` if the application cannot start, for example if the database cannot be used.
     """
     await make_server(app, settings, on_start).serve(sockets=[listener])
 
@@ -234,24 +235,24 @@ async def run_server(
 def make_server(
     app: FastAPI, settings: Settings, on_start: Callable[[], None] = lambda: None
 ) -> uvicorn.Server:
-    """Make the server of an application; it ends in order once its `should_exit` is true."""
+    """Make the server of an application; set its `should_exit` to end it gracefully."""
     worker: Worker | None = app.state.worker
     config = HttpConfig(
         app,
         RequestTimes(settings.head_seconds, settings.body_seconds),
-        log_config=None,  # its records go where those of the library go
-        lifespan="off",  # `serve` runs it, so that its errors reach the caller
+        log_config=None,  # its records go to the same place as those of the library
+        lifespan="off",  # `serve` runs the lifespan, so that its errors reach the caller
         timeout_graceful_shutdown=round(settings.shutdown_seconds) + _CLOSING_SECONDS,
         ws_max_size=settings.max_request_bytes,
         ws_per_message_deflate=False,  # a few bytes could become a message of this size
-        # A worker takes one connection at a time, so that the next may go to an idle one.
+        # A worker accepts one connection at a time, so that the next may go to an idle worker.
         backlog=_BACKLOG if worker is None else 1,
     )
     return _Server(config, app, on_start)
 
 
 class _Server(uvicorn.Server):
-    """Shuts the application down first; the framework would do so after all connections."""
+    """Shuts down the application first; the framework would first close all connections."""
 
     def __init__(self, config: uvicorn.Config, app: FastAPI, on_start: Callable[[], None]) -> None:
         super().__init__(config)
@@ -259,7 +260,7 @@ class _Server(uvicorn.Server):
         self._on_start = on_start
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve within the application's lifespan; raise the error that keeps it from beginning."""
+        """Serve within the application's lifespan; raise the error of a failed start."""
         interval = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_INTERVAL)
         try:
@@ -269,10 +270,10 @@ class _Server(uvicorn.Server):
             sys.setswitchinterval(interval)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Set TCP_NODELAY on the listeners: connections inherit it.
+        """Set TCP_NODELAY on the listeners, from which connections inherit it.
 
         The event loop sets it only on sockets that were made with the protocol's number. Without
-        it, the end of a response waits some 40 ms until the client has confirmed its beginning.
+        it, the end of a response waits some 40 ms for the client to confirm its beginning.
         """
         for listener in sockets or ():
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -280,16 +281,16 @@ class _Server(uvicorn.Server):
         worker: Worker | None = self._app.state.worker
         if worker is not None:
             for listener in sockets or ():
-                listener.listen(_BACKLOG)  # the connections that wait for all workers
+                listener.listen(_BACKLOG)  # connections that wait for any worker
             if self.started:
                 await worker.first("begin", process=os.getpid())
         if self.started:
             self._on_start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let requests under way end, for a while, before connections are closed.
+        """Wait for running requests, up to a limit, before connections are closed.
 
-        The framework closes WebSockets at once, and would leave their clients without a word.
+        The framework would close WebSockets at once, without an error for their clients.
         """
         for server in self.servers:
             server.close()

@@ -1,7 +1,7 @@
-"""Containers: where the code of responses runs, and the files in them.
+"""Containers, in which the code of responses runs, and their files.
 
-A conversation has one by itself, with the id that answers cite. A client may also make one, put
-files into it, and name it in requests.
+Each conversation has its own container, whose id answers cite. A client may also make a container,
+put files into it, and name it in requests.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ _MINUTES = 30 * 24 * 60  # the longest time without use
 
 
 class ExpiresAfter(RequestBody):
-    """A container ends so many minutes after its last use."""
+    """The time after a container's last use at which it ends, in minutes."""
 
     anchor: Literal["last_active_at"]
     minutes: int = Field(ge=1, le=_MINUTES)
 
 
 class NetworkPolicy(RequestBody):
-    """Code has no network."""
+    """The network policy: code has no network."""
 
     type: Literal["disabled"]
 
 
 class ContainerRequest(RequestBody):
-    """A new container; its memory is that of the server's settings."""
+    """A new container; the server's settings determine its memory."""
 
     name: str = Field(max_length=256)
     file_ids: list[str] | None = Field(default=None, max_length=_MOST_FILES)
@@ -59,7 +59,7 @@ class ContainerRequest(RequestBody):
 
 
 class Expiry(TypedDict):
-    """When a container ends without use."""
+    """The time after which an unused container ends."""
 
     anchor: Literal["last_active_at"]
     minutes: int
@@ -78,14 +78,14 @@ class Container(TypedDict):
 
 
 class DeletedContainer(TypedDict):
-    """The id of a container that is gone."""
+    """The id of a deleted container."""
 
     id: str
     object: Literal["container.deleted"]
     deleted: Literal[True]
 
 
-class File(TypedDict):
+class ContainedFile(TypedDict):
     """A file; `created_at` in seconds since 1970, `bytes` its size."""
 
     id: str
@@ -97,8 +97,8 @@ class File(TypedDict):
     source: Literal["assistant", "user"]
 
 
-class DeletedFile(TypedDict):
-    """The id of a file that is gone."""
+class DeletedContainedFile(TypedDict):
+    """The id of a deleted file."""
 
     id: str
     object: Literal["container.file.deleted"]
@@ -141,7 +141,7 @@ async def list_containers(
     order: Order = "desc",
     name: str | None = None,
 ) -> ListPage[Container]:
-    """List the containers that clients made, or put files into."""
+    """List the containers that clients made or put files into."""
     services, owner = services_of(request), caller.owner
     page = await services.pools.store.run(
         owner,
@@ -158,7 +158,7 @@ async def list_containers(
 
 @router.get("/{container_id}")
 async def retrieve(container_id: str, request: Request, caller: AuthenticatedCaller) -> Container:
-    """Read about a container."""
+    """Describe a container."""
     services, owner = services_of(request), caller.owner
     get = services.store.containers.get
     return _container_json(await services.pools.store.run(owner, get, container_id, owner))
@@ -181,10 +181,10 @@ async def create_file(
     caller: AuthenticatedCaller,
     file: UploadFile | None = None,
     file_id: Annotated[str | None, Form()] = None,
-) -> File:
-    """Put a file into a container: one that is sent, or a copy of an uploaded one.
+) -> ContainedFile:
+    """Put a file into a container, either one that is sent or a copy of an uploaded one.
 
-    Code finds it when the container is used the next time.
+    Code finds the file the next time that the container is used.
     """
     services, owner = services_of(request), caller.owner
     if (file is None) == (file_id is None):
@@ -218,8 +218,8 @@ async def list_files(
     after: str | None = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     order: Order = "desc",
-) -> ListPage[File]:
-    """List the files of code and of the client; those of deleted responses are gone."""
+) -> ListPage[ContainedFile]:
+    """List the files of the code and of the client, except those of deleted responses."""
     services, owner = services_of(request), caller.owner
     page = await services.pools.store.run(
         owner,
@@ -236,8 +236,8 @@ async def list_files(
 @router.get("/{container_id}/files/{file_id}")
 async def retrieve_file(
     container_id: str, file_id: str, request: Request, caller: AuthenticatedCaller
-) -> File:
-    """Read about a file."""
+) -> ContainedFile:
+    """Describe a file."""
     services, owner = services_of(request), caller.owner
     get = services.store.files.get
     return _file_json(await services.pools.store.run(owner, get, container_id, file_id, owner))
@@ -246,8 +246,8 @@ async def retrieve_file(
 @router.delete("/{container_id}/files/{file_id}")
 async def delete_file(
     container_id: str, file_id: str, request: Request, caller: AuthenticatedCaller
-) -> DeletedFile:
-    """Delete a file. Code that has run in the container keeps the copy in its folder."""
+) -> DeletedContainedFile:
+    """Delete a file. Code that ran in the container keeps the copy in its folder."""
     services, owner = services_of(request), caller.owner
     remove = services.store.containers.delete_file
     await services.pools.store.run(owner, remove, container_id, owner, file_id)
@@ -258,7 +258,7 @@ async def delete_file(
 async def content(
     container_id: str, file_id: str, request: Request, caller: AuthenticatedCaller
 ) -> Response:
-    """Read a file."""
+    """Download a file."""
     services, owner = services_of(request), caller.owner
     files, pool = services.store.files, services.pools.store
     file = await pool.run(owner, files.get, container_id, file_id, owner)
@@ -287,7 +287,7 @@ def _container_json(container: StoredContainer) -> Container:
     }
 
 
-def _file_json(file: ContainerFile) -> File:
+def _file_json(file: ContainerFile) -> ContainedFile:
     return {
         "id": file.id,
         "object": "container.file",

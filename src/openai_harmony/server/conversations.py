@@ -1,4 +1,4 @@
-"""Conversations: their routes, and the items that clients put into them."""
+"""Conversations: their routes, and the items that clients add."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ConversationRequest(RequestBody):
 
 
 class ConversationUpdate(RequestBody):
-    """The metadata that take the place of those before."""
+    """The new metadata, which replace the old."""
 
     metadata: Metadata | None
 
@@ -60,10 +60,10 @@ def read_items(
     items: Sequence[dict[str, Any]],
     before: Sequence[StoredItem] = (),
 ) -> list[NewItem]:
-    """Read items that follow those of `before`, as a request to respond would; it blocks.
+    """Read the items that follow those of `before`, like a request for a response; this blocks.
 
-    Items that a prompt cannot show are refused now, and not with each response in the conversation.
-    Raises `ConversationError`, which names the item at fault.
+    Items that a prompt cannot contain are refused now, not later with each response. Raises
+    `ConversationError`, which names the wrong item.
     """
     request, references = with_stored_items(services, owner, ResponsesRequest(input=list(items)))
     history = history_items(before)
@@ -118,7 +118,7 @@ async def update(
 async def delete(
     conversation_id: str, request: Request, caller: AuthenticatedCaller
 ) -> dict[str, Any]:
-    """Delete a conversation and its items; responses that were made in it stay."""
+    """Delete a conversation and its items; its responses stay."""
     services = services_of(request)
     remove = services.store.conversations.delete
     await services.pools.store.run(caller.owner, remove, conversation_id, caller.owner)
@@ -183,7 +183,7 @@ async def retrieve_item(
 async def delete_item(
     conversation_id: str, item_id: str, request: Request, caller: AuthenticatedCaller
 ) -> Response:
-    """Delete one item; the answer is the conversation."""
+    """Delete one item; return the conversation."""
     services = services_of(request)
     remove = services.store.conversations.delete_item
     conversation = await services.pools.store.run(

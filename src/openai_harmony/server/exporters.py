@@ -1,6 +1,6 @@
-"""Where telemetry goes: to a collector of OpenTelemetry, by its own environment variables.
+"""Export of telemetry to an OpenTelemetry collector, by OpenTelemetry's environment variables.
 
-Nothing is imported, measured or sent unless one of them names a collector.
+Unless a variable names a collector, nothing is imported, measured or sent.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _PROTOCOL = "http/protobuf"
 
 
 class TelemetryError(HarmonyError):
-    """The environment asks for telemetry that cannot be had."""
+    """The environment requests telemetry that is not available."""
 
 
 @contextmanager
 def exported_telemetry(
     environment: Mapping[str, str] = os.environ,
 ) -> Generator[Telemetry | None, None, None]:
-    """Give the telemetry of a process; what is not sent yet is sent at the end.
+    """Provide the telemetry of a process; at the end, send what was not sent yet.
 
-    None where no variable names a collector (``OTEL_EXPORTER_OTLP_ENDPOINT``, or that of traces or
-    metrics alone), or where ``OTEL_SDK_DISABLED`` is true. The SDK of OpenTelemetry reads all other
-    variables. Raises `TelemetryError` where it is missing, or for a protocol other than HTTP.
+    None if no variable names a collector (``OTEL_EXPORTER_OTLP_ENDPOINT``, or the one for traces or
+    metrics only), or if ``OTEL_SDK_DISABLED`` is true. The SDK of OpenTelemetry reads all other
+    variables. Raises `TelemetryError` if the SDK is missing, or for a protocol other than HTTP.
     """
     is_off = environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
     signals = [] if is_off else [name for name in _SIGNALS if _is_sent(name, environment)]
@@ -83,15 +83,13 @@ def _is_sent(signal: str, environment: Mapping[str, str]) -> bool:
     if not endpoint or exporter == "none":
         return False
     if exporter != "otlp":
-        raise TelemetryError(
-            f"OTEL_{signal}_EXPORTER is {exporter!r}; telemetry is sent by otlp alone, or none"
-        )
+        raise TelemetryError(f"OTEL_{signal}_EXPORTER is {exporter!r}; set it to otlp or none")
     protocol = environment.get(f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL") or environment.get(
         "OTEL_EXPORTER_OTLP_PROTOCOL", _PROTOCOL
     )
     if protocol != _PROTOCOL:
         raise TelemetryError(
-            f"the protocol {protocol!r} of OpenTelemetry is not spoken here; set "
+            f"the protocol {protocol!r} of OpenTelemetry is not supported; set "
             f"OTEL_EXPORTER_OTLP_PROTOCOL={_PROTOCOL}, and the collector's port for it (4318)"
         )
     return True

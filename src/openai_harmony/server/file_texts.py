@@ -1,4 +1,4 @@
-"""The files in requests as text: uploaded ones by their ids, and PDF in base64."""
+"""The files in requests as text: uploaded files by their ids, and PDF in base64."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PDF = "data:application/pdf"
 _CHARACTERS = 1_000_000  # of one file
 _SECONDS = 20  # to read one file
 _MEMORY = 1 << 30  # bytes, for the same
-_AT_ONCE = 3  # files that are read; those of one owner leave a place for others
+_AT_ONCE = 3  # files that are read; the files of one owner leave a place for others
 _CACHED = 16_000_000  # characters of all files that were read
 
 
@@ -32,10 +32,10 @@ _Request = TypeVar("_Request", bound=ResponsesRequest)
 
 
 class FileTexts:
-    """Puts the text of files in the place of what the model cannot read; belongs to one event loop.
+    """Replaces files that the model cannot read by their text; it belongs to one event loop.
 
-    A part with a `file_id`, or with a PDF, gets the `file_data` of its text. Damaged documents can
-    end only the process that reads them. All methods raise `ApiError`, which names the part.
+    A part with a `file_id` or a PDF gets its text as `file_data`. A damaged document can only crash
+    the process that reads it. All methods raise `ApiError`, which names the part.
     """
 
     def __init__(self, store: Store, pool: FairPool) -> None:
@@ -58,7 +58,7 @@ class FileTexts:
     async def in_items(
         self, owner: str, items: Sequence[Any], field: str
     ) -> list[dict[str, Any]] | None:
-        """Replace the files in items or messages; None where there are none to be read."""
+        """Replace the files in items or messages; None if there are none to read."""
         changed: dict[int, dict[str, Any]] = {}
         for index, item in enumerate(items):
             for name in ("content", "output"):
@@ -138,7 +138,7 @@ def _decoded(data: str, path: str) -> bytes:
             raise ValueError
         return base64.b64decode(encoded, validate=True)
     except (ValueError, binascii.Error):
-        problem = "this is no PDF in base64; send data:application/pdf;base64,..."
+        problem = "this is not a PDF in base64; send data:application/pdf;base64,..."
         raise ApiError(400, problem, param=path, code="invalid_value") from None
 
 

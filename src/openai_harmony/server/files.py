@@ -49,7 +49,7 @@ class File(TypedDict):
 
 
 class DeletedFile(TypedDict):
-    """The id of a file that is gone."""
+    """The id of a deleted file."""
 
     id: str
     object: Literal["file"]
@@ -67,10 +67,10 @@ async def create(
         int | None, Form(alias="expires_after[seconds]", ge=3600, le=2_592_000)
     ] = None,
 ) -> File:
-    """Upload a file. Without `expires_after` it is kept as long as responses are."""
+    """Upload a file. Without `expires_after`, it is kept as long as responses are."""
     services, owner = services_of(request), caller.owner
     if (anchor is None) != (seconds is None):
-        problem = "expires_after has an anchor and seconds; send both, or leave both out"
+        problem = "expires_after needs an anchor and seconds; send both, or leave both out"
         raise ApiError(400, problem, param="expires_after", code="invalid_value")
     now = int(time.time())
     data = await file.read()
@@ -97,7 +97,7 @@ async def list_files(
     order: Order = "desc",
     purpose: str | None = None,
 ) -> ListPage[File]:
-    """List the files, but for those of containers."""
+    """List the files, except those of containers."""
     services, owner = services_of(request), caller.owner
     page = await services.pools.store.run(
         owner,
@@ -113,7 +113,7 @@ async def list_files(
 
 @router.get("/{file_id}")
 async def retrieve(file_id: str, request: Request, caller: AuthenticatedCaller) -> File:
-    """Read about a file."""
+    """Describe a file."""
     services, owner = services_of(request), caller.owner
     get = services.store.uploads.get
     return _file_json(await services.pools.store.run(owner, get, file_id, owner))
@@ -121,7 +121,7 @@ async def retrieve(file_id: str, request: Request, caller: AuthenticatedCaller) 
 
 @router.delete("/{file_id}")
 async def delete(file_id: str, request: Request, caller: AuthenticatedCaller) -> DeletedFile:
-    """Delete a file; copies in containers, and the text in requests that were stored, stay."""
+    """Delete a file; copies in containers and the text in stored requests stay."""
     services, owner = services_of(request), caller.owner
     await services.pools.store.run(owner, services.store.uploads.delete, file_id, owner)
     return {"id": file_id, "object": "file", "deleted": True}
@@ -129,7 +129,7 @@ async def delete(file_id: str, request: Request, caller: AuthenticatedCaller) ->
 
 @router.get("/{file_id}/content", response_class=Response, responses=CONTENT)
 async def content(file_id: str, request: Request, caller: AuthenticatedCaller) -> Response:
-    """Read a file."""
+    """Download a file."""
     services, owner = services_of(request), caller.owner
     uploads, pool = services.store.uploads, services.pools.store
     file = await pool.run(owner, uploads.get, file_id, owner)
@@ -137,7 +137,7 @@ async def content(file_id: str, request: Request, caller: AuthenticatedCaller) -
 
 
 def download(name: str, data: bytes) -> Response:
-    """Send a file. Its type is left out, so that no browser shows it in the origin of the page."""
+    """Send a file without its type, so that no browser shows it in the origin of the page."""
     return Response(
         data,
         media_type="application/octet-stream",
@@ -149,7 +149,7 @@ def download(name: str, data: bytes) -> Response:
 
 
 def plain_name(name: str | None) -> str:
-    """Return the last part of a path that a client sends as the name of a file.
+    """Return the last part of a path that a client sent as the name of a file.
 
     >>> plain_name("C:\\\\data\\\\sales.csv")
     'sales.csv'

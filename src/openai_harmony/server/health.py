@@ -29,7 +29,7 @@ async def _health(request: Request) -> HealthAnswer:
     services = services_of(request)
     health = await services.engine.health()
     if not health.ready:
-        problem = f"the engine is not ready: {health.detail or 'it says no reason'}"
+        problem = f"the engine is not ready: {health.detail or 'it gives no reason'}"
         raise ApiError(503, problem, kind="server_error", code="engine_unavailable", retry_after=1)
     return {
         "status": "ok",
@@ -41,13 +41,13 @@ async def _health(request: Request) -> HealthAnswer:
 
 @router.get("/health")
 async def health(request: Request) -> HealthAnswer:
-    """Return the health of the process and the engine; 503 where the engine is not ready."""
+    """Return the health of the process and the engine; 503 if the engine is not ready."""
     return await _health(request)
 
 
 @router.get("/ready")
 async def ready(request: Request) -> HealthAnswer:
-    """Return the health of a server that takes requests; 503 also when it shuts down."""
+    """Return whether the server takes requests; 503 also during shutdown."""
     if services_of(request).admission.is_closed:
         raise shutting_down()
     return await _health(request)

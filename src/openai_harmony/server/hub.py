@@ -1,7 +1,8 @@
 """The engine and the queue that the workers of one server share.
 
-The process that starts the workers is the hub: it has the engine, unless that is a server of its
-own, and gives out the places at it. Each worker is a whole server, but asks the hub for these.
+The process that starts the workers is the hub. It has the engine, unless the engine is another
+server, and manages the places at the engine. Each worker is a complete server that requests tokens
+and places from the hub.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ from .peers import ANSWER_SECONDS, PeerError, Peers, SocketChannel
 __all__ = ["Hub", "HubAdmission", "HubEngine", "Worker"]
 
 _HUB = "hub"
-_SILENCE = 60.0  # seconds: where the hub dies, its workers are told to end
+_SILENCE = 60.0  # seconds; if the hub dies, its workers end
 
 
 class Hub:
-    """Answers workers, whose sockets are in `folder`; without an engine it has only the queue."""
+    """Answers workers, whose sockets are in `folder`; without an engine, it has only the queue."""
 
     def __init__(self, folder: Path, engine: Engine | None, admission: Admission) -> None:
         self._engine = engine
@@ -50,21 +51,21 @@ class Hub:
         self._change = asyncio.Event()
 
     async def has_workers(self, count: int) -> None:
-        """Wait until so many workers have begun to serve."""
+        """Wait until this number of workers serve."""
         while len(self._serving) < count:
             self._change.clear()
             await self._change.wait()
 
     async def open(self) -> None:
-        """Begin to answer."""
+        """Start to answer."""
         await self._peers.open()
 
     def forget(self, process: int) -> None:
-        """Free what a worker had that has died."""
+        """Free the places of a worker that has died."""
         self._peers.forget(_worker_id(process))
 
     async def close(self) -> None:
-        """End; completions under way break off."""
+        """End; running completions are cut off."""
         await self._peers.close()
 
     async def _answer(self, request: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
@@ -106,7 +107,7 @@ class Hub:
         yield True
 
     async def _place(self, owner: str, is_first: bool) -> AsyncGenerator[Any, None]:
-        """Yield once the place is free; it is taken until the worker leaves, or dies."""
+        """Yield once a place is free; it is taken until the worker frees it or dies."""
         async with AsyncExitStack() as held:
             slot = self._admission.slot(owner, is_first=is_first)
             entering = asyncio.ensure_future(held.enter_async_context(slot))
@@ -122,7 +123,7 @@ class Hub:
     async def _generate(
         self, prompt: list[int], sampling: dict[str, Any]
     ) -> AsyncGenerator[Any, None]:
-        """Yield the tokens, all that have come since the last part."""
+        """Yield the tokens in parts, each with all tokens since the last part."""
         assert self._engine is not None
         sampling["stop_tokens"] = frozenset(sampling["stop_tokens"])
         tokens = self._engine.generate(prompt, Sampling(**sampling))
@@ -163,7 +164,7 @@ def _error_of(failure: Mapping[str, Any]) -> EngineError:
 
 
 class Worker:
-    """A process that serves beside others; `folder` has the sockets of all.
+    """One of several processes that serve together; `folder` has the sockets of all.
 
     ::
 
@@ -185,7 +186,7 @@ class Worker:
         await self._peers.close()
 
     async def ask(self, action: str, **arguments: Any) -> AsyncGenerator[Any, None]:
-        """Ask the hub; raise the errors that it sends."""
+        """Send a request to the hub; raise the errors that it sends."""
         request = {"action": action, "arguments": arguments}
         try:
             async with aclosing(self._peers.ask(_HUB, request)) as parts:
@@ -206,7 +207,7 @@ class Worker:
 
 
 def _end_with_parent() -> None:
-    """Let this worker end in order as soon as the process that started it dies."""
+    """End this worker gracefully when the process that started it dies."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         loop, sentinel = asyncio.get_running_loop(), parent.sentinel
@@ -223,13 +224,13 @@ def _worker_id(process: int) -> str:
 
 
 async def _no_answer(_: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
-    parts: list[Any] = []  # the hub asks nothing
+    parts: list[Any] = []  # the hub sends no requests
     for part in parts:
         yield part
 
 
 class HubEngine(Engine):
-    """The engine of the hub, as a worker uses it."""
+    """The engine of the hub, for a worker."""
 
     def __init__(self, worker: Worker, description: Mapping[str, Any]) -> None:
         self._worker = worker
@@ -240,7 +241,7 @@ class HubEngine(Engine):
 
     @classmethod
     async def connect(cls, worker: Worker) -> HubEngine:
-        """Ask the hub what it has."""
+        """Connect to the hub and read the description of its engine."""
         return cls(worker, await worker.first("describe"))
 
     async def _generate(
@@ -274,24 +275,24 @@ class HubEngine(Engine):
 
 
 class HubAdmission(Admission):
-    """The queue of the hub, as a worker uses it; `running` and `waiting` are this worker's."""
+    """The queue of the hub, for a worker; `running` and `waiting` are this worker's."""
 
     def __init__(self, worker: Worker) -> None:
         super().__init__(0, 0)
         self._worker = worker
 
     def check(self, owner: str = "") -> None:
-        """Raise `ApiError` where this worker is closing; the hub knows the queue."""
+        """Raise `ApiError` if this worker is closing; only the hub can check the queue."""
         self.check_open()
 
     async def admit(self, owner: str) -> None:
-        """Raise `ApiError` where a new request would find the queue full, or the server closing."""
+        """Raise `ApiError` if the queue is full or the server is shutting down."""
         self.check_open()
         await self._worker.first("admit", owner=owner)
 
     @asynccontextmanager
     async def _place(self, owner: str, *, is_first: bool) -> AsyncGenerator[None, None]:
-        """Keep a place of the hub, whose answer goes on as long."""
+        """Keep a place of the hub, as long as the hub's answer lasts."""
         answer = self._worker.ask("place", owner=owner, is_first=is_first)
         async with aclosing(answer) as parts:
             async for is_free in parts:

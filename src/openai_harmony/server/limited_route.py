@@ -1,8 +1,8 @@
-"""Routes whose requests are checked before they are read, and read where they block nobody.
+"""Routes that check a request before they read it, and that read it without blocking others.
 
-A request to one of them has a valid key. With a body it counts against the limits of the key, as
-long as it runs. A large body is read and validated in a thread. The bodies of one key together have
-a limit, too.
+A request to such a route has a valid key. A request with a body counts against the limits of the
+key while it runs. A large body is read and validated in a thread. The bodies of one key together
+also have a limit.
 """
 
 from __future__ import annotations
@@ -35,11 +35,14 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 _SMALL_BODY = 64 * 1024
-"""Bytes that are read at once: a thread would take longer to begin."""
+"""Bodies up to this many bytes are read directly: starting a thread would take longer."""
 
 
 class Quota:
-    """Counts what the requests of each owner hold; `limit` is for one owner, `noun` names it."""
+    """Counts the resources that the requests of each owner hold, up to `limit` per owner.
+
+    `noun` names the resource in errors.
+    """
 
     def __init__(self, limit: int, noun: str) -> None:
         self._limit = limit
@@ -47,14 +50,14 @@ class Quota:
         self._held: Counter[str] = Counter()
 
     def held(self, owner: str) -> int:
-        """Return how much an owner holds."""
+        """Return the amount that an owner holds."""
         return self._held[owner]
 
     @contextmanager
     def held_by(self, owner: str) -> Generator[Callable[[int], None], None, None]:
-        """Give a function that takes so many, or gives them back where the number is negative.
+        """Provide a function that takes an amount, or returns it if the amount is negative.
 
-        It raises `ApiError` beyond the limit. What it took is given back at the end.
+        The function raises `ApiError` beyond the limit. At the end, everything is returned.
         """
         taken = 0
 
@@ -63,7 +66,7 @@ class Quota:
             if count > 0 and self._held[owner] + count > self._limit:
                 raise ApiError(
                     429,
-                    f"this API key has {self._limit:,} {self._noun}, and no more are allowed at a "
+                    f"this API key already has {self._limit:,} {self._noun}, the most at a "
                     "time; wait for the end of a request",
                     kind="rate_limit_error",
                     code="server_busy",
@@ -88,7 +91,7 @@ async def in_pool(
     *arguments: _Arguments.args,
     **keywords: _Arguments.kwargs,
 ) -> _Result:
-    """Return the result of a call in a pool; drop it where the client goes away before."""
+    """Return the result of a call in a pool; drop it if the client disconnects before."""
     work = pool.run(owner, function, *arguments, **keywords)
     return await while_connected(request.receive, work)
 
@@ -97,7 +100,7 @@ class LimitedRoute(APIRoute):
     """A route for callers with a key; a request with a body counts against its limits."""
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check the caller and the limits, then answer."""
+        """Check the caller and the limits, then answer the request."""
         if scope["method"] not in (self.methods or ()):
             await super().handle(scope, receive, send)
             return
@@ -113,7 +116,7 @@ class LimitedRoute(APIRoute):
             await super().handle(scope, receive, send)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return a handler that reads bodies by `_Body`, and raises the errors of that."""
+        """Return a handler that reads bodies with `_Request` and raises its errors."""
         handler = super().get_route_handler()
         field = None if self.body_field is None else self.body_field.field_info
         is_form = isinstance(field, params.Form)
@@ -133,9 +136,9 @@ class LimitedRoute(APIRoute):
 
 
 def _check_content_type(request: Request, *, is_form: bool) -> None:
-    """Raise `ApiError` for a body that is not said to be JSON, or to be a form where that is read.
+    """Raise `ApiError` unless the content type is JSON, or for routes with a form, a form.
 
-    The fields of a form may come as JSON, too.
+    The fields of a form may also be sent as JSON.
     """
     headers = request.headers
     content_type = headers.get("content-type", "")
@@ -173,7 +176,7 @@ class _Request(Request):
         self._model = model
 
     async def json(self) -> Any:
-        """Read and validate the body; a large one in a thread, unless the client goes away."""
+        """Read and validate the body, a large one in a thread until the client disconnects."""
         body = await self.body()
         if len(body) <= _SMALL_BODY:
             return self._read(body)
@@ -190,7 +193,7 @@ class _Request(Request):
     async def _json_form(self) -> FormData:
         raw = await self.json() if await self.body() else {}
         if not isinstance(raw, dict) or not all(isinstance(value, str) for value in raw.values()):
-            problem = "the fields of a form are texts: an object of them"
+            problem = "send the fields of a form as an object of texts"
             raise ApiError(400, problem, code="invalid_value")
         return FormData(raw)
 

@@ -1,7 +1,7 @@
-"""The log of a server: a line of text or of JSON for each record, with the request that wrote it.
+"""The log of a server: one line of text or JSON for each record, with the id of its request.
 
-No record holds what a request or a model said. Requests are logged by their route, and exceptions
-by their type and where they were raised: the message of an exception may quote its input.
+No record contains the text of a request or a model. Requests are logged by their route, and
+exceptions by their type and place, because the message of an exception may quote its input.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ __all__ = [
 
 _GIVEN_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _QUOTING_NOTHING = (StoreError, OSError)  # their messages name databases, files and addresses
-_QUOTING = "mcp"  # a library that logs what servers of tools have sent
+_QUOTING = "mcp"  # a library that logs the data of tool servers
 
 
 class LoggedRequest(NamedTuple):
-    """The ids of a request in the log; that of its trace is empty where there is none."""
+    """The ids of a request in the log; the trace's id is empty if there is no trace."""
 
     id: str
     trace_id: str = ""
 
 
 CURRENT_REQUEST: ContextVar[LoggedRequest | None] = ContextVar("harmony_request", default=None)
-"""The request that is answered; also in tasks that it began, such as a response in background."""
+"""The current request; also in tasks that it started, such as a background response."""
 
 
 def request_id() -> str:
-    """Return the id of the request that is answered, or was in this task; empty for none."""
+    """Return the id of the current task's request; empty if there is none."""
     request = CURRENT_REQUEST.get()
     return "" if request is None else request.id
 
 
 def request_id_of(given: str | None) -> str:
-    """Return the id that a client or a proxy gave in ``X-Request-Id``, or a new one.
+    """Return the id that a client or a proxy sent in ``X-Request-Id``, or a new one.
 
-    One that could not stand in a line of the log is replaced, too.
+    An id that is not fit for a line of the log is replaced as well.
 
     >>> request_id_of("7c1f-01"), request_id_of("two words").startswith("req_")
     ('7c1f-01', True)
@@ -61,18 +61,18 @@ def request_id_of(given: str | None) -> str:
 
 
 def configure_logs(form: Literal["text", "json"], level: str) -> None:
-    """Write the log to standard error; `level` is that of this library, for others ``WARNING``."""
+    """Write the log to standard error; `level` is for this library, others use ``WARNING``."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("openai_harmony").setLevel(level.upper())
     quoting = logging.getLogger(_QUOTING)
     quoting.propagate = False
-    quoting.addHandler(logging.NullHandler())  # with none, Python would write them itself
+    quoting.addHandler(logging.NullHandler())  # without one, Python would write them itself
 
 
 def announce(text: str) -> None:
-    """Write a line about the server itself, whatever the level: as it is, or as JSON."""
+    """Write a line about the server itself at any level, as plain text or JSON."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler.formatter, _JsonFormatter):
             handler.handle(logging.LogRecord(__name__, logging.INFO, __file__, 0, text, None, None))
@@ -82,7 +82,7 @@ def announce(text: str) -> None:
 
 class _Formatter(logging.Formatter):
     def fields(self, record: logging.LogRecord) -> dict[str, Any]:
-        """Return what a record says besides its time, level and message."""
+        """Return the fields of a record besides its time, level and message."""
         request = CURRENT_REQUEST.get()
         fields: dict[str, Any] = {}
         if request is not None:
@@ -95,12 +95,12 @@ class _Formatter(logging.Formatter):
         return fields
 
     def message_of(self, record: logging.LogRecord) -> str:
-        """Return the message; that of asyncio without the exception, which it shows in full."""
+        """Return the message; remove the exception from asyncio's, which shows it in full."""
         message = record.getMessage()
         return message.partition("\n")[0] if record.name == "asyncio" else message
 
     def time_of(self, record: logging.LogRecord) -> str:
-        """Return the time in UTC, as RFC 3339 has it."""
+        """Return the time in UTC, in the form of RFC 3339."""
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         return f"{seconds}.{int(record.msecs):03d}Z"
 

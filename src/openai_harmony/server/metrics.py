@@ -1,4 +1,4 @@
-"""Metrics of the server, as Prometheus reads them."""
+"""The metrics of the server, for Prometheus."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STEPS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 
 
 class Metrics:
-    """The numbers of one application, in a registry of its own."""
+    """The metrics of one application, in its own registry."""
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
@@ -32,24 +32,26 @@ class Metrics:
         )
         self.completions = Counter(
             "harmony_completions",
-            "Completions, by how they ended: stop, length, cancelled (the client left), error.",
+            "Completions by their end: stop, length, cancelled (the client disconnected), error.",
             ("reason",),
             registry=registry,
         )
         self.preparation = self._histogram(
-            "harmony_preparation_seconds", "To render a prompt, and to write its grammar.", _WAITS
+            "harmony_preparation_seconds",
+            "Time to render a prompt and to write its grammar.",
+            _WAITS,
         )
         self.queue = self._histogram(
-            "harmony_queue_seconds", "That a completion waited for its place at the engine.", _WAITS
+            "harmony_queue_seconds", "Time that a completion waited for the engine.", _WAITS
         )
         self.first_token = self._histogram(
             "harmony_time_to_first_token_seconds",
-            "From when a completion asked for its place to its first token.",
+            "Time from the arrival of a completion to its first token.",
             _WAITS,
         )
         self.next_tokens = self._histogram(
             "harmony_time_per_output_token_seconds",
-            "Between the tokens of a completion, on average.",
+            "Average time between the tokens of a completion.",
             _STEPS,
         )
         self.prompt_tokens = Counter(
@@ -57,7 +59,7 @@ class Metrics:
         )
         self.cached_tokens = Counter(
             "harmony_cached_tokens",
-            "Those of prompts that the engine had in its cache.",
+            "Tokens of prompts from the engine's cache.",
             registry=registry,
         )
         self.completion_tokens = Counter(
@@ -68,35 +70,35 @@ class Metrics:
         )
         self._recoveries = Counter(
             "harmony_recoveries",
-            "Repairs of what models wrote against the format, by kind.",
+            "Repairs of output that does not follow the format, by kind.",
             ("kind",),
             registry=registry,
         )
         self._unenforced = Counter(
             "harmony_unenforced_keywords",
-            "Keywords of schemas that grammars leave out, by keyword.",
+            "Schema keywords that grammars leave out, by keyword.",
             ("keyword",),
             registry=registry,
         )
         self._refusals = Counter(
             "harmony_grammar_refusals",
-            "Requests that were refused as their schema cannot be enforced, by keyword.",
+            "Requests refused because their schema cannot be enforced, by keyword.",
             ("keyword",),
             registry=registry,
         )
         self.violations = Counter(
             "harmony_schema_violations",
-            "What models wrote against keywords that grammars leave out.",
+            "Violations of schema keywords that grammars leave out.",
             registry=registry,
         )
         self._tool_calls = Counter(
             "harmony_tool_calls",
-            "Calls of the server's own tools, by how they ended.",
+            "Calls of the server's own tools, by their end.",
             ("tool", "status"),
             registry=registry,
         )
         self.running = self._gauge("harmony_running", "Completions at the engine.")
-        self.waiting = self._gauge("harmony_waiting", "Completions in the queue before it.")
+        self.waiting = self._gauge("harmony_waiting", "Completions in the queue.")
 
     def count_recoveries(self, recoveries: Iterable[Recovery]) -> None:
         """Count the repairs of one completion."""
@@ -109,7 +111,7 @@ class Metrics:
             self._unenforced.labels(keyword_of(error)).inc()
 
     def count_refusal(self, error: GrammarError) -> None:
-        """Count a request whose schema cannot be enforced, by the keyword that is refused."""
+        """Count a request whose schema cannot be enforced, by the unenforceable keyword."""
         self._refusals.labels(keyword_of(error)).inc()
 
     def count_tool_call(self, tool: str, status: str) -> None:
@@ -117,9 +119,9 @@ class Metrics:
         self._tool_calls.labels(tool, status).inc()
 
     def text(self) -> bytes:
-        """Write all numbers, in the text format of Prometheus: those of all workers together."""
+        """Write the metrics of all workers together, in the text format of Prometheus."""
         registry = self._registry
-        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:  # the files of all of them are there
+        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:  # the folder with the files of all workers
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return generate_latest(registry)
@@ -132,7 +134,7 @@ class Metrics:
 
 
 def keyword_of(error: GrammarError) -> str:
-    """Return the keyword at which a schema cannot be enforced; unknown ones are ``other``.
+    """Return the keyword that cannot be enforced; unknown keywords are ``other``.
 
     >>> keyword_of(GrammarError("", pointer="tools/functions.f#/uniqueItems"))
     'uniqueItems'

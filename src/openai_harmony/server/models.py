@@ -1,4 +1,4 @@
-"""The names that requests may use: ``GET /v1/models``, and what ``transformers chat`` asks."""
+"""The names that requests may use: ``GET /v1/models``, and a route for ``transformers chat``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ router = APIRouter(tags=["Models"], route_class=LimitedRoute)
 
 
 class Model(TypedDict):
-    """A name, and since when the server has it; `max_model_len` is the context, in tokens."""
+    """A model's name and creation time; `max_model_len` is the length of its context in tokens."""
 
     id: str
     object: Literal["model"]
@@ -54,14 +54,14 @@ def _model(services: Services, name: str) -> Model:
 
 @router.get("/v1/models")
 async def list_models(request: Request, _: AuthenticatedCaller) -> ModelList:
-    """List the names; they are names of one model."""
+    """List the names of the model; the server has one model, under one or several names."""
     services = services_of(request)
     return {"object": "list", "data": [_model(services, name) for name in services.model_names]}
 
 
 @router.get("/v1/models/{name:path}")
 async def retrieve_model(name: str, request: Request, _: AuthenticatedCaller) -> Model:
-    """Describe one; a name may have slashes, as those on the Hugging Face hub."""
+    """Describe one name; it may contain slashes, like names on the Hugging Face hub."""
     services = services_of(request)
     return _model(services, services.check_model(name))
 
@@ -72,7 +72,7 @@ async def retrieve_model(name: str, request: Request, _: AuthenticatedCaller) ->
     responses={200: {"content": {"text/event-stream": {}}}},
 )
 async def load_model(body: ModelToLoad, request: Request, _: AuthenticatedCaller) -> Response:
-    """Answer that a model is loaded, as ``transformers serve`` does: one event."""
+    """Report that the model is loaded, with one event, as ``transformers serve`` does."""
     name = services_of(request).check_model(body.model)
     event = {"status": "ready", "model": name, "cached": True}
     return Response(f"data: {json.dumps(event)}\n\n", media_type="text/event-stream")

@@ -1,4 +1,4 @@
-"""What is recorded of each request: its id, its count, its line in the log, its span."""
+"""The records of each request: its id, its count, its line in the log, its span."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ __all__ = ["RequestObserver"]
 
 _LOG = logging.getLogger(__name__)
 
-_METHODS = {"GET", "POST", "DELETE", "HEAD", "OPTIONS", "PUT", "PATCH"}  # clients make others up
+_METHODS = {"GET", "POST", "DELETE", "HEAD", "OPTIONS", "PUT", "PATCH"}  # clients invent others
 _SWITCHED = 101
-_PROBES = {"/health", "/ready", "/metrics"}  # which are asked for every few seconds
+_PROBES = {"/health", "/ready", "/metrics"}  # requested every few seconds
 
 
 class RequestObserver:
-    """Middleware that gives each request an id, and records how it was answered.
+    """Middleware that gives each request an id and records its response.
 
-    The id is the client's, from ``X-Request-Id``, or a new one; the response has it, too. A
-    WebSocket is one request, which ends when it is closed. Unknown routes are ``other``. Checks of
-    health are logged at the level ``DEBUG``, and have no span.
+    The id comes from the client's ``X-Request-Id``, or is a new one; the response has it, too. A
+    WebSocket is one request, which ends when it is closed. Unknown routes are ``other``. Health
+    checks are logged at the level ``DEBUG`` and have no span.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -46,15 +46,15 @@ class RequestObserver:
         method = method if method in _METHODS else "other"
         headers = Headers(scope=scope)
         request_id = request_id_of(headers.get("x-request-id"))
-        # Nothing resets it: the error of a bug is answered further out, in the same task.
+        # Nothing resets it: outer middleware answers an unexpected error, in the same task.
         CURRENT_REQUEST.set(LoggedRequest(request_id))
-        status = 500  # of an error that is raised
+        status = 500  # if an error is raised
         begun = time.perf_counter()
 
         async def observed_send(message: Message) -> None:
             nonlocal status
             kind = message["type"]
-            if kind != "http.response.body":  # one for each event of a stream
+            if kind != "http.response.body":  # there is one for each event of a stream
                 if kind in ("http.response.start", "websocket.http.response.start"):
                     status = message["status"]
                     MutableHeaders(scope=message)["X-Request-Id"] = request_id

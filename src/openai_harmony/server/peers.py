@@ -1,9 +1,9 @@
-"""Servers ask each other: those of one database about the responses that they run, the workers of
-one server for places at its engine.
+"""Requests between servers: about running responses (servers of one database), or for places at
+the engine (workers of one server).
 
-A request goes to a server by its id, and the answer comes back in parts. They travel as messages
-over a channel: the notifications of PostgreSQL, which need no address and no port of a server, or
-Unix sockets in a folder.
+A request is addressed to the id of a server, and the answer comes in parts. Both are messages on a
+channel: notifications of PostgreSQL, which need no address or port of a server, or Unix sockets in
+a folder.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ __all__ = [
 _LOG = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 1.0
-"""The time within which a part of an answer must be sent, an empty one if there is no other."""
+"""The longest time between two parts of an answer; without data, an empty part is sent."""
 _SILENCE = 3 * ANSWER_SECONDS  # after which a server that runs responses may be dead
 _PIECE = 7_900  # bytes of a notification, below 8,000
 _RECONNECT_SECONDS = 0.5
 _LENGTH_BYTES = 4  # before each message on a socket
 
 Answer: TypeAlias = "Callable[[Mapping[str, Any]], AsyncGenerator[Any, None]]"
-"""Makes the parts of the answer to a request, all of it JSON; one each `ANSWER_SECONDS`."""
+"""A function from a request to the parts of its answer, all JSON; one part each `ANSWER_SECONDS`.
+"""
 
 
 class PeerError(Exception):
@@ -52,10 +53,10 @@ class PeerError(Exception):
 
 
 class Channel(Protocol):
-    """Carries messages between servers, each of any length, in their order."""
+    """Carries messages of any length between servers, in order."""
 
     async def open(self, received: Callable[[str], None]) -> None:
-        """Begin to receive; raises `StoreError` where that is not possible."""
+        """Start to receive; raise `StoreError` if that is impossible."""
 
     async def send(self, server_id: str, message: str) -> None:
         """Send a message to a server; raises `PeerError`."""
@@ -65,9 +66,9 @@ class Channel(Protocol):
 
 
 class Peers:
-    """This server among others; without a `channel` it is alone.
+    """This server among others; without a `channel`, it is alone.
 
-    One that sends nothing for `silence` seconds does not answer any more.
+    A server that sends nothing for `silence` seconds counts as dead.
     """
 
     def __init__(
@@ -88,26 +89,26 @@ class Peers:
         self._leaving: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        """Begin to answer. Raises `StoreError`."""
+        """Start to answer. Raises `StoreError`."""
         if self._channel is not None:
             await self._channel.open(self._receive)
 
     async def close(self) -> None:
-        """End; answers under way break off."""
+        """End; running answers are cut off."""
         await cancel_all(*self._answers.values(), *self._leaving)
         if self._channel is not None:
             await self._channel.close()
 
     def forget(self, server_id: str) -> None:
-        """End the work for a server that is known to be dead; otherwise a failed answer tells."""
+        """End the work for a dead server; otherwise, the work ends when an answer fails."""
         for (asker, _), task in self._answers.items():
             if asker == server_id:
                 task.cancel()
 
     async def ask(self, server_id: str, request: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
-        """Yield the parts of the answer of another server. Raises `PeerError` where it is silent.
+        """Yield the parts of another server's answer. Raises `PeerError` if it does not answer.
 
-        Closing the generator ends the other server's work on it.
+        Closing the generator ends the work of the other server.
         """
         if self._channel is None or server_id == self._id:
             raise PeerError(f"there is no other server {server_id}")
@@ -164,16 +165,16 @@ class Peers:
                     await self._send(sender, call=call, part=part)
             await self._send(sender, call=call)
         except PeerError as error:
-            _LOG.warning("an answer to another server broke off: %s", error)
-        except Exception:  # noqa: BLE001 - the asker hears nothing, and looks into the store
+            _LOG.warning("an answer to another server was cut off: %s", error)
+        except Exception:  # noqa: BLE001 - the other server gets no answer and reads the store
             _LOG.exception("a request of another server failed")
 
 
 class PostgresChannel:
-    """Messages as notifications of PostgreSQL, cut into pieces, as they have a greatest length.
+    """Messages as notifications of PostgreSQL, in pieces, because their length is limited.
 
-    A connection that breaks is made again. What was sent meanwhile is lost: whoever waits for it
-    hears nothing, and asks again.
+    A broken connection is opened again. Messages of that time are lost; their receiver times out
+    and sends its request again.
     """
 
     def __init__(self, url: URL, server_id: str) -> None:
@@ -186,7 +187,7 @@ class PostgresChannel:
         self._numbers = itertools.count()
 
     async def open(self, received: Callable[[str], None]) -> None:
-        """Listen; a failure after the first connection is logged, and tried again."""
+        """Listen; after the first connection, failures are logged and retried."""
         try:
             listener = await self._listener()
         except psycopg.Error as error:
@@ -238,7 +239,7 @@ class PostgresChannel:
                             del incomplete[f"{sender} {number}"]
                             received("".join(pieces))
             except psycopg.Error as error:
-                _LOG.warning("no messages of other servers, until it is tried again: %s", error)
+                _LOG.warning("no messages from other servers until the next try: %s", error)
             connection = None
             await asyncio.sleep(_RECONNECT_SECONDS)
 

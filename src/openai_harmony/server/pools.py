@@ -22,11 +22,11 @@ _Result = TypeVar("_Result")
 class FairPool:
     """Runs calls in threads; belongs to one event loop.
 
-    - At most `share` calls of one owner run at a time. One thread more is left for others.
-    - Owners take turns, as `Turns` says.
-    - At most `max_waiting` calls of one owner wait. The next raises `ApiError`.
-    - A call that is cancelled while it waits never runs. One that runs goes on, since nothing can
-      end a thread, and keeps its place until it has ended.
+    - At most `share` calls of one owner run at a time. One more thread is left for others.
+    - Owners take turns, by the rules of `Turns`.
+    - At most `max_waiting` calls of one owner wait. A further call raises `ApiError`.
+    - A call that is cancelled while it waits never runs. A running call cannot be stopped: it
+      continues and keeps its place until it ends.
     """
 
     def __init__(self, name: str, share: int, *, max_waiting: int = 256) -> None:
@@ -42,7 +42,7 @@ class FairPool:
         *arguments: _Arguments.args,
         **keywords: _Arguments.kwargs,
     ) -> _Result:
-        """Return the result of a call in a thread, when it is the turn of this owner."""
+        """Run a call in a thread when it is this owner's turn; return its result."""
         if self._turns.waiting(owner) >= self._max_waiting:
             raise ApiError(
                 429,
@@ -68,7 +68,7 @@ class FairPool:
         return await asyncio.wrap_future(call)
 
     def close(self) -> None:
-        """Wait for the calls that run; it blocks."""
+        """Wait for the running calls; this blocks."""
         self._threads.shutdown()
 
 
@@ -80,10 +80,10 @@ def _cores() -> int:
 class Pools:
     """The pools of a server, so that no kind of work waits for another.
 
-    - `keys`: checks of API keys; the owner is the key itself, whose record is not known yet.
+    - `keys`: checks of API keys; the owner is the key itself, because its record is not known yet.
     - `store`: reads and writes of the database.
-    - `encoding`: requests read and rendered, tokens parsed.
-    - `grammar`: grammars written and compiled.
+    - `encoding`: reading and rendering requests, parsing tokens.
+    - `grammar`: writing and compiling grammars.
     """
 
     keys: FairPool = field(default_factory=lambda: FairPool("keys", 2, max_waiting=10_000))
@@ -92,6 +92,6 @@ class Pools:
     grammar: FairPool = field(default_factory=lambda: FairPool("grammar", max(1, _cores() // 2)))
 
     def close(self) -> None:
-        """Wait for the calls that run; it blocks."""
+        """Wait for the running calls; this blocks."""
         for pool in (self.keys, self.store, self.encoding, self.grammar):
             pool.close()

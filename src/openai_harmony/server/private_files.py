@@ -1,4 +1,4 @@
-"""Files that hold conversations and secrets: their owner alone may read them."""
+"""Files with conversations and secrets, which only their owner may read."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["make_private", "open_private"]
 
 
 def open_private(path: Path) -> int:
-    """Open a file to read and write, and make it where there is none; return its descriptor."""
+    """Open a file for reading and writing, and make it if it is missing; return its descriptor."""
     return os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
 
 
 def make_private(path: Path) -> None:
-    """Take the rights of all but its owner from a file; do nothing where there is none.
+    """Remove all rights of other users from a file, if the file exists.
 
-    Raises `OSError` where it belongs to another user. Windows has no such rights.
+    Raises `OSError` if the file belongs to another user. Windows has no such rights.
     """
     try:
         mode = stat.S_IMODE(path.stat().st_mode)

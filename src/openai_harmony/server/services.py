@@ -39,17 +39,17 @@ __all__ = ["Services", "services_of"]
 
 
 _LARGE_REQUESTS = 8
-"""The requests of the largest size that one key may have at a time."""
+"""The most requests of the largest size that one key may have at a time."""
 
 _SOCKETS = 256
-"""The WebSockets that one key may have open."""
+"""The most open WebSockets of one key."""
 
 
 @dataclass
 class Services:
-    """An engine, and everything around it that requests need; `tools` by their names.
+    """An engine and everything else that requests need; `tools` are by name.
 
-    `worker` is this process among those of a server that has several.
+    `worker` is this process if the server has several.
     """
 
     engine: Engine
@@ -84,7 +84,7 @@ class Services:
         else:
             self.admission = HubAdmission(worker)
         self.limiter = KeyLimiter()
-        if channel is not None:  # other servers may have requests of the same keys
+        if channel is not None:  # other servers may get requests with the same keys
             self.limiter = SharedKeyLimiter(self.store.key_requests, self.pools.keys)
         self.metrics = Metrics()
         self.file_texts = FileTexts(self.store, self.pools.store)
@@ -109,40 +109,40 @@ class Services:
 
     @property
     def model_names(self) -> tuple[str, ...]:
-        """The names that requests may use; a response has the one that its request used."""
+        """The names that requests may use; a response repeats the name in its request."""
         return self.settings.model_names or (self.engine.model,)
 
     @property
     def system_fingerprint(self) -> str:
-        """Identify the model and this library: another may answer the same request differently."""
+        """The id of the model and this library; with another one, answers may differ."""
         identity = f"{self.engine.model}\n{self.engine.origin}\n{__version__}"
         return f"fp_{hashlib.sha256(identity.encode()).hexdigest()[:10]}"
 
     def note_refusal(self, error: GrammarError) -> None:
-        """Record that a request is refused, as its schema cannot be enforced."""
+        """Record that a request is refused because its schema cannot be enforced."""
         self.metrics.count_refusal(error)
         if self.telemetry is not None:
             self.telemetry.refused(error)
 
     def check_model(self, name: str | None) -> str:
-        """Return the name for the response; raise `ApiError` where it is another model's."""
+        """Return the name for the response; raise `ApiError` for the name of another model."""
         if name is None:
             return self.model_names[0]
         if name not in self.model_names:
             raise ApiError(
                 404,
-                f"the model {name!r} is not served here; there is: {', '.join(self.model_names)}",
+                f"the model {name!r} is not served here; use {' or '.join(self.model_names)}",
                 param="model",
                 code="model_not_found",
             )
         return name
 
     def current_date(self) -> str | None:
-        """Return the date that the model reads."""
+        """Return the current date for prompts."""
         return current_date(self.settings.current_date)
 
     async def shut_down(self) -> None:
-        """Let requests under way end; after the deadline, those that are left end with an error."""
+        """Wait for running requests; after the deadline, the others end with an error."""
         in_time = await self.admission.close(self.settings.shutdown_seconds)
         await self.live_responses.end_all(shutting_down())
         if isinstance(self.limiter, SharedKeyLimiter):
@@ -152,6 +152,6 @@ class Services:
 
 
 def services_of(request: Request) -> Services:
-    """Return the services of the application that a request came to."""
+    """Return the services of the application that got the request."""
     services: Services = request.app.state.services
     return services

@@ -22,32 +22,34 @@ _LEAST = {
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a server: what it serves, stores and limits.
+    """The settings of a server.
 
-    - `model_names`: the names that requests may use; the first stands in responses to requests
-      that name none. Empty is the engine's own name.
-    - `database`: the URL of the store; ``sqlite:///PATH`` or ``postgresql://...``. None keeps
-      responses in memory, until the server ends.
-    - `key_file`: the file with the key that encrypts reasoning; made where there is none. None
-      makes a key that is forgotten when the server ends.
-    - `api_keys`: keys that are accepted beside those in the store.
-    - `allowed_hosts`: names by which a server without keys may be asked, beside ``localhost``.
-    - `allowed_origins`: web pages that may use the server, as ``https://app.example``.
-    - `open_to_everyone`: whether a server without keys answers at addresses that others reach.
-    - `grammar`: whether turns with tools or a response format are sampled under the grammar.
-    - `current_date`: what the model reads: ``today`` (UTC), a date as ``YYYY-MM-DD``, or None.
+    - `model_names`: the names of the model that requests may use. The first is in responses to
+      requests without a name. If empty, the engine's own name is used.
+    - `database`: the URL of the store, ``sqlite:///PATH`` or ``postgresql://...``. None keeps
+      responses in memory until the server ends.
+    - `key_file`: the file with the key that encrypts reasoning; it is made if it is missing. None
+      uses a key that is lost when the server ends.
+    - `api_keys`: accepted keys in addition to those in the store.
+    - `allowed_hosts`: host names of a server without keys, in addition to ``localhost``.
+    - `allowed_origins`: web pages that may use the server, such as ``https://app.example``.
+    - `open_to_everyone`: whether a server without keys answers at addresses that other machines can
+      reach.
+    - `grammar`: whether a grammar constrains turns with tools or a response format.
+    - `current_date`: the date in prompts: ``today`` (UTC), a date as ``YYYY-MM-DD``, or None.
     - `inspector`: whether the inspector's page is at ``/``.
-    - `event_names`: reasoning events as OpenAI's SDKs read them, or as Open Responses names them.
-    - `reasoning_summaries`: where requests ask for them, summaries are sentences of the reasoning,
-      or written by the model, which takes a further short completion for each.
+    - `event_names`: the names of reasoning events, those of OpenAI's SDKs or of Open Responses.
+    - `reasoning_summaries`: how requested summaries are made: from sentences of the reasoning, or
+      by the model, with one more short completion for each.
     - `context_length`: the most tokens of a prompt with its output; None is the engine's limit.
-    - `max_running`, `max_waiting`: requests at the engine, and in the queue before it.
-    - `max_request_bytes`: the size of a request's body.
-    - `head_seconds`, `body_seconds`: how long a client may take to send a request; a large body
-      has more time.
-    - `max_tool_calls`: calls of the server's own tools in one response; a request may allow fewer.
+    - `max_running`, `max_waiting`: the most requests at the engine, and in the queue.
+    - `max_request_bytes`: the most bytes of a request's body.
+    - `head_seconds`, `body_seconds`: the time limits for the head and the body of a request; a
+      large body has more time.
+    - `max_tool_calls`: the most calls of the server's own tools in one response; a request may set
+      a lower limit.
     - `keep_days`: days after which stored responses are deleted; None keeps them.
-    - `shutdown_seconds`: how long requests under way may go on when the server is told to end.
+    - `shutdown_seconds`: the time that running requests have to end at shutdown.
 
     Raises `ValueError` for a number that is too small.
     """
@@ -81,5 +83,5 @@ class Settings:
                 raise ValueError(f"{name} must be an integer from {least}, not {value!r}")
 
     def expires_at(self, created_at: int) -> int | None:
-        """Return when something is deleted that was stored then, in seconds since 1970."""
+        """Return the time at which data of that age is deleted, in seconds since 1970."""
         return None if self.keep_days is None else created_at + round(self.keep_days * _DAY)

@@ -1,9 +1,9 @@
 """Traces and metrics of OpenTelemetry, by its conventions for HTTP servers and generative AI.
 
-A request is a span, as are each completion and each call of the server's tools below it. None has
-a word of what was said. Names are those of the GenAI conventions as of their own repository
-(status: development), which builds on version 1.42 of the general ones. Attributes that they do not
-have begin with ``harmony.``. This module is imported only where telemetry is on.
+Each request is a span; below it, each completion and each call of a server tool is a span. No span
+contains text of a conversation. The names are those of the GenAI conventions in their own
+repository (status: development), which builds on version 1.42 of the general conventions. Other
+attributes begin with ``harmony.``. This module is imported only if telemetry is on.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["CompletionSpan", "Operation", "RequestSpan", "Telemetry"]
 
 Operation: TypeAlias = Literal["chat", "text_completion"]
 
-_PROVIDER = "harmony"  # no name of the conventions is for models that are served like this
+_PROVIDER = "harmony"  # the conventions have no name for such a server
 _MAX_NAME = 100  # characters of the name of a tool, which the model wrote
 
 _REQUESTS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
@@ -49,7 +49,7 @@ _TOKENS = tuple(4**power for power in range(14))
 class Telemetry:
     """Makes the spans and metrics of one server.
 
-    The providers are by default those that the program has set for OpenTelemetry as a whole.
+    The default providers are those that the program has set for OpenTelemetry.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Telemetry:
         self.tokens = self._histogram("gen_ai.client.token.usage", "{token}", _TOKENS)
         self.tool_duration = self._histogram("gen_ai.execute_tool.duration", "s", _OPERATIONS)
         self.recoveries = self._meter.create_counter(
-            "harmony.recoveries", "{repair}", "Repairs of what models wrote against the format."
+            "harmony.recoveries", "{repair}", "Repairs of output that does not follow the format."
         )
         self.refusals = self._meter.create_counter(
             "harmony.grammar.refusals", "{request}", "Requests whose schema cannot be enforced."
@@ -90,7 +90,7 @@ class Telemetry:
             method, parent, kind=SpanKind.SERVER, attributes=attributes, record_exception=False
         )
         current = context.attach(trace.set_span_in_context(span, parent))
-        # For engines where a completion has no span of its own, such as a check of their health.
+        # For requests to the engine outside a completion, such as health checks.
         OUTGOING_HEADERS.set(_headers_of(span))
         try:
             yield RequestSpan(self, span, attributes)
@@ -124,7 +124,7 @@ class Telemetry:
 
     @contextmanager
     def tool_call(self, recipient: str) -> Generator[ToolSpan, None, None]:
-        """Make the span of a call of a tool; it is current, and MCP servers are told of it."""
+        """Make the span of a tool call; it is current and passed on to MCP servers."""
         name = recipient[:_MAX_NAME]
         attributes = {
             "gen_ai.operation.name": "execute_tool",
@@ -149,7 +149,7 @@ class Telemetry:
                 self.tool_duration.record(time.perf_counter() - begun, measured)
 
     def refused(self, error: GrammarError) -> None:
-        """Note in the current span that a schema cannot be enforced."""
+        """Record in the current span that a schema cannot be enforced."""
         keyword = keyword_of(error)
         trace.get_current_span().set_attribute("harmony.grammar.refused", keyword)
         self.refusals.add(1, {"harmony.keyword": keyword})
@@ -157,7 +157,7 @@ class Telemetry:
 
 @dataclass
 class ToolSpan:
-    """A call of a tool that runs; `status` is that of its item, to be set at its end."""
+    """A running tool call; set `status` to that of its item at the end."""
 
     status: str = "cancelled"
 
@@ -172,12 +172,12 @@ class RequestSpan:
 
     @property
     def trace_id(self) -> str:
-        """The id of the trace, as backends show it; empty where nothing is recorded."""
+        """The id of the trace, as backends show it; empty if nothing is recorded."""
         found = self._span.get_span_context()
         return trace.format_trace_id(found.trace_id) if found.is_valid else ""
 
     def answered(self, route: str, status: int, seconds: float) -> None:
-        """Note the response; `route` is ``other`` where there is none."""
+        """Record the response; `route` is ``other`` if there is no route."""
         ended: dict[str, Any] = {"http.response.status_code": status}
         if route != "other":
             ended["http.route"] = route
@@ -189,7 +189,7 @@ class RequestSpan:
 
 
 class CompletionSpan:
-    """The span of a completion, from when it waits for its slot to its end."""
+    """The span of a completion, from the beginning of its wait for a slot to its end."""
 
     def __init__(self, telemetry: Telemetry, span: Span, attributes: dict[str, Any]) -> None:
         self._telemetry = telemetry
@@ -201,7 +201,7 @@ class CompletionSpan:
     ) -> AsyncGenerator[SampledToken, None]:
         """Yield the tokens of a stream whose requests to other servers belong to this span.
 
-        They are made before its first token. A generator must not leave anything in the context of
+        Those requests are sent before the first token. A generator must not change the context of
         its caller, so only this step runs with the headers.
         """
         async with aclosing(stream):
@@ -217,7 +217,7 @@ class CompletionSpan:
                 yield sampled
 
     def end(self, measures: CompletionMetrics) -> None:
-        """Record how the completion went, and end the span."""
+        """Record the outcome of the completion and end the span."""
         telemetry, attributes = self._telemetry, self._attributes
         repairs = Counter(recovery.kind.value for recovery in measures.recoveries)
         self._span.set_attributes(
@@ -260,7 +260,7 @@ def _headers_of(span: Span) -> dict[str, str]:
 
 
 def _set_error(span: Span, attributes: dict[str, Any], kind: str) -> None:
-    """Mark a span as failed; the type goes to its metric, too."""
+    """Mark a span as failed; its metric gets the type of the error, too."""
     attributes["error.type"] = kind
     span.set_attribute("error.type", kind)
     span.set_status(StatusCode.ERROR)

@@ -33,11 +33,11 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/tokens", tags=["Tokens"], route_class=LimitedRoute)
 
-_REQUEST = "A request as Chat Completions (with `messages`) or Responses has it (with `input`)."
+_REQUEST = "A request of Chat Completions (with `messages`) or Responses (with `input`)."
 
 
 class RenderedSegment(TypedDict):
-    """A run of tokens of the message with this index; `kind` is header, body or stop."""
+    """A part of the message with this index; `kind` is header, body or stop."""
 
     kind: str
     message: int
@@ -55,7 +55,7 @@ class RenderedTurn(TypedDict):
 
 
 def rendered_turn(turn: TurnRequest) -> RenderedTurn:
-    """Render the prompt of a turn; messages that the model has sampled are the tokens it chose."""
+    """Render the prompt of a turn; sampled messages keep their sampled tokens."""
     encoding = load_harmony_encoding("HarmonyGptOss")
     segments = list(prompt_segments(encoding, turn.conversation, RENDERING))
     tokens = [token for segment in segments for token in segment.tokens]
@@ -76,7 +76,7 @@ def rendered_turn(turn: TurnRequest) -> RenderedTurn:
 
 
 def rendered_request(services: Services, owner: str, body: dict[str, Any]) -> RenderedTurn:
-    """Render the prompt of a request of either API; it blocks."""
+    """Render the prompt of a request of either API; this blocks."""
     if "messages" in body:
         chat = read_body(ChatRequest, body)
         services.check_model(chat.model)
@@ -95,7 +95,7 @@ class ParseRequest(RequestBody):
     )
     role: Literal["assistant", "user", "system", "developer", "tool"] | None = Field(
         default="assistant",
-        description="Who speaks first, as it was in the prompt; null for a whole prompt.",
+        description="The first author, if the prompt ended in its role; null for a whole prompt.",
     )
     tools: list[str] | None = Field(
         default=None,
@@ -103,7 +103,7 @@ class ParseRequest(RequestBody):
     )
     strict: bool | None = Field(
         default=None,
-        description="Whether broken markup is an error; otherwise it is read for what was meant.",
+        description="True makes damaged tokens an error; false repairs them.",
     )
 
     @model_validator(mode="after")
@@ -124,7 +124,7 @@ class RecoveryJson(TypedDict):
 class ParsedTokens(TypedDict):
     """The output of ``harmony parse --output json``, and the number of tokens.
 
-    `messages` are harmony JSON; `incomplete` tells that the tokens end inside a message.
+    `messages` are harmony JSON; `incomplete` is true if the tokens end inside a message.
     """
 
     messages: list[dict[str, Any]]
@@ -134,7 +134,7 @@ class ParsedTokens(TypedDict):
 
 
 def parsed_tokens(request: ParseRequest) -> ParsedTokens:
-    """Parse; it may take a while. Raises `ApiError` for broken markup, in strict mode."""
+    """Parse; this may take a while. In strict mode, damaged tokens raise `ApiError`."""
     encoding = load_harmony_encoding("HarmonyGptOss")
     strict = bool(request.strict)
     parser = StreamableParser(encoding, request.role, strict=strict, tools=request.tools or ())
@@ -146,7 +146,7 @@ def parsed_tokens(request: ParseRequest) -> ParsedTokens:
         parser.process_many(token_ids(tokens) if strict else tokens)
         parser.process_eos()
     except TokenError as error:
-        problem = f"{error}; with strict false it is read for what the model meant"
+        problem = f"{error}; set strict to false to repair the tokens"
         raise ApiError(400, problem, param=field, code="invalid_markup") from error
     except VocabularyError as error:
         raise ApiError(400, str(error), param=field, code="invalid_value") from error
@@ -167,7 +167,7 @@ async def render(
     request: Request,
     caller: AuthenticatedCaller,
 ) -> Response:
-    """Render a request to the text and the tokens that the model reads; nothing is sampled."""
+    """Render a request to the prompt's text and tokens; nothing is sampled."""
     services = services_of(request)
 
     def work() -> Response:
@@ -180,7 +180,7 @@ async def render(
 
 @router.post("/parse", response_model=None, responses={200: {"model": ParsedTokens}})
 async def parse(body: ParseRequest, request: Request, caller: AuthenticatedCaller) -> Response:
-    """Parse tokens, or marked-up text, to messages."""
+    """Parse tokens, or text with special tokens, to messages."""
 
     def work() -> Response:
         parsed = parsed_tokens(body)

@@ -1,4 +1,4 @@
-"""Places that owners take in turn, so that none of them can keep all the others waiting."""
+"""Places that owners take in turn, so that no owner can block the others."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["Turns"]
 
 
 class Turns:
-    """Gives `places` to those who wait; `share` is the most that an owner has at a time.
+    """Gives `places` to waiting requests; `share` is the most that an owner has at a time.
 
-    The owner with the fewest places comes first; owners with as many take turns. Belongs to one
-    event loop.
+    The owner with the fewest places comes first; owners with equally many take turns. It belongs to
+    one event loop.
     """
 
     def __init__(self, places: int, share: Callable[[str], int]) -> None:
@@ -23,7 +23,7 @@ class Turns:
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
     def waiting(self, owner: str) -> int:
-        """Return how many wait for this owner."""
+        """Return how many requests of this owner wait."""
         return len(self._waiting.get(owner, ()))
 
     def requests(self, owner: str) -> int:
@@ -31,7 +31,7 @@ class Turns:
         return self._taken[owner] + self.waiting(owner)
 
     async def take(self, owner: str) -> None:
-        """Wait for a place. It is given back by `give_back`, unless this is cancelled."""
+        """Wait for a place; return it with `give_back`, unless this is cancelled."""
         if self._free and self._may_take(owner):
             self._give(owner)
             return
@@ -47,7 +47,7 @@ class Turns:
             raise
 
     def give_back(self, owner: str) -> None:
-        """Give a place back, and let the next take it."""
+        """Return a place, and give it to the next request."""
         self._free += 1
         self._taken[owner] -= 1
         if not self._taken[owner]:

@@ -1,6 +1,6 @@
 """Several processes that serve one port, one database and one engine.
 
-The process that starts them is their `Hub`. It starts another in the place of one that dies.
+The process that starts them is their `Hub`. If one dies, it starts another.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ __all__ = ["Work", "serve_in_workers"]
 
 _LOG = logging.getLogger(__name__)
 
-_METRICS = "PROMETHEUS_MULTIPROC_DIR"  # where prometheus_client has the numbers of all processes
+_METRICS = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client's folder for the metrics of all processes
 _STARTING_SECONDS = 10.0  # a worker that fails sooner would fail again
 _PAUSE = 0.5  # seconds before another worker is started
-_KILLING_SECONDS = 10.0  # after the time that requests have to end
+_KILLING_SECONDS = 10.0  # after the shutdown time of requests
 
 Work: TypeAlias = "Callable[[Path, socket.socket], None]"
-"""Serves in a process, with `create_app` and a `Worker` of this folder; it must be picklable."""
+"""A picklable function that serves in a process, with `create_app` and a `Worker` of the folder."""
 
 
 async def serve_in_workers(
@@ -49,15 +49,15 @@ async def serve_in_workers(
     listener: socket.socket,
     on_start: Callable[[], object] = lambda: None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM; `on_start` is called when all workers do.
+    """Serve until SIGINT or SIGTERM; call `on_start` when all workers serve.
 
-    `engine` is what the workers share; None, where each connects to a server of its own. Raises
-    `EngineError` where the workers do not start.
+    The workers share `engine`; if it is None, each connects to an engine server itself. Raises
+    `EngineError` if the workers do not start.
     """
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="harmony-")))
         (folder / "metrics").mkdir()
-        # A file of SQLite belongs to this process, for all workers; the tables are made once.
+        # This process owns a SQLite file for all workers; the tables are made once.
         store = opened.enter_context(await asyncio.to_thread(Store, settings.database))
         await asyncio.to_thread(store.start_serving)
         hub = Hub(folder, engine, Admission(settings.max_running, settings.max_waiting))
@@ -114,7 +114,7 @@ class _Workers:
         self._processes: set[SpawnProcess] = set()
 
     async def keep_one(self) -> None:
-        """Start a process, and another one each time that it dies."""
+        """Start a process, and a new one whenever it dies."""
         while True:
             begun = time.monotonic()
             process = self._start()
@@ -132,7 +132,7 @@ class _Workers:
             await asyncio.sleep(_PAUSE)
 
     def _start(self) -> SpawnProcess:
-        # Its environment is read when it starts; this process has no numbers of its own.
+        # The environment is read when it starts; this process has no metrics of its own.
         os.environ[_METRICS] = str(self._folder / "metrics")
         try:
             process = multiprocessing.get_context("spawn").Process(
@@ -145,7 +145,7 @@ class _Workers:
         return process
 
     async def end(self, seconds: float) -> None:
-        """Tell all processes to end; kill those that have not after so many seconds."""
+        """Tell all processes to end; kill those that still run after `seconds`."""
         ending = [asyncio.ensure_future(_ended(process)) for process in self._processes]
         for process in self._processes:
             process.terminate()
@@ -160,7 +160,7 @@ async def _ended(process: SpawnProcess) -> None:
     """Wait for the end of a process, without a thread."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
-    descriptor = os.dup(process.sentinel)  # two may wait
+    descriptor = os.dup(process.sentinel)  # two tasks may wait
     loop.add_reader(descriptor, ended.set)
     try:
         await ended.wait()

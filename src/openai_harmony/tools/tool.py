@@ -17,7 +17,7 @@ __all__ = ["ServerFunction", "ServerTool", "Tool", "ToolError", "ToolSession"]
 
 
 class ToolError(HarmonyError):
-    """A call cannot be done; the message is for the model, and says what it can do instead."""
+    """A call failed; the message is for the model and names a remedy."""
 
 
 class ToolSession(Protocol):
@@ -32,7 +32,7 @@ _Session = TypeVar("_Session", bound=ToolSession)
 
 
 class Tool(ABC, Generic[_Session]):
-    """A built-in tool. All conversations share it; a session holds the state of one of them.
+    """A built-in tool. All conversations share it; a session has the state of one conversation.
 
     Only one call at a time uses a session, because a conversation makes its calls one by one.
     """
@@ -48,26 +48,26 @@ class Tool(ABC, Generic[_Session]):
 
     @abstractmethod
     def load_session(self, stored: str) -> _Session:
-        """Read the JSON of a session; raises `ValueError` where it is invalid."""
+        """Read the JSON of a session; raises `ValueError` if it is invalid."""
 
     @abstractmethod
     def call(self, message: Message, session: _Session) -> AsyncIterator[ToolMessage]:
-        """Run the call of a message, and yield the messages that the tool returns.
+        """Run the call in a message and yield the messages that the tool returns.
 
-        `message` has a recipient that `accepts` allows. Every problem with the call becomes a
-        message to the model; an exception is a bug.
+        `accepts` must allow the message's recipient. Every problem with the call becomes a message
+        to the model; an exception is a bug.
         """
 
     @abstractmethod
     async def close(self) -> None:
-        """Free what the tool holds; calls in progress may fail."""
+        """Free the tool's resources; calls in progress may fail."""
 
     def declare(self, content: SystemContent) -> SystemContent:
         """Declare the tool in a system message, in place."""
         return content.with_tools(self.namespace)
 
     def accepts(self, recipient: str | None) -> bool:
-        """Return whether a message to `recipient`, as models write it, calls this tool."""
+        """Return whether a message to `recipient` calls this tool, in any spelling of models."""
         bare = (recipient or "").removeprefix("functions.")
         return bare.partition(".")[0] == self.namespace.name
 
@@ -87,12 +87,12 @@ class ServerFunction:
 
     @property
     def is_read_only(self) -> bool:
-        """True if the server says that the function changes nothing."""
+        """True if the server declares that the function changes nothing."""
         return (self.annotations or {}).get("readOnlyHint") is True
 
 
 class ServerTool(Tool[_Session]):
-    """The tools of another server; all conversations share the state that the server keeps."""
+    """The tools of another server; all conversations share the server's state."""
 
     @property
     @abstractmethod

@@ -84,7 +84,7 @@ def read_call(
 
 
 def read_code(text: str) -> str:
-    r"""Return the code of a call, which models write plain, in a fence, or in a JSON object.
+    r"""Return the code of a call; models write it as it is, in a fence, or in a JSON object.
 
     >>> [read_code(text) for text in ("1 + 1", '{"code": "1 + 1"}', "```python\n1 + 1\n```")]
     ['1 + 1', '1 + 1', '1 + 1']

@@ -28,7 +28,7 @@ class Attachment:
 
     @classmethod
     def of_file(cls, name: str, data: bytes) -> Attachment:
-        """Make an attachment of a file; its name decides its type."""
+        """Make an attachment of a file; its name determines its type."""
         kind, encoding = mimetypes.guess_type(name, strict=True)
         if kind is None or encoding is not None:
             kind = "application/octet-stream"
@@ -39,8 +39,8 @@ class ToolMessage(Message):
     """A message of a tool. The model and JSON see only the fields that every message has.
 
     - `attachments`: the files that belong to the message.
-    - `is_error`: the call could not be done, and the text says why. An error in the model's own
-      code does not count: its traceback is a normal result.
+    - `is_error`: the call failed, and the text has the reason. An error in the model's own code
+      does not count: its traceback is a normal result.
     """
 
     attachments: tuple[Attachment, ...] = Field(default=(), exclude=True, repr=False)
@@ -72,7 +72,7 @@ def without_surrogates(text: str) -> str:
 
 
 def failure_message(call: Message, problem: object) -> ToolMessage:
-    """Make the message for a call that could not be done.
+    """Make the message for a call that failed.
 
     >>> call = Message.from_role_and_content("assistant", "{}").with_recipient("browser.open")
     >>> failed = failure_message(call, "there is no page")

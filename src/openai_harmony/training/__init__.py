@@ -1,14 +1,14 @@
-"""Training data: conversations to the tokens that a model sees, and labels for those it samples.
+"""Training data: conversations to token ids, with labels for the tokens that the model samples.
 
 ::
 
-    options                      which messages are trained on, and how they are rendered
-    sequence_plan                which messages each example has
-    examples                     ids, labels, and where each token comes from
-    token_sequence               sampled tokens, carried on for reinforcement learning
+    options                      options: the trained messages, and how they are rendered
+    sequence_plan                the messages of each example
+    examples                     examples: ids, labels, and the origin of each token
+    token_sequence               sampled tokens of several turns, for reinforcement learning
     packing                      several examples in one sequence
     chat_rows → rows → files     data sets of any size (extra ``train``)
-    template_difference          where a chat template differs from harmony
+    template_difference          differences between a chat template and harmony
 """
 
 from .examples import (

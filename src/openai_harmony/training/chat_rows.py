@@ -1,8 +1,8 @@
-"""Rows of Chat Completions and ShareGPT, completed to requests as the API has them.
+"""Rows of Chat Completions and ShareGPT, completed to requests of the API.
 
-ShareGPT is rewritten as Chat Completions. Data sets leave out what follows from the order: ids of
-calls, the type of tools. Columns have one type and tools have many, so tools, arguments and whole
-conversations may be JSON as text.
+ShareGPT is rewritten as Chat Completions. Data sets often leave out the ids of calls, which follow
+from the order, and the types of tools. A column has only one type, so tools, arguments and whole
+conversations may be JSON text.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ __all__ = [
 
 
 def parsed_json(field: JsonField) -> JsonField:
-    """Parse a field that is text; anything else stays as it is.
+    """Parse a field that is text; leave any other value unchanged.
 
-    Raises `ConversationError` where the text is not JSON.
+    Raises `ConversationError` if the text is not JSON.
     """
     if not isinstance(field.value, str):
         return field
@@ -45,14 +45,14 @@ def parsed_json(field: JsonField) -> JsonField:
 
 
 def json_text(value: Any) -> str:
-    """Write a value as the JSON that a model reads, as ``tojson`` of chat templates does."""
+    """Write a value as JSON for the model, like ``tojson`` in chat templates."""
     return json.dumps(value, ensure_ascii=False)
 
 
 # Weights
 
 _FLAGS = {"train": True, "training": True, "trainable": True, "loss": True, "masked": False}
-"""Fields of other trainers that are true or false, and the value that chooses a message."""
+"""Boolean fields of other trainers, and the value that chooses a message."""
 
 _CHARACTERS = "train_detail"
 """Axolotl's choice of single characters, which weights of messages cannot express."""
@@ -62,11 +62,11 @@ WEIGHT_FIELDS = frozenset({"weight", *_FLAGS, _CHARACTERS})
 
 
 def read_weight(message: JsonField) -> float | None:
-    """Return the weight of a message, None where it has none.
+    """Return the weight of a message, or None without one.
 
-    It is a ``weight``, or 0 or 1 by a field of other trainers: ``train``, ``training`` (Axolotl),
-    ``trainable`` (tinker-cookbook), ``loss`` (ms-swift), ``masked`` (torchtune). Raises
-    `ConversationError` for other values, and for fields that contradict each other.
+    The weight is the field ``weight``, or 0 or 1 from a field of other trainers: ``train``,
+    ``training`` (Axolotl), ``trainable`` (tinker-cookbook), ``loss`` (ms-swift), ``masked``
+    (torchtune). Raises `ConversationError` for other values, and for contradicting fields.
     """
     fields = message.object()
     if WEIGHT_FIELDS.isdisjoint(fields):
@@ -88,7 +88,7 @@ def read_weight(message: JsonField) -> float | None:
         if not isinstance(flag, bool):
             raise message[name].unexpected("true or false")
         if result is not None and (result > 0) != (flag is chosen):
-            raise message[name].error("another field of the message says the opposite; keep one")
+            raise message[name].error("another field of the message contradicts it; keep one")
         result = float(flag is chosen) if result is None else result
     return result
 
@@ -99,10 +99,10 @@ _PASSED_ON = ("reasoning_effort", "response_format")
 
 
 def completed_chat(row: JsonField) -> dict[str, Any]:
-    """Complete a row to a request; its messages are those of the row, one for one.
+    """Complete a row to a request with the same messages.
 
-    Reasoning and calls that other models' marks enclose in an answer's text, ``<think>`` and
-    ``<tool_call>``, are put into their fields.
+    Reasoning and calls inside other models' marks in an answer's text (``<think>`` and
+    ``<tool_call>``) are moved to their fields.
     """
     request: dict[str, Any] = {name: row.object().get(name) for name in _PASSED_ON}
     calls = _OpenCalls()
@@ -115,21 +115,21 @@ def completed_chat(row: JsonField) -> dict[str, Any]:
 
 
 class _OpenCalls:
-    """Calls without a result yet, by id, so that results without an id find theirs."""
+    """The calls without a result, by id; used to match results without an id."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
         self._count = 0
 
     def add(self, call_id: str | None, name: str) -> str:
-        """Enter a call; return its id, a new one where it has none."""
+        """Add a call; return its id, or a new id if it has none."""
         self._count += 1
         call_id = call_id or f"call_{self._count}"
         self._names[call_id] = name
         return call_id
 
     def close(self, call_id: str | None, name: str | None) -> str | None:
-        """Return the call of a result: by its id, else the first of that name, else the first."""
+        """Return a result's call: the one with its id, else the first of that name or of all."""
         if call_id is None:
             same = (open_id for open_id, other in self._names.items() if other == name)
             call_id = next(same, next(iter(self._names), None))
@@ -139,7 +139,7 @@ class _OpenCalls:
 
 
 def _completed_message(message: JsonField, calls: _OpenCalls) -> Mapping[str, Any]:
-    """Complete a message: calls get ids and text as arguments, results the id of their call."""
+    """Complete a message: calls get ids and arguments as text, results the id of their call."""
     fields = message.object()
     role = fields.get("role")
     if role is None:
@@ -189,7 +189,7 @@ def _completed_tool(tool: JsonField) -> dict[str, Any]:
     fields = dict(tool.object())
     nested = tool["function"]
     if nested.is_null and fields.get("type", "function") != "function":
-        return fields  # of another kind: custom, or one that the model cannot have
+        return fields  # of another type: custom, or one that the model cannot have
     function = dict((tool if nested.is_null else nested).object())
     function.pop("type", None)
     function["parameters"] = parsed_json(
@@ -206,7 +206,7 @@ _MARK = re.compile(r"</?(?:think|tool_call)>")
 
 
 def _without_marks(message: JsonField) -> Mapping[str, Any]:
-    """Take reasoning and calls out of a text, unless the message has a field of them as well."""
+    """Move reasoning and calls out of a text, unless the message also has fields for them."""
     fields = message.object()
     text: str = fields["content"]
     taken: dict[str, Any] = {}
@@ -261,10 +261,10 @@ _RESULT = re.compile(r"<tool_response>(.*?)</tool_response>", re.DOTALL)
 
 
 def sharegpt_as_chat(row: JsonField) -> dict[str, Any]:
-    """Write a row as Chat Completions; raises `ConversationError` where it cannot be read.
+    """Convert a row to Chat Completions; raises `ConversationError` if it cannot be read.
 
-    ``conversations`` has messages of ``from`` and ``value``; ``system`` and ``tools`` may stand
-    beside it. Results in ``<tool_response>`` become messages of their own.
+    ``conversations`` is a list of messages with ``from`` and ``value``; the row may also have
+    ``system`` and ``tools``. Results in ``<tool_response>`` become separate messages.
     """
     messages: list[dict[str, Any]] = []
     system = row["system"].optional_text()
@@ -295,7 +295,7 @@ def _sharegpt_messages(message: JsonField) -> Iterator[dict[str, Any]]:
 
 
 def _sharegpt_result(text: str) -> dict[str, Any]:
-    """Read a result of the form ``{"name": ..., "content": ...}``; nothing for any other text."""
+    """Read a result of the form ``{"name": ..., "content": ...}``; empty for any other text."""
     try:
         result = parsed_json(JsonField(text)).value
     except ValueError:

@@ -1,7 +1,7 @@
-"""A conversation to training examples: token ids, labels, and where each token comes from.
+"""A conversation to training examples: token ids, labels, and the origin of each token.
 
-The label of a token is the token that the model shall choose there. It is `IGNORED` where the model
-would not have sampled, and in messages that are not trained on.
+The label at an index is the token that the model should choose there. It is `IGNORED` for tokens
+that the model does not sample, and in messages that are not trained on.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ __all__ = [
 ]
 
 IGNORED = -100
-"""The label of a token that is not trained on, as torch and Transformers have it."""
+"""The label of a token that is not trained on, as in PyTorch and Transformers."""
 
 _CACHE_BYTES = 16 * 1024 * 1024
 
 
 class TokenSpan(NamedTuple):
-    """A run of tokens, from `start` up to, not including, `end`: where they come from.
+    """The origin of the tokens from `start` up to, but not including, `end`.
 
-    `message` is the index in the conversation. `sampled` is true where the model would have
-    sampled them: not for the ``<|start|>assistant`` that ends a prompt, but for a later one of the
-    same turn.
+    `message` is the index in the conversation. `sampled` is true if the model samples these tokens.
+    It is false for the ``<|start|>assistant`` at the end of a prompt, and true for later ones of
+    the same turn.
     """
 
     start: int
@@ -64,7 +64,7 @@ class TokenSpan(NamedTuple):
 class MessageTokens(NamedTuple):
     """The tokens of a message in an example: the message's index, and indices of tokens.
 
-    The model begins to sample the message at `sampled`, unless someone else wrote it.
+    The model begins to sample the message at `sampled`, unless another author wrote it.
     """
 
     message: int
@@ -75,7 +75,7 @@ class MessageTokens(NamedTuple):
     is_assistant: bool
 
     def spans(self) -> Iterator[TokenSpan]:
-        """Cut the message into header, body and stop."""
+        """Split the message into header, body and stop."""
         message, start, sampled, body, end, is_assistant = self
         if sampled > start:
             yield TokenSpan(start, sampled, message, SegmentKind.HEADER, False)
@@ -86,22 +86,22 @@ class MessageTokens(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainingExample:
-    """Token ids, a label for each, and where the tokens come from.
+    """Token ids, a label for each, and the origins of the tokens.
 
-    A label is the token that the model shall choose at its index, or `IGNORED`. It equals the id
-    there, except for the stop of an answer that is not the last message: the next prompt has
-    ``<|end|>`` there, and the model samples ``<|return|>``.
+    A label is the token that the model should choose at its index, or `IGNORED`. It equals the id
+    at this index, except for the stop token of an answer that is not the last message: the next
+    prompt has ``<|end|>`` there, but the model samples ``<|return|>``.
     """
 
     input_ids: list[int]
     labels: list[int]
     messages: list[MessageTokens]
     weights: Mapping[int, float] = field(default_factory=dict)
-    """The weights of messages, by index, where they are not 1."""
+    """The weights of messages that are not 1, by index."""
 
     @functools.cached_property
     def spans(self) -> list[TokenSpan]:
-        """The origin of the tokens, run by run."""
+        """The origins of all tokens, in order."""
         return [span for message in self.messages for span in message.spans()]
 
     def __len__(self) -> int:
@@ -109,7 +109,7 @@ class TrainingExample:
         return len(self.input_ids)
 
     def is_trainable(self, message: MessageTokens) -> bool:
-        """Return whether a message is trained on: all that the model samples of it, or nothing."""
+        """Return whether a message is trained on (either all its sampled tokens are, or none)."""
         return self.labels[message.end - 1] != IGNORED
 
     def token_messages(self) -> list[int]:
@@ -117,23 +117,23 @@ class TrainingExample:
         return [span.message for span in self.spans for _ in range(span.start, span.end)]
 
     def token_kinds(self) -> list[SegmentKind]:
-        """Return what each token is within its message."""
+        """Return the part of the message (header, body, stop) to which each token belongs."""
         return [span.kind for span in self.spans for _ in range(span.start, span.end)]
 
     def token_sampled(self) -> list[bool]:
-        """Return for each token whether the model would have sampled it."""
+        """Return for each token whether the model samples it."""
         return [span.sampled for span in self.spans for _ in range(span.start, span.end)]
 
     def assistant_masks(self) -> list[int]:
-        """Return a loss mask: 1 where the id itself is the label, for trainers that take no labels.
+        """Return a loss mask for trainers without labels: 1 if the label is the id itself.
 
-        It is 0 where the label is another token than the input, which a mask cannot express.
+        It is 0 if the label is another token than the input, because a mask cannot express that.
         """
         pairs = zip(self.input_ids, self.labels, strict=True)
         return [int(token == label) for token, label in pairs]
 
     def loss_weights(self) -> list[float]:
-        """Return the weight of each label: that of its message, and 0 where it is `IGNORED`."""
+        """Return the weight of each label: that of its message, or 0 if it is `IGNORED`."""
         weights = [0.0] * len(self.labels)
         for message in filter(self.is_trainable, self.messages):
             weight = self.weights.get(message.message, 1.0)
@@ -149,7 +149,7 @@ class TrainingExample:
 class ReadExamples(NamedTuple):
     """The examples of a conversation, and the indices of messages that are in none of them.
 
-    `too_long` are messages that the context cannot hold.
+    `too_long` are the messages that do not fit into the context.
     """
 
     examples: list[TrainingExample]
@@ -165,8 +165,8 @@ def training_examples(
 ) -> list[TrainingExample]:
     """Make the examples of a conversation; each message is trained on in one of them.
 
-    `weights` are those of messages, by index, where they are not 1; messages of weight 0 are not
-    trained on. Raises `ConversationError` where the conversation cannot be rendered.
+    `weights` has the weights of messages that are not 1, by index; messages of weight 0 are not
+    trained on. Raises `ConversationError` if the conversation cannot be rendered.
 
     >>> from openai_harmony import Message, Role
     >>> question = Message.from_role_and_content(Role.USER, "2 + 2?")
@@ -186,7 +186,7 @@ def read_examples(
     weights: Mapping[int, float] | None = None,
     encoding: HarmonyEncoding | None = None,
 ) -> ReadExamples:
-    """Make the examples as `training_examples` does, and return what did not fit as well."""
+    """Make the examples as `training_examples` does; also return the messages that did not fit."""
     options = options or TrainingOptions()
     messages = conversation.messages
     plans = plan_sequences(messages, options, weights)
@@ -216,7 +216,7 @@ def planned_example(
 
 
 class _PromptMessages:
-    """The messages of a conversation in prompts, in columns, which are quicker than objects."""
+    """The messages of a conversation in prompts, as columns, which are faster than objects."""
 
     def __init__(self, messages: Sequence[Message], rendered: Sequence[Rendered]) -> None:
         self.tokens: list[list[int]] = []
@@ -236,7 +236,7 @@ class _PromptMessages:
 
 
 class _RenderedConversation:
-    """A conversation as tokens, from which examples are put together."""
+    """A conversation as tokens, from which examples are assembled."""
 
     def __init__(
         self, messages: Sequence[Message], options: TrainingOptions, encoding: HarmonyEncoding
@@ -261,7 +261,7 @@ class _RenderedConversation:
         return list(map(len, self._messages.tokens))
 
     def example(self, plan: Plan, weights: Mapping[int, float]) -> TrainingExample:
-        """Put an example together."""
+        """Assemble an example."""
         is_early = plan[-1].message < self._undeclared_end
         messages = self._undeclared if is_early else self._messages
         tokens: list[int] = []
@@ -271,7 +271,7 @@ class _RenderedConversation:
             is_assistant = self._is_assistant[index]
             start = len(tokens)
             tokens += messages.tokens[index]
-            # The prompt ends in the start of the first message that is sampled in one go.
+            # The prompt ends in the start of the first message of each step.
             sampled = start if goes_on or not is_assistant else start + len(OPENING)
             body = start + messages.header_lengths[index]
             parts.append(MessageTokens(index, start, sampled, body, len(tokens), is_assistant))
@@ -290,7 +290,7 @@ class _RenderedConversation:
 
 @functools.lru_cache(maxsize=4)
 def _renderer(encoding: HarmonyEncoding) -> Renderer:
-    """Keep a renderer for each encoding: only instructions and tools come again in a data set."""
+    """Return the renderer of an encoding; in a data set, only instructions and tools recur."""
     return Renderer(encoding.tokenizer, _CACHE_BYTES, cached_roles=(Role.SYSTEM, Role.DEVELOPER))
 
 
@@ -298,7 +298,7 @@ def _renderer(encoding: HarmonyEncoding) -> Renderer:
 
 
 class PromptDifference(NamedTuple):
-    """The first token at which the prompt for a message and the example differ: its index."""
+    """The index of the first token at which the prompt for a message and the example differ."""
 
     message: int
     position: int
@@ -326,8 +326,8 @@ def find_prompt_difference(
 ) -> PromptDifference | None:
     """Compare an example with the prompt for each message that it trains on.
 
-    Returns the first difference, and None where every prompt is a beginning of the example. What
-    an example leaves out for the length of the context is left out of the prompts, too.
+    Returns the first difference, or None if the example begins with every prompt. Messages that an
+    example leaves out because of the context's length are also left out of the prompts.
     """
     options = options or TrainingOptions()
     messages = conversation.messages

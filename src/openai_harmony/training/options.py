@@ -1,4 +1,4 @@
-"""Choices of the messages to train on, and of how they are rendered."""
+"""The options for training examples."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from ..config import HeaderStyle, RenderConversationConfig, SchemaDialect
 __all__ = ["TrainedTurns", "TrainingOptions"]
 
 TrainedTurns: TypeAlias = Literal["all", "last"]
-"""Every turn of the assistant, or what it said after the last message by anyone else but a tool."""
+"""The turns to train on: all turns of the assistant, or only its last turn, which follows the last
+message that is not by the assistant or a tool."""
 
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """Choices for `training_examples`.
+    """The options of `training_examples`.
 
-    - `turns`: which turns are trained on.
-    - `channels`: which of the assistant's channels are trained on; None for all.
-    - `keep_past_reasoning`: render the reasoning of earlier turns as well. A conversation is one
-      example then, but no prompt of inference has that reasoning.
-    - `context_length`: tokens that an example has at most; None for no limit.
-    - `header_style`: the spelling of headers. The default is what the models write, not the
-      default of `RenderConversationConfig`, which is what the reference writes.
+    - `turns`: ``"all"`` turns are trained on, or only the ``"last"``.
+    - `channels`: the assistant's channels that are trained on; None for all.
+    - `keep_past_reasoning`: also render the reasoning of earlier turns. Each conversation is then
+      one example, but prompts of inference do not contain that reasoning.
+    - `context_length`: the most tokens of an example; None for no limit.
+    - `header_style`: the spelling of headers. The default is the spelling of the models, and not
+      that of the reference, which is the default of `RenderConversationConfig`.
     - `schema_dialect`: how a tool's parameters are written.
     """
 
@@ -35,7 +36,7 @@ class TrainingOptions:
     schema_dialect: SchemaDialect = "typescript"
 
     def rendering(self) -> RenderConversationConfig:
-        """Return how to render messages that were chosen before: nothing is dropped."""
+        """Return a configuration that drops nothing, because the messages are already chosen."""
         return RenderConversationConfig(
             auto_drop_analysis=False,
             schema_dialect=self.schema_dialect,

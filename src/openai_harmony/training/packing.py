@@ -1,4 +1,4 @@
-"""Pack examples of many lengths into sequences of one length, and keep where each begins."""
+"""Packing examples of many lengths into sequences of one length, with the start of each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["PackedSequence", "pack", "packed_groups"]
 class PackedSequence:
     """Several examples one after the other; `seq_lengths` are their lengths.
 
-    A trainer has to keep them apart, by `position_ids`, `cu_seqlens` or `segment_ids`. No example
+    A trainer must keep them separate with `position_ids`, `cu_seqlens` or `segment_ids`. No example
     is predicted from the one before: the first token of an example is never trained on.
     """
 
@@ -39,40 +39,41 @@ class PackedSequence:
         return [position for length in self.seq_lengths for position in range(length)]
 
     def segment_ids(self) -> list[int]:
-        """Return the example that each token belongs to, from 1 on; 0 is left for padding."""
+        """Return the number of each token's example, from 1; 0 is for padding."""
         pairs = enumerate(self.seq_lengths, 1)
         return [number for number, length in pairs for _ in range(length)]
 
     def cu_seqlens(self) -> list[int]:
-        """Return where the examples begin, and the end, as attention kernels take it."""
+        """Return the starts of the examples and the end, in the form of attention kernels."""
         return list(accumulate(self.seq_lengths, initial=0))
 
 
 def pack(examples: Sequence[TrainingExample], context_length: int) -> list[PackedSequence]:
-    """Pack examples into sequences of at most `context_length` tokens; raises `ValueError` where
-    one is longer (`TrainingOptions.context_length` prevents that).
+    """Pack examples into sequences of at most `context_length` tokens.
+
+    Raises `ValueError` if an example is longer; `TrainingOptions.context_length` prevents that.
     """
     groups = packed_groups([len(example) for example in examples], context_length)
     return [PackedSequence.of(examples[index] for index in group) for group in groups]
 
 
 def packed_groups(lengths: Sequence[int], capacity: int) -> list[list[int]]:
-    """Group lengths so that no sum is above `capacity`: best fit, the longest first.
+    """Group lengths so that no sum is above `capacity`, by best fit, the longest first.
 
-    Groups hold indices of `lengths`, in order, and are sorted by their first; equal input gives
-    equal groups.
+    Groups are sorted lists of indices of `lengths`, in the order of their first index. Equal input
+    gives equal groups.
 
     >>> packed_groups([5, 9, 4, 1], 10)
     [[0, 2], [1, 3]]
     """
     groups: list[list[int]] = []
-    rooms: list[tuple[int, int]] = []  # what is left in a group, and the group's index; sorted
+    rooms: list[tuple[int, int]] = []  # free room and index of each group; sorted
     for index in sorted(range(len(lengths)), key=lambda index: (-lengths[index], index)):
         length = lengths[index]
         if length > capacity:
             raise ValueError(
                 f"example {index} has {length} tokens, more than the {capacity} of a sequence; "
-                "make examples with that context_length"
+                "make the examples with this context_length"
             )
         best = bisect_left(rooms, (length, -1))
         if best < len(rooms):

@@ -1,7 +1,7 @@
 """One row of a data set to a conversation and its examples: harmony, Chat Completions or ShareGPT.
 
-The weights of a row belong to its messages; the reader says which message of the row each message
-of the conversation comes from. Rows that would teach something else than they say are rejected.
+The weights of a row belong to its messages, so the reader returns the row's message for each
+message of the conversation. Rows that would teach text that no model should write are rejected.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ RowForm: TypeAlias = Literal["harmony", "chat", "sharegpt"]
 
 
 class RejectedRow(ConversationError):
-    """A row gives no examples, or examples that must not be trained on.
+    """A row has no examples, or examples that must not be trained on.
 
-    `too_long` are the messages that the context cannot hold.
+    `too_long` are the messages that do not fit into the context.
     """
 
     def __init__(self, problem: str, too_long: Sequence[int] = ()) -> None:
@@ -88,9 +88,9 @@ def row_examples(
 ) -> tuple[ReadRow, ReadExamples]:
     """Read a row of parsed JSON and make its examples; see `read_row` for the arguments.
 
-    Raises `ConversationError` for a row that cannot be read, and `RejectedRow` for one that gives
-    no examples, or that would teach what no model should say: the note that stands for an image,
-    or ``<think>`` as text.
+    Raises `ConversationError` for a row that cannot be read. Raises `RejectedRow` for a row without
+    examples, or one that would teach text that no model should write, such as the note in place of
+    an image, or ``<think>`` as text.
     """
     try:
         row = read_row(raw, form=form, start_date=start_date)
@@ -124,10 +124,10 @@ def stream_examples(
     start_date: str | None = TODAY,
     on_rejected: Callable[[object, ConversationError], None] | None = None,
 ) -> Iterator[TrainingExample]:
-    """Make the examples of rows one after the other, for trainers that read no files.
+    """Make the examples of rows one after the other, for trainers that do not read files.
 
-    `start_date` is that of `PrepareSettings`: today's unless given.
-    A row that is rejected goes to `on_rejected`, or raises its `ConversationError` without one.
+    `start_date` is as in `PrepareSettings`; the default is today. `on_rejected` is called for each
+    rejected row; without it, the row's `ConversationError` is raised.
 
     >>> rows = [{"messages": [{"role": "user", "content": "hi"},
     ...                       {"role": "assistant", "content": "ho"}]}]
@@ -150,7 +150,7 @@ def read_row(raw: object, *, form: RowForm | None = None, start_date: str | None
     """Read a row of parsed JSON; the form is detected unless it is given.
 
     `start_date` is the date in the system message of a chat, as `RowDates.parse` reads it. Raises
-    `ConversationError`, which names the field at fault.
+    `ConversationError`, which names the wrong field.
 
     >>> row = {"conversations": [{"from": "human", "value": "hi"}, {"from": "gpt", "value": "ho"}]}
     >>> read = read_row(row)
@@ -189,7 +189,7 @@ def read_row(raw: object, *, form: RowForm | None = None, start_date: str | None
 
 
 def detect_form(row: Mapping[str, Any]) -> RowForm:
-    """Return the form of a row by its messages; raises `ConversationError` where it has none."""
+    """Return the form of a row by its messages; raises `ConversationError` if it has none."""
     field = JsonField(row)
     if row.get("conversations") is not None:
         shared = list(parsed_json(field["conversations"]).optional_items())
@@ -232,7 +232,7 @@ def _remedy(row: Mapping[str, Any]) -> str:
 
 
 def parse_line(line: bytes | str) -> Any:
-    """Parse a line of JSON as `json.loads` does, and sooner.
+    """Parse a line of JSON as `json.loads` does, but faster.
 
     >>> parse_line(b'{"a": 1}')
     {'a': 1}
@@ -244,7 +244,7 @@ def parse_line(line: bytes | str) -> Any:
 
 
 def without_nulls(value: Any) -> Any:
-    """Leave out the fields of objects that are null: in columns, a missing field is null.
+    """Leave out null fields of objects, because columns store missing fields as null.
 
     >>> without_nulls([{"city": "Rome", "unit": None}])
     [{'city': 'Rome'}]
@@ -262,10 +262,10 @@ _MESSAGES = TypeAdapter(list[Message])
 
 
 def _harmony_row(row: JsonField) -> ReadRow:
-    """Read a row in harmony's own JSON; what it says is taken literally.
+    """Read a row in harmony's own JSON without any changes.
 
-    All messages are validated in one go. Where that fails they are read one by one, which takes
-    twice as long, accepts a few more spellings, and names the field at fault.
+    All messages are validated at once. If that fails, they are read one by one, which takes twice
+    as long, accepts a few more spellings, and names the wrong field.
     """
     items = parsed_json(row["messages"])
     try:
@@ -276,7 +276,7 @@ def _harmony_row(row: JsonField) -> ReadRow:
                 content = [TextContent(text=content)]
             else:
                 for part in content:
-                    part["type"]  # a part without a type could be taken for another content
+                    part["type"]  # a part without a type could be read as another content
             fields.append({**raw, "author": raw, "content": content})  # others are ignored
         messages = _MESSAGES.validate_python(fields)
     except (LookupError, TypeError, AttributeError, ValidationError):
@@ -305,7 +305,7 @@ _FIELD = "field:"
 
 @dataclass(frozen=True)
 class RowDates:
-    """The date that the model reads as today's, for each row: a day, one of many, or the row's own.
+    """The current date in the prompt of each row: one date, one of a range, or the row's own.
 
     >>> dates = RowDates.parse("2025-01-01..2025-12-31")
     >>> dates.date_of({"messages": "a"}), dates.date_of({"messages": "b"})
@@ -323,14 +323,14 @@ class RowDates:
     def parse(cls, text: str) -> RowDates:
         """Read ``YYYY-MM-DD``, ``YYYY-MM-DD..YYYY-MM-DD`` or ``field:NAME``.
 
-        A range gives each row one of its days, the same one each time. Raises `ValueError`.
+        A range assigns one of its days to each row, always the same one. Raises `ValueError`.
         """
         if text.startswith(_FIELD) and text != _FIELD:
             return cls(field=text.removeprefix(_FIELD))
         bounds = _RANGE.fullmatch(text)
         if bounds is None and not _DAY.fullmatch(text):
             raise ValueError(
-                f"{text!r} is no date; write YYYY-MM-DD, YYYY-MM-DD..YYYY-MM-DD or {_FIELD}NAME"
+                f"{text!r} is not a date; write YYYY-MM-DD, YYYY-MM-DD..YYYY-MM-DD or {_FIELD}NAME"
             )
         first, last = map(calendar_date.fromisoformat, bounds.groups() if bounds else (text, text))
         if last < first:
@@ -338,7 +338,7 @@ class RowDates:
         return cls(first, (last - first).days + 1)
 
     def date_of(self, row: Mapping[str, Any]) -> str:
-        """Return the date of a row; raises `ConversationError` where its field has none."""
+        """Return the date of a row; raises `ConversationError` if its field has no date."""
         if self.first is None:
             return self._date_in(JsonField(row.get(self.field or ""), self.field or ""))
         if self.days == 1:
@@ -349,7 +349,7 @@ class RowDates:
 
     @staticmethod
     def _date_in(field: JsonField) -> str:
-        """Read a date, a time in ISO 8601, or the seconds since 1970, as columns have them."""
+        """Read a date, a time in ISO 8601, or seconds since 1970, as they occur in columns."""
         value = field.value
         try:
             if isinstance(value, str):
@@ -359,5 +359,5 @@ class RowDates:
             if isinstance(value, (int, float)) and not isinstance(value, bool):
                 return datetime.fromtimestamp(value, timezone.utc).date().isoformat()
         except (ValueError, OverflowError, OSError):
-            pass  # no date: the error below says so
+            pass  # not a date, which is the error below
         raise field.unexpected("a date, such as 2025-06-28, or seconds since 1970")

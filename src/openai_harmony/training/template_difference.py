@@ -1,6 +1,6 @@
 """Find the first token at which a chat template and harmony differ.
 
-Templates are Jinja, as the Hugging Face hub has them. Their output is encoded as tokenizers do it:
+Templates are those of the Hugging Face hub, in Jinja. Their output is encoded as by tokenizers:
 text that spells a special token becomes that token.
 """
 
@@ -40,9 +40,9 @@ class HasTemplate(Protocol):
 class TemplateDifference(NamedTuple):
     """The first token that differs: its index, its message and its kind.
 
-    `message` is the index of the harmony message, one past the last for the start of the next one,
-    and None where harmony has no more tokens. `harmony` and `template` are the texts from there on.
-    `problem` is the error of a template that could not be rendered.
+    `message` is the index of the harmony message. It is the number of messages for the start of the
+    next one, and None if harmony has no more tokens. `harmony` and `template` are the texts from
+    this token on. `problem` is the error of a template that could not be rendered.
     """
 
     position: int
@@ -66,11 +66,11 @@ def find_template_difference(
     options: TrainingOptions | None = None,
     variables: Mapping[str, Any] | None = None,
 ) -> TemplateDifference | None:
-    """Compare the tokens that a chat template makes of a chat with those of harmony.
+    """Compare the tokens of a chat by a chat template with those of harmony.
 
-    `chat` is a Chat Completions request, or its messages. `date` is today, as ``2025-06-28``, for
-    both. The prompt for the next message is compared; with `training`, the last training example.
-    `variables` go to the template. Returns None where all tokens agree.
+    `chat` is a Chat Completions request or its messages. `date` is the current date for both, such
+    as ``2025-06-28``. The prompts for the next message are compared, or with `training`, the last
+    training example. `variables` are passed to the template. Returns None if all tokens are equal.
 
     >>> chat = [{"role": "user", "content": "hi"}]
     >>> difference = find_template_difference(chat, "{{ messages[0].content }}", date="2025-06-28")
@@ -154,7 +154,7 @@ def _render(
         source = source.get("default")
     if not isinstance(source, str):
         raise ValueError("the tokenizer has no chat template; give the template's text")
-    # Transformers has a tag of its own around what the assistant says, for masks.
+    # Transformers has its own tag around the assistant's text, for masks.
     source = _GENERATION.sub(
         lambda tag: f"{{%{tag[1]} {'endif' if tag[2] else 'if true'} {tag[3]}%}}", source
     )

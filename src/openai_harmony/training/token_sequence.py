@@ -1,9 +1,8 @@
-"""A conversation as the tokens that were sampled, for several turns of reinforcement learning.
+"""A conversation as sampled tokens, for several turns of reinforcement learning.
 
-Sampled tokens are never rendered again: their ids stay, whatever they mean, and the conversation
-goes on after them. By the format, the next prompt differs from them in two things: it ends an
-answer with ``<|end|>`` where ``<|return|>`` was sampled, and it leaves out the reasoning of earlier
-turns.
+Sampled tokens are never rendered again: their ids stay, even if the same text has other tokens, and
+the conversation continues after them. By the format, the next prompt differs in two things: it has
+``<|end|>`` in place of a sampled ``<|return|>``, and it leaves out the reasoning of earlier turns.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _OPENINGS = (Role.SYSTEM, Role.DEVELOPER)
 
 
 class _Run(NamedTuple):
-    """The tokens of a message, from `start` up to `end`; None where the parser read no message."""
+    """The tokens from `start` up to `end`, and their message; None if the parser read none."""
 
     message: Message | None
     start: int
@@ -40,12 +39,14 @@ class _Run(NamedTuple):
 
 @dataclass(frozen=True)
 class TokenSequence:
-    """Tokens of a prompt and of what was sampled after it; each step makes a new sequence.
+    """The tokens of a prompt and its completions; each method returns a new sequence.
 
-    `labels` are the sampled tokens, and `IGNORED` for all others. `logprobs` are their logarithmic
-    probabilities: 0 where nothing was sampled, NaN where none was given. `recoveries` list the
-    parser's repairs of the last completion. `earlier` are sequences with the reasoning that this
-    one leaves out, or with another system message; train on them, too.
+    - `labels`: the sampled tokens, and `IGNORED` for all others.
+    - `logprobs`: the log-probabilities of the tokens; 0 for tokens that were not sampled, NaN if
+      none was given.
+    - `recoveries`: the parser's repairs of the last completion.
+    - `earlier`: sequences with reasoning that this one leaves out, or with another system message.
+      Train on them, too.
 
     >>> question = Message.from_role_and_content(Role.USER, "2 + 2?")
     >>> prompt = TokenSequence.of_prompt(Conversation.from_messages([question]))
@@ -62,7 +63,7 @@ class TokenSequence:
     recoveries: list[Recovery] = field(default_factory=list)
     earlier: tuple[TokenSequence, ...] = ()
     awaits_sampling: bool = True
-    """True for a prompt; false for a sequence that ends in sampled tokens."""
+    """True for a prompt, False for a sequence that ends in sampled tokens."""
     runs: tuple[_Run, ...] = ()
 
     @classmethod
@@ -88,13 +89,13 @@ class TokenSequence:
     def add_sampled(
         self, tokens: Sequence[int], logprobs: Sequence[float] | None = None
     ) -> TokenSequence:
-        """Add a completion of the prompt, up to its stop token or to where it was cut.
+        """Add a completion of the prompt, up to its stop token or the place where it was cut off.
 
-        Raises `ConversationError` where the sequence is no prompt, or where there are not as many
-        `logprobs` as tokens.
+        Raises `ConversationError` if the sequence is not a prompt, or if the numbers of `logprobs`
+        and tokens differ.
         """
         if not self.awaits_sampling:
-            raise ConversationError("the model has spoken already; call extend() before it goes on")
+            raise ConversationError("the sequence already has a completion; call extend() first")
         if logprobs is None:
             logprobs = [math.nan] * len(tokens)
         elif len(logprobs) != len(tokens):
@@ -125,18 +126,18 @@ class TokenSequence:
         )
 
     def extend(self, messages: Sequence[Message]) -> TokenSequence:
-        """Go on with tool results, or the next question: add them, and open the next message.
+        """Add tool results or the next question, and open the next message.
 
-        The result begins with the tokens of this sequence, unless the next prompt leaves reasoning
-        out, or has another system message because functions are declared only now. Then that
-        prompt is put together anew of the same tokens, without labels, and this sequence becomes
-        the last of `earlier`.
+        The result begins with the tokens of this sequence, unless the next prompt leaves out
+        reasoning, or has another system message because functions are declared only now. In these
+        cases, the prompt is assembled again from the same tokens, without labels, and this sequence
+        becomes the last of `earlier`.
         """
         closed = self._closed()
         numbers = [number for number, run in enumerate(closed.runs) if run.message is not None]
         history = closed.messages
         kept = {numbers[i] for i in kept_in_prompt(history, range(len(history)), self.options)}
-        # What is declared now changes the tokens of the system message.
+        # A function that is declared now changes the tokens of the system message.
         openings = {
             number: run.message
             for number, run in enumerate(closed.runs)
@@ -161,7 +162,7 @@ class TokenSequence:
     def _closed(self) -> TokenSequence:
         """End the last message as a prompt has it."""
         if self.awaits_sampling:
-            raise ConversationError("the model is to speak; call add_sampled() before extend()")
+            raise ConversationError("the prompt has no completion; call add_sampled() first")
         last = self.input_ids[-1]
         message = self.runs[-1].message
         is_call = message is not None and message.recipient is not None
@@ -208,7 +209,7 @@ class TokenSequence:
 
 
 def _ends(parser: StreamableParser, tokens: Sequence[int]) -> Iterator[int]:
-    """Parse a completion; return, for each of its messages, the index after its last token."""
+    """Parse a completion; return the index after the last token of each message."""
     count = 0
     for index, token in enumerate(tokens):
         parser.process(token)

@@ -1,13 +1,13 @@
-"""Better gpt-oss in vLLM: our parser and our grammar inside vLLM's own server.
+"""A vLLM plugin: our parser and our grammar for gpt-oss inside vLLM's own server.
 
-vLLM calls `register` when it starts, in each of its processes (the entry point
-``vllm.general_plugins``). It changes two of vLLM's modules as they are imported:
+When vLLM starts, it calls `register` in each of its processes (the entry point
+``vllm.general_plugins``). The plugin changes two modules of vLLM when they are imported:
 
-- ``vllm.parser.harmony``: `HarmonyParser` becomes a subclass of itself (`parser`, `turn`).
-- ``vllm.renderers.online_renderer``: a parser is told which backend enforces grammars
-  (`constraint`), and prompts are rendered by us where a setting asks for it (`rendering`).
+- ``vllm.parser.harmony``: a subclass replaces `HarmonyParser` (`parser`, `turn`).
+- ``vllm.renderers.online_renderer``: the parser gets the name of the backend that enforces grammars
+  (`constraint`), and our code renders prompts if a setting requests it (`rendering`).
 
-Nothing here may keep vLLM from starting: what goes wrong is one line of its log.
+The plugin never prevents vLLM from starting: an error becomes one line of vLLM's log.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from typing import Any
 __all__ = ["SUPPORTED", "register"]
 
 SUPPORTED = ((0, 32), (0, 33))
-"""The first and the last version of vLLM that the plugin was written for."""
+"""The first and the last supported version of vLLM."""
 
-logger = logging.getLogger("vllm.plugins.harmony")  # vLLM shows what is logged below its own name
+logger = logging.getLogger("vllm.plugins.harmony")  # vLLM shows the loggers below its own name
 
 
 def register() -> None:
-    """Put our parser into vLLM; do nothing, and log why, where that is not possible."""
+    """Install our parser in vLLM; if that is impossible, log the reason and change nothing."""
     try:
         _register()
     except Exception as error:  # noqa: BLE001 - vLLM starts without the plugin
@@ -40,7 +40,7 @@ def register() -> None:
 
 
 def _register() -> None:
-    # Imported here, as another library's `__init__.py` may have replaced ours.
+    # Imported here, because another library's `__init__.py` may have replaced ours.
     from .patches import patch_parser, patch_renderer
     from .settings import Settings
 
@@ -53,7 +53,7 @@ def _register() -> None:
     version = re.match(r"(\d+)\.(\d+)", vllm.__version__)
     first, last = SUPPORTED
     if version is None or not first <= (int(version[1]), int(version[2])) <= last:
-        text = "harmony: the plugin is off: it was written for vLLM %d.%d to %d.%d, and this is %s"
+        text = "harmony: the plugin is off: it supports vLLM %d.%d to %d.%d, but this is %s"
         logger.warning(text, *first, *last, vllm.__version__)
         return
     _when_imported("vllm.parser.harmony", lambda module: patch_parser(module, settings))
@@ -63,13 +63,13 @@ def _register() -> None:
 
 
 def _when_imported(name: str, patch: Callable[[ModuleType], None]) -> None:
-    """Patch a module now or, as most of vLLM's processes never need it, with its import."""
+    """Patch a module now or when it is imported; most of vLLM's processes never import it."""
 
     def patch_or_log(module: ModuleType) -> None:
         try:
             patch(module)
-        except Exception as error:  # noqa: BLE001 - vLLM goes on with its own
-            logger.warning("harmony: %s is as vLLM has it: %r", name, error)
+        except Exception as error:  # noqa: BLE001 - vLLM continues with its own module
+            logger.warning("harmony: vLLM's own %s is used: %r", name, error)
 
     module = sys.modules.get(name)
     if module is None:
@@ -79,7 +79,7 @@ def _when_imported(name: str, patch: Callable[[ModuleType], None]) -> None:
 
 
 class _PatchedImport(MetaPathFinder):
-    """Finds one module, where it always was, and patches it after it has run."""
+    """Finds one module in its usual place and patches it after it has run."""
 
     def __init__(self, name: str, patch: Callable[[ModuleType], None]) -> None:
         self._name, self._patch = name, patch

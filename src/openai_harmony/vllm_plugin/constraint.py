@@ -1,4 +1,4 @@
-"""What a request to vLLM asks for, as the constraint of a whole turn."""
+"""Requests to vLLM as constraints of a whole turn."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FORMATS = ("json", "json_object", "regex", "choice", "grammar")
 
 
 class Constraint(NamedTuple):
-    """The fields of vLLM's `StructuredOutputsParams`, and what they do not enforce."""
+    """The fields of vLLM's `StructuredOutputsParams`, and the parts that they do not enforce."""
 
     fields: Mapping[str, str]
     unenforced: tuple[GrammarError, ...] = ()
@@ -32,13 +32,13 @@ class Constraint(NamedTuple):
 def constrain(
     request: Any, settings: Settings, backend: str | None, *, is_strict: bool = False
 ) -> Constraint | None:
-    """Write the constraint of a request to either API.
+    """Return the constraint of a request to either API.
 
-    `backend` enforces it; with `is_strict`, tools that may be called are reason enough. The result
-    is None where nothing is asked for, and where only vLLM can enforce it: structural tags of the
-    client, tools that vLLM runs, another backend.
+    `backend` is the one that enforces it. With `is_strict`, a request with callable tools is always
+    constrained. The result is None if the request has no constraints, or if only vLLM can enforce
+    them: structural tags of the client, tools that vLLM runs, or another backend.
 
-    Raises `HarmonyError` where the request cannot be read.
+    Raises `HarmonyError` if the request cannot be read.
     """
     if backend not in _BACKENDS[settings.grammar]:
         return None
@@ -60,7 +60,7 @@ def constrain(
     answer = requested_format(
         JsonField({"structured_outputs": form}), JsonField(None, "response_format")
     )
-    # Imported when a request is first constrained: llguidance and the writers of schemas.
+    # Imported for the first constrained request: llguidance and the modules for schemas.
     from ..grammar import TurnOptions, structural_tag, turn_constraint
 
     conversation = ConversationBuilder(declared).conversation(

@@ -1,4 +1,4 @@
-"""vLLM's parser of harmony, with our lenient parser in it.
+"""vLLM's harmony parser, with our lenient parser inside.
 
 vLLM makes one parser for each request. It calls `parse` and `parse_delta` for Chat Completions,
 `process_chunk` and `flush` for Responses, and `adjust_request` before the prompt is rendered.
@@ -22,7 +22,7 @@ from .turn import Piece, TurnFollower
 
 __all__ = ["JOINT", "RecoveringParser", "parser_class"]
 
-logger = logging.getLogger("vllm.plugins.harmony")  # vLLM shows what is logged below its own name
+logger = logging.getLogger("vllm.plugins.harmony")  # vLLM shows the loggers below its own name
 
 JOINT = "\n"
 """The separator between several texts of a turn, and between several pieces of reasoning."""
@@ -36,7 +36,7 @@ _BUILT_IN = {
 
 
 class VllmTypes(NamedTuple):
-    """What vLLM's parsers return, and what they ask about recipients."""
+    """vLLM's types that its parsers return, and its functions about recipients."""
 
     segment: Callable[..., Any]
     chunk_result: Callable[..., Any]
@@ -50,12 +50,12 @@ class VllmTypes(NamedTuple):
 
 
 class RecoveringParser:
-    """The methods that replace those of vLLM's parser; see `parser_class`."""
+    """The methods that replace the methods of vLLM's parser; see `parser_class`."""
 
     vllm: VllmTypes
     settings = Settings()
     backend: str | None = None
-    """What the server enforces grammars with; None until it is known."""
+    """The backend with which the server enforces grammars; None until it is known."""
 
     reasoning_parser: Any
     tool_parser: Any
@@ -68,7 +68,7 @@ class RecoveringParser:
         self._reasoning_tokens = 0  # of the turns that have ended
         self._calls = 0
         self._in_call = False
-        self._shown: set[str] = set()  # kinds of text that the stream has had
+        self._shown: set[str] = set()  # kinds of text that were already in the stream
         self._in_text: str | None = None  # the kind of the open message
 
     # Responses
@@ -160,7 +160,7 @@ class RecoveringParser:
     # Before the turn
 
     def adjust_request(self, request: Any) -> Any:
-        """Constrain the whole turn; where that is not possible, vLLM does what it can itself."""
+        """Constrain the whole turn; if that is impossible, leave the constraint to vLLM."""
         level = getattr(self, "tool_strict_level", None)  # 0 derives it from the request
         is_strict = bool(level) or request.parallel_tool_calls is False
         try:
@@ -179,10 +179,10 @@ class RecoveringParser:
         for field in ("text", "response_format"):
             if field in type(request).model_fields:
                 setattr(request, field, None)
-        request._grammar_from_parser = True  # it begins with the first token, not after reasoning
+        request._grammar_from_parser = True  # apply it from the first token, not after reasoning
         return request
 
-    # All of them
+    # Both APIs
 
     def _take(self, token_ids: Iterable[int]) -> list[Piece]:
         if self._turn is None:
@@ -204,10 +204,10 @@ class RecoveringParser:
         return self._reasoning_tokens + (self._turn.reasoning_tokens if self._turn else 0)
 
     def _kind(self, piece: Piece, request: Any) -> str:
-        """Tell reasoning, content and calls apart.
+        """Return whether a piece is reasoning, content or a call.
 
-        vLLM's clients get no calls of built-in tools. Without tools at all, their text is content:
-        otherwise it would be lost.
+        vLLM does not pass calls of built-in tools to its clients. If a request has no tools, the
+        text of such a call is content, so that it is not lost.
         """
         if piece.recipient is not None:
             is_function = self.vllm.is_function_recipient(piece.recipient)
@@ -217,7 +217,7 @@ class RecoveringParser:
         return "reasoning" if piece.channel == "analysis" else "content"
 
     def _joint(self, kind: str) -> str:
-        """Return what separates a text from the one before, at its beginning."""
+        """Return the separator at the beginning of a text, if another text came before it."""
         if self._in_text == kind:
             return ""
         self._in_text = kind
@@ -247,13 +247,13 @@ class RecoveringParser:
 
 
 def parser_class(own: type, types: VllmTypes, settings: Settings) -> type:
-    """Make the subclass of vLLM's own parser that stands in its place."""
+    """Make the subclass that replaces vLLM's own parser."""
     fields = {"vllm": types, "settings": settings, "__doc__": own.__doc__}
     return type(own.__name__, (RecoveringParser, own), {**fields, "__module__": own.__module__})
 
 
 def declared_recipients(tools: Iterable[Any]) -> Iterable[str]:
-    """Return the recipients of a request's tools, of either API."""
+    """Return the recipients of the tools in a request to either API."""
     for tool in tools:
         name = getattr(getattr(tool, "function", tool), "name", None)
         if tool.type == "function" and name:
@@ -262,7 +262,7 @@ def declared_recipients(tools: Iterable[Any]) -> Iterable[str]:
 
 
 def _plain_json(text: str, content_type: str | None) -> str:
-    """Write arguments as vLLM does, without their line breaks; what is no JSON stays as it is."""
+    """Write arguments without line breaks, as vLLM does; leave text that is not JSON unchanged."""
     if content_type is not None and "json" not in content_type:
         return text
     try:
@@ -271,15 +271,15 @@ def _plain_json(text: str, content_type: str | None) -> str:
         return text
 
 
-# What is counted and logged
+# Metrics and logs
 
 
 @cache
 def _recovery_counter() -> Any:
-    """Register the metric with the first repair, after vLLM has set its metrics up."""
+    """Register the metric at the first repair, after vLLM has set up its own metrics."""
     from prometheus_client import Counter
 
-    text = "Repairs of what models wrote against the format, by kind."
+    text = "Repairs of output that does not follow the format, by kind."
     return Counter("harmony_recoveries", text, ("kind",))
 
 

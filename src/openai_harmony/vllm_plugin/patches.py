@@ -41,7 +41,7 @@ def patch_parser(module: Any, settings: Settings) -> None:
 
 
 def patch_renderer(module: Any, settings: Settings) -> None:
-    """Let `OnlineRenderer` tell its parser what enforces grammars, and render by our mapping."""
+    """Make `OnlineRenderer` pass its grammar backend to the parser and render by our mapping."""
     renderer = module.OnlineRenderer
     own = renderer.__init__
     if hasattr(own, "__wrapped__"):
@@ -67,7 +67,7 @@ def _patch_rendering(module: Any, renderer: Any) -> None:
 
     @wraps(adjust)
     def adjust_harmony_request(self: Any, request: Any) -> None:
-        # Adjusting clears the format, which our mapping renders. What has no field is not dumped.
+        # Adjusting clears the format, which our mapping renders. Only declared fields are dumped.
         asked: Any = getattr(request, "response_format", None) or getattr(request, "text", None)
         if hasattr(asked, "model_dump"):
             asked = asked.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -1,4 +1,4 @@
-"""Requests to vLLM as harmony conversations, by our mapping in the place of vLLM's."""
+"""Requests to vLLM as harmony conversations, with our mapping instead of vLLM's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..rendering.history import without_past_reasoning
 
 __all__ = ["chat_messages", "prompt_of", "response_messages"]
 
-_RENDERING = RenderConversationConfig(auto_drop_analysis=False)  # that is done already
+_RENDERING = RenderConversationConfig(auto_drop_analysis=False)  # already done by the mapping
 _CHAT = {"messages", "reasoning_effort", "tools"}
 _RESPONSE = {"input", "instructions", "reasoning", "tools"}
 
@@ -25,7 +25,7 @@ def chat_messages(
 ) -> list[Message]:
     """Read a Chat Completions request.
 
-    vLLM clears the format before it renders, as `adjust_request` has read it.
+    vLLM clears the format before it renders, because `adjust_request` has already read it.
     """
     fields = _CHAT if with_tools else _CHAT - {"tools"}
     body = request.model_dump(mode="json", by_alias=True, exclude_none=True, include=fields)
@@ -35,7 +35,7 @@ def chat_messages(
 
 
 def response_messages(request: Any, text: Mapping[str, Any] | None) -> list[Message]:
-    """Read a Responses request; `text` is its field with the format."""
+    """Read a Responses request; `text` is its field of that name, which contains the format."""
     from ..apis.requests import ResponsesRequest  # its model takes long to build
     from ..apis.turn_request import read_response
 
@@ -45,7 +45,7 @@ def response_messages(request: Any, text: Mapping[str, Any] | None) -> list[Mess
 
 
 def prompt_of(messages: list[Message]) -> list[int]:
-    """Render messages, whose past reasoning has been left out, for the next turn."""
+    """Render messages without past reasoning as the prompt for the next turn."""
     encoding = load_harmony_encoding("HarmonyGptOss")
     return encoding.render_conversation_for_completion(
         Conversation.from_messages(messages), Role.ASSISTANT, _RENDERING

@@ -1,4 +1,4 @@
-"""The settings of the plugin, from the environment that vLLM is started in."""
+"""The settings of the plugin, from the environment variables of vLLM."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _CHOICES = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What the plugin does.
+    """The settings of the plugin.
 
-    - `enabled`: ``HARMONY_VLLM_PLUGIN``; when off, vLLM is as without it.
-    - `grammar`: ``HARMONY_VLLM_GRAMMAR``. ``grammar`` constrains a whole turn with llguidance,
-      ``structural-tag`` with xgrammar; when off, vLLM constrains what it does itself.
-    - `renders`: ``HARMONY_VLLM_RENDERING``; whether prompts are rendered by us (``harmony``).
+    - `enabled` (``HARMONY_VLLM_PLUGIN``): ``off`` leaves vLLM unchanged.
+    - `grammar` (``HARMONY_VLLM_GRAMMAR``): ``grammar`` constrains the whole turn with llguidance,
+      ``structural-tag`` with xgrammar. ``off`` leaves constraints to vLLM.
+    - `renders` (``HARMONY_VLLM_RENDERING``): ``harmony`` renders prompts with our mapping.
 
     >>> Settings.from_environment({"HARMONY_VLLM_GRAMMAR": "off"}).grammar
     'off'
@@ -36,7 +36,7 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Settings:
-        """Read the settings; raise `HarmonyError` for a value that there is not."""
+        """Read the settings; raise `HarmonyError` for an unknown value."""
         values = {}
         for name, choices in _CHOICES.items():
             value = values[name] = environment.get(name) or choices[0]

@@ -1,4 +1,4 @@
-"""One turn of the model as pieces: the text of its messages, and their ends, as tokens come in."""
+"""One turn of the model as pieces: the text and the ends of its messages, token by token."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CHANNELS = {ItemKind.REASONING: "analysis", ItemKind.COMMENTARY: "commentary"}
 
 
 class Piece(NamedTuple):
-    """Text that is added to a message, or the end of one; the fields of vLLM's `Segment`.
+    """Text that is added to a message, or the end of one, with the fields of vLLM's `Segment`.
 
     The first piece of a call has no text if the call has none yet.
     """
@@ -35,7 +35,7 @@ class Piece(NamedTuple):
 class TurnFollower:
     """Parses a turn leniently; `tools` are the declared recipients.
 
-    Messages in the name of others are left out: models imagine the results of tools.
+    Messages by other authors are left out, because models imagine the results of tools.
 
     >>> turn = TurnFollower(["functions.now"])
     >>> encoding = load_harmony_encoding("HarmonyGptOss")
@@ -52,17 +52,17 @@ class TurnFollower:
         self.reasoning_tokens = 0
         self._ended = 0  # messages
         self._has_begun = False  # the open message
-        self._header: tuple[str | None, str | None] | None = None  # None while it is left out
+        self._header: tuple[str | None, str | None] | None = None  # None if the message is left out
         self._sent = 0  # characters of it
         self._is_reasoning = False
 
     @property
     def recoveries(self) -> list[Recovery]:
-        """What was repaired or left out so far."""
+        """The repairs so far."""
         return self._parser.recoveries
 
     def take(self, tokens: Sequence[int]) -> list[Piece]:
-        """Parse some tokens; return all that they add."""
+        """Parse some tokens; return the pieces that they add."""
         parser, pieces, texts = self._parser, list[Piece](), list[str]()
         for token in tokens:
             if self._has_begun and token < FIRST_SPECIAL and parser.state is StreamState.CONTENT:
@@ -90,16 +90,16 @@ class TurnFollower:
         return pieces
 
     def end(self) -> list[Piece]:
-        """End the turn; an open message is complete with the text that it has."""
+        """End the turn; an open message ends with the text so far."""
         self._parser.process_eos()
         pieces: list[Piece] = []
         self._end_messages(len(self._parser.messages), pieces)
         return pieces
 
     def _begin_next(self) -> None:
-        """Begin the message that follows those that were handed out."""
+        """Begin the next message."""
         parser = self._parser
-        if self._ended < len(parser.messages):  # it ended with the token that it began with
+        if self._ended < len(parser.messages):  # the message began and ended with the same token
             message = parser.messages[self._ended]
             self._begin(message.author.role, message.channel, message.recipient)
         else:
@@ -135,7 +135,7 @@ class TurnFollower:
         self, message: Message, header: tuple[str | None, str | None], pieces: list[Piece]
     ) -> None:
         text = message_text(message)
-        self._header = header  # what seemed to be by a tool may have become a call of it
+        self._header = header  # a message that seemed to be by a tool may now be a call of it
         rest = text[self._sent :]
         if (header[1] or "").startswith("functions.") and not text.strip():
             rest += NO_ARGUMENTS
@@ -156,9 +156,9 @@ class TurnFollower:
 def _shown_header(
     role: Role | None, channel: str | None, recipient: str | None
 ) -> tuple[str | None, str | None] | None:
-    """Return the channel and the recipient that vLLM is told; None for what is left out.
+    """Return the channel and recipient for vLLM; None if the message is left out.
 
-    The text to a recipient that is no tool, such as ``to=user``, is for everyone.
+    A recipient that is not a tool, as in ``to=user``, is left out.
     """
     if role is not Role.ASSISTANT:
         return None

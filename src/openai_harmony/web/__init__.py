@@ -1,11 +1,11 @@
-"""The checks of every server of this library before its routes: who may ask, and for how long.
+"""Checks of every request to a server of this library: its origin and its time limits.
 
 ::
 
-    origins       the headers Host and Origin: which web pages may use a server without keys
-    connections   HTTP/1.1 whose requests must end in time, and have one length
+    origins       the headers Host and Origin: the web pages that may use a server without keys
+    connections   HTTP/1.1 with time limits, and requests with one length
 
-Needs Starlette and uvicorn, which the extra ``inspect`` brings.
+Needs Starlette and uvicorn, which the extra ``inspect`` installs.
 """
 
 from .connections import HttpConfig, RequestTimes

@@ -1,8 +1,8 @@
-"""HTTP/1.1 connections of uvicorn: a request must end in time, and have one length.
+"""HTTP/1.1 connections of uvicorn with time limits, and requests with one length.
 
-A client that sends half a request holds a connection and a file of the process. uvicorn has a limit
-for idle connections only. And a request with both ``Content-Length`` and ``Transfer-Encoding`` is
-two requests to a proxy that reads the other one (RFC 9112, section 6.1).
+A client that sends half a request occupies a connection and a file of the process, but uvicorn only
+limits idle connections. A request with both ``Content-Length`` and ``Transfer-Encoding`` is two
+requests to a proxy that reads the other header (RFC 9112, section 6.1).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _LATE = b"the request did not end in time\n"
 
 @dataclass(frozen=True)
 class RequestTimes:
-    """The seconds for the head of a request, and for its body.
+    """The time limits for the head and the body of a request, in seconds.
 
-    Each `body_rate` bytes of the body that have come give it one second more. A connection whose
-    request takes longer is closed, with the status 408 if there was no response yet.
+    Each `body_rate` received bytes of the body add one second. If a request takes longer, its
+    connection is closed, with the status 408 if there was no response yet.
     """
 
     head: float = 10
@@ -45,7 +45,7 @@ class HttpConfig(uvicorn.Config):
 
 
 class _Connection(h11.Connection):
-    """Reads a request as h11 does, and refuses one that has two lengths."""
+    """Reads a request as h11 does, but rejects one with two lengths."""
 
     def next_event(self) -> Any:
         event = super().next_event()
@@ -57,7 +57,7 @@ class _Connection(h11.Connection):
 
 
 class _TimedProtocol(H11Protocol):
-    """Closes a connection on which the rest of a request is awaited for too long."""
+    """Closes a connection if the rest of a request takes too long."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class _TimedProtocol(H11Protocol):
         self._awaited: object = None  # h11.IDLE for a head, h11.SEND_BODY for a body
         self._deadline = 0.0
         self._earned = 0.0  # seconds, for the bytes that came last
-        # A timer that comes too early is set again. Thus there is one for many requests.
+        # A timer that fires too early is set again, so one timer serves many requests.
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -87,13 +87,13 @@ class _TimedProtocol(H11Protocol):
             self._timer.cancel()
 
     def data_received(self, data: bytes) -> None:
-        """Give a body more time for what has come of it."""
+        """Give a body more time for the bytes that have arrived."""
         self._earned = len(data) / self._times.body_rate
         self._deadline += self._earned if self._awaited is h11.SEND_BODY else 0
         super().data_received(data)
 
     def handle_events(self) -> None:
-        """Await the next part after one that has come."""
+        """Await the next part after one has arrived."""
         super().handle_events()
         self._watch()
 
@@ -122,7 +122,7 @@ class _TimedProtocol(H11Protocol):
         if self._awaited is None or is_over:
             return
         now = self.loop.time()
-        if self.flow.read_paused:  # the client waits for this server: at the end, it has time left
+        if self.flow.read_paused:  # the client waits for this server, so its time does not run
             self._deadline = max(self._deadline, now + self._times.body)
             self._look_at(now + self._times.body / 2)
             return
@@ -131,7 +131,7 @@ class _TimedProtocol(H11Protocol):
             return
         has_begun = self._awaited is h11.SEND_BODY or bool(self.conn.trailing_data[0])
         if not has_begun or self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
-            self.transport.abort()  # nothing to answer, or a response that nobody may be reading
+            self.transport.abort()  # no request to answer, or perhaps no reader of the response
             return
         headers = [
             (b"content-type", b"text/plain; charset=utf-8"),
@@ -139,7 +139,7 @@ class _TimedProtocol(H11Protocol):
             (b"connection", b"close"),
         ]
         if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.disconnected = True  # the application reads that the client has gone
+            self.cycle.disconnected = True  # tell the application that the client has gone
             self.cycle.message_event.set()
         for event in (
             h11.Response(status_code=408, headers=headers, reason=b"Request Timeout"),

@@ -1,16 +1,16 @@
-"""Which web pages may use a server: the headers Host and Origin, checked before any route.
+"""Checks of the headers Host and Origin: which web pages may use a server.
 
-A browser lets every page send requests to every server, this machine's own included. It writes two
-headers that no page can change: ``Origin`` is the page that asks, ``Host`` the name that the page
-used. A server without keys answers only requests
+A browser lets every page send requests to every server, including servers on the same machine. It
+adds two headers that no page can change: ``Origin`` is the page that sends the request, and
+``Host`` is the name that the page used. A server without keys answers a request only if
 
-- that came to a loopback address, such as 127.0.0.1, unless it is open to everyone,
-- whose Host is a loopback name or an allowed one: with DNS rebinding, a page makes its own name
+- it came to a loopback address, such as 127.0.0.1, unless the server is open to everyone,
+- its Host is a loopback name or an allowed one: with DNS rebinding, a page can make its own name
   point to this machine, but it cannot change the name,
-- whose Origin is absent (no page asks), the server itself, or an allowed one.
+- its Origin is missing (no page sent it), the server itself, or an allowed one.
 
-HTTP and WebSockets have the same rules. On a server with keys the key decides, which no page of
-another site knows.
+The same rules apply to HTTP and WebSockets. On a server with keys, only the key matters, because
+pages of other sites do not have it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _read_authority(text: str, scheme: str) -> _Authority | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a name or an address is this machine's own, for this machine alone.
+    """Return whether a name or an address is a loopback one, which only this machine can reach.
 
     >>> [is_loopback(host) for host in ("localhost", "127.0.0.1", "::1", "0.0.0.0", "example.org")]
     [True, True, True, False, False]
@@ -68,7 +68,9 @@ def read_host(text: str) -> str:
     """
     authority = _read_authority(f"[{text}]" if text.count(":") > 1 else text, "")
     if authority is None or authority.port is not None:
-        raise ValueError(f"{text!r} is no host; write a name or an address, as in harmony.internal")
+        raise ValueError(
+            f"{text!r} is not a host; write a name or an address, such as harmony.internal"
+        )
     return authority.host
 
 
@@ -84,15 +86,15 @@ def read_origin(text: str) -> str:
     authority = _read_authority(rest, scheme)
     if not separator or authority is None or not re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme):
         raise ValueError(
-            f"{text!r} is no origin; write the scheme, the host and the port of the page, "
-            "as in https://app.example or http://localhost:5173"
+            f"{text!r} is not an origin; write the scheme, the host and the port of the page, "
+            "such as https://app.example or http://localhost:5173"
         )
     host = f"[{authority.host}]" if ":" in authority.host else authority.host
     return f"{scheme}://{host}" + ("" if authority.port is None else f":{authority.port}")
 
 
 class Refusal(NamedTuple):
-    """The HTTP status of a request that is refused, the reason for people, a word for programs."""
+    """The HTTP status of a refused request, the reason for people, and a code for programs."""
 
     status: int
     problem: str
@@ -103,10 +105,11 @@ NeedsKey: TypeAlias = "Callable[[Scope], Awaitable[bool]]"
 
 
 class RequestGuard:
-    """Middleware that refuses what the module describes; `respond` writes the response.
+    """Middleware that refuses requests by the module's rules; `respond` writes the response.
 
-    `needs_key` tells whether the server has keys: then all requests pass, for the routes to check.
-    It is called only for requests that would be refused. `is_open` allows every local address.
+    `needs_key` returns whether the server has keys; then all requests pass, and the routes check
+    the key. It is called only for requests that would be refused. `is_open` allows every local
+    address.
     """
 
     def __init__(
@@ -138,23 +141,23 @@ class RequestGuard:
         await app(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> Refusal | None:
-        """Return why a server without keys does not answer a request."""
+        """Return the reason for which a server without keys refuses a request."""
         hosts = _header(scope, b"host")
         host = _read_authority(hosts[0], "") if len(hosts) == 1 else None
         if host is None or not (is_loopback(host.host) or host.host in self._hosts):
             named = f"the host {hosts[0]!r:.200}" if hosts else "a request without the header Host"
             return Refusal(
                 400,
-                f"this server has no API keys, and does not answer to {named}; ask it as "
-                "localhost, allow the name with --allowed-host, or create a key",
+                f"this server has no API keys and does not answer {named}; use localhost, "
+                "allow the name with --allowed-host, or create a key",
                 "host_not_allowed",
             )
         address, port = scope.get("server") or ("localhost", None)
         if port is not None and not (self._is_open or is_loopback(address)):
             return Refusal(
                 403,
-                f"this server has no API keys, and does not answer at {address}, which others "
-                "reach; create a key with 'harmony keys create NAME'",
+                f"this server has no API keys and does not answer at {address}, which other "
+                "machines can reach; create a key with 'harmony keys create NAME'",
                 "key_needed",
             )
         for origin in _header(scope, b"origin"):
@@ -168,7 +171,7 @@ class RequestGuard:
         return None
 
     def _is_own(self, origin: str, host: str) -> bool:
-        """Tell whether a page is this server's own. A proxy may have changed the scheme."""
+        """Return whether a page is this server's own; a proxy may have changed the scheme."""
         scheme, _, authority = origin.partition("://")
         page = _read_authority(authority, scheme)
         return page is not None and page == _read_authority(host, scheme)
@@ -179,7 +182,7 @@ def cors_options(allowed_origins: Iterable[str]) -> dict[str, Any]:
     return {
         "allow_origins": [read_origin(origin) for origin in allowed_origins],
         "allow_methods": ["GET", "HEAD", "POST", "DELETE"],
-        "allow_headers": ["*"],  # SDKs send a dozen of their own
+        "allow_headers": ["*"],  # SDKs send a dozen headers of their own
         "allow_credentials": True,
         "expose_headers": _EXPOSED,
     }
@@ -201,5 +204,5 @@ def _can_respond(scope: Scope) -> bool:
 
 
 async def _close(_: Scope, __: Receive, send: Send) -> None:
-    """Close a WebSocket before it is accepted, at a server that can say no more."""
+    """Close a WebSocket before it is accepted, if the server cannot send a response."""
     await send({"type": "websocket.close", "code": 1008})

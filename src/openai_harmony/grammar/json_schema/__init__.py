@@ -1,20 +1,20 @@
-"""JSON Schema to what the grammar engine enforces exactly: a schema in, a plainer schema out.
+"""JSON Schemas to simpler ones that the grammar engine enforces exactly.
 
-The engine (llguidance) reads most of JSON Schema, but some of it in another sense. So a schema is
-taken apart into states (`conjunctions`) and written again with the few keywords that the engine and
-the specification read alike. Schemas that cannot be written so raise `GrammarError`.
+The engine (llguidance) supports most of JSON Schema but gives some keywords another meaning. This
+package splits a schema into states (`conjunctions`) and writes these with the few keywords that
+have the same meaning in the engine and the specification. Other schemas raise `GrammarError`.
 
 ::
 
-    documents                                the schema as JSON, and what each `$ref` refers to
-    simple_schemas                           schemas that need none of what follows
-    pattern_parser → patterns, formats       regular expressions of ECMA-262, and named ones
+    documents                                the schema as JSON, and the targets of `$ref`
+    simple_schemas                           a fast path for simple schemas
+    pattern_parser → patterns, formats       regular expressions of ECMA-262, and formats
     constraints, keywords                    the keywords of one schema object
-    instances                                which values a schema has, and two schemas share
-    conjunctions                             schemas that hold together, as states
-    complements, choices, evaluations        the choices that keywords leave
-    bounds                                   what the engine misreads or cannot count
-    schema_writer                            the states as a schema again
+    instances                                values of one schema, and of two schemas at once
+    conjunctions                             schemas that apply to one value, as states
+    complements, choices, evaluations        the choices in a schema
+    bounds                                   numbers and counts that the engine misreads
+    schema_writer                            states to a schema
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ __all__ = ["JSON_OPTIONS", "LoosenedSchema", "enforceable_schema", "loosened_sch
 
 
 def enforceable_schema(schema: object, pointer: str = "#") -> Schema | bool:
-    """Return a schema for the grammar engine that allows what a JSON Schema allows.
+    """Return an equivalent schema that the grammar engine enforces exactly.
 
-    The schema is JSON, a pydantic model or a `pydantic.TypeAdapter`; `pointer` is where it stands,
-    for errors. Raises `GrammarError` for what cannot be enforced.
+    `schema` is JSON, a pydantic model or a `pydantic.TypeAdapter`. `pointer` is its place, for
+    errors. Raises `GrammarError` for a keyword that cannot be enforced; none is ignored.
 
     >>> enforceable_schema({"type": "integer", "exclusiveMinimum": 0, "title": "Count"})
     {'type': 'integer', 'minimum': 1}
@@ -60,11 +60,11 @@ class LoosenedSchema(NamedTuple):
 
 
 def loosened_schema(schema: object, pointer: str = "#") -> LoosenedSchema:
-    """Do as `enforceable_schema`, but leave out each keyword that cannot be enforced.
+    """Return what `enforceable_schema` returns, but leave out keywords that cannot be enforced.
 
-    The result allows everything that the schema allows, and more. If the schema as a whole cannot
-    be enforced, not even in part, its type and names are. Raises `GrammarError` for what is no
-    JSON Schema at all.
+    The result allows every value that the schema allows, and more. If it is impossible to leave out
+    single keywords, the result keeps only types and property names. Raises `GrammarError` if
+    `schema` is not a JSON Schema.
 
     >>> loosened = loosened_schema({"type": "array", "minItems": 2, "uniqueItems": True})
     >>> loosened.schema
@@ -80,7 +80,7 @@ def loosened_schema(schema: object, pointer: str = "#") -> LoosenedSchema:
     for candidate in (schema, *_outlines(schema)):
         try:
             enforced = _rewritten(plain_schema(candidate, pointer), pointer, report)
-        except GrammarError as error:  # of the schema as a whole: a limit, or nothing satisfies it
+        except GrammarError as error:  # about the whole schema: a limit, or no value satisfies it
             report(error)
         else:
             return LoosenedSchema(enforced, tuple(unenforced.values()))
@@ -88,7 +88,7 @@ def loosened_schema(schema: object, pointer: str = "#") -> LoosenedSchema:
 
 
 def _outlines(schema: object) -> Iterator[Schema | bool]:
-    """Yield less and less of a schema; each allows all that it allows."""
+    """Yield weaker and weaker schemas; each allows everything that the schema allows."""
     if isinstance(schema, type) or hasattr(schema, "json_schema"):
         schema = plain_schema(schema, "#")
     if schema is False:
@@ -155,7 +155,7 @@ def _overlap_error(pointer: str) -> GrammarError:
 def _check_contexts(
     contexts: dict[str, set[frozenset[str]]], new_contexts: dict[str, set[frozenset[str]]]
 ) -> None:
-    """Raise if a `oneOf` stands where less holds beside it than where its schemas were compared."""
+    """Raise if a `oneOf` is also used with fewer schemas beside it than when it was compared."""
     for pointer, compared in contexts.items():
         for context in new_contexts.get(pointer, set()) - compared:
             if not any(context >= earlier for earlier in compared):
@@ -163,7 +163,7 @@ def _check_contexts(
 
 
 def _overlaps(states: list[State], satisfiable: set[State]) -> dict[str, Overlap]:
-    """Return, by the pointer of each `oneOf`, what two of its schemas may share."""
+    """Return the values that two schemas of a `oneOf` may share, by the pointer of the `oneOf`."""
     exclusions = Exclusions(satisfiable)
     overlaps: dict[str, Overlap] = {}
     for state in states:

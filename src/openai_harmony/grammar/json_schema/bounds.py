@@ -1,9 +1,9 @@
-"""Bounds and counts that the engine can follow: of numbers, and of properties.
+"""Bounds of numbers and counts of properties, in a form that the engine enforces.
 
-Numbers are exact: they are what the shortest digits of a float say. The engine misreads some ranges
-and misses some numbers; the functions here return what makes up for that. It counts the names of
-properties as they are written, so that a name which comes twice would count twice:
-`property_choices` needs no more than one name that the schema does not have.
+Numbers are exact: a float stands for its shortest digits. The engine misreads some ranges and
+misses some numbers; the functions here correct that. The engine counts the names of properties as
+they are written, so it would count a repeated name twice. That is why `property_choices` uses at
+most one name that the schema does not list.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _DIGITS = 15
 
 
 def safe_bounds(shape: Shape) -> tuple[Bound | None, Bound | None]:
-    """Return bounds that mean the same to the engine, or allow less.
+    """Return bounds that the engine reads with the same meaning, or stricter ones.
 
-    The engine includes a whole number that is excluded, if the range ends before the next
-    (``0 < x <= 0.5``). The bound becomes the next number of nine decimals then. It reads bounds as
-    64-bit floats and follows their digits as 64-bit integers, so that numbers next to a bound
-    beyond `LARGEST_NUMBER` are lost, and those beyond 64 bits.
+    The engine includes an excluded whole number if the range ends before the next one
+    (``0 < x <= 0.5``); the bound then becomes the next number with nine decimals. The engine reads
+    bounds as 64-bit floats and their digits as 64-bit integers, so it loses numbers next to a bound
+    beyond `LARGEST_NUMBER`, and numbers beyond 64 bits.
     """
     lowest, highest = shape.lowest, shape.highest
     if shape.whole and lowest is not None:
@@ -66,7 +66,7 @@ def safe_bounds(shape: Shape) -> tuple[Bound | None, Bound | None]:
 def missed_numbers(shape: Shape) -> list[float]:
     """Return the numbers in range that the engine misses: a bound cut after some decimals.
 
-    Of ``x <= 1.96`` it has 1.90, but not 1.9.
+    For ``x <= 1.96`` the engine allows 1.90, but not 1.9.
     """
     if shape.whole:
         return []
@@ -85,9 +85,9 @@ def missed_numbers(shape: Shape) -> list[float]:
 
 
 def coarser_steps(shape: Shape) -> list[Fraction]:
-    """Return the steps of multiples with fewer decimals, of which the engine misses some.
+    """Return steps with fewer decimals, for the multiples that the engine misses.
 
-    Of the multiples of 0.25 it has 0.50, but not 0.5.
+    For multiples of 0.25 the engine allows 0.50, but not 0.5.
     """
     step = shape.multiple
     if step is None or shape.whole:
@@ -109,7 +109,7 @@ def _readable_bounds(
 ) -> tuple[Bound | None, Bound | None]:
     least = Fraction(0) if lowest is None else lowest[0]
     if least > LARGEST_INTEGER or (highest is not None and highest[0] < -LARGEST_INTEGER):
-        return lowest, highest  # no number is left that the engine can write
+        return lowest, highest  # the engine can write no number in this range
     if highest is None and lowest is not None and lowest[0] >= _OPEN_LIMIT:
         highest = Fraction(2**63), False
     if lowest is None and highest is not None and highest[0] <= -_OPEN_LIMIT:
@@ -123,12 +123,12 @@ def _readable_bounds(
 
 
 def _readable_below(bound: Bound, *, whole: bool, up: bool = False) -> Bound:
-    """Return an upper bound, or the next below that a 64-bit float and a 64-bit integer can be.
+    """Return the largest bound up to this one that fits a 64-bit float and a 64-bit integer.
 
-    With `up` it is a lower bound, negated.
+    With `up`, the bound is a negated lower bound.
     """
     number = bound[0]
-    # Of a number the engine reads the shortest digits, with zeros behind them.
+    # The engine reads the shortest digits of a number, followed by zeros.
     most = _LARGEST_FLOAT if whole else _LARGEST_ROUND_FLOAT
     if abs(number) <= LARGEST_NUMBER or number < -most:
         return bound
@@ -147,7 +147,7 @@ def _misread(bound: Bound, end: Fraction) -> bool:
 
 
 def _tiny(number: Fraction) -> Fraction:
-    """Return as small a number as a float can add to this one without losing digits."""
+    """Return the smallest number that a float can add to this one without losing digits."""
     decimals = min(_DECIMALS, max(1, _DIGITS - len(str(abs(number.numerator)))))
     return Fraction(1, 10**decimals)
 
@@ -156,18 +156,18 @@ def _tiny(number: Fraction) -> Fraction:
 
 
 LARGEST_NUMBER = 2**53 - 1
-"""Up to here a 64-bit float tells all whole numbers apart; the engine counts in those."""
+"""The largest number up to which 64-bit floats, which the engine uses, are exact integers."""
 
 SMALLEST_NUMBER = Fraction(1, 10**9)
-"""The number next to 0: below, the engine's patterns nest too deep."""
+"""The smallest positive number: for smaller ones the engine's patterns nest too deep."""
 
 LARGEST_INTEGER = 2**63 - 1
-"""The largest bound of an integer. The engine reads it as a float, 2**63, and takes one less."""
+"""The largest bound of an integer. The engine reads it as the float 2**63 and subtracts one."""
 
 _LARGEST_FLOAT = Fraction(2**63 - 1024)
 _LARGEST_ROUND_FLOAT = Fraction(9 * 10**18)
 _OPEN_LIMIT = 10**18 - 1000
-"""From here on the engine needs a second bound."""
+"""From this number on, the engine needs a second bound."""
 
 _DIGITS_LIMIT = 17
 _NESTING_LIMIT = 40
@@ -179,7 +179,7 @@ def plain_bound(number: Fraction, pointer: str, *, whole: bool) -> int | float:
     if LARGEST_NUMBER < abs(number) <= most or (whole and number == LARGEST_INTEGER):
         return int(number)
     if abs(number) > LARGEST_NUMBER:
-        problem = "the engine has no such bound beyond 64 bits"
+        problem = "the engine cannot enforce a bound beyond 64 bits"
         raise GrammarError(problem, remedy="use a smaller one, or text", pointer=pointer)
     return plain_number(number, pointer)
 
@@ -207,7 +207,7 @@ def plain_number(number: Fraction, pointer: str) -> int | float:
 
 
 def check_writable(value: JsonValue, pointer: str, levels_left: int = _NESTING_LIMIT) -> JsonValue:
-    """Return a constant as the engine has it written, or raise a `GrammarError`."""
+    """Return a constant that the engine can write, or raise `GrammarError`."""
     if levels_left < 0:
         raise GrammarError(
             f"a value is nested deeper than {_NESTING_LIMIT} levels",
@@ -238,12 +238,12 @@ def check_writable(value: JsonValue, pointer: str, levels_left: int = _NESTING_L
 
 
 CHOICE_LIMIT = 64
-"""The most ways."""
+"""The largest number of choices."""
 
 
 @dataclass(frozen=True)
 class PropertyChoice:
-    """Names that are there, names that may be there, and how many more of those unknown."""
+    """Required names, optional names, and the number of other names."""
 
     required: tuple[str, ...]
     optional: tuple[str, ...]
@@ -261,9 +261,9 @@ def property_choices(
     others: bool,
     pointers: dict[str, str],
 ) -> list[PropertyChoice]:
-    """Return the ways to have that many properties; `others` says that any name is allowed.
+    """Return the ways to have the given number of properties.
 
-    `pointers` has those of the two keywords.
+    If `others` is true, any name is allowed. `pointers` has the pointers of the two keywords.
 
     >>> for choice in property_choices([], ["a", "b"], 1, None, others=False, pointers={}):
     ...     print(choice.required)
@@ -303,10 +303,10 @@ def property_choices(
 def _closed_choices(
     required: tuple[str, ...], optional: tuple[str, ...], needed: int, most: int
 ) -> list[PropertyChoice] | None:
-    """Return the ways to have `needed` to `most` of the optional names; None for too many."""
+    """Return the ways to have `needed` to `most` optional names; None if there are too many."""
     if needed == 0 and most == len(optional):
         return [PropertyChoice(required, optional, others=False)]
-    # If there is room for all, some must be there and the others may; otherwise one way for each.
+    # If all names fit, some are required and the others optional; otherwise each way is listed.
     counts = [needed] if most == len(optional) else range(needed, most + 1)
     if sum(comb(len(optional), count) for count in counts) > CHOICE_LIMIT:
         return None
@@ -323,7 +323,7 @@ def _closed_choices(
 
 def _uncounted(keyword: str, remedy: str, pointers: dict[str, str]) -> GrammarError:
     return GrammarError(
-        "the names that count cannot all be foreseen",
+        "not all names that count are listed",
         remedy=remedy,
         pointer=pointers.get(keyword, ""),
     )

@@ -1,7 +1,7 @@
-"""Choices that keywords of a schema leave: `anyOf`, `oneOf`, `not`, `if`, `contains` and others.
+"""The choices in a schema: `anyOf`, `oneOf`, `not`, `if`, `contains` and others.
 
-A choice lists ways, one of which must hold. A grammar follows what may come, and cannot look back.
-So `contains` becomes a list of the places where its items may be.
+A choice is a list of ways, one of which must hold. A grammar only looks ahead, never back. So
+`contains` becomes a list of the places where its items may be.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from .keywords import dependents, listed_schemas
 __all__ = ["PLACE_LIMIT", "WAY_LIMIT", "Choices"]
 
 PLACE_LIMIT = 16
-"""The items that `contains` counts are among so many first ones, or fewer."""
+"""`contains` counts items only among the first ones, at most this many."""
 
 WAY_LIMIT = 64
-"""The most ways to place them."""
+"""The largest number of ways to place them."""
 
 
 _CHOOSING = frozenset(
@@ -55,10 +55,10 @@ class Choices:
         self._overlaps = overlaps
         self._report = report
         self.leave_out = False
-        """True once a way is found that the grammar leaves out."""
+        """True if the grammar leaves out a way."""
 
     def of(self, schema: Schema, rule: Constraints) -> list[Choice]:
-        """Return the choices of a schema; `rule` is what it says itself."""
+        """Return the choices of a schema; `rule` has its own keywords."""
         if _CHOOSING.isdisjoint(schema):
             return []
         pointer = rule.pointer
@@ -90,7 +90,7 @@ class Choices:
                 yield Choice(list_pointer, keyword, ways, keyword == "oneOf" and not overlap)
 
     def cases(self, schema: Schema, pointer: str) -> tuple[JsonValue, JsonValue]:
-        """Return schemas for both cases of an `if`: its condition holds, or does not."""
+        """Return schemas for both cases of an `if`: its condition holds, or it does not."""
         origin = Origin(pointer, "if")
         condition, then, other = (schema.get(key, True) for key in ("if", "then", "else"))
         negation = self._complements.negation(condition, origin)
@@ -110,7 +110,7 @@ class Choices:
             yield Choice(child_pointer(pointer, keyword, name), keyword, both)
 
     def _apart(self, schemas: list[JsonValue], overlap: Overlap, origin: Origin) -> list[Way]:
-        """Return schemas for the schemas of a `oneOf`, of which no two hold at once."""
+        """Return schemas that replace those of a `oneOf`; no two of them hold at once."""
         complements = self._complements
         if overlap.tag is not None:
             tagged = self._document.add({"required": [overlap.tag]}, origin.pointer)
@@ -132,10 +132,10 @@ class Choices:
         return apart
 
     def places(self, rule: Constraints, origin: Origin) -> list[Way] | None:
-        """Return the ways in which an array has as many items as `contains` asks for.
+        """Return the ways in which an array has as many items as `contains` requires.
 
-        None where each array has. Arrays that match only further behind than the grammar counts
-        are a way that is not written.
+        None if every array has. Arrays that match only after the places that the grammar counts are
+        a way that is not written.
         """
         fewest, most = rule.fewest_matches, rule.most_matches
         if fewest == 0 and (most is None or rule.contains is False):
@@ -148,7 +148,7 @@ class Choices:
         if rule.contains in (True, {}):
             return [*ways, _array(rule, fewest_items=fewest, most_items=most)]
         if fewest > PLACE_LIMIT:
-            problem = f"it asks for more than {PLACE_LIMIT} items that match"
+            problem = f"it requires more than {PLACE_LIMIT} items that match"
             refusal = Refusal("array", "minContains", problem, "use a smaller number")
             return [*ways, _array(rule, refusals=[refusal])]
         length = PLACE_LIMIT if longest is None else min(PLACE_LIMIT, longest)
@@ -171,10 +171,10 @@ class Choices:
 
 
 def _countable(fewest: int, most: int | None, length: int) -> tuple[int, range]:
-    """Return among how many items so many can be placed, and the numbers to place.
+    """Return how many places can be counted, and the numbers of items to place in them.
 
-    With `most`, each number has ways of its own, unless it is no smaller than the length: then the
-    fewest are placed, and the others may be anywhere.
+    With `most`, each number has its own ways. If `most` is at least the length, only the fewest
+    items are placed, and the others may be anywhere.
     """
     while True:
         last = fewest if most is None or most >= length else most

@@ -1,9 +1,9 @@
-"""Complements of schemas: a schema in, the ways out in which a value does not satisfy it.
+"""Complements of schemas: a schema in, the ways to violate it out.
 
-A schema object holds where all of its keywords hold, so a value violates it where it violates one
-of them. Each way to do so is a schema or `Constraints` of its own. For some there is none that a
-grammar can follow (an array of which *some* item is wrong): those ways are refused, by the type of
-value that they concern, so that they do no harm where such a value cannot stand.
+A value satisfies a schema object if it satisfies all its keywords, so it violates the object if it
+violates one of them. Each way to do so becomes a schema or `Constraints`. A grammar cannot follow
+some ways (an array in which *some* item is wrong). These ways become refusals for a type of value,
+which matter only if a value of this type is possible.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from .pattern_automata import select_texts, texts_but
 __all__ = ["Complements", "Origin"]
 
 ONE_OF_LIMIT = 8
-"""The most schemas of a `oneOf` inside of a complement: each pair of them is a way."""
+"""The most schemas of a `oneOf` inside a complement: each pair of them is a way."""
 
 _REMEDIES = {
     "if": "use anyOf of both cases",
     "maxContains": "check it afterwards",
-    "not": "say what may come",
+    "not": "describe the allowed values",
     "oneOf": "use anyOf, or give each a required property with its own const",
 }
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a complement comes from: a schema, and its keyword."""
+    """The origin of a complement: a schema and its keyword."""
 
     pointer: str
     keyword: str
@@ -52,11 +52,11 @@ class Complements:
         self._present: dict[tuple[int, str], Constraints] = {}
 
     def joined(self, schemas: Iterable[JsonValue], origin: Origin) -> Schema:
-        """Return a schema in which all of these hold."""
+        """Return a schema that requires all of these."""
         return self._document.add({"allOf": list(schemas)}, origin.pointer)
 
     def negation(self, schema: JsonValue, origin: Origin) -> JsonValue:
-        """Return a schema that holds where this one does not; `ways` says how, on demand."""
+        """Return the negation of a schema; `ways` finds its ways on demand."""
         if isinstance(schema, bool):
             return not schema
         if id(schema) not in self._negations:
@@ -66,7 +66,7 @@ class Complements:
         return self._negations[id(schema)]
 
     def present(self, name: str, rule: Constraints) -> Constraints:
-        """Return constraints that a name is there, in the place of a name that is `beyond` some."""
+        """Return constraints that require a name, as the name that is `beyond` some constraints."""
         key = (id(rule), name)
         if key not in self._present:
             keywords = rule.keywords
@@ -76,13 +76,13 @@ class Complements:
         return self._present[key]
 
     def ways(self, owner: Schema) -> list[Way]:
-        """Return the ways to violate what stands under the `not` of a schema."""
+        """Return the ways to violate the `not` of a schema."""
         schema = owner["not"]
         origin = self._origins.get(id(owner), Origin(self._document.pointer(owner), "not"))
         if isinstance(schema, bool):
             return [] if schema else [True]
         if not isinstance(schema, dict):
-            problem = "a schema is an object or a boolean"
+            problem = "a schema must be an object or a boolean"
             raise GrammarError(problem, remedy="correct it", pointer=f"{origin.pointer}/not")
         errors: list[GrammarError] = []
         pointer, is_old = self._document.pointer(schema), self._document.is_old
@@ -204,7 +204,7 @@ def _way(name: str, origin: Origin, **keywords: object) -> Constraints:
 
 def _refusal(name: str, origin: Origin) -> Refusal:
     what = f"the {name}s" if name else "the values"
-    problem = f"{what} that it excludes cannot be told from the others token by token"
+    problem = f"{what} that it excludes cannot be distinguished from the others token by token"
     return Refusal(name, origin.keyword, problem, _REMEDIES.get(origin.keyword, "use anyOf"))
 
 
@@ -247,7 +247,7 @@ def _other_texts(rule: Constraints, origin: Origin) -> list[Way]:
 
 
 def _other_values(rule: Constraints, origin: Origin) -> list[Way]:
-    """Return the ways not to be one of the listed values."""
+    """Return the ways to be none of the listed values."""
     listed = [
         value
         for value in rule.values or ()

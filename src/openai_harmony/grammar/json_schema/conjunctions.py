@@ -1,8 +1,8 @@
-"""Schemas that must hold together: a document in, a graph of states out.
+"""Schemas that apply to the same value: a document in, a graph of states out.
 
-A state is a set of constraints on one value. References and ``allOf`` join constraints, ``anyOf``
-and ``oneOf`` lead to further states, and so do items and properties. Equal sets are one state, so
-that a recursive schema has finitely many.
+A state is a set of constraints on one value. References and ``allOf`` join constraints; ``anyOf``,
+``oneOf``, items and properties lead to further states. Equal sets are one state, so a recursive
+schema has a finite number of states.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ IN_PLACE_LIMIT = 200
 """The most schemas that references and ``allOf`` may join for one value."""
 
 PROPERTY_LIMIT = 1_000
-"""The most names of an object: the engine's time grows with their square."""
+"""The most names of an object: the engine's time grows with the square of their number."""
 
 NAME_PATTERN_LIMIT = 50
 """The most patterns for the names of an object."""
@@ -98,7 +98,7 @@ class Conjunctions:
         self._properties = 0
         self._own_atoms: set[Atom] = set()
         self.contexts: dict[str, set[frozenset[str]]] = {}
-        """By the pointer of each `oneOf`, the pointers of what holds beside it, state by state."""
+        """The pointers of the schemas beside each `oneOf` in each state, by its pointer."""
         self.never = State((), never=True)
         self.root = self._joined([document.root])
         while self._waiting:
@@ -109,7 +109,7 @@ class Conjunctions:
         """True if the grammar leaves out some values of a state."""
 
     def _joined(self, schemas: Iterable[JsonValue], *, pointer: str = "#") -> State:
-        """Return the state in which all of these schemas hold."""
+        """Return the state that requires all of these schemas."""
         atoms: dict[Atom, None] = {}
         for schema in schemas:
             if not self._gather(schema, atoms, {}, pointer):
@@ -129,7 +129,7 @@ class Conjunctions:
             if len(self._states) > STATE_LIMIT:
                 raise GrammarError(
                     f"its schemas combine in more than {STATE_LIMIT:,} ways",
-                    remedy="use fewer anyOf beside each other, or a smaller schema",
+                    remedy="use fewer anyOf side by side, or a smaller schema",
                     pointer=_pointer(state.atoms),
                 )
         return state
@@ -144,8 +144,8 @@ class Conjunctions:
     ) -> bool:
         """Collect the constraints on the value itself; return False if they allow nothing.
 
-        `met` has the schemas on the way here (True) and those done, `picks` the ways that are
-        chosen already.
+        `met` has the schemas on the current path (True) and those that are done. `picks` has the
+        ways that were already chosen.
         """
         if isinstance(schema, bool):
             return schema
@@ -169,7 +169,7 @@ class Conjunctions:
     def _gather_parts(
         self, parts: Parts, atoms: dict[Atom, None], met: dict[int, bool], picks: Picks
     ) -> bool:
-        """Collect what a schema says itself, and what it joins, in its order."""
+        """Collect the schema's own keywords and the schemas that it joins, in its order."""
         met[id(parts.schema)] = True
         own: list[Way] = [parts.constraints] if asserts(parts.schema) else []
         for way in (*parts.joined[: parts.first], *own, *parts.joined[parts.first :]):
@@ -227,7 +227,7 @@ class Conjunctions:
             rule.refusals.remove(refusal)
 
     def _joined_ways(self, schema: Schema, pointer: str) -> tuple[list[Way], int]:
-        """Return what is joined, in the order of the schema; how much before its properties."""
+        """Return the joined schemas in order, and how many come before the properties."""
         joined: list[Way] = []
         first = None
         if _JOINING.isdisjoint(schema):
@@ -245,7 +245,7 @@ class Conjunctions:
         return joined, len(joined) if first is None else first
 
     def _names(self, schema: Schema) -> Constraints | None:
-        """Return what the names of an object must satisfy, if one schema says all of it."""
+        """Return the constraints on the names of an object, if one schema has all of them."""
         names = schema.get("propertyNames")
         if names is False:
             return Constraints("", values=[])
@@ -258,7 +258,7 @@ class Conjunctions:
         return read_constraints(names, self._document.pointer(names), self._report)
 
     def _check_ends(self) -> None:
-        """Nothing may refer to itself with no value between, not even as one of several."""
+        """Raise if a schema refers to itself without a value in between, even as one of several."""
         schema_id = circular_node(self._parts, self._in_place)
         if schema_id is not None:
             parts = self._parts[schema_id]
@@ -303,16 +303,16 @@ class Conjunctions:
         for index, schema in enumerate(choice.schemas):
             atoms: dict[Atom, None] = dict.fromkeys(state.atoms)
             del atoms[choice]
-            # In the order of the schema: what stands beside a choice, then its alternative.
+            # In the order of the schema: first the keywords beside a choice, then its alternative.
             if self._gather(schema, atoms, {}, child_pointer(choice.pointer, index)):
                 alternative = self._state(atoms)
                 if choice.exclusive or alternative not in state.alternatives:
                     state.alternatives.append(alternative)
             elif choice.exclusive:
-                state.alternatives.append(self.never)  # the others keep their indexes
+                state.alternatives.append(self.never)  # so that the others keep their indices
 
     def _name_beyond(self, state: State, constraints: list[Constraints]) -> bool:
-        """Choose the name that has to be `beyond` some constraints, if the names are listed."""
+        """Choose the name that must be `beyond` some constraints, if the names are listed."""
         rule = next((rule for rule in constraints if rule.beyond is not None), None)
         closed = [
             other
@@ -330,7 +330,7 @@ class Conjunctions:
         return True
 
     def _common_values(self, constraints: list[Constraints]) -> list[JsonValue] | None:
-        """Return the listed values that satisfy everything; None when nothing is listed."""
+        """Return the listed values that satisfy all constraints; None if no values are listed."""
         listed = [constraint for constraint in constraints if constraint.values is not None]
         if not listed:
             return None
@@ -402,7 +402,7 @@ class Conjunctions:
         self._properties += len(names)
         if self._properties > _ALL_PROPERTIES_LIMIT:
             raise GrammarError(
-                f"its schemas combine to more than {_ALL_PROPERTIES_LIMIT:,} properties",
+                f"its schemas combine into more than {_ALL_PROPERTIES_LIMIT:,} properties",
                 remedy="use fewer anyOf beside properties",
                 pointer=shape.pointer,
             )
@@ -434,7 +434,7 @@ class Conjunctions:
     def _regions(
         self, patterns: list[str], ruling: list[Constraints]
     ) -> dict[str, tuple[str, ...]]:
-        """Return patterns of names that exclude each other, and which of these each implies."""
+        """Return patterns of names that exclude each other, with the patterns that each implies."""
         regions: dict[str, tuple[str, ...]] = {}
         for pattern in patterns:
             divided = _divided(regions, pattern)
@@ -470,7 +470,7 @@ class Conjunctions:
 def _unlisted(
     region: str, members: tuple[str, ...], names: Iterable[str], ruling: list[Constraints]
 ) -> list[str]:
-    """Return the region without the names that a schema lists which is closed for the others."""
+    """Return the region without the names listed by a schema that is closed for other names."""
     closing = [
         rule
         for rule in ruling
@@ -488,7 +488,7 @@ def _unlisted(
 def _divided(
     regions: dict[str, tuple[str, ...]], pattern: str
 ) -> dict[str, tuple[str, ...]] | None:
-    """Return the regions divided by one more pattern; None where a region would be too large."""
+    """Return the regions divided by one more pattern; None if a region would be too large."""
     divided: dict[str, tuple[str, ...]] = {}
     rest = [pattern]
     for region, members in regions.items():
@@ -507,13 +507,13 @@ def _divided(
 
 
 def _ungatherable(schema: JsonValue, met: dict[int, bool], pointer: str) -> GrammarError | None:
-    """Return the error of a schema that cannot hold together with those met before."""
+    """Return the error of a schema that cannot be joined with the schemas before it."""
     if not isinstance(schema, dict):
-        problem, remedy = "a schema is an object or a boolean", "correct it"
+        problem, remedy = "a schema must be an object or a boolean", "correct it"
     elif met.get(id(schema)):
         return _endless(pointer)
     elif len(met) > IN_PLACE_LIMIT:
-        problem = f"more than {IN_PLACE_LIMIT} schemas hold together"
+        problem = f"more than {IN_PLACE_LIMIT} schemas apply to one value"
         remedy = "use fewer allOf and $ref"
     else:
         return None

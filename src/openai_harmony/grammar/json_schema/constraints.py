@@ -1,8 +1,8 @@
 """Constraints on one value, and the states that join them.
 
-`Constraints` are the keywords of one schema object. A `State` is a set of constraints that hold
-together for one value; its `Shape` says the same with one value for each keyword, and refers to the
-states of items and properties.
+`Constraints` are the keywords of one schema object. A `State` is a set of constraints on the same
+value. Its `Shape` combines them, with one value for each keyword, and refers to the states of items
+and properties.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ TYPES = ("null", "boolean", "number", "string", "array", "object")
 
 @dataclass(frozen=True)
 class Refusal:
-    """A keyword that cannot be enforced for values of a type (empty: of any type).
+    """A keyword that cannot be enforced for values of a type (empty: any type).
 
-    With `depends`, that depends on the schemas beside it.
+    With `depends`, this depends on the schemas beside it.
     """
 
     type: str
@@ -67,9 +67,9 @@ class Refusal:
 class Constraints:
     """The keywords of one schema object, except those that refer to others; None if missing.
 
-    Complements say more than keywords can: numbers may have to be `fractional`, and an object may
-    have to have a name of which the constraints `beyond` say nothing. What is `unwritten` holds for
-    values that the schema allows and the grammar leaves out.
+    Complements need more than keywords: numbers may have to be `fractional`, and an object may need
+    a name that the constraints `beyond` do not cover. `unwritten` constraints describe values that
+    the schema allows but the grammar leaves out.
     """
 
     pointer: str
@@ -105,11 +105,11 @@ class Constraints:
     keywords: frozenset[str] = frozenset()
 
     def pointer_to(self, *steps: str | int) -> str:
-        """Return the pointer of something inside of the schema."""
+        """Return the pointer of a part of the schema."""
         return child_pointer(self.pointer, *steps)
 
     def widen_additional(self, schemas: list[JsonValue]) -> None:
-        """Allow what these schemas allow to names of which nothing else is said."""
+        """Let names without their own schema also satisfy one of these schemas."""
         if schemas and self.additional not in (None, True):
             is_closed = self.additional is False and len(schemas) == 1
             self.additional = schemas[0] if is_closed else None
@@ -143,7 +143,7 @@ class Constraints:
         return not any(pattern_accepts(pattern, name) for pattern in self.named_by_pattern)
 
     def allows_itself(self, value: JsonValue) -> bool:
-        """Return whether a value of an allowed type is allowed, its items and properties aside."""
+        """Return whether a value of an allowed type is allowed; ignore its items and properties."""
         if isinstance(value, str):
             return self.allow_text(value)
         if isinstance(value, list):
@@ -192,7 +192,7 @@ def type_of(value: JsonValue) -> str:
 
 
 def canonical(value: JsonValue) -> str:
-    """Return a text that equal values share: 1 and 1.0 are equal, the order of names is none.
+    """Return the same text for equal values: 1 equals 1.0, and the order of names is ignored.
 
     >>> canonical({"b": 1.0, "a": True})
     '{"a": true, "b": 1}'
@@ -230,9 +230,9 @@ def lower(
 
 @dataclass(eq=False)
 class Case:
-    """A schema, where some of its choices are made: `picks` has the ways that hold for each.
+    """A schema with some of its choices made: `picks` has the chosen ways.
 
-    The `further` schemas hold as well, and the `closing` constraints.
+    The `further` schemas and the `closing` constraints also apply.
     """
 
     schema: Schema
@@ -243,12 +243,12 @@ class Case:
 
 Picks: TypeAlias = Mapping["Choice", tuple["Way", ...]]
 Way: TypeAlias = JsonValue | Constraints | Case
-"""A schema as JSON, what one would say, or a case of one."""
+"""A schema as JSON, the constraints of a schema, or a case of a schema."""
 
 
 @dataclass(eq=False)
 class Choice:
-    """One of several schemas must hold; with `exclusive`, no two of them."""
+    """Several schemas, one of which must hold; with `exclusive`, exactly one."""
 
     pointer: str
     keyword: str
@@ -258,16 +258,16 @@ class Choice:
 
 @dataclass
 class Overlap:
-    """What two schemas of a ``oneOf`` may share: a type of value, by the pair of their indexes.
+    """The types of values that two schemas of a ``oneOf`` may share, by their two indices.
 
-    With a `tag` it is a property that tells all of them apart, though it may be left out.
+    With a `tag`, an optional property of this name distinguishes all schemas.
     """
 
     types: dict[tuple[int, int], frozenset[str]] = field(default_factory=dict)
     tag: str | None = None
 
     def join(self, other: Overlap) -> None:
-        """Add what the same schemas share beside other keywords."""
+        """Add the types that the same schemas share beside other keywords."""
         self.tag = self.tag if self.tag == other.tag else None
         for pair, types in other.types.items():
             self.types[pair] = self.types.get(pair, frozenset()) | types
@@ -278,21 +278,21 @@ Atom: TypeAlias = Constraints | Choice
 
 @dataclass(eq=False)
 class Parts:
-    """A schema object taken apart."""
+    """The parts of a schema object."""
 
     schema: Schema
     constraints: Constraints
-    patterns: tuple[str, ...]  # of names, those of `propertyNames` aside
+    patterns: tuple[str, ...]  # of names, except those of `propertyNames`
     joined: list[Way]
     first: int  # how many of these stand before its own properties
-    joins: str  # where what is joined is
+    joins: str  # the pointer of the joined schemas
     choices: list[Choice]
     cases: list[Choice]  # of `unevaluatedProperties` and `unevaluatedItems`
 
 
 @dataclass(eq=False)
 class Shape:
-    """Several constraints in one, with states for items and properties."""
+    """Several constraints combined into one, with states for items and properties."""
 
     pointer: str
     types: frozenset[str]
@@ -324,7 +324,7 @@ class Shape:
         return Fraction((self.multiple or Fraction(1)).numerator)
 
     def drop_patterns(self) -> None:
-        """Allow names that match a pattern whatever other names are allowed, or more."""
+        """Allow names that match a pattern at least everything that other names are allowed."""
         if self.additional is not None:
             states = list(self.named_by_pattern.values())
             is_closed = len(states) == 1 and self.additional.never
@@ -332,7 +332,7 @@ class Shape:
         self.named_by_pattern = {}
 
     def has_text(self) -> bool:
-        """Return False if the constraints exclude all texts; patterns are compared by starts."""
+        """Return False if the constraints exclude all texts; compare patterns by their starts."""
         shortest, longest = self.shortest, self.longest
         for index, pattern in enumerate(self.patterns):
             least, most = lengths(pattern)
@@ -344,7 +344,7 @@ class Shape:
         return longest is None or shortest <= longest
 
     def may_have(self, value: JsonValue) -> bool:
-        """Return False if a value is excluded, its items and the values of properties aside."""
+        """Return False if a value is excluded; ignore its items and properties."""
         if type_of(value) not in self.types:
             return False
         if isinstance(value, str):
@@ -370,7 +370,7 @@ class Shape:
         return self.step is None or (number / self.step).denominator == 1
 
     def has_number(self) -> bool:
-        """Return whether the bounds leave a number."""
+        """Return whether the bounds allow any number."""
         if self.lowest is None or self.highest is None:
             return True
         lowest, highest = self.lowest[0], self.highest[0]
@@ -391,7 +391,7 @@ _Node = TypeVar("_Node", bound=Hashable)
 def circular_node(
     starts: Iterable[_Node], following: Callable[[_Node], Iterable[_Node]]
 ) -> _Node | None:
-    """Return a node that leads back to one on the way to it; None where no path is a circle.
+    """Return a node with an edge back to a node on its path; None if there is no circle.
 
     >>> edges = {1: [2, 3], 2: [3], 3: [], 4: [5], 5: [4]}
     >>> circular_node([1], edges.__getitem__), circular_node(edges, edges.__getitem__)
@@ -419,12 +419,15 @@ def circular_node(
 
 @dataclass(eq=False)
 class State:
-    """Atoms that hold together: once built, a shape or alternatives, or neither if nothing can."""
+    """Atoms that apply to the same value.
+
+    A built state has a shape or alternatives; it has neither if no value is possible.
+    """
 
     atoms: tuple[Atom, ...]
     shape: Shape | None = None
     alternatives: list[State] | None = None
-    exclusive: str = ""  # where the oneOf is
+    exclusive: str = ""  # the pointer of the oneOf
     never: bool = False
     unwritten: bool = False  # the grammar leaves its values out
 
@@ -444,7 +447,7 @@ class State:
 
     @property
     def is_recursive(self) -> bool:
-        """True if states inside of this one lead back to themselves."""
+        """True if states inside this one lead back to themselves."""
         return circular_node([self], State.inside) is not None
 
     def inside(self) -> Iterable[State]:

@@ -1,7 +1,7 @@
-"""A schema document: the schema as plain JSON, and what each `$ref` in it refers to.
+"""A schema document: the schema as plain JSON, and the targets of its `$ref`s.
 
-Each subschema has a pointer and a base address; `$id` and `$anchor` give names to some. Nothing
-outside of the document is ever read.
+Each subschema has a pointer and a base address; `$id` and `$anchor` name some subschemas. Nothing
+outside the document is read.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _INDEX = re.compile(r"0|[1-9]\d{0,8}", re.ASCII)
 
 
 def child_pointer(pointer: str, *steps: str | int) -> str:
-    """Return the pointer of something inside.
+    """Return the pointer of a child.
 
     >>> child_pointer("#/$defs", "a/b", 0)
     '#/$defs/a~1b/0'
@@ -75,18 +75,18 @@ REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 """The keywords that refer to a schema elsewhere."""
 
 COPY_LIMIT = 5_000
-"""The most schemas in other scopes than their own, where dynamic references mean something else."""
+"""The most schemas that are copied because dynamic references have other targets in them."""
 
 _Scope: TypeAlias = dict[str, Schema]
-"""What a dynamic reference means, by the name of its anchor: the outermost such anchor."""
+"""The targets of dynamic references by their anchor's name: the outermost such anchor."""
 
 
 class Document:
-    """A whole schema, and where everything in it is.
+    """A whole schema, and the pointers of everything in it.
 
-    `is_old` says that it names draft 7 or an older one: what stands beside a `$ref` is ignored
-    then, as are some newer keywords, and a `$id` of ``#name`` is an anchor. In draft 4 and before,
-    `exclusiveMinimum` and `exclusiveMaximum` are true or false. `is_2019` says that it names
+    `is_old` is true if the schema names draft 7 or an older one. Then keywords beside a `$ref` and
+    some newer keywords are ignored, and a `$id` of ``#name`` is an anchor. In draft 4 and before,
+    `exclusiveMinimum` and `exclusiveMaximum` are booleans. `is_2019` is true if the schema names
     draft 2019-09.
     """
 
@@ -116,31 +116,31 @@ class Document:
         return self._pointers[id(schema)]
 
     def add(self, schema: Schema, pointer: str) -> Schema:
-        """Give a pointer to a schema that the document does not have itself, and return it."""
+        """Give a pointer to a schema that is not in the document, and return the schema."""
         waiting = [schema]
         while waiting:
             added = waiting.pop()
             if id(added) not in self._pointers:
-                self._added[id(added)] = added  # it stays, so that no other gets its id
+                self._added[id(added)] = added  # kept, so that no other object gets its id
                 self._pointers[id(added)] = pointer
                 self._bases[id(added)] = ""
                 waiting += [child for child, _ in _children(added, "")]
         return schema
 
     def has(self, schema: Schema) -> bool:
-        """Return False for a schema that was added."""
+        """Return whether a schema is in the document; False if it was added."""
         return id(schema) not in self._added
 
     def referred(self, schema: Schema, keyword: str = "$ref") -> Schema | bool:
-        """Return what the reference of a subschema means."""
+        """Return the target of a subschema's reference."""
         pointer = child_pointer(self.pointer(schema), keyword)
         reference = schema[keyword]
         if not isinstance(reference, str):
             remedy = f"write #/{self._definitions}/NAME"
-            raise GrammarError("a reference is text", remedy=remedy, pointer=pointer)
+            raise GrammarError("a reference must be text", remedy=remedy, pointer=pointer)
         base = self._bases[id(schema)]
         try:
-            inside = reference.startswith("#")  # urljoin knows no fragments of a URN
+            inside = reference.startswith("#")  # urljoin does not support fragments of a URN
             joined = base + reference if inside else urljoin(base, reference) if base else reference
             address, fragment = urldefrag(joined)
         except ValueError:
@@ -162,7 +162,7 @@ class Document:
         )
 
     def _in_scope(self, schema: Schema, scope: _Scope) -> Schema:
-        """Return a schema as it is met in a scope: a copy, if its dynamic references may differ."""
+        """Return a schema in a scope: a copy if its dynamic references may have other targets."""
         if not self._ambiguous:
             return schema
         scope = {**self._dynamic.get(self._bases[id(schema)], {}), **scope}
@@ -221,11 +221,11 @@ class Document:
             else:
                 return None
         if isinstance(target, dict) and id(target) not in self._pointers:
-            self._register(target, pointer, address)  # below a keyword that holds no schemas
+            self._register(target, pointer, address)  # below a keyword that contains no schemas
         return target
 
     def _register(self, root: Schema, pointer: str, base: str) -> None:
-        """Store the pointer of each subschema; not what merely looks like one in an enum."""
+        """Store the pointer of each subschema, but not of values in an enum that look like one."""
         waiting = [(root, pointer, base)]
         while waiting:
             schema, pointer, base = waiting.pop()
@@ -252,7 +252,7 @@ class Document:
             waiting += [(child, below, base) for child, below in children]
 
     def _modernize(self, schema: Schema) -> None:
-        """Drop the keywords that an old draft does not know, and read those that it reads apart."""
+        """Drop keywords that an old draft does not define; translate those with another meaning."""
         for keyword in _NEWER:
             schema.pop(keyword, None)
         for bound, exclusive in _BOUNDS if self._is_draft_4 else ():
@@ -262,7 +262,7 @@ class Document:
                     schema[exclusive] = schema.pop(bound)
 
     def _named_base(self, schema: Schema, pointer: str, base: str) -> str:
-        """Return the base address inside of a schema, and store the name that it has itself."""
+        """Return the base address inside a schema, and store the schema's own name."""
         name = schema.get("id" if self._is_draft_4 and "$id" not in schema else "$id")
         if not isinstance(name, str):
             return base
@@ -273,7 +273,7 @@ class Document:
             base = urldefrag(urljoin(base, name))[0]
         except ValueError:
             raise GrammarError(
-                "it is no address", remedy="leave it out", pointer=child_pointer(pointer, "$id")
+                "it is not a URI", remedy="leave it out", pointer=child_pointer(pointer, "$id")
             ) from None
         self._resources.setdefault(base, schema)
         return base
@@ -297,7 +297,7 @@ def _children(schema: Schema, pointer: str) -> Iterator[tuple[Schema, str]]:
 # The schema as plain JSON
 
 NESTING_LIMIT = 120
-"""How deep objects and arrays of a schema may nest."""
+"""The deepest nesting of a schema's objects and arrays."""
 
 SIZE_LIMIT = 200_000
 """The most values in a schema."""
@@ -325,14 +325,14 @@ def plain_schema(schema: object, pointer: str) -> dict[str, JsonValue] | bool:
     if isinstance(copied, (dict, bool)):
         return copied
     raise GrammarError(
-        f"a schema is an object or a boolean, not {type(schema).__name__}",
+        f"a schema must be an object or a boolean, not {type(schema).__name__}",
         remedy="pass a dict, a pydantic model or a TypeAdapter",
         pointer=pointer,
     )
 
 
 class _Copier:
-    """Copies values as far as there is room."""
+    """Copies values up to the limits of depth and size."""
 
     def __init__(self, pointer: str) -> None:
         self._pointer = pointer
@@ -343,7 +343,9 @@ class _Copier:
         if levels_left < 0:
             raise self._error(f"it is nested deeper than {NESTING_LIMIT} levels", "flatten it")
         if self._room < 0:
-            raise self._error(f"it holds more than {SIZE_LIMIT:,} values", "use a smaller schema")
+            raise self._error(
+                f"it contains more than {SIZE_LIMIT:,} values", "use a smaller schema"
+            )
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
@@ -354,7 +356,7 @@ class _Copier:
             if not math.isfinite(value):
                 raise self._error(f"{value} is not a JSON number", "leave it out")
             return float(value)
-        if isinstance(value, (dict, Mapping)):  # dict first, as the other takes long to check
+        if isinstance(value, (dict, Mapping)):  # dict first, because Mapping takes long to check
             return self._mapping(value, levels_left)
         if isinstance(value, (list, tuple)):
             return [self.copy(item, levels_left - 1) for item in value]
@@ -374,7 +376,7 @@ class _Copier:
             try:
                 return plain.encode("utf-16", "surrogatepass").decode("utf-16")
             except UnicodeDecodeError:
-                raise self._error("a text holds a lone surrogate", "drop it") from None
+                raise self._error("a text contains a lone surrogate", "remove it") from None
         return plain
 
     def _error(self, problem: str, remedy: str) -> GrammarError:

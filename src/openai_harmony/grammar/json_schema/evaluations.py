@@ -1,10 +1,10 @@
 """Cases of `unevaluatedProperties` and `unevaluatedItems`: a schema in, a choice of cases out.
 
-Both keywords hold for what no other schema evaluates that holds for the same value. Which ones do
-depends on the choices inside (`anyOf`, `oneOf`, `if`, `dependentSchemas`). A case makes these, and
-closes the value for all that its schemas do not evaluate. The more schemas hold, the more values
-are allowed; so no case has to say that a schema does not hold, and all cases together allow what
-the keyword allows.
+Both keywords apply to the properties or items that no other valid schema of the same value
+evaluates. Which schemas are valid depends on choices (`anyOf`, `oneOf`, `if`, `dependentSchemas`).
+A case makes these choices and forbids everything that its schemas do not evaluate. More valid
+schemas only allow more values, so no case needs to state that a schema is invalid. All cases
+together allow exactly what the keyword allows.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ CASE_LIMIT = 64
 
 _KEYWORDS = {"object": "unevaluatedProperties", "array": "unevaluatedItems"}
 _APPLYING = ("anyOf", "oneOf", "dependentSchemas")  # beside `if`
-_MANY = GrammarError("too many combinations of other schemas may hold")
+_MANY = GrammarError("too many combinations of other schemas are possible")
 
 
 @dataclass(frozen=True)
 class _Evaluated:
-    """The names and items of a value about which schemas say something."""
+    """The names and items of a value that schemas evaluate."""
 
     names: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class _Evaluated:
     """Items that satisfy one of these."""
 
     def joined(self, other: _Evaluated) -> _Evaluated:
-        """Return what either evaluates."""
+        """Return the names and items that either evaluates."""
         return _Evaluated(
             tuple(dict.fromkeys((*self.names, *other.names))),
             tuple(dict.fromkeys((*self.patterns, *other.patterns))),
@@ -54,14 +54,14 @@ _NOTHING = _Evaluated()
 
 @dataclass(frozen=True)
 class _Outcome:
-    """Choices that are made, and what the schemas evaluate then; None: everything."""
+    """Some choices, and what the schemas then evaluate; None: everything."""
 
     evaluated: _Evaluated | None = _NOTHING
     picks: dict[Choice, tuple[Way, ...]] = field(default_factory=dict)
     further: tuple[Way, ...] = ()
 
     def joined(self, other: _Outcome) -> _Outcome | None:
-        """Return what holds if both do; None where they make a choice in two ways."""
+        """Return the outcome of both; None if they make a choice in different ways."""
         if any(other.picks.get(choice, ways) != ways for choice, ways in self.picks.items()):
             return None
         both = None
@@ -74,7 +74,7 @@ _Outcomes = list[_Outcome]
 
 
 class Evaluations:
-    """Finds the cases of the schemas of a document; `parts_of` takes a schema apart."""
+    """Finds the cases of the schemas of a document; `parts_of` returns a schema's parts."""
 
     def __init__(
         self, document: Document, choices: Choices, parts_of: Callable[[Schema], Parts]
@@ -99,7 +99,7 @@ class Evaluations:
         return Choice(child_pointer(pointer, keyword), keyword, cases)
 
     def evaluates_all(self, parts: Parts, kind: str) -> bool:
-        """Return whether a schema says something itself about all names or items."""
+        """Return whether a schema's own keywords evaluate all names or items."""
         if kind == "object":
             return "additionalProperties" in parts.schema or parts.constraints.unread
         return parts.constraints.items is not None
@@ -110,7 +110,7 @@ class Evaluations:
             properties = parts.schema.get("properties")
             names = tuple(properties) if isinstance(properties, dict) else ()
             return _Evaluated(names, parts.patterns)
-        # The items that match `contains` are evaluated since draft 2020-12.
+        # Since draft 2020-12, the items that match `contains` are evaluated.
         matches = () if rule.contains is None or self._document.is_2019 else (rule.contains,)
         return _Evaluated(first_items=len(rule.prefix), matches=matches)
 
@@ -134,7 +134,7 @@ class Evaluations:
         return Constraints(pointer, prefix=prefix, items=others, keywords=keywords)
 
     def _of_way(self, way: Way, kind: str, path: tuple[int, ...]) -> _Outcomes:
-        """Return the outcomes of a schema that holds."""
+        """Return the outcomes of a valid schema."""
         if not isinstance(way, dict):
             return [_Outcome()]
         if id(way) in path:
@@ -158,7 +158,7 @@ class Evaluations:
     def _of_choice(self, choice: Choice, kind: str, path: tuple[int, ...]) -> _Outcomes:
         by_way = [(way, self._of_way(way, kind, path)) for way in choice.schemas]
         telling = [(way, outcomes) for way, outcomes in by_way if any(map(_tells, outcomes))]
-        # The choice stays as it is where its schemas evaluate nothing.
+        # If the schemas of a choice evaluate nothing, the choice stays open.
         made = [_Outcome()] if len(telling) < len(by_way) else []
         most = len(telling) if choice.keyword == "anyOf" else min(1, len(telling))
         if 2**most > 2 * CASE_LIMIT:

@@ -1,6 +1,6 @@
-"""The formats of JSON Schema: the name of a format in, the patterns that its texts match out.
+"""The formats of JSON Schema: the name of a format in, the patterns of its texts out.
 
-The names are those of draft 2020-12. By the specification any other name asserts nothing.
+The names are those of draft 2020-12. By the specification, any other name asserts nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["FORMATS", "NARROW_PATTERNS", "REFUSED_FORMATS", "TextFormat", "find_
 
 @dataclass(frozen=True)
 class TextFormat:
-    """All of the patterns hold."""
+    """The patterns of a format; a text must match all of them."""
 
     patterns: tuple[str, ...]
 
@@ -27,24 +27,24 @@ _FEBRUARY = r"02-(?:0[1-9]|1\d|2[0-8])"
 _DATE = (
     rf"(?:{_YEAR}-(?:{_LONG_MONTHS}|{_SHORT_MONTHS}|{_FEBRUARY})|{_LEAP_YEAR}-02-29)"  # RFC 3339
 )
-# No leap second: whether there was one, no pattern can say.
+# Leap seconds are left out: no pattern can describe when there was one.
 _TIME = r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)"
 
 _DAYS = r"(?:\d+Y(?:\d+M(?:\d+D)?)?|\d+M(?:\d+D)?|\d+D)"
 _HOURS = r"T(?:\d+H(?:\d+M(?:\d+S)?)?|\d+M(?:\d+S)?|\d+S)"
 _DURATION = rf"P(?:\d+W|{_DAYS}(?:{_HOURS})?|{_HOURS})"
 
-# Characters and lengths are two patterns: one for both is slow to follow.
+# Characters and lengths are two patterns, because one pattern for both would be slow.
 _LABEL = r"[A-Za-z0-9]+(?:-+[A-Za-z0-9]+)*"
 _HOST_NAME = rf"{_LABEL}(?:\.{_LABEL})*"
 
 
 def _label_lengths(*counts: tuple[int, int]) -> str:
-    """Write names of at most so many labels, each of at most so many characters.
+    """Write names with limits on the number of labels and on the characters of each.
 
-    The engine cannot count the characters of a label and of the whole name at once, so that a few
-    shapes of names stand for all. A label has no "--" after two characters: only Punycode has it
-    there (``xn--``), which no pattern can check.
+    The engine cannot count the characters of a label and of the whole name at once, so a few shapes
+    of names represent all. A label has no "--" after two characters: only Punycode (``xn--``) has
+    it there, and no pattern can check Punycode.
     """
     sign = r"[A-Za-z0-9\-]"
     shapes = []
@@ -74,7 +74,7 @@ def _before(most: int) -> str:
     return rf"(?:{_GROUP}(?::{_GROUP}){{0,{most - 1}}})?" if most else ""
 
 
-# Eight groups, the last two of which may be an IPv4 address; ``::`` stands for one or more.
+# Eight groups, of which the last two may be an IPv4 address; ``::`` stands for one or more.
 _IPV6_FORMS = [
     rf"(?:{_GROUP}:){{7}}{_GROUP}",
     rf"(?:{_GROUP}:){{6}}{_IPV4}",
@@ -157,14 +157,14 @@ NARROW_PATTERNS = frozenset(
     for name in ("time", "date-time", "email", "hostname")
     for pattern in FORMATS[name].patterns
 )
-"""Patterns that leave out some texts of their format; so a text that they exclude may have it."""
+"""Patterns that leave out some valid texts of their format."""
 
 REFUSED_FORMATS = frozenset({"idn-email", "idn-hostname", "regex"})
-"""The formats of the specification that are not."""
+"""The formats of the specification that are not enforced."""
 
 
 def find_format(name: str, pointer: str) -> TextFormat | None:
-    """Return what a format asks for; None for a name that the specification does not know.
+    """Return the patterns of a format; None for a name that the specification does not define.
 
     >>> find_format("int32", "#/format")
     >>> find_format("uuid", "#/format").patterns[0][:22]
@@ -172,7 +172,7 @@ def find_format(name: str, pointer: str) -> TextFormat | None:
     """
     if name in REFUSED_FORMATS:
         raise GrammarError(
-            f"the format {name} is no regular expression",
+            f"no regular expression can describe the format {name}",
             remedy="leave it out and check it afterwards, or write a pattern",
             pointer=pointer,
         )

@@ -1,10 +1,10 @@
-"""Values of schemas: listed ones, any finite one, and those that two schemas share.
+"""Values of schemas: listed values, finite values, and values that two schemas share.
 
-- `Instances` tests the few values that `enum` and `const` list.
-- `satisfiable_states` finds the states that some finite value satisfies. A schema that needs itself
-  without end has none, though each step of it can be written.
-- `Exclusions` proves that two states have no value in common, so that a `oneOf` of them is an
-  `anyOf`: by types, constants, bounds, or a property or item that both have.
+- `Instances` tests the values that `enum` and `const` list.
+- `satisfiable_states` finds the states that some finite value satisfies. A schema that always
+  requires itself has no such value, although each step of it can be written.
+- `Exclusions` proves that two states have no value in common, so a `oneOf` of them equals an
+  `anyOf`. The proof uses types, constants, bounds, or a property or item that both have.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 UNIQUE_LIMIT = 2_500
-"""The most items of all arrays whose items differ, where these are listed."""
+"""The most items in a list of all arrays whose items differ."""
 
 _RANGE_LIMIT = 50
 
@@ -56,7 +56,7 @@ class Instances:
         self._tests_left -= 1
         if self._tests_left < 0:
             problem = f"listed values need more than {TEST_LIMIT:,} tests"
-            remedy = "list fewer values, beside fewer other keywords"
+            remedy = "list fewer values, or use fewer keywords beside them"
             return self._loosened(GrammarError(problem, remedy=remedy, pointer=rule.pointer))
         for refusal in rule.refusals:
             if refusal.type in ("", type_of(value)):
@@ -78,19 +78,19 @@ class Instances:
         )
 
     def _loosened(self, error: GrammarError) -> bool:
-        """Report what cannot be tested; every value passes then."""
+        """Report a schema that cannot be tested; every value passes it."""
         self._report(error)
         self._is_loosened = True
         return True
 
     def _valid(self, value: JsonValue, schema: JsonValue, pointer: str) -> bool:
-        """Return whether a value satisfies a schema with all that it refers to."""
+        """Return whether a value satisfies a schema and everything that the schema refers to."""
         if isinstance(schema, bool):
             return schema
         if not isinstance(schema, dict) or self._depth > _DEPTH_LIMIT:
             problem = "a listed value cannot be tested against it"
             return self._loosened(GrammarError(problem, remedy="correct it", pointer=pointer))
-        pair = (id(value), id(schema))  # both stay: they are parts of the document
+        pair = (id(value), id(schema))  # ids stay valid: both objects are parts of the document
         if pair not in self._tested:
             self._depth += 1
             self._tested[pair] = self._valid_object(value, schema)
@@ -144,16 +144,16 @@ class Instances:
 
 
 def satisfiable_states(states: list[State], *, unwritten: bool = False) -> set[State]:
-    """Return the states that have an instance, found from the inside out.
+    """Return the states that have an instance, searching from the inside out.
 
-    With `unwritten`, instances count that the grammar leaves out.
+    With `unwritten`, instances that the grammar leaves out count too.
     """
     leading_to: dict[State, list[State]] = {}
     for state in states:
         for inner in state.inside():
             leading_to.setdefault(inner, []).append(state)
     satisfiable: set[State] = set()
-    waiting = list(states)  # inner states come last, and are tried first
+    waiting = list(states)  # inner states come last and are tried first
     while waiting:
         state = waiting.pop()
         if state in satisfiable or (state.unwritten and not unwritten):
@@ -173,7 +173,7 @@ def satisfiable_states(states: list[State], *, unwritten: bool = False) -> set[S
 
 
 def possible_types(shape: Shape, satisfiable: set[State]) -> frozenset[str]:
-    """Return the types of which a shape may have values."""
+    """Return the types of the values that a shape may have."""
     possible = {"null", "boolean"} & shape.types
     if "number" in shape.types and shape.has_number():
         possible.add("number")
@@ -187,7 +187,7 @@ def possible_types(shape: Shape, satisfiable: set[State]) -> frozenset[str]:
 
 
 def distinct_arrays(shape: Shape, satisfiable: set[State]) -> list[list[JsonValue]] | None:
-    """Return the arrays whose items differ; None if these cannot be listed, or are too many."""
+    """Return the arrays whose items differ; None if they cannot be listed or are too many."""
     arrays: list[list[JsonValue]] = []
     longest: list[list[JsonValue]] = [[]]
     size = 0
@@ -276,7 +276,7 @@ class Exclusions:
         self._shared: dict[frozenset[State], frozenset[str]] = {}
 
     def overlap(self, states: list[State]) -> Overlap | None:
-        """Return the types of values that two of the states may have in common, if any."""
+        """Return the types of the values that two of the states may share, if any."""
         possible = [state for state in states if state in self._satisfiable]
         if _have_distinct_constants(possible):
             return None
@@ -293,15 +293,15 @@ class Exclusions:
         return overlap
 
     def shared_types(self, left: State, right: State, depth: int = 0) -> frozenset[str]:
-        """Return the types of values that both states may have."""
+        """Return the types of the values that both states may have."""
         if left not in self._satisfiable or right not in self._satisfiable:
             return frozenset()
         pair = frozenset((left, right))
         if left is right or depth > _PAIR_DEPTH_LIMIT or len(self._shared) > PAIR_LIMIT:
             return frozenset(TYPES)
         if pair not in self._shared:
-            self._shared[pair] = frozenset(TYPES)  # during the comparison: recursive
-            self._shared[pair] = self._compare(left, right, depth + 1)  # schemas meet it again
+            self._shared[pair] = frozenset(TYPES)  # for recursive schemas, which
+            self._shared[pair] = self._compare(left, right, depth + 1)  # compare the pair again
         return self._shared[pair]
 
     def all_differ(self, shape: Shape) -> bool:
@@ -379,7 +379,7 @@ class Exclusions:
 
 
 def _have_distinct_constants(states: list[State]) -> bool:
-    """Return whether each state has constants of its own, or a required property that has."""
+    """Return whether each state, or a required property of it, has constants of its own."""
     shapes = [state.shape for state in states]
     if _list_distinct_values(shapes):
         return True
@@ -396,9 +396,10 @@ def _have_distinct_constants(states: list[State]) -> bool:
 
 
 def _default_tag(states: list[State]) -> str | None:
-    """Return a property with constants of its own in each state, which is its default as well.
+    """Return a property whose constants differ in each state and are also its default.
 
-    It may be left out, but then nothing tells the states apart; pydantic writes such schemas.
+    A value may omit this property, and then nothing distinguishes the states. pydantic writes such
+    schemas.
     """
     shapes = [state.shape for state in states if state.shape is not None]
     if len(shapes) < len(states) or any(shape.types != {"object"} for shape in shapes):
@@ -451,7 +452,7 @@ def _item(shape: Shape, index: int) -> State | None:
 
 
 def _property(shape: Shape, name: str) -> State | None:
-    """Return the state of a name; None when it is anything, or depends on a pattern."""
+    """Return the state of a name; None if its value is unrestricted or depends on a pattern."""
     if name in shape.properties:
         return shape.properties[name]
     return None if shape.named_by_pattern else shape.additional

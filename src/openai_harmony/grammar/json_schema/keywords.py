@@ -1,7 +1,7 @@
-"""Read the keywords of one schema object: JSON in, what each type of value must satisfy out.
+"""Read the keywords of one schema object: JSON in, constraints for each type of value out.
 
-References, ``allOf``, ``anyOf`` and ``oneOf`` are left to `conjunctions`. The values of keywords
-are checked, and keywords that no grammar can count or remember are noted as refusals.
+`conjunctions` reads references, ``allOf``, ``anyOf`` and ``oneOf``. This module checks the values
+of keywords, and notes keywords that no grammar can enforce as refusals.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ __all__ = [
 ]
 
 COUNT_LIMIT = 1_000_000
-"""The largest length, number of items or of properties."""
+"""The largest length, number of items or number of properties."""
 
 
 _PROPERTY_NAMES = Refusal(
     "object",
     "propertyNames",
-    "no one list or pattern says which names may come",
+    "no single list or pattern describes the allowed names",
     "use properties or patternProperties, with additionalProperties false",
 )
 
 _JSON_IN_TEXT = Refusal(
     "string",
     "contentMediaType",
-    "in draft 7 it asks for JSON inside of a text, which is no regular expression",
-    "use the type that the text stands for, or name a newer draft in $schema",
+    "in draft 7 it requires JSON inside a text, which no regular expression can describe",
+    "use the type that the text contains, or name a newer draft in $schema",
 )
 _BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 
@@ -52,9 +52,10 @@ _REFERRING = (*REFERENCES, "allOf", "anyOf", "oneOf", "if", "dependentSchemas")
 def read_constraints(
     schema: Schema, pointer: str, report: Report = raise_error, *, is_old: bool = False
 ) -> Constraints:
-    """Return what a schema object says itself; `report` takes the keywords that it cannot.
+    """Return the constraints of a schema object's own keywords.
 
-    With `is_old` the schema is of draft 7 or before, where the content of a text is checked.
+    `report` gets the errors of keywords that cannot be read. With `is_old`, the schema is of
+    draft 7 or before, in which the content of a text is checked.
 
     >>> read_constraints({"type": "integer", "minimum": 0.5}, "#").lowest
     (Fraction(1, 2), False)
@@ -142,14 +143,14 @@ _ASSERTING = frozenset(
 
 
 def asserts(schema: Schema) -> bool:
-    """Return whether a schema object says anything itself, beside referring to others."""
+    """Return whether a schema object has keywords that do not refer to other schemas."""
     return not _ASSERTING.isdisjoint(schema)
 
 
 def _invalid(read: Constraints, keyword: str, expected: str) -> GrammarError:
     remedy = "correct it"
     if keyword in ("exclusiveMinimum", "exclusiveMaximum"):
-        remedy = "write the bound itself, or name draft 4 in $schema, where true is meant"
+        remedy = "write the bound itself, or name draft 4 in $schema, in which true is allowed"
     problem = f"the keyword takes {expected}"
     return GrammarError(problem, remedy=remedy, pointer=read.pointer_to(keyword))
 
@@ -178,14 +179,14 @@ def _read_numbers(read: Constraints, schema: Schema, report: Report) -> None:
         if count is None or count < 0 or count.denominator != 1:
             report(_invalid(read, keyword, "a whole number from 0"))
         elif count > COUNT_LIMIT:
-            problem, remedy = f"it is more than {COUNT_LIMIT:,}", "use a smaller number, or none"
+            problem, remedy = f"it is more than {COUNT_LIMIT:,}", "use a smaller number or none"
             report(GrammarError(problem, remedy=remedy, pointer=read.pointer_to(keyword)))
         else:
             setattr(read, _COUNTS[keyword], int(count))
 
 
 def _exact(value: JsonValue) -> Fraction | None:
-    """Return the number that the shortest digits of a float name."""
+    """Return the exact number of a float's shortest digits."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return Fraction(value) if isinstance(value, int) else Fraction(repr(value))
@@ -206,7 +207,7 @@ def _read_texts(read: Constraints, schema: Schema, report: Report) -> None:
 
 
 def _readable(pattern: str, pointer: str, report: Report) -> list[str] | None:
-    """Return the patterns for one pattern; None where it cannot be read."""
+    """Return the patterns for one pattern; None if it cannot be read."""
     try:
         patterns = plain_patterns(pattern, pointer)
         for plain in patterns:
@@ -230,7 +231,7 @@ def _read_values(read: Constraints, schema: Schema) -> None:
 
 
 def _read_items(read: Constraints, schema: Schema, report: Report) -> None:
-    """`items` is a list in older drafts, and `additionalItems` what follows it."""
+    """Read items; in older drafts, `items` is a list, and `additionalItems` follows it."""
     prefix = schema.get("prefixItems", [])
     items = schema.get("items")
     if isinstance(items, list) and "prefixItems" not in schema:
@@ -264,7 +265,7 @@ def _read_properties(read: Constraints, schema: Schema, report: Report) -> list[
             if patterns is not None and len(patterns) > 1:
                 patterns = select_texts(tuple(patterns))
                 if patterns is None:
-                    problem, remedy = "it is too large with its look-ahead", "say it without"
+                    problem, remedy = "it is too large with its look-ahead", "write it without one"
                     report(GrammarError(problem, remedy=remedy, pointer=pointer))
             if patterns is None:
                 unread.append(inner)
@@ -288,7 +289,7 @@ def _read_refusals(read: Constraints, schema: Schema) -> None:
         if schema.get(keyword, True) is True or schema[keyword] == {}:
             continue
         if refers or (kind == "array" and read.contains is not None):
-            problem = "it depends on which of too many other schemas hold"
+            problem = "it depends on too many combinations of other schemas"
             remedy = "repeat the properties beside additionalProperties false"
             read.refusals.append(Refusal(kind, keyword, problem, remedy, depends=True))
         elif kind == "array" and read.items is None:
@@ -308,7 +309,7 @@ def listed_schemas(schema: Schema, keyword: str, pointer: str, report: Report) -
 
 
 def dependents(schema: Schema) -> Iterator[tuple[str, str, JsonValue]]:
-    """Yield each name on which something depends, the keyword, and the names or schema required."""
+    """Yield each name that has dependents, the keyword, and the required names or schema."""
     for keyword in ("dependentRequired", "dependentSchemas", "dependencies"):
         named = schema.get(keyword)
         for name, dependent in named.items() if isinstance(named, dict) else ():
@@ -319,7 +320,7 @@ def dependents(schema: Schema) -> Iterator[tuple[str, str, JsonValue]]:
 
 
 def apply_property_names(rule: Constraints, names: Constraints) -> bool:
-    """Say in other keywords of an object what its names must satisfy; whether that is possible."""
+    """Express `propertyNames` in other keywords of the object; return whether that is possible."""
     if names.refusals:
         return False
     others: JsonValue = True if rule.additional is None else rule.additional
@@ -355,10 +356,10 @@ def apply_property_names(rule: Constraints, names: Constraints) -> bool:
 def _named(
     rule: Constraints, patterns: list[str], others: JsonValue
 ) -> dict[str, JsonValue] | None:
-    """Return the schemas of an object by patterns that imply all of these."""
+    """Return the schemas of an object's properties, by patterns that imply all of these."""
     unwanted = tuple(rule.named_by_pattern)
     if rule.properties and others not in (True, False):
-        patterns = [*patterns, texts_but(list(rule.properties))]  # it does not hold for these
+        patterns = [*patterns, texts_but(list(rule.properties))]  # listed names are exempt
     named: dict[str, JsonValue] = {}
     for wanted, without, schema in (
         *((text, (), schema) for text, schema in rule.named_by_pattern.items()),

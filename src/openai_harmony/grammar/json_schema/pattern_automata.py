@@ -1,9 +1,9 @@
-"""Automata of patterns: which texts two patterns share, and which texts a pattern does not accept.
+"""Automata of patterns: intersections and complements of regular expressions.
 
-A pattern becomes a graph whose places are joined by characters. `share_a_text` walks two graphs at
-once.
-`select_texts` makes graphs deterministic and joins them, and reads a pattern from the
-result by taking out one place after the other.
+A pattern becomes a graph whose nodes are called places and whose edges are characters.
+`share_a_text` walks two graphs at once.
+`select_texts` makes graphs deterministic, joins them, and turns the result into a pattern by
+removing one place after the other.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _ANY = Characters(((0, LAST),))
 
 
 class _TooLarge(Exception):
-    """A graph has more places than anyone should wait for."""
+    """A graph has too many places."""
 
 
 class _Position(NamedTuple):
-    """A place, whether there were characters before, and whether none may follow."""
+    """A place, whether characters came before it, and whether no more may follow."""
 
     place: int
     started: bool = False
@@ -56,13 +56,13 @@ class _Position(NamedTuple):
 
 
 class _Graph:
-    """A pattern as places; the text is accepted if it leads from the first to the last."""
+    """A pattern as places; it accepts a text that leads from the first to the last place."""
 
     def __init__(self, pattern: str) -> None:
         self.steps: list[list[tuple[Characters, int]]] = []
         self.jumps: list[list[tuple[Edge | None, int]]] = []
         first = self._place()
-        self.steps[first].append((_ANY, first))  # a pattern is found anywhere
+        self.steps[first].append((_ANY, first))  # a pattern may match anywhere in a text
         self.last = self._add(parse_pattern(pattern, ""), first)
         if self.last == first:
             self.last = self._jump(first)
@@ -115,7 +115,7 @@ class _Graph:
         return end
 
     def jumped(self, position: _Position) -> list[_Position]:
-        """Return the positions to which no character leads."""
+        """Return the positions that can be reached without a character."""
         place, started, ended = position
         return [
             _Position(target, started, ended or (edge is not None and not edge.start))
@@ -128,12 +128,12 @@ class _Graph:
         return any(position.place == self.last for position in positions)
 
     def borders(self, positions: frozenset[_Position]) -> set[int]:
-        """Return the code points at which the positions start to lead somewhere else."""
+        """Return the code points at which the next positions change."""
         borders: set[int] = set()
         for position in positions:
             for characters, _ in self.steps[position.place]:
                 if characters.categories:
-                    raise _TooLarge  # a category has no ranges to divide
+                    raise _TooLarge  # a category cannot be divided into ranges
                 borders.update(
                     code for first, last in characters.ranges for code in (first, last + 1)
                 )
@@ -152,7 +152,7 @@ class _Graph:
         )
 
     def settled(self, positions: set[_Position]) -> frozenset[_Position]:
-        """Return the positions and all that follow; the last alone where the text is accepted."""
+        """Return all reachable positions; only the last one if the text is accepted."""
         reached = self.reached(positions)
         last = _Position(self.last, True)
         if any(place == self.last and not ended for place, _, ended in reached):
@@ -160,7 +160,7 @@ class _Graph:
         return reached
 
     def reached(self, positions: set[_Position]) -> frozenset[_Position]:
-        """Return the positions and all to which no character leads from them."""
+        """Return the positions and all that they reach without a character."""
         reached, waiting = set(positions), list(positions)
         while waiting:
             for position in self.jumped(waiting.pop()):
@@ -213,7 +213,7 @@ def share_a_text(left: str, right: str) -> bool:
 def select_texts(wanted: tuple[str, ...], unwanted: tuple[str, ...] = ()) -> list[str] | None:
     """Return a pattern of all texts that match the first patterns and none of the others.
 
-    The list is empty if there are none; the result is None where the pattern would be too large.
+    The list is empty if there are no such texts. The result is None if the pattern is too large.
 
     >>> select_texts((), ("^a",))
     ['^(?:(?:|[^a](?:[^])*))$']
@@ -248,7 +248,7 @@ def select_texts(wanted: tuple[str, ...], unwanted: tuple[str, ...] = ()) -> lis
 
 
 def plain_patterns(pattern: str, pointer: str) -> list[str]:
-    """Return patterns that all hold where this one does, without the look-aheads at its start.
+    """Return patterns that together equal this one, without the look-aheads at its start.
 
     >>> plain_patterns("^(?=.*[0-9])(?!$)[a-z0-9]*$", "#/pattern")[:2]
     ['^(?:.*[0-9])', '^[a-z0-9]*$']
@@ -274,7 +274,7 @@ def plain_patterns(pattern: str, pointer: str) -> list[str]:
 
 
 def _group_end(pattern: str, start: int, sign: str = ")") -> int:
-    """Return where a parenthesis closes, or where another sign stands right inside of it."""
+    """Return the index of a closing parenthesis, or of another sign directly inside the group."""
     depth, in_class, index = 0, False, start
     while index < len(pattern):
         character = pattern[index]
@@ -293,7 +293,7 @@ def _group_end(pattern: str, start: int, sign: str = ")") -> int:
 
 
 def texts_but(texts: list[str]) -> str:
-    """Return a pattern of all texts but these: they differ from each at some character.
+    """Return a pattern of all texts except these.
 
     >>> texts_but(["a"])
     '^(?:(?:[^a][^]*)?|a[^][^]*)$'
@@ -319,11 +319,11 @@ def _code(code: int) -> str:
 _START, _END = 0, -1
 
 _Places: TypeAlias = tuple[frozenset[_Position], ...]
-"""For each graph, the positions to which one text leads."""
+"""The positions in each graph to which one text leads."""
 
 
 def _labels(wanted: list[_Graph], unwanted: list[_Graph]) -> dict[int, dict[int, str]]:
-    """Return the characters that lead from place to place of a graph of the selected texts."""
+    """Return the characters on the edges of a graph of the selected texts."""
     graphs = [*wanted, *unwanted]
     start = tuple(graph.settled({_Position(_START)}) for graph in graphs)
     numbers: dict[_Places, int] = {start: _START}
@@ -364,7 +364,7 @@ def _labels(wanted: list[_Graph], unwanted: list[_Graph]) -> dict[int, dict[int,
 
 
 def _degree(labels: dict[int, dict[int, str]], place: int) -> int:
-    """Return how many labels there are more without a place."""
+    """Return how many more labels there are after a place is removed."""
     return len(labels[place]) * sum(place in targets for targets in labels.values())
 
 

@@ -1,7 +1,7 @@
 """Parse the regular expressions of JSON Schema: an ECMA-262 pattern in, a tree of nodes out.
 
-Patterns that ECMA-262 leaves to the engine, or reads in two ways, raise an error, and so do those
-that look around. This module decides which patterns have one meaning.
+This module decides which patterns have one clear meaning. Look-around, and patterns whose meaning
+ECMA-262 leaves to the implementation or defines in two ways, raise an error.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ __all__ = [
 ]
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
-"""Code points, first and last of each range, sorted, no two touching."""
+"""Sorted ranges of code points, first and last, which do not touch each other."""
 
 LAST = 0x10FFFF
 
 
 @dataclass(frozen=True)
 class Characters:
-    """One character: of these ranges, or of these general categories, or (negated) of neither."""
+    """One character of these ranges or general categories; if negated, of neither."""
 
     ranges: Ranges
     categories: tuple[str, ...] = ()
@@ -64,28 +64,28 @@ class Characters:
 
 @dataclass(frozen=True)
 class Edge:
-    """The start of the text, or its end."""
+    """The start or the end of the text."""
 
     start: bool
 
 
 @dataclass(frozen=True)
 class Sequence:
-    """One node after the other; none is the empty text."""
+    """One node after the other; without nodes, the empty text."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True)
 class Alternatives:
-    """Any of the nodes; none matches nothing."""
+    """Any of the nodes; without nodes, it matches nothing."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """A node that many times."""
+    """A node, repeated."""
 
     part: Node
     least: int
@@ -145,7 +145,7 @@ CATEGORIES = {
     "Separator": "Z",
     "Space_Separator": "Zs",
 }
-"""The long names of general categories that may stand in ``\\p{...}``; the short ones may, too."""
+"""The long names of general categories in ``\\p{...}``; the short names are allowed, too."""
 
 
 DIGITS: Ranges = ((0x30, 0x39),)
@@ -176,7 +176,7 @@ _SHORT_CATEGORY = re.compile(r"L[ultmo]?|M[nce]?|N[dlo]?|P[cdseifo]?|S[mcko]?|Z[
 
 
 def parse_pattern(pattern: str, pointer: str) -> Node:
-    """Return the tree of a pattern; `pointer` is the place that errors name.
+    """Return the tree of a pattern; `pointer` is its place, for errors.
 
     >>> parse_pattern("[^a]", "#/pattern").ranges
     ((0, 96), (98, 1114111))
@@ -202,7 +202,7 @@ class _Reader:
     def read(self) -> Node:
         node = self._alternatives()
         if self._index < len(self._pattern):
-            raise self._error("a closing parenthesis too many", "escape it as \\)")
+            raise self._error("a closing parenthesis without an opening one", "escape it as \\)")
         return node
 
     def _error(self, problem: str, remedy: str) -> GrammarError:
@@ -251,10 +251,10 @@ class _Reader:
         most = None if braces[2] and not braces[3] else int(braces[3] or least)
         if max(least, most or 0) > REPEAT_LIMIT:
             raise self._error(
-                f"a repetition of more than {REPEAT_LIMIT:,}", "use minLength or maxLength"
+                f"a count of more than {REPEAT_LIMIT:,}", "use minLength or maxLength"
             )
         if most is not None and least > most:
-            raise self._error("a repetition's counts are crossed", "swap them")
+            raise self._error("the first count is larger than the second", "swap them")
         self._index = braces.end()
         return least, most
 
@@ -276,7 +276,7 @@ class _Reader:
         if sign in "*+?":
             raise self._error(f"nothing to repeat before {sign}", f"escape it as \\{sign}")
         if _BROKEN_QUANTIFIER.match(self._pattern, self._index):
-            raise self._error("braces that are no quantifier", "write {0,n}, or escape them")
+            raise self._error("braces that are not a quantifier", "write {0,n}, or escape them")
         self._index += 1
         return self._literal(sign)
 
@@ -295,7 +295,9 @@ class _Reader:
         elif not self._take("?:") and self._take("?"):
             sign = self._pattern[self._index : self._index + 1]
             if sign in ("=", "!", "<"):
-                raise self._error("look-around", "say it without, or check it afterwards")
+                raise self._error(
+                    "a look-around", "write the pattern without it, or check it afterwards"
+                )
             raise self._error(f"a group that starts with (?{sign}", "write (?:...)")
         node = self._alternatives()
         if not self._take(")"):
@@ -334,7 +336,7 @@ class _Reader:
         if sign in "123456789k":
             raise self._error("a back reference", "write the alternatives out")
         if sign.isascii() and sign.isalnum():
-            raise self._error(f"\\{sign} is no escape of ECMA-262", "drop the backslash")
+            raise self._error(f"\\{sign} is not an escape of ECMA-262", "remove the backslash")
         return ord(sign)
 
     def _code_point(self, code: int) -> int:
@@ -343,7 +345,7 @@ class _Reader:
             self._index = low.end()
             return 0x10000 + ((code - 0xD800) << 10) + int(low[1], 16) - 0xDC00
         if 0xD800 <= code <= 0xDFFF or code > LAST:
-            raise self._error("an escape that is no character", "write the whole character")
+            raise self._error("an escape that is not a character", "write the whole character")
         return code
 
     def _property(self, negated: bool) -> Characters:
@@ -351,8 +353,8 @@ class _Reader:
         name = CATEGORIES.get(braces[1], braces[1]) if braces else ""
         if not braces or not _SHORT_CATEGORY.fullmatch(name):
             raise self._error(
-                "a \\p that names no general category of letters, marks, numbers or signs",
-                "name the characters",
+                "a \\p that does not name a general category of letters, marks, numbers or signs",
+                "list the characters",
             )
         self._index = braces.end()
         return Characters((), (name,), negated)
@@ -371,7 +373,7 @@ class _Reader:
                 continue
             last = self._range_end(item)
             if last < item:
-                raise self._error("a range of a class is crossed", "swap its ends")
+                raise self._error("the first end of a range is larger than the second", "swap them")
             ranges.append((item, last))
         if categories:
             return Characters(merged(ranges), tuple(categories), negated)

@@ -1,8 +1,8 @@
-r"""The patterns of JSON Schema as the grammar engine reads them.
+r"""The patterns of JSON Schema in the form that the grammar engine reads.
 
-The engine quotes a pattern for JSON by itself. Characters that need a ``\uXXXX`` escape (see
-`UNWRITABLE`) are taken out of each class: the model cannot write them, and the engine adds the
-quote and the backslash to a class that has all control characters.
+The engine itself quotes a pattern for JSON. Characters that need a ``\uXXXX`` escape (see
+`UNWRITABLE`) are removed from each class: the model cannot write them, and the engine would add the
+quote and the backslash to a class with all control characters.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .pattern_parser import (
 __all__ = ["has_counts", "lengths", "pattern_accepts", "rust_pattern", "unwritable"]
 
 UNWRITABLE: Ranges = ((0x00, 0x07), (0x0B, 0x0B), (0x0E, 0x1F), (0x7F, 0x7F), (0xD800, 0xDFFF))
-"""Code points that the grammar lets nobody write: JSON needs ``\\uXXXX`` for most of them."""
+"""Code points that the grammar does not allow: JSON needs ``\\uXXXX`` for most of them."""
 
 SIZE_LIMIT = 20_000
 """The most characters of a pattern with its repetitions written out."""
@@ -54,20 +54,20 @@ def _rust_pattern(pattern: str) -> str:
     node = _without_free_ends(_writable(_read(pattern)))
     if node == _NOTHING:
         raise GrammarError(
-            "no text matches it that can be written without \\uXXXX escapes",
+            "every text that matches it needs \\uXXXX escapes",
             remedy="allow another character",
         )
     _check_anchors(node, at_start=True, at_end=True)
     if _size(node) > SIZE_LIMIT:
         raise GrammarError(
-            f"its repetitions stand for more than {SIZE_LIMIT:,} characters",
+            f"with its repetitions written out it has more than {SIZE_LIMIT:,} characters",
             remedy="use smaller counts",
         )
     return _text(node)
 
 
 def unwritable(text: str) -> str:
-    """Return the first character of a text that the grammar lets nobody write, or nothing."""
+    """Return the first character of a text that the grammar does not allow, or an empty text."""
     if text.isprintable():
         return ""
     for character in text:
@@ -77,7 +77,7 @@ def unwritable(text: str) -> str:
 
 
 def pattern_accepts(pattern: str, text: str) -> bool:
-    """Return whether the pattern is found in the text, in time that no pattern makes explode.
+    """Return whether the pattern matches somewhere in the text, in polynomial time.
 
     >>> pattern_accepts("^(a+)+$", "aaab")
     False
@@ -93,7 +93,7 @@ def _read(pattern: str) -> Node:
 
 @lru_cache(maxsize=4096)
 def lengths(pattern: str) -> tuple[int, int | None]:
-    """Return how few and how many characters a text has that the pattern accepts.
+    """Return the fewest and the most characters of a text that the pattern accepts.
 
     >>> lengths("^ab?$"), lengths("a+")
     ((1, 2), (1, None))
@@ -103,7 +103,7 @@ def lengths(pattern: str) -> tuple[int, int | None]:
 
 
 def _writable(node: Node) -> Node:
-    """Drop what nobody can write; nothing is left of a node that needs it."""
+    """Remove characters that the grammar does not allow, and nodes that need them."""
     if isinstance(node, Characters):
         if node.categories:
             return node
@@ -124,9 +124,9 @@ def _writable(node: Node) -> Node:
 
 
 def _without_free_ends(node: Node) -> Node:
-    """Drop what may, but need not, stand at an end where any text may stand beside it.
+    """Remove optional parts at an unanchored end, where any text may follow or precede.
 
-    ``[a-z]{1,100}`` is found in the same texts as ``[a-z]``, which is much quicker to follow.
+    ``[a-z]{1,100}`` matches in the same texts as ``[a-z]``, which the engine follows much faster.
     """
     if isinstance(node, Alternatives):
         return Alternatives(tuple(map(_without_free_ends, node.parts)))
@@ -157,12 +157,12 @@ def _has_counts(node: Node) -> bool:
 
 
 def _check_anchors(node: Node, at_start: bool, at_end: bool) -> None:
-    """The engine reads ``^`` and ``$`` only where nothing can stand outside of them."""
+    """Raise if ``^`` or ``$`` is inside the pattern, because the engine cannot read it there."""
     if isinstance(node, Edge):
         if not (at_start if node.start else at_end):
             raise GrammarError(
-                f"{'^' if node.start else '$'} inside of the pattern",
-                remedy="put it at the start or the end, or of an alternative there",
+                f"{'^' if node.start else '$'} inside the pattern",
+                remedy="put it at the start or end of the pattern, or of an alternative there",
             )
     elif isinstance(node, Alternatives):
         for part in node.parts:
@@ -170,7 +170,7 @@ def _check_anchors(node: Node, at_start: bool, at_end: bool) -> None:
     elif isinstance(node, Repeat):
         _check_anchors(node.part, at_start=False, at_end=False)
     elif isinstance(node, Sequence):
-        # Among the parts, starts come first and ends last: outside of those there is nothing.
+        # Among the parts, start anchors come first and end anchors last.
         edges = [isinstance(part, Edge) and part.start for part in node.parts]
         starts = edges.index(False) if False in edges else len(edges)
         reverse_edges = [isinstance(part, Edge) and not part.start for part in node.parts[::-1]]
@@ -192,7 +192,7 @@ def _size(node: Node) -> int:
 
 
 def _lengths(node: Node) -> tuple[int, int | None, bool, bool]:
-    """Return the least and the most, and whether the node is bound to the start and the end."""
+    """Return the least and most, and whether the node is anchored at the start and the end."""
     if isinstance(node, Characters):
         return 1, 1, False, False
     if isinstance(node, Edge):
@@ -219,7 +219,7 @@ def _text(node: Node) -> str:
     if isinstance(node, Sequence):
         kept: list[Node] = []
         for element in node.parts:
-            if not (isinstance(element, Edge) and element in kept):  # the engine knows no second
+            if not (isinstance(element, Edge) and element in kept):  # the engine reads only one
                 kept.append(element)
         return "".join(map(_text, kept))
     if isinstance(node, Alternatives):
@@ -256,7 +256,7 @@ def _within(code: int, ranges: Ranges) -> bool:
 
 
 def _ends(node: Node, text: str, starts: set[int]) -> set[int]:
-    """Return where the node can end that starts at one of these places."""
+    """Return the places where the node can end if it starts at one of `starts`."""
     if isinstance(node, Characters):
         return {start + 1 for start in starts if start < len(text) and node.include(text[start])}
     if isinstance(node, Edge):

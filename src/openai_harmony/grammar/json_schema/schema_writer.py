@@ -1,4 +1,4 @@
-"""Satisfiable states in, the schema out that says them in keywords which the engine enforces."""
+"""Satisfiable states to a schema with the keywords that the engine enforces."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from .patterns import has_counts, pattern_accepts, rust_pattern
 __all__ = ["SchemaWriter"]
 
 LEVEL_LIMIT = 120
-"""How deep the engine may have to follow references: at about 160 a stack of 1 MiB is full."""
+"""The deepest nesting of references for the engine: at about 160 a stack of 1 MiB is full."""
 
 MULTIPLE_LIMIT = 5_000
-"""The largest `multipleOf`, without its point; each takes the engine about 3 µs."""
+"""The largest `multipleOf` without its decimal point; each unit takes the engine about 3 µs."""
 
 VALUE_LIMIT = 10_000
-"""The most values of `enum` in all; each takes the engine about 3 µs."""
+"""The most values of `enum` in total; each takes the engine about 3 µs."""
 
 PROPERTY_LIMIT = 2_000
-"""The most properties in all; each takes the engine about 40 µs."""
+"""The most properties in total; each takes the engine about 40 µs."""
 
 PLACE_LIMIT = 5_000
-"""The most places of `prefixItems` in all; `contains` is written with many."""
+"""The most places of `prefixItems` in total; `contains` is written with many."""
 
 PATTERN_LIMIT = 6
 """The most patterns and formats of a text: the engine searches for a text that matches all."""
@@ -47,8 +47,8 @@ LENGTH_LIMIT = 1_000
 """The largest `minLength` beside a pattern, for the same reason."""
 
 JOIN_LIMIT = 1_000
-"""The most schemas in all that the engine joins for names which match a pattern, references written
-out; a schema whose references double has many in a few lines."""
+"""The most schemas in total that the engine joins for names that match a pattern, with references
+written out. A few lines of references to references can stand for many schemas."""
 
 _INLINE_LEVELS = 8
 _TEXT_KEYWORDS = ("pattern", "format", "minLength", "maxLength")
@@ -56,7 +56,7 @@ _FORMAT_PATTERNS = [list(text_format.patterns) for text_format in FORMATS.values
 
 
 class SchemaWriter:
-    """Writes states as schemas; what is used twice, or deep inside, is written once and named."""
+    """Writes states as schemas; one that is used twice, or deep inside, becomes a definition."""
 
     def __init__(self, satisfiable: set[State], pointer: str, report: Report = raise_error) -> None:
         self._satisfiable = satisfiable
@@ -166,7 +166,7 @@ class SchemaWriter:
         try:
             if self._values <= VALUE_LIMIT:
                 return {"enum": [check_writable(value, pointer) for value in values]}
-            problem = f"there are more than {VALUE_LIMIT:,} values in all"
+            problem = f"there are more than {VALUE_LIMIT:,} values in total"
             self._report(GrammarError(problem, remedy="use a pattern", pointer=pointer))
         except GrammarError as error:
             self._report(error)
@@ -187,8 +187,8 @@ class SchemaWriter:
     def _text(self, state: State, shape: Shape) -> Schema:
         if len(shape.patterns) > PATTERN_LIMIT:
             pointer = _keyword_pointer(state, "pattern", "format")
-            problem = f"a text has to match more than {PATTERN_LIMIT} patterns"
-            remedy = "join them, or check some afterwards"
+            problem = f"a text must match more than {PATTERN_LIMIT} patterns"
+            remedy = "combine them, or check some afterwards"
             self._report(GrammarError(problem, remedy=remedy, pointer=pointer))
             del shape.patterns[PATTERN_LIMIT:]
         if shape.patterns and shape.shortest > LENGTH_LIMIT:
@@ -214,7 +214,7 @@ class SchemaWriter:
         return written
 
     def _check_texts_together(self, state: State, alternatives: list[State]) -> None:
-        """The engine follows the patterns of all alternatives at once."""
+        """Check the patterns of all alternatives, which the engine follows at once."""
         counted = [
             (inner, inner.shape)
             for inner in alternatives
@@ -271,7 +271,7 @@ class SchemaWriter:
             written.pop(keyword, None)
 
     def _missed_numbers(self, state: State, shape: Shape) -> list[JsonValue]:
-        """Return schemas for the numbers that the engine misses in the one from `_number`."""
+        """Return schemas for the numbers that the engine misses in the schema of `_number`."""
         schemas: list[JsonValue] = []
         numbers = missed_numbers(shape)
         if numbers:
@@ -290,13 +290,13 @@ class SchemaWriter:
         self._multiples += int(digits)
         if self._multiples > MULTIPLE_LIMIT:
             raise GrammarError(
-                f"it has more than {MULTIPLE_LIMIT:,} remainders, all such keywords together",
+                f"all such keywords together have more than {MULTIPLE_LIMIT:,} remainders",
                 remedy="use a smaller or rounder number",
                 pointer=pointer,
             )
 
     def _distinct_arrays(self, state: State, shape: Shape) -> list[JsonValue]:
-        """Return a schema of all arrays whose items differ; none where no schema has to say so."""
+        """Return a schema of all arrays whose items differ; none if no schema is needed for it."""
         if self._exclusions.all_differ(shape):
             return []
         pointer = _keyword_pointer(state, "uniqueItems")
@@ -304,7 +304,7 @@ class SchemaWriter:
         if arrays is not None:
             self._values += 2 * sum(map(len, arrays))
             return [self._listed([*arrays], pointer)]
-        problem = "it needs a memory of the items before"
+        problem = "a grammar cannot remember the items before"
         remedy = "check it afterwards, or list few values for the items"
         self._report(GrammarError(problem, remedy=remedy, pointer=pointer))
         return []
@@ -314,7 +314,7 @@ class SchemaWriter:
         self._places += len(shape.prefix)
         if self._places > PLACE_LIMIT:
             problem = f"its arrays have more than {PLACE_LIMIT:,} places of prefixItems or contains"
-            raise self._error(problem, "use fewer contains beside each other")
+            raise self._error(problem, "use fewer contains side by side")
         if shape.prefix:
             written["prefixItems"] = [self._schema(item, level + 1) for item in shape.prefix]
         if shape.items is not None:
@@ -326,7 +326,7 @@ class SchemaWriter:
         return written
 
     def _objects(self, state: State, shape: Shape, level: int) -> list[Schema]:
-        """Return an object schema for each way to have as many properties as asked for."""
+        """Return an object schema for each way to have the required number of properties."""
         self._properties += len(shape.properties)
         if self._properties > PROPERTY_LIMIT:
             raise self._error(f"it has more than {PROPERTY_LIMIT:,} properties", "use fewer")
@@ -379,7 +379,7 @@ class SchemaWriter:
         return written
 
     def _check_patterns(self, state: State, shape: Shape) -> None:
-        """The engine joins the schemas of a name and of its pattern, which must not be endless."""
+        """Check that a name's schema and its pattern's, which the engine joins, are finite."""
         pointer = _keyword_pointer(state, "patternProperties", "propertyNames")
         for pattern, inner in shape.named_by_pattern.items():
             joined = [
@@ -397,8 +397,8 @@ class SchemaWriter:
                 self._joins += _written_out([inner, property_state], JOIN_LIMIT - self._joins)
             if self._joins > JOIN_LIMIT:
                 problem = (
-                    "the schemas of the pattern and of the properties that match it hold more "
-                    f"than {JOIN_LIMIT:,} schemas, references written out"
+                    "the schemas of the pattern and of the properties that match it contain more "
+                    f"than {JOIN_LIMIT:,} schemas, with references written out"
                 )
                 remedy = "use a pattern that the names of properties do not match"
                 self._report(GrammarError(problem, remedy=remedy, pointer=pointer))
@@ -412,7 +412,7 @@ class SchemaWriter:
 
 
 def _text_key(state: State) -> tuple[object, ...] | None:
-    """Return what two states share that allow the same texts by patterns, and nothing else."""
+    """Return a key that is equal for states that allow the same texts; None without patterns."""
     shape = state.shape
     if shape is None or not shape.patterns or shape.types != {"string"}:
         return None
@@ -435,7 +435,7 @@ def _written_out(states: list[State], limit: int) -> int:
 
 
 def _levels(root: Schema, definitions: Schema) -> int:
-    """Return how deep the engine goes, which reads a definition where it first meets its name."""
+    """Return the engine's nesting; it reads a definition at the first reference to it."""
     met: set[str] = set()
     deepest = 0
     path: list[list[JsonValue]] = [[root]]

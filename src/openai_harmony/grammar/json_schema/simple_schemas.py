@@ -1,7 +1,7 @@
-"""Schemas of few keywords, which the engine and the specification read alike: written at once.
+"""A fast path for schemas whose keywords have the same meaning in the engine and specification.
 
-Most tools have no others. They are written as the states of `conjunctions` would be, in a fraction
-of the time; a schema that has anything else in it is left to those.
+Most tools have only such schemas. The result is the same as through `conjunctions`, in a fraction
+of the time; a schema with any other keyword takes that longer path.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KEYWORDS = {
     "array": {"type", "items", "minItems", "maxItems"},
     "object": {"type", "properties", "required", "additionalProperties"},
 }
-"""By type, the keywords of a simple schema."""
+"""The keywords of a simple schema, by type."""
 
 _BOUNDS = {
     "number": ("minimum", "maximum", -COUNT_LIMIT),
@@ -43,7 +43,7 @@ _BOUNDS = {
     "string": ("minLength", "maxLength", 0),
     "array": ("minItems", "maxItems", 0),
 }
-"""By type, its two bounds and the least that they may be."""
+"""The two bounds of each type, and the smallest value that they may have."""
 
 _SCALARS = dict.fromkeys(("null", "boolean", "number", "integer", "string")).keys()
 """In the order of `constraints.TYPES`."""
@@ -53,17 +53,17 @@ _SIZE_LIMIT = 500
 
 
 class _NotSimpleError(Exception):
-    """A schema has to be taken apart."""
+    """A schema is not simple."""
 
 
 def simple_schema(schema: JsonValue) -> Schema | bool | None:
-    """Return the schema for the engine if this one is simple, and None if it has to be taken apart.
+    """Return the schema for the engine if this one is simple, else None.
 
     >>> simple_schema({"type": "integer", "minimum": 0, "title": "Count"})
     {'type': 'integer', 'minimum': 0}
     >>> simple_schema({"type": "array", "uniqueItems": True})
     """
-    if isinstance(schema, dict) and "$schema" in schema:  # the drafts agree on what is simple
+    if isinstance(schema, dict) and "$schema" in schema:  # simple keywords are alike in all drafts
         schema = {keyword: value for keyword, value in schema.items() if keyword != "$schema"}
     try:
         return _Writer().write(schema, 0)
@@ -72,7 +72,7 @@ def simple_schema(schema: JsonValue) -> Schema | bool | None:
 
 
 class _Writer:
-    """Writes schemas, as many as `_SIZE_LIMIT`."""
+    """Writes up to `_SIZE_LIMIT` schemas."""
 
     def __init__(self) -> None:
         self._room = _SIZE_LIMIT
@@ -154,7 +154,7 @@ def _scalars(names: list[JsonValue]) -> Schema:
 
 
 def _bounds(schema: Schema, lowest: str, highest: str, least: int) -> Schema:
-    """Return two bounds that are whole numbers; a count from 0 is none."""
+    """Return two bounds that are whole numbers, without a count from 0, which restricts nothing."""
     written: Schema = {}
     before = least
     for keyword in (lowest, highest):

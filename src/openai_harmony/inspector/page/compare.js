@@ -3,6 +3,7 @@
 import { call, ApiError } from "./api.js";
 import { element, fill } from "./element.js";
 import { LatestCall } from "./latest-call.js";
+import { exampleButtons, lesson } from "./lesson.js";
 
 /** @import { State } from "./state.js" */
 /** @import { ComparedPart, ComparedTable, Comparison } from "./wire.js" */
@@ -14,6 +15,7 @@ export class CompareTab {
   #isCurrent = false;
   #problem = element("p", { class: "problem", role: "alert", hidden: true });
   #tables = element("div", { class: "comparison" });
+  #lesson;
 
   /**
    * @param {HTMLElement} host
@@ -22,8 +24,15 @@ export class CompareTab {
   constructor(host, state) {
     this.#host = host;
     this.#state = state;
-    const about = "What each choice makes of this conversation. Parts that differ from the first column are marked.";
-    fill(host, element("p", { class: "about" }, about), this.#problem, this.#tables);
+    const about =
+      "The same conversation in each header style and each schema dialect. " +
+      "Marks show what differs from the first column.";
+    const words =
+      "Header styles differ in function calls and their results, schema dialects in the parameters " +
+      "of tools. This conversation has neither, or none in which they differ.";
+    this.#lesson = lesson("No differences", words, ...exampleButtons(state, "conversation"));
+    this.#lesson.hidden = true;
+    fill(host, element("p", { class: "about" }, about), this.#problem, this.#tables, this.#lesson);
     state.subscribe((_document, changed) => {
       const matters = changed.has("source") || changed.has("form") || changed.has("options");
       if (!matters) return;
@@ -56,6 +65,7 @@ export class CompareTab {
   #show({ header_styles: styles, schema_dialects: dialects }) {
     this.#problem.hidden = true;
     fill(this.#tables, tableOf("Header styles", styles), tableOf("Schema dialects", dialects));
+    this.#lesson.hidden = styles.rows.length + dialects.rows.length > 0;
   }
 }
 

@@ -70,6 +70,8 @@ export function contentFields(item, place) {
 function textField(text, place, change) {
   return element("textarea", {
     class: "text",
+    dir: "auto",
+    lang: "",
     rows: 1,
     value: text,
     "aria-label": `Text of ${place.name}`,
@@ -189,6 +191,8 @@ function builtInTools(item, place) {
 function developerFields(item, place) {
   const instructions = element("textarea", {
     class: "text",
+    dir: "auto",
+    lang: "",
     rows: 1,
     value: item.instructions ?? "",
     placeholder: "none",

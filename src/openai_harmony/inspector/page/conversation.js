@@ -1,13 +1,17 @@
-/** The tab "Conversation": on the left what is said, on the right what the model reads. */
+/** The tab "Conversation": the messages on the left, the tokens that the model reads on the right. */
 
 import { call, ApiError, apiKey } from "./api.js";
 import { copyText } from "./clipboard.js";
-import { Editor } from "./editor.js";
+import { Editor, isBlank } from "./editor.js";
 import { button, element, fill, labelled } from "./element.js";
 import { LatestCall } from "./latest-call.js";
+import { exampleButtons, lesson } from "./lesson.js";
+import { menu } from "./menu.js";
+import { Panes } from "./panes.js";
 import { RenderOptions } from "./render-options.js";
 import { RenderingView } from "./rendering-view.js";
 import { detailsOf, showDetails } from "./token-detail.js";
+import { tokenLooks } from "./token-looks.js";
 
 /** @import { State } from "./state.js" */
 /** @import { Rendering } from "./wire.js" */
@@ -17,6 +21,7 @@ export class ConversationTab {
   #latest = new LatestCall();
   /** @type {Rendering | null} */
   #rendering = null;
+  #isTraining = false;
   /** @type {number | null} the token whose details stay */
   #chosen = null;
   #summary = element("p", { class: "summary", role: "status" });
@@ -24,10 +29,13 @@ export class ConversationTab {
   #detail = element("div", { class: "detail", "data-testid": "token-detail" });
   #tokens = element("div", { class: "tokens" });
   #spoken = element("p", { class: "offscreen", role: "status" });
-  #legend = element("p", { class: "legend", hidden: true });
+  #legend = element("div", { class: "legend", hidden: true });
+  #lesson = element("div", { hidden: true });
+  #mask = element("input", { type: "checkbox", onchange: () => this.#showMask() });
   #result = element("section", { class: "pane result", "aria-label": "Rendering" });
   #editor;
   #options;
+  #panes;
   #view;
 
   /**
@@ -37,6 +45,10 @@ export class ConversationTab {
   constructor(host, state) {
     this.#state = state;
     const editor = element("section", { class: "pane editor", "aria-label": "Editor" });
+    const words =
+      "Add a message in the editor, paste JSON anywhere on this page, or drop a file. " +
+      "Here you then see the tokens that the model reads.";
+    fill(this.#lesson, lesson("No messages yet", words, ...exampleButtons(state, "conversation")));
     const options = element("div");
     this.#editor = new Editor(editor, state);
     this.#options = new RenderOptions(options, state);
@@ -45,12 +57,17 @@ export class ConversationTab {
       (index) => this.#choose(index),
       (index) => showDetails(this.#detail, this.#rendering, index ?? this.#chosen),
     );
-    fillLegend(this.#legend);
-    const head = element("div", { class: "pane-head" }, options, this.#switches(), this.#summary);
-    fill(this.#result, head, this.#problem, this.#legend, this.#tokens, this.#detail, this.#spoken);
-    fill(host, element("div", { class: "panes" }, editor, this.#result));
+    const looks = element("div", { class: "switches" }, ...tokenLooks(), labelled("Training mask", this.#mask));
+    const head = element("div", { class: "pane-head" }, this.#summary, this.#copyMenu(), options, looks);
+    const body = [this.#problem, this.#lesson, this.#legend, this.#tokens, this.#detail, this.#spoken];
+    fill(this.#result, head, ...body);
+    const first = { title: "Editor", pane: editor };
+    this.#panes = new Panes(first, { title: "Tokens", pane: this.#result }, 1);
+    fill(host, this.#panes.node);
     showDetails(this.#detail, null, null);
+    this.#followEnding();
     state.subscribe((_document, changed) => {
+      if (changed.has("options")) this.#followEnding();
       const matters = changed.has("source") || changed.has("form") || changed.has("options");
       if (!matters) return;
       this.#result.setAttribute("aria-busy", "true");
@@ -64,28 +81,46 @@ export class ConversationTab {
     if (this.#rendering === null) this.#latest.now((signal) => this.#render(signal));
   }
 
-  #switches() {
-    const ids = element("input", {
-      type: "checkbox",
-      onchange: () => {
-        this.#view.ids = ids.checked;
-      },
-    });
-    const mask = element("input", {
-      type: "checkbox",
-      onchange: () => {
-        this.#view.mask = mask.checked;
-        this.#legend.hidden = !mask.checked;
-      },
-    });
-    const copyIds = () => copyText((this.#rendering?.tokens.ids ?? []).join(" "), "Token ids");
-    return element(
-      "div",
-      { class: "switches" },
-      labelled("Token ids", ids),
-      labelled("Training mask", mask),
-      button("Copy text", () => copyText(this.#rendering?.text ?? "", "Text")),
-      button("Copy ids", copyIds),
+  #copyMenu() {
+    const ids = () => this.#rendering?.tokens.ids ?? [];
+    const texts = /** @type {const} */ ([
+      ["Text", () => this.#rendering?.text ?? ""],
+      ["Token ids", () => ids().join(" ")],
+      ["Python list", () => `[${ids().join(", ")}]`],
+      ["Link", () => location.href],
+    ]);
+    return menu("Copy", texts.map(([name, make]) => ({ name, choose: () => copyText(make(), name) })));
+  }
+
+  /** A training example is shown with its mask; somebody may switch it off, or on elsewhere. */
+  #followEnding() {
+    const isTraining = this.#state.get().options.ending === "training";
+    if (isTraining === this.#isTraining) return;
+    this.#isTraining = isTraining;
+    this.#mask.checked = isTraining;
+    this.#showMask();
+  }
+
+  #showMask() {
+    this.#view.mask = this.#mask.checked;
+    this.#legend.hidden = !this.#mask.checked;
+  }
+
+  /** @param {Rendering} rendering */
+  #fillLegend({ untrained, spans, tokens }) {
+    const key = (/** @type {string} */ name, /** @type {string} */ words) =>
+      element("span", {}, element("i", { class: `key ${name}` }), ` ${words}`);
+    const trained = lengthOf(spans.filter((span) => span.trainable)).toLocaleString("en");
+    const total = tokens.ids.length.toLocaleString("en");
+    const { options } = this.#state.get();
+    const showExample = () => this.#state.set({ options: { ...options, ending: "training", example: 0 } });
+    fill(
+      this.#legend,
+      key("", "given"),
+      key("key-sampled", "sampled by the model"),
+      key("key-trainable", "trained on"),
+      element("p", {}, untrained === null ? `${trained} of ${total} tokens are trained on.` : sentence(untrained)),
+      options.ending !== "training" && button("Show the training example", showExample),
     );
   }
 
@@ -111,7 +146,10 @@ export class ConversationTab {
     this.#editor.follow(rendering);
     this.#options.follow(rendering.examples, rendering.form);
     this.#view.show(rendering);
+    this.#lesson.hidden = !isBlank(this.#state.get().source);
+    this.#fillLegend(rendering);
     fill(this.#summary, ...summaryOf(rendering));
+    this.#panes.result = `Tokens ${rendering.tokens.ids.length.toLocaleString("en")}`;
     showDetails(this.#detail, rendering, null);
   }
 
@@ -138,25 +176,27 @@ export class ConversationTab {
 }
 
 /**
- * Counts: tokens, messages, what was left out, what the model samples, and what is trained on.
+ * Counts: tokens, characters, messages, what was left out, what the model samples, and what is
+ * trained on.
  *
  * @param {Rendering} rendering
  * @returns {(HTMLElement | string)[]}
  */
-function summaryOf({ tokens, messages, spans }) {
+function summaryOf({ tokens, text, messages, spans }) {
   const dropped = messages.filter((message) => message.dropped !== null).length;
   const sampled = lengthOf(spans.filter((span) => span.sampled));
   const trainable = lengthOf(spans.filter((span) => span.trainable));
   /** @type {[number, string, string][]} */
   const counts = [
     [tokens.ids.length, "token", "tokens"],
+    [[...text].length, "character", "characters"],
     [messages.length - dropped, "message", "messages"],
     [dropped, "left out", "left out"],
     [sampled, "sampled", "sampled"],
     [trainable, "trainable", "trainable"],
   ];
   return counts
-    .filter(([count], position) => count > 0 || position < 2)
+    .filter(([count], position) => count > 0 || position < 3)
     .flatMap(([count, one, many]) => {
       const number = element("strong", {}, count.toLocaleString("en"));
       return [element("span", {}, number, ` ${count === 1 ? one : many}`), " "];
@@ -168,12 +208,11 @@ function lengthOf(spans) {
   return spans.reduce((sum, { start, end }) => sum + end - start, 0);
 }
 
-/** @param {HTMLElement} host */
-function fillLegend(host) {
-  fill(
-    host,
-    element("span", {}, element("i", { class: "key" }), " given"),
-    element("span", {}, element("i", { class: "key key-sampled" }), " sampled by the model"),
-    element("span", {}, element("i", { class: "key key-trainable" }), " trainable (ending: training)"),
-  );
+/**
+ * Make a sentence of what the server says.
+ *
+ * @param {string} words
+ */
+function sentence(words) {
+  return `${words.slice(0, 1).toUpperCase()}${words.slice(1)}.`;
 }

@@ -217,7 +217,7 @@ function anything(message, index, actions) {
  */
 function sampledNote({ sampled_tokens: tokens }) {
   if (!Array.isArray(tokens)) return null;
-  const words = `Keeps the ${tokens.length} tokens that it was sampled as, until it is changed.`;
+  const words = `This message keeps its ${tokens.length} sampled tokens until you change it.`;
   return element("p", { class: "hint" }, words);
 }
 

@@ -107,7 +107,7 @@ export class EditorForm {
     const card = this.#cardAt(index);
     card?.classList.add("revealed");
     // In one column the card is far from the token that was chosen: the page stays where it is.
-    if (matchMedia("(min-width: 64rem)").matches) card?.scrollIntoView({ block: "nearest" });
+    if (matchMedia("(min-width: 60rem)").matches) card?.scrollIntoView({ block: "nearest" });
   }
 
   get #messages() {

@@ -8,10 +8,10 @@ import { isObject } from "./state.js";
 /** @import { Form, JsonObject } from "./wire.js" */
 
 const FORMS = /** @type {const} */ ([
-  ["auto", "detect"],
-  ["harmony", "harmony"],
-  ["chat", "Chat Completions"],
-  ["responses", "Responses"],
+  ["auto", "detected"],
+  ["harmony", "harmony conversation"],
+  ["chat", "Chat Completions request"],
+  ["responses", "Responses request"],
 ]);
 
 /** Characters; folding the lines of a longer text takes seconds. */
@@ -32,6 +32,8 @@ export class EditorJson {
     this.#state = state;
     this.#text = element("textarea", {
       class: "code",
+      dir: "auto",
+      lang: "",
       spellcheck: "false",
       autocapitalize: "off",
       "aria-describedby": "json-problem",
@@ -42,7 +44,7 @@ export class EditorJson {
       "data-param": "form",
     });
     const tidy = button("Tidy", () => this.#tidy(), { title: "Indent the JSON" });
-    const head = element("div", { class: "json-head" }, labelled("Form", this.#form), tidy);
+    const head = element("div", { class: "json-head" }, labelled("Format", this.#form), tidy);
     const field = labelled("Conversation as JSON", this.#text);
     this.node = element("div", { class: "editor-json" }, head, field, this.#problem);
     state.subscribe(() => {

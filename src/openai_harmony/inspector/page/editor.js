@@ -1,4 +1,4 @@
-/** The editor: a form and JSON for the same conversation. */
+/** The editor: a form and JSON for the same source. */
 
 import { EditorForm } from "./editor-form.js";
 import { EditorJson } from "./editor-json.js";
@@ -124,7 +124,7 @@ export class Editor {
    */
   #requestNotice(form) {
     const lost = fieldsLeftOut(this.#state.get().source, form);
-    const words = lost.length === 0 ? null : element("p", {}, "Left behind, as they are no part of the prompt: ", ...codes(lost), ".");
+    const words = lost.length === 0 ? null : element("p", {}, "These fields do not reach the prompt, and are lost: ", ...codes(lost), ".");
     const conversation = this.#rendering?.conversation;
     const edit = button("Edit as harmony", () => this.#toHarmony(), {
       class: "primary",
@@ -133,8 +133,9 @@ export class Editor {
     return element(
       "div",
       { class: "notice-card" },
-      element("p", {}, `This is a ${FORM_NAMES[form]} request; the form edits harmony.`),
-      element("p", {}, "Change the request in the JSON view, or go on with the conversation that it becomes."),
+      element("h2", {}, `A ${FORM_NAMES[form]} request`),
+      element("p", {}, "The form edits harmony conversations only. Edit this request as JSON, or turn it into harmony."),
+      button("Edit as JSON", () => this.#switch("json")),
       words,
       edit,
     );
@@ -157,8 +158,12 @@ export class Editor {
   }
 }
 
-/** @param {JsonObject} source */
-function isBlank({ messages, ...others }) {
+/**
+ * Whether a source is a conversation that nobody has written anything into.
+ *
+ * @param {JsonObject} source
+ */
+export function isBlank({ messages, ...others }) {
   return Array.isArray(messages) && messages.length === 0 && Object.keys(others).length === 0;
 }
 

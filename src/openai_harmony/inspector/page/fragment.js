@@ -7,7 +7,7 @@
 
 import { readJson } from "./json.js";
 
-/** Characters; what is longer is no link that anybody can send. */
+/** Most characters of a link. */
 export const LONGEST = 500_000;
 
 const LARGEST = 16 * 1024 * 1024; // bytes of JSON, as much as the server takes

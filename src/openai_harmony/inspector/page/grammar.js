@@ -9,6 +9,8 @@ import { call, wasAborted } from "./api.js";
 import { counted } from "./counted.js";
 import { declaredTools } from "./declared-tools.js";
 import { button, element, fill, labelled } from "./element.js";
+import { lesson } from "./lesson.js";
+import { Panes } from "./panes.js";
 import { layoutOf } from "./reading-layout.js";
 import { SteppedView } from "./stepped-view.js";
 import { TabReader } from "./tab-reader.js";
@@ -17,13 +19,19 @@ import { TokenInput } from "./token-input.js";
 /** @import { State } from "./state.js" */
 /** @import { Allowed, Json } from "./wire.js" */
 
-const PLACEHOLDER = `What the model says after <|start|>assistant, such as
-<|channel|>final<|message|>2 + 2 = 4.<|return|>
-Leave it empty, and write the turn below, token by token.`;
+const PLACEHOLDER = `What the model writes after <|start|>assistant:
+<|channel|>final<|message|>2 + 2 = 4.<|return|>`;
+
+const LESSON =
+  "The grammar lists the tokens that the model may write next. Choose one of them below, and go on " +
+  "token by token; or paste a completion to see where it leaves the grammar.";
+
+const ALLOWED = "<|channel|>final<|message|>Hello!<|return|>";
+const REFUSED = "<|channel|>final<|message|>Hello!<|call|>";
 
 const KEYS =
   "← → by token, Page Up and Page Down to the next choice, Home and End to the ends, Space to play. " +
-  "The darker a token is shaded, the fewer were allowed in its place.";
+  "A darker shade means that fewer tokens were allowed there.";
 
 const MODES = /** @type {const} */ ([
   ["auto", "auto"],
@@ -52,7 +60,9 @@ export class GrammarTab {
   #tokens;
   #mismatch;
   #grammar;
+  #lark;
   #grammarSize;
+  #lesson;
 
   /**
    * @param {HTMLElement} host
@@ -84,7 +94,7 @@ export class GrammarTab {
       element(
         "div",
         { class: "fields" },
-        labelled("Tool choice", this.#choice, "Tools are those of the conversation."),
+        labelled("Tool choice", this.#choice, "With auto, the tool_choice of a request counts."),
         labelled("Reasoning allowed", this.#reasoning),
       ),
       this.#reader.problem,
@@ -94,7 +104,6 @@ export class GrammarTab {
     this.#results = element("section", {
       class: "pane stepped",
       "aria-label": "What the grammar allows",
-      hidden: true,
     });
     this.#stepped = new SteppedView(this.#results, host, {
       label: "Completion tokens",
@@ -105,12 +114,23 @@ export class GrammarTab {
     this.#mismatch = element("p", { class: "problem mismatch", hidden: true });
     const allowed = element("section", { class: "allowed-tokens", "aria-label": "Allowed tokens" });
     this.#tokens = new AllowedTokens(allowed, (id) => this.#goOnWith(id));
+    this.#tokens.say("Compiling the grammar …");
     this.#grammarSize = element("summary");
     this.#grammar = element("pre", { tabindex: "0", "aria-label": "Grammar in Lark's form" });
-    const lark = element("details", { class: "lark" }, this.#grammarSize, this.#grammar);
-    form.append(this.#mismatch, lark);
+    this.#lark = element("details", { class: "lark", hidden: true }, this.#grammarSize, this.#grammar);
+    form.append(this.#mismatch, this.#lark);
+    this.#lesson = lesson(
+      "Write a turn under its grammar",
+      LESSON,
+      button("A whole turn", () => this.#state.set({ completion: ALLOWED })),
+      button("A turn that ends with the wrong token", () => this.#state.set({ completion: REFUSED })),
+    );
+    this.#lesson.hidden = state.get().completion !== "";
+    this.#results.classList.add("empty");
+    this.#results.prepend(this.#lesson);
     this.#results.append(allowed);
-    host.append(element("div", { class: "panes" }, form, this.#results));
+    const second = { title: "Allowed tokens", pane: this.#results };
+    host.append(new Panes({ title: "Completion", pane: form }, second, 1).node);
     state.subscribe((_, changed) => {
       const matters = ["source", "form", "options", "completion"];
       if (matters.some((name) => changed.has(/** @type {any} */ (name)))) this.#reader.change();
@@ -186,7 +206,9 @@ export class GrammarTab {
     const { tokens, mismatch, grammar } = allowed;
     const count = tokens.ids.length;
     this.#allowed = allowed;
-    this.#results.hidden = false;
+    this.#lark.hidden = false;
+    this.#lesson.hidden = count > 0;
+    this.#results.classList.toggle("empty", count === 0);
     this.#verdict.textContent = verdictOn(allowed);
     this.#verdict.classList.toggle("bad", mismatch !== null);
     const place = Math.min(this.#wanted ?? mismatch?.position ?? count, count);

@@ -1,20 +1,19 @@
-/**
- * The shared conversation as the live tab uses it: read as harmony, whatever its form is, and
- * added to.
- */
+/** The shared conversation, or request, as the live tab uses it: rendered, and appended to. */
 
 import { call } from "./api.js";
+import { isObject } from "./state.js";
 
-/** @import { State } from "./state.js" */
-/** @import { HarmonyMessage, JsonObject, Parsing, Rendering, SystemItem } from "./wire.js" */
+/** @import { Document, State } from "./state.js" */
+/**
+ * @import {
+ *   Appended, HarmonyConversation, HarmonyMessage, Json, JsonObject, Parsing, Rendering, SystemItem,
+ * } from "./wire.js"
+ */
 
 /** @typedef {"" | "Low" | "Medium" | "High"} Effort "" is as the conversation has it */
 
-/** A message, and the tokens that it was sampled as. */
-/** @typedef {HarmonyMessage & { sampled_tokens?: number[] }} KnownMessage */
-
 /**
- * The conversation as harmony, and its prompt.
+ * Render the prompt of the conversation.
  *
  * @param {State} state
  * @param {AbortSignal} [signal]
@@ -26,16 +25,29 @@ export function renderPrompt(state, signal) {
 }
 
 /**
- * Make these the messages of the conversation; from now on it is harmony.
+ * Append messages in the format of the source, so that nothing of a request is lost.
  *
- * @param {State} state
- * @param {KnownMessage[]} messages
+ * @param {Pick<Document, "source" | "form" | "options">} document
+ * @param {HarmonyMessage[]} messages
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<Appended>}
  */
-export function setMessages(state, messages) {
-  // The date that requests are read with stands in the system message now.
-  const { date: _, ...options } = state.get().options;
-  const source = /** @type {JsonObject} */ (/** @type {unknown} */ ({ messages }));
-  state.set({ source, form: "harmony", options });
+export function append({ source, form, options: { date } }, messages, signal) {
+  return call("append", { source, form, ...(date ? { date } : {}), messages }, signal);
+}
+
+/**
+ * The source without what was said: the instructions, tools and settings stay.
+ *
+ * @param {JsonObject} source
+ * @returns {JsonObject}
+ */
+export function withoutTurns(source) {
+  const name = Array.isArray(source.messages) ? "messages" : "input";
+  const entries = source[name];
+  const isSetting = (/** @type {Json} */ entry) =>
+    isObject(entry) && ["system", "developer"].includes(String(entry.role));
+  return { ...source, [name]: Array.isArray(entries) ? entries.filter(isSetting) : [] };
 }
 
 /**
@@ -77,21 +89,26 @@ export function openCall(messages) {
 }
 
 /**
- * The messages with this effort in their system message, which comes first where there is none.
+ * A source with this effort: in a request's own field, or in the system message of a conversation,
+ * which comes first where there is none.
  *
- * @param {KnownMessage[]} messages
+ * @param {Appended} appended
  * @param {Effort} effort
- * @returns {KnownMessage[]}
+ * @returns {JsonObject}
  */
-export function withEffort(messages, effort) {
-  if (effort === "") return messages;
-  const [first, ...others] = messages;
-  const settings = first === undefined ? null : systemItem(first);
-  if (first === undefined || settings === null) {
-    const item = /** @type {SystemItem} */ ({ type: "system_content", reasoning_effort: effort });
-    return [{ role: "system", content: [item] }, ...messages];
+export function withEffort({ form, source }, effort) {
+  if (effort === "") return source;
+  const low = effort.toLowerCase();
+  if (form === "chat") return { ...source, reasoning_effort: low };
+  if (form === "responses") {
+    return { ...source, reasoning: { ...(isObject(source.reasoning) ? source.reasoning : {}), effort: low } };
   }
-  return [{ ...first, content: [{ ...settings, reasoning_effort: effort }] }, ...others];
+  const { messages } = /** @type {HarmonyConversation} */ (/** @type {unknown} */ (source));
+  const settings = messages[0] === undefined ? null : systemItem(messages[0]);
+  const item = { ...(settings ?? { type: "system_content" }), reasoning_effort: effort };
+  const others = settings === null ? messages : messages.slice(1);
+  const system = settings === null ? { role: "system" } : messages[0];
+  return /** @type {any} */ ({ ...source, messages: [{ ...system, content: [item] }, ...others] });
 }
 
 /**
@@ -108,7 +125,7 @@ function systemItem({ content }) {
  * What was sampled, as messages: each with its tokens where it needed no repair.
  *
  * @param {Parsing} parsing
- * @returns {KnownMessage[]}
+ * @returns {HarmonyMessage[]}
  */
 export function sampledMessages({ tokens, strict, lenient }) {
   if (strict.error !== null || strict.incomplete) return lenient.messages;

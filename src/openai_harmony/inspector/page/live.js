@@ -10,25 +10,24 @@ import { counted } from "./counted.js";
 import { declaredTools } from "./declared-tools.js";
 import { button, element, fill, labelled } from "./element.js";
 import { LatestCall } from "./latest-call.js";
+import { lesson } from "./lesson.js";
 import * as conversation from "./live-conversation.js";
+import { Panes } from "./panes.js";
 import { SamplingForm } from "./sampling-form.js";
 import { TurnView } from "./turn-view.js";
 
-/** @import { KnownMessage } from "./live-conversation.js" */
 /** @import { State } from "./state.js" */
 /** @import { HarmonyMessage, JsonObject, Parsing, Rendering } from "./wire.js" */
 
 const NO_MODEL =
-  "This page has no model to talk with. Run harmony inspect demo for a small one that comes with " +
-  "the library, harmony inspect MODEL for another, or open / of harmony serve MODEL.";
+  "This tab talks with a model, and shows each token of its turn with its probability. Start the page " +
+  "with a model: a small one comes with the package.";
 
 /**
- * A turn as it is sampled. `source` is the conversation in the shared document, `before` its
- * messages.
+ * A turn as it is sampled. `source` is what it goes on from.
  *
  * @typedef {object} Turn
  * @property {JsonObject} source
- * @property {KnownMessage[]} before
  * @property {number[]} sampled
  * @property {keyof typeof ENDINGS} ending
  */
@@ -47,8 +46,6 @@ export class LiveTab {
   #isLive = false;
   #isStale = true;
   #isOwnChange = false;
-  /** @type {HarmonyMessage[]} the conversation as it was read last */
-  #messages = [];
   /** @type {AbortController | null} of the turn that is sampled now */
   #sampling = null;
   #chat;
@@ -61,7 +58,12 @@ export class LiveTab {
   #problem = element("p", { class: "problem", role: "alert", hidden: true });
   #status = element("p", { class: "summary", role: "status" });
   #body;
-  #notice = element("p", { class: "pane notice", hidden: true }, NO_MODEL);
+  #notice = lesson(
+    "No model is loaded",
+    NO_MODEL,
+    element("pre", {}, "harmony inspect demo       # the small model of the package\n" +
+      "harmony inspect MODEL      # another one: a folder, a name or a URL"),
+  );
 
   /**
    * @param {HTMLElement} host
@@ -75,7 +77,8 @@ export class LiveTab {
     this.#chat = new ChatView(talk, (call, text) => this.#answerCall(call, text));
     this.#line = element("textarea", {
       rows: 2,
-      placeholder: "Say something; left empty, the model goes on with what there is.",
+      dir: "auto",
+      placeholder: "Write a message. Left empty, the model goes on with the conversation as it is.",
       onkeydown: (/** @type {KeyboardEvent} */ event) => this.#pressed(event),
     });
     this.#send = element("button", { type: "submit", class: "primary" }, "Send");
@@ -90,7 +93,7 @@ export class LiveTab {
       element(
         "form",
         { class: "say", onsubmit: submit },
-        labelled("Message", this.#line, "Enter sends, Shift and Enter begin a new line."),
+        labelled("Message", this.#line, "Enter sends; Shift and Enter begin a new line."),
         element(
           "div",
           { class: "row-of-buttons" },
@@ -105,7 +108,9 @@ export class LiveTab {
       ),
     );
     this.#turn = new TurnView(this.#chat.growing, seen);
-    this.#body = element("div", { class: "panes", hidden: true }, talk, seen);
+    const second = { title: "Tokens", pane: seen };
+    this.#body = new Panes({ title: "Chat", pane: talk }, second, 0).node;
+    this.#notice.hidden = this.#body.hidden = true;
     fill(host, this.#notice, this.#body);
     state.subscribe((_, changed) => {
       if (["source", "form", "options"].some((name) => changed.has(/** @type {any} */ (name)))) {
@@ -156,7 +161,6 @@ export class LiveTab {
   /** @param {Rendering} rendering */
   #show({ conversation: { messages }, messages: rendered }) {
     this.#isStale = false;
-    this.#messages = messages;
     this.#chat.show(messages, rendered);
     this.#chat.ask(conversation.openCall(messages));
   }
@@ -176,8 +180,7 @@ export class LiveTab {
 
   #beginAnew() {
     this.#sampling?.abort();
-    const settings = this.#messages.filter(({ role }) => role === "system" || role === "developer");
-    this.#setMessages(settings);
+    this.#setSource(conversation.withoutTurns(this.#state.get().source));
     this.#turn.begin(0);
     this.#status.textContent = "";
     this.#after.hidden = true;
@@ -210,13 +213,8 @@ export class LiveTab {
     this.#tell("");
     this.#after.hidden = true;
     try {
-      const before = await conversation.renderPrompt(this.#state, running.signal);
-      const messages = [...before.conversation.messages, ...added];
-      const last = messages[messages.length - 1];
-      if (last === undefined || last.role === "system" || last.role === "developer") {
-        throw new Error("Nobody has said anything yet: write a line first.");
-      }
-      this.#setMessages(conversation.withEffort(messages, this.#form.effort));
+      const grown = await conversation.append(this.#state.get(), added, running.signal);
+      this.#setSource(conversation.withEffort(grown, this.#form.effort));
       await this.#sample(running.signal);
     } catch (error) {
       this.#status.textContent = "";
@@ -240,6 +238,10 @@ export class LiveTab {
    */
   async #sample(signal) {
     const prompt = await conversation.renderPrompt(this.#state, signal);
+    const last = prompt.conversation.messages.at(-1);
+    if (last === undefined || last.role === "system" || last.role === "developer") {
+      throw new Error("Nobody has said anything yet. Write a message first.");
+    }
     this.#show(prompt);
     this.#line.value = "";
     const tools = declaredTools(prompt.conversation);
@@ -248,7 +250,6 @@ export class LiveTab {
     /** @type {Turn} */
     const turn = {
       source: this.#state.get().source,
-      before: prompt.conversation.messages,
       sampled: [],
       ending: "stopped",
     };
@@ -295,10 +296,13 @@ export class LiveTab {
     const messages = conversation.sampledMessages(parsing);
     const hasChanged = this.#state.get().source !== turn.source;
     const isAdded = turn.ending === "stop" && messages.length > 0 && !hasChanged;
-    const add = () => this.#setMessages([...turn.before, ...messages]);
+    const add = async () => {
+      const document = { ...this.#state.get(), source: turn.source };
+      this.#setSource((await conversation.append(document, messages)).source);
+    };
     this.#turn.end(turn.ending, parsing);
     if (isAdded) {
-      add();
+      await add();
       await this.#read();
       // Who has just asked answers the call next.
       const focused = document.activeElement;
@@ -308,14 +312,14 @@ export class LiveTab {
     const words = [
       `${ENDINGS[turn.ending]} after ${counted(turn.sampled.length, "token")}`,
       repairs > 0 && counted(repairs, "recovery", "recoveries"),
-      hasChanged && "the messages before it have changed meanwhile",
-      !isAdded && "this is not a part of the conversation",
+      hasChanged && "the conversation was changed meanwhile",
+      !isAdded && "the turn was not added to the conversation",
     ];
     this.#status.textContent = `${words.filter(Boolean).join("; ")}.`;
     fill(
       this.#after,
       button("Step through these tokens", () => this.#stepThrough(turn.sampled)),
-      !isAdded && !hasChanged && messages.length > 0 && button("Add it all the same", add),
+      !isAdded && !hasChanged && messages.length > 0 && button("Add it anyway", add),
       !hasChanged && button("Sample again", () => this.#sampleAgain(turn)),
     );
     this.#after.hidden = false;
@@ -329,15 +333,15 @@ export class LiveTab {
   }
 
   /** @param {Turn} turn */
-  async #sampleAgain({ before }) {
-    this.#setMessages(before);
+  async #sampleAgain({ source }) {
+    this.#setSource(source);
     await this.#goOn([]);
   }
 
-  /** @param {KnownMessage[]} messages */
-  #setMessages(messages) {
+  /** @param {JsonObject} source */
+  #setSource(source) {
     this.#isOwnChange = true;
-    conversation.setMessages(this.#state, messages);
+    this.#state.set({ source });
     this.#isOwnChange = false;
   }
 }

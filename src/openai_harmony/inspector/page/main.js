@@ -9,14 +9,16 @@ import { EXAMPLES } from "./examples.js";
 import { LONGEST, pack, readFragment, unpack, urlWith } from "./fragment.js";
 import { GrammarTab } from "./grammar.js";
 import { LiveTab } from "./live.js";
-import { openFile } from "./open-file.js";
+import { menu } from "./menu.js";
+import { openFile, readText } from "./open-file.js";
 import { ShareDialog } from "./share.js";
 import { State } from "./state.js";
 import { StepperTab } from "./stepper.js";
 import { TabList } from "./tab-list.js";
 import { themeSwitch } from "./theme-switch.js";
+import { welcome } from "./welcome.js";
 
-/** @import { Document } from "./state.js" */
+/** @import { Example } from "./examples.js" */
 
 const state = new State();
 const list = element("div", { class: "tabs", "aria-label": "Views" });
@@ -36,18 +38,7 @@ const tabs = new TabList(
   () => writeFragment(),
 );
 const share = new ShareDialog(state, () => tabs.chosen);
-
-/**
- * Begin with another document; the browser's Back leads to the one before.
- *
- * @param {Partial<Document>} document
- * @param {string} tab
- */
-function begin(document, tab) {
-  history.pushState(null, "");
-  state.set({ ...state.get(), ...document });
-  tabs.choose(tab);
-}
+const greeting = welcome(beginWith);
 
 let timer = 0;
 let packed = "";
@@ -58,23 +49,34 @@ function writeFragment() {
   timer = window.setTimeout(async () => {
     const json = state.toJSON();
     const text = Object.keys(json).length === 0 ? "" : await pack(json);
-    packed = text.length <= LONGEST ? text : "";
+    const fits = text.length <= LONGEST;
+    if (!fits && packed !== "") {
+      announce("The conversation is too long for the address. A reload loses it; Share saves it.");
+    }
+    packed = fits ? text : "";
     history.replaceState(null, "", urlWith(packed, tabs.chosen));
+    timer = 0;
   }, 300);
 }
 
 /** Take the document and the tab from the URL. */
 async function readLocation() {
   const { c, tab } = readFragment();
-  if (c !== null && c !== packed) {
+  // The browser may go back before the document of the page is in the URL.
+  if (c !== null && (c !== packed || timer !== 0)) {
+    clearTimeout(timer);
+    timer = 0;
     try {
       state.restore(await unpack(c));
       packed = c;
     } catch {
-      announce("The link holds no conversation: it may have been cut short");
+      announce("The link holds no conversation. It may have been cut short.");
     }
   }
-  if (Object.keys(state.toJSON()).length === 0) state.set(EXAMPLES[0]?.document ?? {});
+  if (Object.keys(state.toJSON()).length === 0) {
+    state.set(EXAMPLES[0]?.document ?? {});
+    if (greeting !== null && !greeting.isConnected) byId("top").append(greeting);
+  }
   tabs.choose(tab ?? "conversation");
 }
 
@@ -83,7 +85,8 @@ async function open(file) {
   if (file === undefined) return;
   try {
     const { tab, document } = await openFile(file);
-    begin(document, tab);
+    state.begin(document);
+    tabs.choose(tab);
     announce(`${file.name} opened`);
   } catch (error) {
     announce(`${file.name}: ${/** @type {Error} */ (error).message}`);
@@ -91,27 +94,20 @@ async function open(file) {
 }
 
 function exampleMenu() {
-  const menu = element("details", { class: "menu" });
-  const items = EXAMPLES.map(({ name, about, document }) => {
-    const choose = () => {
-      menu.open = false;
-      menu.querySelector("summary")?.focus();
-      begin(document, "conversation");
-    };
-    const made = button(name, choose);
-    made.append(element("small", {}, about));
-    return element("li", {}, made);
-  });
-  menu.append(element("summary", {}, "Examples"), element("ul", {}, ...items));
-  menu.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape") return;
-    menu.open = false;
-    menu.querySelector("summary")?.focus();
-  });
-  document.addEventListener("click", (event) => {
-    if (!menu.contains(/** @type {Node} */ (event.target))) menu.open = false;
-  });
-  return menu;
+  return menu(
+    "Examples",
+    EXAMPLES.map((example) => ({
+      name: example.name,
+      about: `${example.kind}: ${example.about}`,
+      choose: () => beginWith(example),
+    })),
+  );
+}
+
+/** @param {Example} example */
+function beginWith({ document, tab }) {
+  state.begin(document);
+  tabs.choose(tab);
 }
 
 function openButton() {
@@ -126,7 +122,7 @@ function openButton() {
     },
   });
   const made = button("Open", () => input.click(), {
-    title: "A conversation or request as JSON, a test vector, token ids or marked-up text",
+    title: "Open a conversation or request as JSON, a test vector, token ids or marked-up text",
   });
   return element("span", {}, made, input);
 }
@@ -138,7 +134,7 @@ function fillKeyBar() {
     keyBar.hidden = true;
     apiKey.set(input.value);
   };
-  const words = "This server wants an API key. It is kept for this tab of the browser alone.";
+  const words = "This server needs an API key. The page keeps it for this browser tab only.";
   const form = element(
     "form",
     { onsubmit: use },
@@ -180,6 +176,25 @@ function acceptDrops() {
   });
 }
 
+/** What is pasted beside all fields opens as a file does. */
+function acceptPastes() {
+  document.addEventListener("paste", (event) => {
+    const { target } = event;
+    const isField = target instanceof Element && target.closest("input, textarea, select, dialog");
+    const text = event.clipboardData?.getData("text/plain") ?? "";
+    if (isField || text.trim() === "") return;
+    event.preventDefault();
+    try {
+      const opened = readText(text);
+      state.begin(opened.document);
+      tabs.choose(opened.tab);
+      announce("Pasted");
+    } catch (error) {
+      announce(`The clipboard: ${/** @type {Error} */ (error).message}`);
+    }
+  });
+}
+
 /** @param {string} id */
 function byId(id) {
   return /** @type {HTMLElement} */ (document.getElementById(id));
@@ -194,6 +209,7 @@ fill(
 );
 fillKeyBar();
 acceptDrops();
+acceptPastes();
 state.subscribe(() => writeFragment());
 window.addEventListener("popstate", () => readLocation());
 readSettings();

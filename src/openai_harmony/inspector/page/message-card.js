@@ -18,7 +18,7 @@ const SHOWN = 4000;
  */
 export function messageCard(message, note) {
   const text = messageText(message);
-  const body = element("div", { class: "card-text" }, text.slice(0, SHOWN));
+  const body = element("div", { class: "card-text", lang: "" }, text.slice(0, SHOWN));
   const more = button(`Show all ${text.length.toLocaleString("en")} characters`, () => {
     fill(body, text);
     more.remove();
@@ -37,7 +37,7 @@ export function settingsCard(message) {
     "details",
     { class: `card ${classesOf(message)}` },
     element("summary", {}, headingOf(message)),
-    element("div", { class: "card-text" }, messageText(message)),
+    element("div", { class: "card-text", lang: "" }, messageText(message)),
   );
 }
 
@@ -51,7 +51,7 @@ export function settingsCard(message) {
 export function openCard(speaker, text) {
   const left = Math.max(text.length - SHOWN, 0);
   const before = left === 0 ? "" : `… ${left.toLocaleString("en")} characters before …\n`;
-  const made = card(speaker, "", element("div", { class: "card-text" }, before + text.slice(left)));
+  const made = card(speaker, "", element("div", { class: "card-text", lang: "" }, before + text.slice(left)));
   made.classList.add("open");
   return made;
 }

@@ -19,8 +19,8 @@ const DIALECTS = /** @type {const} */ ([
   ["reference", "reference"],
 ]);
 const REASONING = /** @type {const} */ ([
-  ["by-turn", "dropped by turn"],
-  ["reference", "as the reference"],
+  ["by-turn", "by turn"],
+  ["reference", "reference"],
   ["keep", "kept"],
 ]);
 

@@ -25,9 +25,7 @@ export class RenderingView {
 
   /** @param {Rendering} rendering */
   show(rendering) {
-    const ids = this.#view.showIds;
     this.#view.show(rendering.tokens, rendering.spans.map(toSpan), rowsOf(rendering));
-    this.#view.showIds = ids;
     for (const [index, label] of Object.entries(rendering.labels)) {
       const note = `label ${SPECIAL_NAMES.get(label) ?? label}`;
       this.#view.decorate(Number(index), "relabelled", note);
@@ -37,11 +35,6 @@ export class RenderingView {
   /** @param {number} index */
   mark(index) {
     this.#view.mark(index);
-  }
-
-  /** @param {boolean} shown whether ids stand beside the tokens */
-  set ids(shown) {
-    this.#view.showIds = shown;
   }
 
   /** @param {boolean} shown whether the training mask lies over the tokens */

@@ -5,7 +5,7 @@ import { element, labelled, select } from "./element.js";
 /** @import { Effort } from "./live-conversation.js" */
 
 const EFFORTS = /** @type {const} */ ([
-  ["", "as it is"],
+  ["", "unchanged"],
   ["Low", "low"],
   ["Medium", "medium"],
   ["High", "high"],
@@ -31,7 +31,7 @@ export class SamplingForm {
         "div",
         { class: "fields" },
         labelled("Reasoning effort", efforts),
-        labelled("Most tokens", this.#maxTokens),
+        labelled("Token limit", this.#maxTokens),
         labelled("Temperature", this.#temperature),
         labelled("Seed", this.#seed),
         labelled("Sample under the grammar", this.#grammar),
@@ -62,7 +62,7 @@ export class SamplingForm {
 
 /** @param {import("./element.js").Attributes} attributes */
 function numberField(attributes) {
-  return element("input", { type: "number", placeholder: "the server's", ...attributes });
+  return element("input", { type: "number", placeholder: "server default", ...attributes });
 }
 
 /** @param {HTMLInputElement} field */

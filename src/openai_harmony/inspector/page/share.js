@@ -1,4 +1,4 @@
-/** Sharing: a link with the conversation in it, and exports to copy or to save. */
+/** Sharing: a link that holds the conversation, and exports to copy or to save. */
 
 import { ApiError, call } from "./api.js";
 import { copyText, saveText } from "./clipboard.js";
@@ -14,6 +14,9 @@ const FORMATS = /** @type {const} */ ([
   ["python", "Python program"],
   ["vector", "Test vector"],
 ]);
+
+/** Characters of a link from which on the dialog warns. */
+const SENT = 8_000;
 
 export class ShareDialog {
   #state;
@@ -31,7 +34,7 @@ export class ShareDialog {
 
   /**
    * @param {State} state
-   * @param {() => string} tab the name of the tab that the link shall open
+   * @param {() => string} tab the name of the tab that the link opens
    */
   constructor(state, tab) {
     this.#state = state;
@@ -75,9 +78,11 @@ export class ShareDialog {
     this.#link.value = fits ? urlWith(packed, this.#tab()) : "";
     this.#copyLink.disabled = !fits;
     const count = packed.length.toLocaleString("en");
+    const most = LONGEST.toLocaleString("en");
     this.#linkNote.textContent = fits
-      ? `The conversation is in the link itself (${count} characters after #), and on no server.`
-      : `The conversation is too long for a link (${count} characters); export it instead.`;
+      ? `The link holds the conversation itself: ${count} characters after the #, which browsers send to no server.`
+      : `The conversation is too long for a link: it takes ${count} characters, of at most ${most}. Export it instead.`;
+    if (fits && packed.length > SENT) this.#linkNote.textContent += " Some programs do not accept links of this length.";
   }
 
   #export() {

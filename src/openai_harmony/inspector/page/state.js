@@ -54,6 +54,16 @@ export class State {
   }
 
   /**
+   * Begin with another document; the browser's Back leads to the one before.
+   *
+   * @param {Partial<Document>} document
+   */
+  begin(document) {
+    history.pushState(null, "");
+    this.set(document);
+  }
+
+  /**
    * Be told of changes, not of how it is now.
    *
    * @param {Subscriber} subscriber

@@ -2,6 +2,7 @@
 
 import { element } from "./element.js";
 import { StepControls } from "./step-controls.js";
+import { tokenLooks } from "./token-looks.js";
 import { TokenView } from "./token-view.js";
 
 /** @import { Row, Span } from "./token-view.js" */
@@ -37,7 +38,8 @@ export class SteppedView {
       onChoose: (index) => this.move(index + 1),
     });
     this.#viewHost.addEventListener("focusin", (event) => this.#follow(event.target));
-    bar.append(element("p", { class: "hint" }, keys));
+    const looks = element("div", { class: "switches" }, ...tokenLooks());
+    bar.append(element("p", { class: "hint" }, keys), looks);
     host.append(bar, element("div", { class: "token-box" }, this.#viewHost));
   }
 

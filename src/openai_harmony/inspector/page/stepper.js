@@ -3,10 +3,12 @@
  * by side.
  */
 
-import { call } from "./api.js";
+import { ApiError, call } from "./api.js";
 import { counted } from "./counted.js";
 import { declaredTools } from "./declared-tools.js";
 import { button, element, fill, labelled, select } from "./element.js";
+import { exampleButtons, lesson } from "./lesson.js";
+import { Panes } from "./panes.js";
 import { layoutOf } from "./reading-layout.js";
 import { ReadingPanel } from "./reading-panel.js";
 import { RECOVERY_WORDS } from "./recovery-words.js";
@@ -15,25 +17,27 @@ import { TabReader } from "./tab-reader.js";
 import { TokenInput } from "./token-input.js";
 
 /** @import { State } from "./state.js" */
-/** @import { Parsing, Reading, Recovery, Role } from "./wire.js" */
+/** @import { JsonObject, Parsing, Reading, Recovery, Role } from "./wire.js" */
 
 const ROLES = /** @type {const} */ ([
   ["assistant", "assistant (a completion)"],
-  ["", "none (the tokens say)"],
+  ["", "none"],
   ["user", "user"],
   ["system", "system"],
   ["developer", "developer"],
   ["tool", "tool"],
 ]);
 
-const PLACEHOLDER = `Marked-up text, as
+const PLACEHOLDER = `Marked-up text:
 <|channel|>final<|message|>2 + 2 = 4.<|return|>
 or token ids: 200005, 17196, 200008`;
 
-/** What a model may sample that has not seen enough harmony. */
-const BROKEN = `<|channel|>analysis<|message|>The user asks for the weather.<|end|>\
-<|start|>assistant<|channel|>commentary<|constrain|>functions.get_weather<|message|>\
-{"city": "Tokyo"}<|call|><|start|>assistant<|channel|>final It is sunny in Tokyo. 🌞<|return|>`;
+const LESSON =
+  "Paste what a model wrote, as marked-up text or as token ids. Here you then see the messages that " +
+  "the tokens make, step by step. Damaged output is repaired, and each repair is marked at its token.";
+
+const FORMAT = `<|channel|>analysis<|message|>the reasoning<|end|>
+<|start|>assistant<|channel|>final<|message|>the answer<|return|>`;
 
 const KEYS =
   "← → by token, Page Up and Page Down by change of state, Home and End to the ends, Space to play";
@@ -44,6 +48,8 @@ const LISTED = 200;
 export class StepperTab {
   #state;
   #role = "assistant";
+  /** @type {{ source: JsonObject | null, tools: string[] }} the tools of the source read last */
+  #declared = { source: null, tools: [] };
   #input;
   #tools;
   #reader;
@@ -53,6 +59,8 @@ export class StepperTab {
   #lenient;
   #recoveries;
   #results;
+  #lesson;
+  #panes;
 
   /**
    * @param {HTMLElement} host
@@ -71,11 +79,9 @@ export class StepperTab {
         onError: (message) => this.#reader.tell(message),
       },
       button("Prompt of the conversation", () => this.#takePrompt()),
-      button("A broken example", () => this.#takeExample()),
     );
     this.#tools = element("input", {
       type: "text",
-      placeholder: "functions.get_weather, python",
       spellcheck: "false",
       autocapitalize: "off",
       oninput: () => this.#reader.change(),
@@ -91,16 +97,16 @@ export class StepperTab {
             this.#role = value;
             this.#reader.change();
           }),
-          "Who speaks where the input does not say, as the prompt did.",
+          "The author of the first message, if the input does not begin with <|start|>.",
         ),
-        labelled("Tools", this.#tools, "Declared ones, which a damaged header may mean."),
+        labelled("Tools", this.#tools, "Empty: the tools that the conversation declares."),
       ),
       this.#reader.problem,
       this.#status,
     );
 
     this.#results = element("section", {
-      class: "pane stepped",
+      class: "stepped",
       "aria-label": "What the parser reads",
       hidden: true,
     });
@@ -116,9 +122,14 @@ export class StepperTab {
     this.#lenient = new ReadingPanel(readings, "Lenient");
     this.#results.append(readings);
     form.append(this.#recoveries);
-    host.append(element("div", { class: "panes" }, form, this.#results));
+    const format = element("pre", {}, FORMAT);
+    this.#lesson = lesson("Read a model's output", LESSON, format, ...exampleButtons(state, "tokens"));
+    const second = element("div", { class: "pane" }, this.#lesson, this.#results);
+    this.#panes = new Panes({ title: "Input", pane: form }, { title: "Messages", pane: second }, 1);
+    host.append(this.#panes.node);
     state.subscribe((_, changed) => {
-      if (changed.has("input")) this.#reader.change();
+      const matters = ["input", "source", "form"];
+      if (matters.some((name) => changed.has(/** @type {any} */ (name)))) this.#reader.change();
     });
   }
 
@@ -127,16 +138,10 @@ export class StepperTab {
     this.#reader.show();
   }
 
-  #takeExample() {
-    this.#tools.value = "functions.get_weather";
-    this.#state.set({ input: BROKEN });
-  }
-
   async #takePrompt() {
     const { source, form, options } = this.#state.get();
     try {
-      const { tokens, conversation } = await call("render", { source, form, ...options });
-      this.#tools.value = declaredTools(conversation).join(", ");
+      const { tokens } = await call("render", { source, form, ...options });
       this.#state.set({ input: tokens.ids.join(" ") });
     } catch (error) {
       this.#reader.tell(error);
@@ -149,20 +154,51 @@ export class StepperTab {
     this.#input.text = input;
     if (input.trim() === "") {
       this.#reader.finish();
-      this.#results.hidden = true;
+      this.#setEmpty(true);
       this.#status.textContent = "";
       return;
     }
     const role = this.#role === "" ? null : /** @type {Role} */ (this.#role);
-    const tools = this.#tools.value.split(/[\s,]+/).filter(Boolean);
+    const declared = await this.#declaredTools(signal);
+    this.#tools.placeholder = declared.length === 0 ? "The conversation declares none." : declared.join(", ");
+    const written = this.#tools.value.split(/[\s,]+/).filter(Boolean);
+    const tools = written.length === 0 ? declared : written;
     this.#take(await call("parse", { input, role, tools }, signal));
     this.#reader.finish();
+  }
+
+  /**
+   * The tools of the conversation; none while it has an error, which its own tab shows.
+   *
+   * @param {AbortSignal} signal
+   */
+  async #declaredTools(signal) {
+    const { source, form } = this.#state.get();
+    if (source !== this.#declared.source) {
+      /** @type {string[]} */
+      let tools = [];
+      try {
+        tools = declaredTools((await call("render", { source, form }, signal)).conversation);
+      } catch (error) {
+        if (!(error instanceof ApiError)) throw error;
+      }
+      this.#declared = { source, tools };
+    }
+    return this.#declared.tools;
+  }
+
+  /** @param {boolean} isEmpty */
+  #setEmpty(isEmpty) {
+    this.#results.hidden = isEmpty;
+    this.#lesson.hidden = !isEmpty;
+    this.#panes.empty = isEmpty;
   }
 
   /** @param {Parsing} parsing */
   #take({ tokens, strict, lenient }) {
     const count = tokens.ids.length;
-    this.#results.hidden = false;
+    this.#setEmpty(false);
+    this.#panes.result = `Messages ${lenient.messages.length}`;
     this.#strict.take(strict, count);
     this.#lenient.take(lenient, count);
     const { spans, rows } = layoutOf(lenient, count);
@@ -200,7 +236,7 @@ export class StepperTab {
     this.#recoveries.hidden = items.length === 0;
     fill(
       this.#recoveries,
-      element("h2", {}, "What is wrong"),
+      element("h2", {}, "Problems"),
       element("ul", {}, ...items),
       left > 0 && element("p", { class: "hint" }, `and ${left.toLocaleString("en")} more`),
     );

@@ -45,7 +45,7 @@ export function detailsOf(rendering, index) {
  */
 export function showDetails(host, rendering, index) {
   if (rendering === null || index === null) {
-    fill(host, element("span", { class: "hint" }, "Point at a token, or tab to one, for its id and bytes."));
+    fill(host, element("span", { class: "hint" }, "Point at a token, or go to it by keys, to see its id and bytes."));
     return;
   }
   const pairs = detailsOf(rendering, index).map(([name, value]) =>

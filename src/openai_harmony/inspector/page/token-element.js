@@ -1,4 +1,4 @@
-/** The element of a token: its text, and what it says of itself. */
+/** The element of a token: its text, its id and its notes. */
 
 import { element } from "./element.js";
 import { isSpecial, nameOf, piecesOf } from "./token-text.js";
@@ -17,7 +17,7 @@ import { isSpecial, nameOf, piecesOf } from "./token-text.js";
 export function tokenElement(index, id, raw, text, bytes) {
   const special = isSpecial(id);
   const token = element("span", {
-    class: special ? "token special" : "token",
+    class: ["token", special && "special", index % 2 === 1 && "odd"].filter(Boolean).join(" "),
     role: "option",
     "aria-selected": "false",
     "aria-label": nameOf(id, raw, bytes),

@@ -26,6 +26,8 @@ export class TokenInput {
     this.#options = options;
     this.#area = element("textarea", {
       rows: 6,
+      dir: "auto",
+      lang: "",
       spellcheck: "false",
       autocapitalize: "off",
       placeholder: options.placeholder,

@@ -1,7 +1,8 @@
 /**
- * What a token stands for, as people can see it: white space and invisible characters get marks
- * (drawn by the style sheet, never part of the text), and bytes that are no character by
- * themselves get the character that they are a part of.
+ * The text of a token, so that people can see all of it. White space and invisible characters get
+ * marks, which the style sheet draws and which are never part of the text. A combining mark gets a
+ * dotted circle to stand on. Bytes that are no character by themselves get the character that they
+ * are a part of.
  */
 
 import { element } from "./element.js";
@@ -27,6 +28,9 @@ export const SPECIAL_NAMES = new Map([
 const MARKED =
   /(\n|\r|\t| {2,}| +$|[\p{Cc}\u00a0\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e0fff}])/u;
 
+// Nothing but marks that are drawn over the character before: they would have no width of their own.
+const COMBINING = /^[\p{Mn}\p{Me}]+$/u;
+
 /**
  * Whether an id is a special token: structure is read from ids, never from text.
  *
@@ -43,8 +47,11 @@ export function isSpecial(id) {
  * @returns {Node[]}
  */
 export function piecesOf(text) {
+  if (COMBINING.test(text) && !MARKED.test(text)) {
+    return [element("span", { class: "combining" }, text)];
+  }
   if (text.startsWith(" ") && !MARKED.test(text)) {
-    return [element("span", { class: "space" }, " "), new Text(text.slice(1))];
+    return [element("span", { class: "space leading" }, " "), new Text(text.slice(1))];
   }
   return text
     .split(MARKED)
@@ -87,31 +94,45 @@ export function visible(text) {
 export function nameOf(id, text, bytes) {
   if (isSpecial(id)) return `special token ${text ?? id}`;
   if (text === null) return `bytes ${bytes ?? ""}`;
+  if (COMBINING.test(text)) return [...text].map(codePointOf).join(" ");
   if (text.trim() !== "" && !MARKED.test(text)) return null;
   return text.split(MARKED).filter(Boolean).map(wordFor).join(" ");
 }
 
 /**
- * Decode tokens that are no UTF-8 by themselves together with their neighbours: the first of each
- * run gets the text of all of it.
+ * Decode tokens that are not UTF-8 by themselves, together with their neighbours. Each character
+ * goes to the token in which it begins.
  *
  * @param {Tokens} tokens
- * @param {number} from the first token that is new; a run that it goes on is decoded anew
- * @param {Map<number, string>} decoded the texts, by the index of the first token
+ * @param {number} from the first token that is new; a run that it continues is decoded again
+ * @param {Map<number, string>} decoded the texts, by the index of the token
  */
 export function decodeRuns(tokens, from, decoded) {
   let start = from;
   while (start > 0 && tokens.texts[start - 1] === null) start -= 1;
+  let owner = start;
+  /** @type {number[]} the bytes of the character that has begun in `owner` */
+  let character = [];
+  const finish = () => {
+    if (character.length === 0) return;
+    const text = new TextDecoder().decode(new Uint8Array(character));
+    decoded.set(owner, (decoded.get(owner) ?? "") + text);
+    character = [];
+  };
   for (let index = start; index < tokens.texts.length; index += 1) {
-    if (tokens.texts[index] !== null) continue;
-    const first = index;
-    /** @type {number[]} */
-    const bytes = [];
-    for (; index < tokens.texts.length && tokens.texts[index] === null; index += 1) {
-      bytes.push(...fromHex(tokens.bytes[index] ?? ""));
+    if (tokens.texts[index] !== null) {
+      finish();
+      continue;
     }
-    decoded.set(first, new TextDecoder().decode(new Uint8Array(bytes)));
+    decoded.delete(index);
+    for (const byte of fromHex(tokens.bytes[index] ?? "")) {
+      const isFirst = (byte & 0xc0) !== 0x80;
+      if (isFirst) finish();
+      if (character.length === 0) owner = index;
+      character.push(byte);
+    }
   }
+  finish();
 }
 
 /**

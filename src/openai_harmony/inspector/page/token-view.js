@@ -2,8 +2,10 @@
  * Tokens as boxes in their text: a view that takes 100,000 of them.
  *
  * Tokens stand in blocks of some 200. A block near the window has an element for each token; any
- * other is one text node, so that searching in the page and copying work everywhere. What is
- * copied is the text of the tokens and nothing else: marks, ids and headings are left out.
+ * other is one text node, so that searching in the page and copying work everywhere. Blocks are
+ * inline, and a paragraph holds those of the same line: a line breaks at a line break only, or
+ * where the window is too narrow. Copying takes the text of the tokens, without marks, ids and
+ * headings.
  *
  * One token is the tab stop; arrow keys go on from it, by token and by line, Home and End to the
  * ends of its row, Page Up and Page Down to the row before and after.
@@ -52,7 +54,7 @@ import { decodeRuns } from "./token-text.js";
 
 const BLOCK = 200;
 const FRAME = 6; // milliseconds of a frame that filling blocks may take
-const AT_ONCE = 1000; // tokens that are drawn without waiting for the observer
+const AT_ONCE = 1000; // tokens that always have elements, without waiting for the observer
 const LINE = 22; // pixels, for blocks that nobody has seen yet
 const CHARACTER = 7.8;
 
@@ -93,6 +95,8 @@ export class TokenView {
     this.#callbacks = callbacks;
     host.classList.add("token-view");
     host.setAttribute("aria-label", callbacks.label);
+    host.setAttribute("lang", ""); // it is written in any language, and in none that is known
+    host.setAttribute("translate", "no");
     this.#observer = new IntersectionObserver((entries) => this.#seen(entries), near());
     host.addEventListener("click", (event) => this.#clicked(event));
     host.addEventListener("keydown", (event) => this.#pressed(event));
@@ -106,15 +110,6 @@ export class TokenView {
   /** How many tokens there are. */
   get size() {
     return this.#tokens.ids.length;
-  }
-
-  /** Whether the ids stand beside the tokens. */
-  get showIds() {
-    return this.#host.classList.contains("show-ids");
-  }
-
-  set showIds(shown) {
-    this.#host.classList.toggle("show-ids", shown);
   }
 
   /**
@@ -259,19 +254,46 @@ export class TokenView {
     }
     for (let start = from; start < to; ) {
       const end = this.#cut(start, to);
-      const node = element("div", { class: "block" });
+      const node = element("span", { class: "block" });
       const block = { start, end, node, filled: false };
       this.#blocks.push(block);
       this.#blockOf.set(node, block);
       this.#empty(block);
-      row.text.append(node);
+      this.#paragraphAt(row, start).append(node);
       this.#observer.observe(node);
       start = end;
     }
+    for (const paragraph of row.text.children) this.#estimate(/** @type {HTMLElement} */ (paragraph));
   }
 
   /**
-   * Where a block ends that begins at `start`: after a line break, if there is one at a good place,
+   * The paragraph for a block: the last one of the row, or a new one after a line break.
+   *
+   * @param {ShownRow} row
+   * @param {number} start
+   */
+  #paragraphAt({ row, text }, start) {
+    const last = text.lastElementChild;
+    const isNewLine = start === row.start || this.#textOf(start - 1).endsWith("\n");
+    if (last !== null && !isNewLine) return last;
+    const added = element("div", { class: "paragraph" });
+    text.append(added);
+    return added;
+  }
+
+  /**
+   * Estimate the height of a paragraph, which counts until it has been in view.
+   *
+   * @param {HTMLElement} paragraph
+   */
+  #estimate(paragraph) {
+    const lines = (paragraph.textContent ?? "").split("\n");
+    const rows = lines.reduce((sum, { length }) => sum + Math.ceil(length / this.#columns), 0);
+    paragraph.style.containIntrinsicBlockSize = `auto ${LINE * Math.max(1, rows)}px`;
+  }
+
+  /**
+   * The end of a block that begins at `start`: after a line break if there is one at a good place,
    * and never within a character.
    *
    * @param {number} start
@@ -297,7 +319,7 @@ export class TokenView {
    */
   #goOn(row, before) {
     const last = this.#blocks.at(-1);
-    if (last?.node.parentNode !== row.text) {
+    if (last === undefined || !row.text.contains(last.node)) {
       this.#addBlocks(row, before, row.row.end);
       return;
     }
@@ -310,7 +332,9 @@ export class TokenView {
     const hadFocus = last.node.contains(document.activeElement);
     this.#blocks.pop();
     this.#observer.unobserve(last.node);
+    const paragraph = /** @type {HTMLElement} */ (last.node.parentElement);
     last.node.remove();
+    if (paragraph.childElementCount === 0) paragraph.remove();
     this.#addBlocks(row, last.start, row.row.end);
     // What is in view stays filled: the observer would answer a frame later.
     const added = this.#blockWith(last.start);
@@ -329,13 +353,6 @@ export class TokenView {
     for (let index = block.start; index < block.end; index += 1) text += this.#textOf(index);
     block.node.textContent = text;
     block.filled = false;
-    block.node.style.containIntrinsicBlockSize = `auto ${this.#heightOf(text)}px`;
-  }
-
-  /** @param {string} text */
-  #heightOf(text) {
-    const rows = (/** @type {string} */ line) => Math.max(1, Math.ceil(line.length / this.#columns));
-    return LINE * text.split("\n").reduce((sum, line) => sum + rows(line), 0);
   }
 
   /**
@@ -424,11 +441,12 @@ export class TokenView {
   }
 
   /**
-   * Whether a block has to stay as it is: it has the tab stop, or a part of what is selected.
+   * Whether a block stays filled: it is one of the first, or has the tab stop or selected text.
    *
    * @param {Block} block
    */
   #isHeld(block) {
+    if (block.end <= AT_ONCE) return true;
     if (block.start <= this.#stop && this.#stop < block.end) return true;
     const selection = getSelection();
     if (selection === null || selection.isCollapsed) return false;

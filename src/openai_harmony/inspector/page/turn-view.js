@@ -7,6 +7,7 @@ import { element, fill, labelled } from "./element.js";
 import { messageCard, messageText, openCard } from "./message-card.js";
 import { cutMessage } from "./reading.js";
 import { layoutOf } from "./reading-layout.js";
+import { tokenLooks } from "./token-looks.js";
 import { visible } from "./token-text.js";
 import { TokenView } from "./token-view.js";
 import { TurnFigures } from "./turn-figures.js";
@@ -56,12 +57,6 @@ export class TurnView {
       checked: true,
       onchange: () => this.#shade(),
     });
-    const ids = element("input", {
-      type: "checkbox",
-      onchange: () => {
-        this.#view.showIds = ids.checked;
-      },
-    });
     const legend = element(
       "span",
       { class: "shade-legend" },
@@ -69,8 +64,7 @@ export class TurnView {
       " or less likely",
     );
     const shading = labelled("Shade by probability", this.#shading);
-    const showIds = labelled("Token ids", ids);
-    const switches = element("div", { class: "switches" }, shading, legend, showIds);
+    const switches = element("div", { class: "switches" }, shading, legend, ...tokenLooks());
     host.append(
       element("div", { class: "pane-head" }, this.#numbers, switches),
       this.#box,
@@ -170,7 +164,7 @@ export class TurnView {
   #describe(index) {
     const token = index === null ? undefined : this.#sampled[index];
     if (index === null || token === undefined) {
-      const hint = "Point at a token, or tab to one, for its probability and what else was likely.";
+      const hint = "Point at a token, or go to it by keys, to see its probability and the likeliest tokens.";
       fill(this.#detail, element("span", { class: "hint" }, hint));
       return;
     }

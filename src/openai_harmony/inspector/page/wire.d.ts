@@ -127,6 +127,8 @@ export interface Rendering {
   labels: { [index: string]: number };
   text: string;
   examples: number;
+  /** Why no token is trained on; null where some are. */
+  untrained: string | null;
 }
 
 export interface ComparedPart {
@@ -213,6 +215,15 @@ export interface ExportRequest extends Source, Options {
   format: "json" | "python" | "vector";
 }
 
+export interface AppendRequest extends Source {
+  messages: HarmonyMessage[];
+}
+
+export interface Appended {
+  form: Exclude<Form, "auto">;
+  source: JsonObject;
+}
+
 export interface Exported {
   name: string;
   text: string;
@@ -228,6 +239,7 @@ export interface Settings {
 /** What each name of the API takes and answers. */
 export interface Calls {
   render: { takes: Source & Options; answers: Rendering };
+  append: { takes: AppendRequest; answers: Appended };
   compare: { takes: Source & Options; answers: Comparison };
   parse: { takes: ParseRequest; answers: Parsing };
   allowed: { takes: AllowedRequest; answers: Allowed };

@@ -2,6 +2,6 @@
 
 ::
 
-    api_keys    keys: created, checked, revoked; the caller of a request
+    api_keys    creates, checks and revokes keys; the caller of a request
     limits      requests and tokens of a key in the last minute
 """

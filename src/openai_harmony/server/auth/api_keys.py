@@ -1,8 +1,8 @@
-"""API keys: created, checked, revoked; and the caller of a request, by its key.
+"""API keys: how they are created, checked and revoked, and the caller of a request.
 
-A key is ``sk-harmony-`` and 256 random bits. The store has its SHA-256. Nobody can guess a value
-among so many: a slow hash with salt, as passwords need, would cost time at each request and protect
-nothing. A key is shown once, when it is made.
+A key is ``sk-harmony-`` and 256 random bits. The store has only its SHA-256. Nobody can guess 256
+random bits, so a slow hash with salt, which passwords need, would only cost time at each request. A
+key is shown once, when it is created.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _GIVEN = "given to the server"
 
 
 class ApiKeyError(HarmonyError):
-    """A request has no API key, or one that is not valid; the message does not show it."""
+    """A request has no API key or an invalid one; the message does not show the key."""
 
 
 @dataclass(frozen=True)
 class NewKey:
-    """A key that was made: the text for its user, who alone has it, and the stored record."""
+    """A new key: the text, which only its user has, and the stored record."""
 
     key: str = field(repr=False)
     record: KeyRecord
@@ -64,8 +64,8 @@ def hash_key(key: str) -> str:
 class ApiKeys:
     """The keys of a server: those in its store, and those that it was given when it started.
 
-    `stored` is `Store.keys`, or None; `given` are keys of any form, which have no limits and end
-    with the server's settings. `clock` gives seconds since 1970.
+    `stored` is `Store.keys` or None. `given` are keys of any form, without limits; they are valid
+    as long as the server's settings contain them. `clock` returns seconds since 1970.
     """
 
     def __init__(
@@ -83,12 +83,12 @@ class ApiKeys:
             if not key.strip():
                 raise ValueError("an API key that was given to the server is empty; leave it out")
             hash = hash_key(key)
-            # The id depends on the key alone, so that its owner is the same after a restart.
+            # The id depends only on the key, so the owner is the same after a restart.
             record = KeyRecord(id=f"key_{hash[:24]}", hash=hash, name=_GIVEN, created_at=0)
             self._given.append(record)
 
     def create(self, name: str, limits: KeyLimits | None = None) -> NewKey:
-        """Make a key and store its hash. Raises `ValueError` for a limit below one."""
+        """Create a key and store its hash. Raises `ValueError` for a limit below one."""
         limits = limits or KeyLimits()
         for limit, value in vars(limits).items():
             if value is not None and value < 1:
@@ -105,37 +105,38 @@ class ApiKeys:
         return NewKey(key, record)
 
     def all(self) -> list[KeyRecord]:
-        """List the keys, those given first, with those that were revoked."""
+        """List all keys, also revoked ones; the given keys come first."""
         return [*self._given, *(self._stored.all() if self._stored else ())]
 
     def revoke(self, id: str) -> KeyRecord:
-        """Revoke a key of the store for good. Raises `NotFoundError`."""
+        """Revoke a key of the store permanently. Raises `NotFoundError`."""
         return self._store().revoke(id, int(self._clock()))
 
     @property
     def are_needed(self) -> bool:
-        """True once there was a key, even when all were revoked."""
+        """True if there has ever been a key, even if all keys were revoked."""
         if not self._are_needed:  # no key is ever deleted
             self._are_needed = bool(self._given) or bool(self._stored and self._stored.exist())
         return self._are_needed
 
     def check(self, key: str | None) -> KeyRecord | None:
-        """Return the record of the key of a request; None on a server that has no keys.
+        """Return the record of a request's key; None on a server without keys.
 
-        Once a key exists every request needs one, even when all were revoked. Raises `ApiKeyError`.
+        Once a key exists, every request needs one, even if all keys were revoked. Raises
+        `ApiKeyError`.
         """
         if key is None:
             if self.are_needed:
                 raise ApiKeyError("an API key is needed: send it as 'Authorization: Bearer KEY'")
             return None
         hash = hash_key(key)
-        # Where all hashes are at hand, comparing in constant time costs nothing. The time of a
-        # look-up may tell of hashes, and a hash tells nothing of a key.
+        # If all hashes are in memory, comparing in constant time costs nothing. The time of a
+        # database look-up may reveal something about hashes, but a hash reveals nothing of a key.
         record = next((own for own in self._given if hmac.compare_digest(own.hash, hash)), None)
         if record is None and self._stored is not None:
             record = self._stored.find(hash)
         if record is None and not self.are_needed:
-            return None  # many clients send some key always
+            return None  # many clients always send a key
         if record is None:
             raise ApiKeyError("the API key is unknown to this server")
         if record.revoked_at is not None:
@@ -144,15 +145,15 @@ class ApiKeys:
 
     def _store(self) -> Keys:
         if self._stored is None:
-            raise ApiKeyError("keys are kept in the store, and this server has none")
+            raise ApiKeyError("keys are kept in the store, but this server has no store")
         return self._stored
 
 
 @dataclass(frozen=True)
 class Caller:
-    """The owner of what a request stores: the id of its key, empty on a server without keys.
+    """The owner of a request's data: the id of its key, empty on a server without keys.
 
-    `usage` is that of the request, where it counts against the limits of the key.
+    `usage` is the usage of the request if it counts against the limits of the key.
     """
 
     owner: str
@@ -164,7 +165,7 @@ _CALLER = "openai_harmony.caller"
 
 
 async def authenticate(connection: HTTPConnection) -> Caller:
-    """Read the key of a request, once; raise `ApiError` where it is missing or unknown."""
+    """Read the key of a request, once; raise `ApiError` if it is missing or unknown."""
     if _CALLER in connection.scope:
         caller: Caller = connection.scope[_CALLER]
         return caller
@@ -186,7 +187,7 @@ AuthenticatedCaller: TypeAlias = Annotated[Caller, Depends(authenticate)]
 
 @asynccontextmanager
 async def counted(connection: HTTPConnection) -> AsyncGenerator[Caller, None]:
-    """Count a request against the limits of its key; raise `ApiError` where it is refused.
+    """Count a request against the limits of its key; raise `ApiError` if it is refused.
 
     Its routes get the same caller from `authenticate`.
     """

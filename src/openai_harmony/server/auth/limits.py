@@ -18,20 +18,20 @@ from ..store import KeyLimits, KeyRequest, KeyRequests
 __all__ = ["KeyLimiter", "Refusal", "RequestUsage", "SharedKeyLimiter"]
 
 _MINUTE = 60.0
-_SOON = 1.0  # seconds, where nobody knows when a request will end
+_SOON = 1.0  # seconds, if the end of the running request cannot be predicted
 
 
 class Refusal(NamedTuple):
-    """The reason to refuse a request, and the seconds after which another may be made."""
+    """The reason to refuse a request, and the seconds until the next one may be sent."""
 
     problem: str
     retry_after: float
 
 
 class RequestUsage:
-    """A request that runs: the `tokens` of prompts and output that it has used so far.
+    """A running request: the `tokens` of prompts and output that it has used so far.
 
-    It ends when all who hold it have let it go: a response in the background outlives its request.
+    It ends when no task holds it any more: a background response outlives its request.
     """
 
     def __init__(self, end: Callable[[int], None] = lambda tokens: None) -> None:
@@ -54,7 +54,7 @@ class RequestUsage:
 class KeyLimiter:
     """Counts the requests and tokens of each key in this process.
 
-    `clock` gives seconds that never go back.
+    `clock` returns seconds of a monotonic clock.
 
     >>> limiter = KeyLimiter(clock=lambda: 0.0)
     >>> limits = KeyLimits(requests_per_minute=1)
@@ -71,15 +71,15 @@ class KeyLimiter:
 
     @asynccontextmanager
     async def request(self, id: str, limits: KeyLimits) -> AsyncGenerator[RequestUsage, None]:
-        """Count a request of a key while it is held; raise `ApiError` where it is refused."""
+        """Count a request of a key while it is held; raise `ApiError` if it is refused."""
         _raise(self.begin(id, limits))
         with RequestUsage(lambda tokens: self.end(id, limits, tokens)).held() as usage:
             yield usage
 
     def begin(self, id: str, limits: KeyLimits) -> Refusal | None:
-        """Begin a request of a key, and return None; or refuse it, which counts for nothing.
+        """Begin a request of a key and return None, or return a refusal, which is not counted.
 
-        Each request that began ends with one call of `end`.
+        Call `end` once for each request that began.
         """
         with self._lock:
             counters = self._keys[id]
@@ -92,9 +92,9 @@ class KeyLimiter:
             return refusal
 
     def end(self, id: str, limits: KeyLimits, tokens: int = 0) -> None:
-        """End a request that took `tokens`, those of the prompt and the output.
+        """End a request with this number of `tokens` of prompt and output.
 
-        They are known at the end alone: the last request of a minute may go beyond the limit.
+        The number is known only at the end, so the last request of a minute may exceed the limit.
         """
         with self._lock:
             counters = self._keys[id]
@@ -106,7 +106,7 @@ class KeyLimiter:
 class SharedKeyLimiter:
     """Counts the requests and tokens of keys with limits over all servers of a database.
 
-    What a request took is known a moment after its end.
+    The tokens of a request are counted a moment after its end.
     """
 
     def __init__(self, requests: KeyRequests, pool: FairPool) -> None:
@@ -116,7 +116,7 @@ class SharedKeyLimiter:
 
     @asynccontextmanager
     async def request(self, id: str, limits: KeyLimits) -> AsyncGenerator[RequestUsage, None]:
-        """Count a request of a key while it is held; raise `ApiError` where it is refused."""
+        """Count a request of a key while it is held; raise `ApiError` if it is refused."""
         request_id: str | None = None
         if any(limit is not None for limit in vars(limits).values()):
             judged = await self._pool.run(id, self._requests.begin, id, partial(_judge, limits))
@@ -176,7 +176,7 @@ class _Window:
         self._sum += amount
 
     def seconds_full(self, now: float, limit: int) -> float:
-        """Return how long there will be no room for one more; 0 where there is."""
+        """Return the seconds until there is room for one more; 0 if there is room now."""
         while self._amounts and self._amounts[0][0] <= now:
             self._sum -= self._amounts.popleft()[1]
         remaining = self._sum

@@ -9,7 +9,7 @@ from typing_extensions import (
     NotRequired,
     Required,
     TypedDict,
-)  # of Python 3.12, which tells pydantic more
+)  # that of Python 3.12, which gives pydantic more information
 
 from ...apis.chat_output import CHAT_JOINT, chat_message_of
 from ...apis.custom_tools import CustomToolInput
@@ -50,7 +50,7 @@ ChatFinish: TypeAlias = Literal["stop", "length", "tool_calls"]
 
 
 class ChatLogprobs(TypedDict):
-    """The tokens of the content; refusals are content here."""
+    """The tokens of the content; a refusal is content here."""
 
     content: list[LogprobJson]
     refusal: None
@@ -122,7 +122,7 @@ class ChunkChoice(SchemaViolations):
 
 
 class ChatCompletionChunk(ChatHead):
-    """A chunk of a stream; `usage` is there where the request includes it, in the last not null."""
+    """A chunk of a stream. If the request includes `usage`, only the last chunk's is not null."""
 
     object: Literal["chat.completion.chunk"]
     choices: list[ChunkChoice]
@@ -135,7 +135,7 @@ def _violations_json(violations: Sequence[Violation]) -> SchemaViolations:
 
 
 def _finish_reason(reason: FinishReason, *, has_calls: bool) -> ChatFinish:
-    """Return why a choice ended; the limit of tokens may have cut the last call."""
+    """Return the reason for the end of a choice; the token limit may have cut the last call."""
     if reason is FinishReason.LENGTH:
         return "length"
     return "tool_calls" if has_calls else "stop"
@@ -151,7 +151,7 @@ def chat_logprobs(logprobs: Iterable[TokenLogprob]) -> ChatLogprobs:
 
 
 def chat_usage(choices: Sequence[Usage]) -> ChatUsage:
-    """Count the prompt once, as it is the same for all choices, and the completions together.
+    """Count the prompt once, because it is the same for all choices, and all completions.
 
     >>> chat_usage([Usage(10, 4, 5, 2), Usage(10, 10, 6, 3, 1)])["completion_tokens_details"]
     {'reasoning_tokens': 5, 'forced_tokens': 1}
@@ -215,7 +215,7 @@ class WholeChoice:
 
 
 class StreamedChoice:
-    """Writes the chunks of a choice: the role first, the reason for the end last."""
+    """Writes the chunks of a choice: the role first, the finish reason last."""
 
     def __init__(self, turn: TurnRequest, index: int) -> None:
         self._index = index
@@ -255,10 +255,10 @@ class ChatDelta(NamedTuple):
 
 
 class ChatDeltas:
-    """Writes the deltas of a message; joined, they are what `chat_message_of` makes of it.
+    """Writes the deltas of a message; joined, they equal the result of `chat_message_of`.
 
-    A preamble on ``commentary`` and the answer are one content, with an empty line between them:
-    clients of this API know one text, and show it as it comes.
+    A preamble on ``commentary`` and the answer form one content, with an empty line between them:
+    clients of this API expect one text and show it while it is written.
     """
 
     def __init__(
@@ -284,7 +284,7 @@ class ChatDeltas:
             self._open, first = self._begin(event)
             yield from first
         elif self._open is None:
-            raise ValueError(f"{event} belongs to no message that has begun")
+            raise ValueError(f"{event} does not belong to a message that has begun")
         elif isinstance(event, TextAdded):
             yield from self._open.add(event.text, event.logprobs)
         else:
@@ -304,7 +304,7 @@ class ChatDeltas:
 
 
 class _Text:
-    """A text under one name, under several, or hidden; further messages go on with it."""
+    """A text under one name, several names, or none (hidden); later messages continue it."""
 
     def __init__(self, *names: str) -> None:
         self._names = names
@@ -327,13 +327,13 @@ class _Text:
 
 
 class _Call:
-    """One call; its arguments are never empty, since clients read them as JSON."""
+    """One call; its arguments are never empty, because clients read them as JSON."""
 
     def __init__(self, index: int, kind: ItemKind, *, is_text: bool) -> None:
         self._index = index
         is_custom = kind is ItemKind.CUSTOM_TOOL_CALL
         self._input = CustomToolInput(is_text=is_text) if is_custom else None
-        self._blank: str | None = ""  # arguments so far, while they are nothing but white space
+        self._blank: str | None = ""  # the arguments so far, while they are only white space
 
     def first(self, id: str, name: str) -> ChatDelta:
         fields: dict[str, Any] = {"id": id}

@@ -50,9 +50,9 @@ async def create_chat_completion(
 ) -> Response:
     """Respond to a conversation.
 
-    With `stream` the completion comes as server-sent events: chunks, and ``[DONE]`` at the end; an
-    error within is a chunk with the field `error`. Reasoning stands under `reasoning` and
-    `reasoning_content`. Preambles before calls of tools are content, and so is the answer.
+    With `stream`, the completion is sent as server-sent events: chunks, then ``[DONE]``. An error
+    during the stream is a chunk with the field `error`. Reasoning is in `reasoning` and
+    `reasoning_content`. The content has the preambles before tool calls, and the answer.
     """
     services = services_of(request)
     head: ChatHead = {
@@ -127,7 +127,7 @@ async def _chunks(
                 whole[index].take(event)
             if isinstance(event, TurnEnded):
                 usages.append(event.usage)
-                if body.store and len(usages) == len(choices):  # stored before its end is told
+                if body.store and len(usages) == len(choices):  # stored before the final event
                     await store_completion(services, caller, body, _whole(head, whole, usages))
             for choice in choices[index].take(event):
                 yield event_of(_chunk(body, head, choice))
@@ -138,7 +138,7 @@ async def _chunks(
 def _chunk(
     body: ChatRequest, head: ChatHead, choice: ChunkChoice | None, usage: ChatUsage | None = None
 ) -> dict[str, Any]:
-    """Write a chunk; where usage is requested all have the field, null but in the last."""
+    """Write a chunk; if usage is requested, all chunks have the field, null except in the last."""
     return {
         **head,
         "object": "chat.completion.chunk",
@@ -152,8 +152,8 @@ async def _choice_events(
 ) -> AsyncGenerator[tuple[int, TurnEvent], None]:
     """Sample `count` choices at once; yield their events, with the index of the choice.
 
-    The prompt and the grammar are the same for all. Each has a slot of its own at the engine, as it
-    is as much work as another request; but a request is refused as a whole, or not at all.
+    The prompt and the grammar are the same for all. Each choice has its own slot at the engine,
+    because it is as much work as another request. A request is refused as a whole or not at all.
     """
     pool = services.pools.encoding
     with services.metrics.preparation.time():

@@ -1,4 +1,4 @@
-"""Chat completions that were stored: listed, read, changed and deleted."""
+"""Stored chat completions: the routes that list, read, change and delete them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _METADATA = re.compile(r"metadata\[(.*)\]", re.DOTALL)
 
 
 class CompletionUpdate(RequestBody):
-    """The metadata that take the place of those before."""
+    """The new metadata, which replace the old."""
 
     metadata: Metadata | None
 
@@ -36,7 +36,7 @@ class CompletionUpdate(RequestBody):
 async def store_completion(
     services: Services, caller: Caller, request: ChatRequest, completion: ChatCompletion
 ) -> None:
-    """Store a completion, as long as responses are kept."""
+    """Store a completion; it is kept as long as responses are."""
     created = completion["created"]
     stored = StoredCompletion(
         id=completion["id"],
@@ -60,7 +60,7 @@ async def list_completions(
     order: Order = "asc",
     model: str | None = None,
 ) -> Response:
-    """List stored completions; ``metadata[KEY]=VALUE`` selects those that have it."""
+    """List stored completions; ``metadata[KEY]=VALUE`` selects those with this metadata."""
     services, owner = services_of(request), caller.owner
     metadata = {
         match[1]: value

@@ -40,7 +40,7 @@ _MAX_CHOICES = 128
 class CompletionBody(CompletionRequest):
     """A request for completions.
 
-    Text is encoded with its special tokens: this endpoint is for prompts as the model reads them.
+    Text is encoded with its special tokens, because prompts here are exactly what the model reads.
     """
 
     skip_special_tokens: bool | None = Field(
@@ -61,7 +61,7 @@ class CompletionBody(CompletionRequest):
     )
     structured_outputs: dict[str, Any] | None = Field(
         default=None,
-        description="`grammar`: what the completion must follow, as llguidance reads.",
+        description="`grammar`: a grammar for the completion, in a form that llguidance reads.",
         json_schema_extra={
             "properties": {"grammar": {"type": "string"}},
             "additionalProperties": False,
@@ -72,14 +72,14 @@ class CompletionBody(CompletionRequest):
     @classmethod
     def _is_a_grammar(cls, outputs: Any) -> Any:
         if outputs and (outputs.keys() != {"grammar"} or not isinstance(outputs["grammar"], str)):
-            raise ValueError("only 'grammar' is read here, a text; for JSON, ask for a chat")
+            raise ValueError("only 'grammar', a text, is supported; for JSON, send a chat request")
         return outputs
 
     @field_validator("echo")
     @classmethod
     def _echoes_text_alone(cls, echo: Any, info: Any) -> Any:
         if echo and info.data.get("logprobs") is not None:
-            raise ValueError("the engines tell no log-probabilities of prompts; leave logprobs out")
+            raise ValueError("engines return no log-probabilities of prompts; leave logprobs out")
         return echo
 
     @field_validator("n")
@@ -87,12 +87,14 @@ class CompletionBody(CompletionRequest):
     def _is_no_flood(cls, n: Any, info: Any) -> Any:
         prompts = len(info.data.get("prompt") or ())
         if n is not None and n * prompts > _MAX_CHOICES:
-            raise ValueError(f"{prompts} prompts with {n} choices each are over {_MAX_CHOICES}")
+            raise ValueError(
+                f"{prompts} prompts with {n} choices each are more than {_MAX_CHOICES}; send fewer"
+            )
         return n
 
     @property
     def shows_special_tokens(self) -> bool:
-        """True where special tokens are in the text."""
+        """Whether the text contains special tokens."""
         return self.skip_special_tokens is False
 
     def sampling(self, defaults: Sampling | None = None) -> Sampling:
@@ -114,7 +116,7 @@ class ChoicePlan(NamedTuple):
 
 
 def choice_plans(body: CompletionBody) -> list[ChoicePlan]:
-    """Encode the prompts; each is that of several choices, one after the other."""
+    """Encode the prompts; the choices of a prompt follow each other."""
     plans: list[ChoicePlan] = []
     for prompt in body.prompt:
         tokens, echo = _encoded(prompt, body)
@@ -214,7 +216,7 @@ class CompletionText:
         return CompletionPiece(sampled.token, text, logprobs, finish, sampled.cached_tokens or 0)
 
     def _text(self, token: int, *, is_last: bool) -> str:
-        """Return the text that is complete; half a character waits for its other half."""
+        """Return the complete text; the bytes of an incomplete character wait."""
         special = SPECIAL_TEXTS.get(token)
         if special is None:
             return self._decoder.decode(self._bytes_of([token]), is_last)
@@ -247,7 +249,7 @@ class CompletionText:
 
 
 def joined_logprobs(pieces: Iterable[CompletionPiece]) -> dict[str, list[Any]] | None:
-    """Join the log-probabilities of a completion; None where they were not requested."""
+    """Join the log-probabilities of a completion; None if they were not requested."""
     joined: dict[str, list[Any]] | None = None
     for piece in pieces:
         for name, values in (piece.logprobs or {}).items():

@@ -1,4 +1,4 @@
-"""``POST /v1/completions``: the model as it is, for prompts that are harmony already."""
+"""``POST /v1/completions``: completions of prompts that are already in the harmony format."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class LogprobLists(TypedDict):
 
 
 class CompletionChoice(TypedDict):
-    """A choice, or what a chunk adds to it; `finish_reason` is null in chunks but the last."""
+    """A choice, or the part in a chunk; `finish_reason` is null in all chunks but the last."""
 
     index: int
     text: str
@@ -69,7 +69,7 @@ class CompletionAnswer(TypedDict):
 def completion_choice(
     body: CompletionBody, plan: ChoicePlan, pieces: Sequence[CompletionPiece], *, is_start: bool
 ) -> dict[str, Any]:
-    """Write a choice of these pieces; the echo of the prompt comes at its start."""
+    """Write a choice from these pieces; the echo of the prompt comes first."""
     finish = pieces[-1].finish
     choice: dict[str, Any] = {
         "index": plan.position,
@@ -109,7 +109,7 @@ _CHUNK_FIELDS = (
     "logprobs",
     "token_ids",
     "finish_reason",
-)  # a chunk without any is left out
+)  # a chunk without text is left out
 
 
 @router.post(
@@ -120,11 +120,10 @@ _CHUNK_FIELDS = (
 async def create_completion(
     body: CompletionBody, request: Request, caller: AuthenticatedCaller
 ) -> Response:
-    """Go on with one or several prompts, which are texts or token ids.
+    """Continue one or several prompts, which are texts or token ids.
 
     A text is encoded with the special tokens that it spells. ``<|return|>`` and ``<|call|>`` end
-    the completion, and are its last token; with `skip_special_tokens` false they, too, are in the
-    text.
+    the completion and are its last token; with `skip_special_tokens` false, the text has them, too.
     """
     services = services_of(request)
     head: dict[str, Any] = {

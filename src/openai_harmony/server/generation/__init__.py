@@ -3,8 +3,8 @@
 ::
 
     preparation              a request to prompt tokens and sampling settings, with a grammar
-    admission                who may sample now, who waits, who is refused
+    admission                the queue of requests at the engine
     sampling                 a prepared turn at the engine, with its metrics; several at once
-    reader, stop_texts       sampled tokens to events, by the recovering parser
-    events                   what happens while the model writes
+    reader, stop_texts       sampled tokens to events, with the lenient parser
+    events                   the events of a turn
 """

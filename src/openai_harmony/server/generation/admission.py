@@ -1,4 +1,4 @@
-"""Admission to the engine: who may run now, who waits, and who is refused."""
+"""Admission to the engine: which requests run, wait, or are refused."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ..turns import Turns
 
 __all__ = ["Admission"]
 
-_FIRST_GUESS = 2.0  # seconds a request takes, before any has ended
+_FIRST_GUESS = 2.0  # the assumed seconds of a request before any has ended
 _NEW_SHARE = 0.2  # of the newest request in the average
 
 
 class Admission:
-    """Lets `max_running` requests at the engine; owners take turns, each in the order they came.
+    """Lets `max_running` requests use the engine; owners take turns, each in the order of arrival.
 
-    An API key has one slot less than all, so that there is one for others. `max_waiting` requests
-    of an owner wait. One beyond these is refused with 429 and the seconds after which a slot should
-    be free; once the server shuts down, every new one is, with 503.
+    One API key cannot use the last slot, so that others get one. Up to `max_waiting` requests of an
+    owner wait. A further request is refused with 429 and the seconds after which a slot should be
+    free. During shutdown, every new request is refused with 503.
     """
 
     def __init__(self, max_running: int, max_waiting: int) -> None:
@@ -39,16 +39,16 @@ class Admission:
         self._whole_requests = 0
 
     def check_open(self) -> None:
-        """Raise `ApiError` where the server shuts down."""
+        """Raise `ApiError` if the server is shutting down."""
         if self.is_closed:
             raise shutting_down()
 
     async def admit(self, owner: str) -> None:
-        """Raise `ApiError` where a new request would find the queue full, or the server closing."""
+        """Raise `ApiError` if the queue is full or the server is shutting down."""
         self.check(owner)
 
     def check(self, owner: str = "") -> None:
-        """Do what `admit` does, where the queue is in this process."""
+        """Do what `admit` does if the queue is in this process."""
         self.check_open()
         if self._slots.requests(owner) >= self._max_running + self._max_waiting:
             raise ApiError(
@@ -57,7 +57,7 @@ class Admission:
                 "try again later",
                 kind="rate_limit_error",
                 code="server_busy",
-                # The seconds until the queue is empty, by the average.
+                # The estimated seconds until the queue is empty.
                 retry_after=max(
                     1.0, self._average_seconds * (self.waiting + 1) / self._max_running
                 ),
@@ -67,7 +67,7 @@ class Admission:
     async def slot(self, owner: str = "", *, is_first: bool = True) -> AsyncGenerator[None, None]:
         """Wait for a slot at the engine; free it at the end.
 
-        Of several slots for one request only the first is refused: the others wait, however many.
+        If a request needs several slots, only the first can be refused; all others wait.
         """
         if is_first:
             self.check(owner)
@@ -101,7 +101,7 @@ class Admission:
 
     @contextmanager
     def whole_request(self) -> Generator[None, None, None]:
-        """Make `close` wait for a request that has no slot at times, between its turns."""
+        """Make `close` wait for a whole request, which has no slot between its turns."""
         self._whole_requests += 1
         self._idle.clear()
         try:
@@ -111,7 +111,7 @@ class Admission:
             self._note_idle()
 
     async def close(self, seconds: float) -> bool:
-        """Refuse new requests; return whether all others have ended after `seconds` at most."""
+        """Refuse new requests; return whether all others end within `seconds`."""
         self.is_closed = True
         with suppress(asyncio.TimeoutError):  # a class of its own before Python 3.11
             await asyncio.wait_for(self._idle.wait(), seconds)

@@ -1,4 +1,4 @@
-"""The events of a turn while the model writes it, before either API puts them into its own words.
+"""The events of a turn while the model writes it, independent of the API.
 
 The events of one message share its `position` among the messages of the turn.
 """
@@ -40,13 +40,13 @@ class TokenJson(TypedDict):
 
 
 class LogprobJson(TokenJson):
-    """A token of the content, and the likeliest in its place."""
+    """A token of the content, and the likeliest tokens in its place."""
 
     top_logprobs: list[TokenJson]
 
 
 class TokenLogprob(NamedTuple):
-    """A sampled token of a body: its bytes, its log-probability, and the likeliest in its place."""
+    """A sampled token of a body: its bytes, its log-probability, and the likeliest tokens."""
 
     data: bytes
     logprob: float
@@ -86,9 +86,9 @@ class TextAdded(NamedTuple):
 
 
 class MessageEnded(NamedTuple):
-    """A whole message; a `SampledMessage` unless it had to be repaired.
+    """A whole message; it is a `SampledMessage` unless it was repaired.
 
-    `is_complete` is False where the tokens ran out inside it.
+    `is_complete` is False if the tokens ended inside the message.
     """
 
     position: int
@@ -97,7 +97,7 @@ class MessageEnded(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """Numbers of tokens; the cached are part of the input, the last two of the output."""
+    """Numbers of tokens; cached tokens are part of the input, the last two of the output."""
 
     input_tokens: int = 0
     cached_tokens: int = 0
@@ -111,9 +111,9 @@ class Usage(NamedTuple):
 
 
 class TurnEnded(NamedTuple):
-    """The end of the turn: the reason, and all that was sampled.
+    """The end of the turn: the reason, and everything that was sampled.
 
-    `violations` are of the schemas that the grammar does not enforce in full.
+    `violations` are those of schemas that the grammar does not enforce in full.
     """
 
     reason: FinishReason

@@ -1,8 +1,8 @@
 """One turn of the model before it is sampled: a request in, its prompt and its grammar out.
 
-A schema may say what no grammar can check token by token. Where the client insists on it
-(``strict``), the request is refused. Elsewhere such keywords are left out of the grammar; the
-response names them in a header, and what was sampled is validated against the whole schema.
+A schema may have keywords that no grammar can check token by token. If the client requires them
+(``strict``), the request is refused. Otherwise they are left out of the grammar, the response lists
+them in a header, and the sampled output is validated against the whole schema.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ __all__ = [
 ]
 
 RENDERING = RenderConversationConfig(auto_drop_analysis=False, header_style="guide")
-"""How the server renders: a request has left past reasoning out; calls keep their tokens."""
+"""The server's rendering: requests have already left out past reasoning; calls keep their tokens.
+"""
 
 _SHOWN_POINTERS = 20
 _HEADER_LIMIT = 2_000
@@ -53,9 +54,9 @@ class PreparedTurn(NamedTuple):
 
 
 def prepare_turn(request: TurnRequest) -> PreparedTurn:
-    """Render the prompt; the sampling has no grammar yet.
+    """Render the prompt; the sampling settings have no grammar yet.
 
-    It may take a while: call it off the event loop. Raises `ConversationError`.
+    This may take a while; do not call it on the event loop. Raises `ConversationError`.
     """
     encoding = load_harmony_encoding("HarmonyGptOss")
     return PreparedTurn(prompt_tokens(encoding, request.conversation, RENDERING), request.sampling)
@@ -65,12 +66,12 @@ _SHARES = (12, 2, 1, 1)  # of the messages of a turn, in sixteenths of its budge
 
 
 def message_limits(request: TurnRequest, room: int) -> tuple[int, ...]:
-    """Return the tokens of each message before the answer or the call, of the `room` for a turn.
+    """Return the token limits of the messages before the answer or call; `room` is for the turn.
 
-    All together have a quarter of the room with low effort, a half with medium and three quarters
-    with high, so that there is always room for the call or the answer. A request may name another
-    number, up to three quarters; 0 allows no such message. The room is rounded down to three binary
-    digits, so that requests share their grammars.
+    Together they have a quarter of the room with low effort, a half with medium and three quarters
+    with high, so there is always room for the call or the answer. A request may set another number,
+    up to three quarters; 0 forbids such messages. The room is rounded down to three binary digits,
+    so that requests share their grammars.
 
     >>> from openai_harmony import Conversation
     >>> message_limits(TurnRequest(Conversation.from_messages([])), 5000)
@@ -91,10 +92,10 @@ def message_limits(request: TurnRequest, room: int) -> tuple[int, ...]:
 def compiled_constraint(
     request: TurnRequest, room: int, *, skips_forced: bool = False, counts_tokens: bool = True
 ) -> TurnConstraint:
-    """Write the grammar of a request, and compile it for the engine, which shares what is compiled.
+    """Write the grammar of a request and compile it for the engine, which reuses the result.
 
-    `room` is how many tokens the turn may have. Where the engine does not count tokens, only a
-    limit that the request names goes into the grammar. It may take a while, too. Raises
+    `room` is the most tokens of the turn. If the engine does not count tokens, the grammar has only
+    the limits in the request. This may take a while; do not call it on the event loop. Raises
     `GrammarError`.
     """
     options = constraint_options(request, skips_forced=skips_forced)
@@ -106,9 +107,9 @@ def compiled_constraint(
 
 
 def constraint_options(request: TurnRequest, *, skips_forced: bool = False) -> TurnOptions:
-    """Return what the grammar of a request allows; only strict schemas must be enforced in full.
+    """Return the options of a request's grammar; only strict schemas must be enforced in full.
 
-    Where the engine skips forced tokens, a required call has one spelling, which forces the most.
+    If the engine skips forced tokens, a required call has only one spelling, to force more tokens.
     """
     response_format = request.response_format
     return TurnOptions(
@@ -118,7 +119,7 @@ def constraint_options(request: TurnRequest, *, skips_forced: bool = False) -> T
             recipient: TextFormat("regex" if syntax == "regex" else "lark", definition)
             for recipient, (syntax, definition) in request.tool_texts.items()
         },
-        # Clients read the text of an answer as JSON; a preamble before it would be a part of it.
+        # Clients read the text of an answer as JSON, and a preamble would be part of that text.
         preambles=response_format is None or response_format.get("type") == "text",
         on_unsupported="loosen",
         strict_tools=request.strict_tools,
@@ -127,7 +128,7 @@ def constraint_options(request: TurnRequest, *, skips_forced: bool = False) -> T
 
 
 def unenforced_header(unenforced: Sequence[GrammarError]) -> dict[str, str]:
-    """Return a header that lists the keywords that the grammar leaves out, by their pointers.
+    """Return a header with the pointers of the keywords that the grammar leaves out.
 
     >>> unenforced_header([GrammarError("", pointer="tools/functions.f#/uniqueItems")])
     {'Harmony-Unenforced': 'tools/functions.f#/uniqueItems'}

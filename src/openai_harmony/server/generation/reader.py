@@ -1,4 +1,4 @@
-"""Sampled tokens to turn events, by the recovering parser."""
+"""Sampled tokens to turn events, with the lenient parser."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ __all__ = ["MessageBody", "TurnReader"]
 
 
 class TurnReader:
-    """Follows one turn from token to token; `is_over` after the last one, or at a stop text.
+    """Reads one turn token by token; `is_over` is true after the last token or a stop text.
 
-    Messages that the model wrote in the name of others, such as an imagined result of a tool, are
-    left out.
+    Messages that the model wrote as another author, such as imagined results of tools, are left
+    out.
     """
 
     def __init__(self, request: TurnRequest, prompt_length: int) -> None:
@@ -45,14 +45,14 @@ class TurnReader:
         self._prompt_length = prompt_length
         self._body: MessageBody | None = None  # of the message that has begun and not ended
         self._waiting: list[SampledToken] = []  # of a message that has not begun
-        self._ended = 0  # messages, those that are left out included
-        self._emitted = 0  # messages, without these
+        self._ended = 0  # messages, including those that are left out
+        self._emitted = 0  # messages, without those
         self._consumed = 0  # tokens of the messages that have ended
         self._reasoning_tokens = 0
         self._forced_tokens = 0
 
     def take(self, sampled: SampledToken) -> Iterable[TurnEvent]:
-        """Read a token; emit all that it means, so that no text waits without need."""
+        """Read a token; emit all its events, so that no text waits unnecessarily."""
         parser, body = self._parser, self._body
         self._forced_tokens += sampled.is_forced
         if body is not None:
@@ -67,7 +67,7 @@ class TurnReader:
             and sampled.finish_reason is None
             and parser.state is StreamState.CONTENT
             and deltas[0].message == self._ended == len(parser.messages)
-        ):  # text in the midst of a message, as most tokens are
+        ):  # text inside a message, like most tokens
             added = body.add(deltas[0].text)
             return () if added is None else (added,)
         return self._all_events(sampled, deltas)
@@ -75,7 +75,7 @@ class TurnReader:
     def _all_events(
         self, sampled: SampledToken, deltas: Sequence[ContentDelta]
     ) -> Iterator[TurnEvent]:
-        """Emit what a token means that may be more than text."""
+        """Emit the events of a token that may be more than text."""
         parser = self._parser
         if sampled.finish_reason is not None:
             parser.process_eos()
@@ -95,11 +95,11 @@ class TurnReader:
             yield self._end(sampled.finish_reason, sampled.cached_tokens or 0)
 
     def _begin(self) -> Iterator[MessageBegun]:
-        """Begin the next message, unless that was done."""
+        """Begin the next message, unless it has begun."""
         if self._body is not None:
             return
         parser = self._parser
-        if self._ended < len(parser.messages):  # it ended with the token that it began with
+        if self._ended < len(parser.messages):  # it began and ended with the same token
             message = parser.messages[self._ended]
             yield from self._open(message.author.role, message.channel, message.recipient)
         else:
@@ -110,7 +110,7 @@ class TurnReader:
     def _open(
         self, role: Role | None, channel: str | None, recipient: str | None
     ) -> Iterator[MessageBegun]:
-        """Open the body of a message; the stop texts are for text that the user reads."""
+        """Open the body of a message; stop texts apply only to text that the user reads."""
         is_own = role is Role.ASSISTANT
         stop = self._stop if is_own and item_kind(channel, recipient).is_message else ()
         self._body = MessageBody(
@@ -155,7 +155,7 @@ class TurnReader:
             if self.is_over:
                 return
         tokens = []
-        if is_last:  # of messages that end with the same token, as in repairs, the last gets it
+        if is_last:  # if several messages end with one token (repairs), the last gets it
             tokens = self._parser.tokens[self._consumed :]
             self._consumed = len(self._parser.tokens)
         if message.channel == "analysis" and message.recipient is None:
@@ -183,7 +183,7 @@ class TurnReader:
 class MessageBody:
     """The text of a message while it is sampled, with the log-probabilities of its tokens.
 
-    Text that a stop text may begin in is pending; `text` was emitted.
+    Text that may be the beginning of a stop text is pending; `text` was emitted.
     """
 
     def __init__(
@@ -206,17 +206,17 @@ class MessageBody:
 
     @property
     def is_plain(self) -> bool:
-        """True where all text is emitted as it is."""
+        """True if all text is emitted unchanged."""
         return self._stop is None and not self.is_hidden
 
     @property
     def text(self) -> str:
-        """The text that was emitted so far."""
+        """The emitted text so far."""
         return "".join(self._chunks)
 
     @property
     def has_stopped(self) -> bool:
-        """True once a stop text was found, which is not a part of the text."""
+        """True once a stop text was found; the text does not contain it."""
         return self._stop is not None and self._stop.found
 
     def add_logprob(self, sampled: SampledToken) -> None:
@@ -230,12 +230,12 @@ class MessageBody:
         self._logprobs.append((self._received, logprob))
 
     def add(self, text: str) -> TextAdded | None:
-        """Take text; return the part that no stop text can begin in."""
+        """Take text; return the part in which no stop text can begin."""
         self._received += len(text)
         return self._emit(text if self._stop is None else self._stop.feed(text))
 
     def add_rest(self, whole: str) -> TextAdded | None:
-        """Take the end of the message, given its whole text, and emit all that is pending."""
+        """Take the whole text of the message at its end, and emit all pending text."""
         missing = whole[self._received :]
         self._received += len(missing)
         if self._stop is None:

@@ -47,7 +47,7 @@ _Item = TypeVar("_Item")
 async def with_grammar(
     services: Services, owner: str, request: TurnRequest, prepared: PreparedTurn
 ) -> PreparedTurn:
-    """Add the grammar where a request needs one. Raises `GrammarError`."""
+    """Add a grammar if the request needs one. Raises `GrammarError`."""
     if not (services.settings.grammar and request.is_constrained):
         return prepared
     room = services.context_length - len(prepared.prompt)
@@ -75,7 +75,7 @@ async def sample_turn(
 ) -> AsyncGenerator[TurnEvent, None]:
     """Sample a prepared turn; closing the generator frees the engine's slot.
 
-    Of several turns of one request only the first can be refused. Raises what `engine_slot` does.
+    If a request has several turns, only the first can be refused. Raises what `engine_slot` raises.
     """
     prompt, sampling, unenforced = prepared
     messages: list[Message] = []
@@ -109,7 +109,7 @@ async def sample_turn(
 
 
 class EngineSlot(NamedTuple):
-    """The tokens as they are sampled; `metrics.finish` is called with the last."""
+    """The stream of sampled tokens; call `metrics.finish` after the last one."""
 
     tokens: AsyncGenerator[SampledToken, None]
     metrics: CompletionMetrics
@@ -125,11 +125,11 @@ async def engine_slot(
     is_first: bool = True,
     operation: Operation = "chat",
 ) -> AsyncGenerator[EngineSlot, None]:
-    """Wait for a slot at the engine, and sample in it; it is free again as soon as this ends.
+    """Wait for a slot at the engine and sample in it; the slot is free when this ends.
 
-    Of several completions for one request only the first can be refused. Raises what
-    `Admission.slot` and `Engine.generate` raise. Where the engine was closed because the server
-    ends, the error says so.
+    If a request has several completions, only the first can be refused. Raises what
+    `Admission.slot` and `Engine.generate` raise. If the engine was closed because the server is
+    shutting down, the error states that.
     """
     room = ContextLengthError.check(len(prompt), services.context_length)
     sampling = replace(sampling, max_tokens=min(room, sampling.max_tokens or room))
@@ -151,10 +151,10 @@ async def engine_slot(
 
 
 class CompletionMetrics:
-    """Measures one completion, from when it waits for its slot to its end.
+    """Measures one completion, from the beginning of its wait for a slot to its end.
 
     A completion that has not finished when this exits counts as cancelled. `span` records the same
-    for OpenTelemetry.
+    values for OpenTelemetry.
     """
 
     def __init__(
@@ -182,17 +182,17 @@ class CompletionMetrics:
 
     @property
     def seconds(self) -> float:
-        """The seconds since it waits for its slot."""
+        """The seconds since the completion began to wait for its slot."""
         return time.monotonic() - self._created
 
     @property
     def first(self) -> float | None:
-        """The seconds to its first token; None where it has none."""
+        """The seconds to the first token; None without tokens."""
         return self._first - self._created if self.sampled else None
 
     @property
     def per_token(self) -> float | None:
-        """The seconds between its tokens, on average; None where it has one at most."""
+        """The average seconds between tokens; None if there is at most one token."""
         return (self._last - self._first) / (self.sampled - 1) if self.sampled > 1 else None
 
     def __enter__(self) -> CompletionMetrics:
@@ -230,8 +230,8 @@ class CompletionMetrics:
     ) -> AsyncGenerator[SampledToken, None]:
         """Yield and count the tokens of a stream; closing this closes the stream.
 
-        Whoever reads stops at the token with the reason for the end. Raises `EngineError` for a
-        stream without one.
+        The reader stops at the token with the finish reason. Raises `EngineError` for a stream
+        without one.
         """
         async with aclosing(stream):
             async for sampled in stream:
@@ -242,7 +242,7 @@ class CompletionMetrics:
                     self._metrics.prompt_tokens.inc(self.prompt_tokens)
                 self.sampled += 1
                 yield sampled
-        raise EngineError("the engine ended a completion without a reason", retryable=True)
+        raise EngineError("the engine ended a completion without a finish reason", retryable=True)
 
     def finish(
         self,
@@ -254,7 +254,7 @@ class CompletionMetrics:
         unenforced: Sequence[GrammarError] = (),
         violations: int = 0,
     ) -> None:
-        """Note that all of it was sampled; `cached` and `reasoning` are numbers of tokens."""
+        """Record the end of the completion; `cached` and `reasoning` are numbers of tokens."""
         self.reason = reason.value
         self.cached, self.reasoning = cached, reasoning
         self.recoveries, self.unenforced, self.violations = recoveries, unenforced, violations
@@ -264,7 +264,7 @@ class CompletionMetrics:
 
 
 def choice_sampling(sampling: Sampling, index: int) -> Sampling:
-    """Return the settings of the choice with this index: a seed for each, but always the same.
+    """Return the settings of the choice with this index; each choice has its own fixed seed.
 
     >>> choice_sampling(Sampling(seed=7), 2).seed, choice_sampling(Sampling(), 2).seed
     (9, None)
@@ -279,8 +279,8 @@ async def sample_choices(
 ) -> AsyncGenerator[tuple[int, _Item], None]:
     """Sample several choices at once; yield their items as they come, with the choice's index.
 
-    The first error ends all; closing this closes them. An error about the length of the prompt
-    names `prompt_field`.
+    The first error ends all choices; closing the generator closes them. An error about the length
+    of the prompt names `prompt_field`.
     """
     try:
         if len(choices) == 1:  # the usual case, without a queue between

@@ -1,4 +1,4 @@
-"""Texts that end an answer, looked for while it is written."""
+"""The search for stop texts, which end an answer, while it is written."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ __all__ = ["StopTexts"]
 
 
 class StopTexts:
-    """Keeps the end of a text pending as long as a stop text may begin there.
+    """Keeps the end of a text pending while a stop text may begin there.
 
-    The stop text that ends first counts, of several that end together the longest, so that it
-    does not matter how the text is cut.
+    The stop text that ends first counts; if several end together, the longest counts. So the result
+    does not depend on how the text is split.
 
     >>> stop = StopTexts(["END"])
     >>> stop.feed("one E"), stop.feed("ND two"), stop.found
@@ -37,18 +37,18 @@ class StopTexts:
         return pending[:safe]
 
     def rest(self) -> str:
-        """Return the pending text, at the end of the whole."""
+        """Return the pending text at the end of the answer."""
         pending, self._pending = self._pending, ""
         return pending
 
 
 class _Search:
-    """Looks for one text, character by character, by the method of Knuth, Morris and Pratt."""
+    """Searches one text, character by character, with the Knuth-Morris-Pratt algorithm."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._shorter = [0, 0]  # after so many matched characters, the next shorter match
-        self.matched = 0  # characters of the text that stand at the end of the text so far
+        self.matched = 0  # characters of the searched text at the end of the text so far
 
     def step(self, character: str) -> int:
         """Read a character; return the length of the text where it is found, else 0."""

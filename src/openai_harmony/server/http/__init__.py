@@ -1,9 +1,9 @@
-"""HTTP as every API of the server uses it.
+"""The HTTP parts that all APIs of the server share.
 
 ::
 
     errors                every failure as JSON in the shape of the API
-    json                  JSON that can hold any text of a client
+    json                  JSON that can contain any text of a client
     large_json            the same, so that other threads can run in between
     identifiers           ids of what the server makes
     server_sent_events    streams of events

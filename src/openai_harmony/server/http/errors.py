@@ -1,4 +1,4 @@
-"""Errors as clients read them: every failure becomes JSON in the shape of the API."""
+"""Errors for clients: every failure becomes JSON in the shape of the API."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class ErrorObject(TypedDict):
-    """An error; `param` is the path of the field at fault, `code` a word for programs."""
+    """An error; `param` is the path of the wrong field, `code` a word for programs."""
 
     message: str
     type: str
@@ -49,8 +49,8 @@ class ErrorAnswer(TypedDict):
 
 
 ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
-    "4XX": {"model": ErrorAnswer, "description": "The request is wrong, or comes too early."},
-    "5XX": {"model": ErrorAnswer, "description": "The server, or the engine, cannot answer."},
+    "4XX": {"model": ErrorAnswer, "description": "The request is wrong, or was sent too early."},
+    "5XX": {"model": ErrorAnswer, "description": "The server or the engine cannot answer."},
 }
 """The errors in the OpenAPI document."""
 
@@ -58,8 +58,8 @@ ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
 class ApiError(HarmonyError):
     """A response with an HTTP status of 400 or more.
 
-    `kind` is the ``type`` of the error object; `param` the path of the field at fault; `code` a
-    word for programs; `retry_after` in seconds.
+    `kind` is the ``type`` of the error object, `param` the path of the wrong field, and `code` a
+    word for programs. `retry_after` is in seconds.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class ApiError(HarmonyError):
 
     @classmethod
     def of(cls, error: HarmonyError, *, prompt_field: str = "input") -> ApiError:
-        """Map an error of the library to a status; `prompt_field` is where the prompt was.
+        """Map an error of the library to a status; `prompt_field` is the field of the prompt.
 
         >>> ApiError.of(ContextLengthError(5000, 4096)).code
         'context_length_exceeded'
@@ -112,7 +112,7 @@ class ApiError(HarmonyError):
         return {"error": self.error_object()}
 
     def error_object(self) -> ErrorObject:
-        """Return the error alone, as it stands in events."""
+        """Return only the error object, as in events."""
         return {
             "message": self.problem,
             "type": self.kind,
@@ -122,20 +122,18 @@ class ApiError(HarmonyError):
 
 
 def api_error_of(error: BaseException, task: str) -> ApiError:
-    """Map any exception to an API error; log what is not an error of the library as a bug.
+    """Map any exception to an API error; log exceptions that are not the library's as bugs.
 
-    `task` names what failed in the log, such as ``a stream``.
+    `task` names the failed task in the log, such as ``a stream``.
     """
     if isinstance(error, HarmonyError):
         return ApiError.of(error)
     _LOG.error("%s failed", task, exc_info=error)
-    return ApiError(
-        500, "the server failed; its log says where", kind="server_error", code="server_error"
-    )
+    return ApiError(500, "the server failed; see its log", kind="server_error", code="server_error")
 
 
 def shutting_down() -> ApiError:
-    """Make the error of a request that cannot run, or go on, because the server ends."""
+    """Make the error of a request that cannot run or continue because the server is ending."""
     return ApiError(
         503,
         "the server is shutting down; try again later",
@@ -168,10 +166,10 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def of_bug(request: Request, error: Exception) -> JSONResponse:
-        # The path may hold what a client wrote; the log has the route.
+        # The path may contain a client's text; the log has the route instead.
         route = getattr(request.scope.get("route"), "path", "other")
         response = error_response(api_error_of(error, f"{request.method} {route}"))
-        # The middleware that writes it into other responses lies further in.
+        # The middleware that adds it to other responses does not handle this one.
         response.headers["X-Request-Id"] = request_id()
         return response
 
@@ -179,9 +177,9 @@ def add_error_handlers(app: FastAPI) -> None:
     async def of_validation(_: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         if first["type"] == "json_invalid":
-            problem = f"the body is no JSON: {first['ctx']['error']}"
+            problem = f"the body is not JSON: {first['ctx']['error']}"
             return error_response(ApiError(400, problem, code="invalid_json"))
-        path = first["loc"][1:]  # behind the part of the request: ``body``, ``query`` or ``path``
+        path = first["loc"][1:]  # after the part of the request: ``body``, ``query`` or ``path``
         field, problem = validation_problem([{**first, "loc": path}])
         code = "missing_required_parameter" if first["type"] == "missing" else "invalid_value"
         problem = f"{field}: {problem}" if field else problem
@@ -192,7 +190,7 @@ def add_error_handlers(app: FastAPI) -> None:
         route = f"{request.method} {request.url.path}"
         problem, code, allowed = f"{route}: {error.detail}", "http_error", ""
         if error.status_code == 404:
-            problem = f"there is no {route}; /openapi.json lists what there is"
+            problem = f"there is no {route}; /openapi.json lists all endpoints"
             code = "not_found"
         elif error.status_code == 405:
             code = "method_not_allowed"

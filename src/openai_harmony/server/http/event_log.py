@@ -1,4 +1,4 @@
-"""The events of a stream, between the task that writes them and those that send them."""
+"""The events of a stream, between the task that writes them and the tasks that send them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ __all__ = ["Event", "EventLog"]
 
 
 class Event(NamedTuple):
-    """The name of an event, if it has one, and its data: JSON, or a text that is sent as it is."""
+    """The name of an event, if any, and its data: JSON, or a text that is sent unchanged."""
 
     name: str | None
     data: str
 
 
 class EventLog:
-    """The events of one stream: written once, read by anyone at any pace.
+    """The events of one stream, written once and read by any number of readers at any pace.
 
-    Readers take all events that have come since they last looked. Writing costs the same whether
-    anyone reads or not, and never waits. With `forgets` there is one reader, and what it has read
-    is dropped.
+    A reader takes all events since its last read. Writing never waits, and its cost does not depend
+    on the readers. With `forgets`, there is one reader, and the events that it has read are
+    dropped.
     """
 
     def __init__(self, events: Iterable[Event] = (), *, forgets: bool = False) -> None:
@@ -32,13 +32,13 @@ class EventLog:
         self._readers: set[asyncio.Future[bool]] = set()
 
     def add(self, event: Event) -> None:
-        """Write an event, and wake the readers that wait for one."""
+        """Write an event, and wake the waiting readers."""
         self.events.append(event)
         if self._readers:
             self._wake()
 
     def close(self, error: Exception | None = None) -> None:
-        """End the log: readers end after its last event, or raise the error there."""
+        """End the log; readers end after its last event or raise the error there."""
         self.is_closed = True
         self._error = error
         self._wake()
@@ -46,9 +46,9 @@ class EventLog:
     async def batches(
         self, after: int = -1, patience: float | None = None
     ) -> AsyncGenerator[list[Event], None]:
-        """Yield the events with an index above `after`, future ones included, as they come.
+        """Yield the events with an index above `after`, also future ones, in batches.
 
-        A batch is empty where none came for `patience` seconds.
+        A batch is empty if no event came for `patience` seconds.
         """
         position = after + 1
         while True:
@@ -67,7 +67,7 @@ class EventLog:
                 yield []
 
     async def _has_changed(self, patience: float | None) -> bool:
-        """Wait for a change; return False where there was none in time."""
+        """Wait for a change; return False if there is none in time."""
         loop = asyncio.get_running_loop()
         change: asyncio.Future[bool] = loop.create_future()
         timer = None if patience is None else loop.call_later(patience, _settle, change, False)

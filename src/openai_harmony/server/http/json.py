@@ -1,6 +1,6 @@
-"""JSON of anything that clients and models write, lone surrogates included.
+"""JSON of any text that clients and models write, also with lone surrogates.
 
-UTF-8 has no form for half a surrogate pair; JSON has one: the escape.
+UTF-8 cannot encode half a surrogate pair, but JSON can escape it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ESCAPED = json.JSONEncoder(separators=(",", ":"))
 
 
 def json_bytes(value: Any) -> bytes:
-    r"""Write JSON in UTF-8; all that is not ASCII is escaped where one character needs it.
+    r"""Write JSON in UTF-8; if one character needs an escape, escape all that are not ASCII.
 
     >>> json_bytes({"text": "é"}), json_bytes([chr(0xD83D)])
     (b'{"text":"\xc3\xa9"}', b'["\\ud83d"]')
@@ -42,7 +42,7 @@ _Listed = TypeVar("_Listed", bound=Mapping[str, Any])
 
 
 class ListPage(TypedDict, Generic[_Listed]):
-    """A page of a list; `first_id` and `last_id` are those of `data`, and empty with it."""
+    """A page of a list; `first_id` and `last_id` are those of `data`, empty if `data` is empty."""
 
     object: Literal["list"]
     data: list[_Listed]
@@ -67,7 +67,7 @@ def list_json(data: list[_Listed], *, has_more: bool) -> ListPage[_Listed]:
 
 
 class JsonResponse(JSONResponse):
-    r"""A JSON response that can hold any text.
+    r"""A JSON response that can contain any text.
 
     >>> JsonResponse({"text": chr(0xD83D)}).body
     b'{"text":"\\ud83d"}'

@@ -1,7 +1,7 @@
-"""Large JSON, read and written so that other threads can run in between.
+"""Reading and writing large JSON so that other threads can run in between.
 
-Python's own reader and writer keep all other threads waiting while they work, the event loop among
-them: for seconds, where a request of 16 MiB is nothing but brackets.
+Python's own reader and writer block all other threads, including the event loop: for seconds, if a
+request consists of 16 MiB of brackets.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from .json import json_text
 __all__ = ["json_parts", "large_json_response", "read_json"]
 
 VALUE_LIMIT = 500_000
-"""The most values in the JSON of a request. The garbage collector and the checks of pydantic, too,
-keep all threads waiting, for longer the more values there are."""
+"""The most values in the JSON of a request. The garbage collector and pydantic also block all
+threads, for longer if there are more values."""
 
 _FEW = 100_000  # commas and brackets: the fast reader takes some 20 ms for them
 _SLICE = 10_000  # numbers and texts that are written in one piece
@@ -41,7 +41,7 @@ class _CountingDecoder(json.JSONDecoder):
             if values > VALUE_LIMIT:
                 raise ApiError(
                     413,
-                    f"the request holds more than {VALUE_LIMIT:,} values; send less",
+                    f"the request has more than {VALUE_LIMIT:,} values; send fewer",
                     code="request_too_large",
                 )
             return reader(text, at)
@@ -54,7 +54,7 @@ class _CountingDecoder(json.JSONDecoder):
 
 
 def read_json(data: bytes) -> Any:
-    """Read JSON as `json.loads` does; much of it slowly, so that other threads can run.
+    """Read JSON as `json.loads` does; read much JSON slowly, so that other threads can run.
 
     Raises `ApiError` for more than `VALUE_LIMIT` values.
 

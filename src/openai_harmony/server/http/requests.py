@@ -1,4 +1,4 @@
-"""Requests on their way: the size and encoding of bodies, and work that ends with its client."""
+"""The size and encoding of request bodies, and work that ends when its client disconnects."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _Result = TypeVar("_Result")
 
 
 class RequestSizeLimit:
-    """Middleware that refuses bodies of more than `limit` bytes with 413, announced or not."""
+    """Middleware that refuses bodies of more than `limit` bytes with 413, also streamed ones."""
 
     def __init__(self, app: ASGIApp, limit: int) -> None:
         self._app = app
         self._limit = limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, and count the bytes that are read of it."""
+        """Pass the request on, and count the bytes that are read from it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -46,7 +46,7 @@ class RequestSizeLimit:
         remaining = self._limit
 
         async def limited_receive() -> Message:
-            """End a body that grows too large."""
+            """End a body that becomes too large."""
             nonlocal remaining
             message = await receive()
             remaining -= len(message.get("body", b""))
@@ -63,7 +63,7 @@ class RequestSizeLimit:
 
 
 class DecodedBodies:
-    """Middleware that decodes bodies in gzip and zstd; `limit` is for the bytes they decode to."""
+    """Middleware that decodes bodies in gzip and zstd; `limit` is for the decoded bytes."""
 
     def __init__(self, app: ASGIApp, limit: int) -> None:
         self._app = app
@@ -132,7 +132,7 @@ class _BodyDecoder:
             raise request_too_large("decoded request", self._limit)
         self._room -= len(decoded)
         if data or self._decoder.unused_data:
-            raise self._error("more follows behind its end")
+            raise self._error("there is more data after its end")
         if is_last and not self._decoder.eof:
             raise self._error("its end is missing")
         return decoded
@@ -145,7 +145,7 @@ class _BodyDecoder:
 def _unknown_encoding(encoding: str) -> ApiError:
     return ApiError(
         415,
-        f"bodies in the encoding {encoding!r:.40} are not read here; send it as it is, or in "
+        f"the content encoding {encoding!r:.40} is not supported; send the body unencoded, or in "
         f"{' or '.join(_DECODERS)}",
         code="unsupported_encoding",
     )
@@ -158,26 +158,26 @@ def request_too_large(what: str, limit: int) -> ApiError:
 
 
 async def until_disconnected(receive: Receive) -> None:
-    """Wait until the client disconnects; the body of its request has been read before."""
+    """Wait until the client disconnects; its request body must have been read before."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 async def while_connected(receive: Receive, work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Return the result of `work`; cancel it, and raise `ApiError`, when the client disconnects."""
+    """Return the result of `work`; if the client disconnects, cancel it and raise `ApiError`."""
     working = asyncio.ensure_future(work)
     disconnected = asyncio.ensure_future(until_disconnected(receive))
     try:
         await asyncio.wait({working, disconnected}, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             return working.result()
-        raise ApiError(499, "the client went away", code="client_closed_request")
+        raise ApiError(499, "the client disconnected", code="client_closed_request")
     finally:
         await cancel_all(working, disconnected)
 
 
 async def cancel_all(*tasks: asyncio.Future[Any]) -> None:
-    """Cancel tasks, and wait until all have cleaned up."""
+    """Cancel tasks and wait until all have ended."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -20,24 +20,24 @@ __all__ = ["EventStream", "encode_events", "event_of", "json_or_stream"]
 
 _HEADERS = {
     "Cache-Control": "no-cache, no-transform",
-    "X-Accel-Buffering": "no",  # nginx and its like keep a stream back otherwise
+    "X-Accel-Buffering": "no",  # otherwise nginx and similar proxies buffer a stream
 }
 _COMMENT = b": keep-alive\n\n"
 _PACE = 0.01
-"""Seconds between writes to one client: events that come sooner share one."""
+"""Seconds between writes to one client; events within this time share one write."""
 
 
 def json_or_stream(body: type[Any], event: type[Any]) -> dict[int | str, dict[str, Any]]:
     """Describe, for the OpenAPI document, a route that responds with JSON or with a stream.
 
-    `event` is the class of the data of an event. Without names, ``[DONE]`` is the last.
+    `event` is the class of the data of an event. If events have no names, ``[DONE]`` is the last.
     """
     either: Any = event | ErrorAnswer
     schema = TypeAdapter(either).json_schema(mode="serialization")
     definitions = schema.pop("$defs", {})
 
     def inlined(value: Any) -> Any:
-        """Put definitions in the places of references, which would not be found in the document."""
+        """Replace references by their definitions, because the document does not contain these."""
         if isinstance(value, dict):
             name = str(value.get("$ref", "")).rpartition("/")[2]
             return inlined(definitions[name]) if name else {k: inlined(v) for k, v in value.items()}
@@ -56,7 +56,7 @@ def json_or_stream(body: type[Any], event: type[Any]) -> dict[int | str, dict[st
             "data": {"anyOf": [json_data, {"const": "[DONE]"}]},
         },
     }
-    # As of OpenAPI 3.2, whose tools read it in 3.1, too; a schema would be that of the whole body.
+    # A field of OpenAPI 3.2; tools read it in 3.1, too. A schema would describe the whole body.
     stream: dict[str, Any] = {"text/event-stream": {"itemSchema": item}}
     return {200: {"model": body, "content": stream}}
 
@@ -83,15 +83,16 @@ def encode_events(events: Iterable[Event]) -> bytes:
 class EventStream(StreamingResponse):
     """Sends the events of a log, or of an async generator.
 
-    - An event after a pause is sent at once. Those that follow it within 10 ms share one write.
-    - A generator runs ahead of a client that reads slowly, so that its slot at the engine is
-      free when the turn is over. It is closed at once when the client disconnects.
-    - An error before the first event becomes a response with an HTTP status. Later, `error_event`
-      writes it; it is the last event but for `ending`.
-    - `headers` are read when the first event comes, so that a generator can fill them.
-    - After `keep_alive` seconds without an event a comment is sent: proxies cut silent streams.
-    - Of a log, events with an index above `after` are sent. `on_end` is called when the stream has
-      ended, or its client has gone.
+    - An event after a pause is sent at once. Events within the next 10 ms share one write.
+    - A generator does not wait for a slow client, so its slot at the engine is free when the turn
+      ends. It is closed at once if the client disconnects.
+    - An error before the first event becomes a response with an HTTP status. A later error is
+      written by `error_event`; only `ending` comes after it.
+    - `headers` are read at the first event, so that a generator can fill them.
+    - After `keep_alive` seconds without an event, a comment is sent, because proxies close silent
+      streams.
+    - For a log, only events with an index above `after` are sent. `on_end` is called when the
+      stream has ended or its client has disconnected.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class EventStream(StreamingResponse):
         self._on_end = on_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events until they end, or the client disconnects."""
+        """Send the events until they end or the client disconnects."""
         tasks = [
             asyncio.ensure_future(self._write(send)),
             asyncio.ensure_future(until_disconnected(receive)),

@@ -1,9 +1,9 @@
-"""Compaction: a conversation as fewer tokens, for a context that is getting full.
+"""Compaction: a conversation in fewer tokens, for a context that is almost full.
 
-A compacted prompt has half of the tokens at most, or as many as were asked for. What later prompts
-would not show goes first; then long outputs of tools are shortened, then answers; then old calls
-go, then questions are shortened, and at last the oldest items go. The newest items stay as they are
-until the end. On request, the model writes a summary instead.
+A compacted prompt has at most half of the tokens, or the requested number. The steps, in this
+order, until the prompt is short enough: drop what later prompts would not contain, shorten long
+outputs of tools, shorten answers, drop old calls, shorten questions, drop the oldest items. The
+newest items are changed last. On request, the model writes a summary instead.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ __all__ = [
     "prompt_counter",
 ]
 
-_SMALL = 256  # tokens of a prompt that need no compaction
-_RECENT = 4  # items at the end that stay as they are, as long as possible
+_SMALL = 256  # tokens; a prompt up to this length needs no compaction
+_RECENT = 4  # items at the end that stay unchanged as long as possible
 _SUMMARY_REQUEST = (
     "Summarise our conversation so far, for yourself: you will see nothing else of it. Keep what I "
     "asked for, what was decided and done, names, numbers, paths and results that still matter, "
@@ -52,11 +52,11 @@ _SUMMARY_REQUEST = (
 _SUMMARY = "Summary of our conversation so far:\n{}"
 
 Count = Callable[[Sequence[HistoryItem]], int]
-"""Counts the tokens of the prompt that items make."""
+"""A function that counts the tokens of the prompt for items."""
 
 
 class CompactionRequest(ResponsesRequest):
-    """A conversation to compact, as a request to respond to it would have it."""
+    """A conversation to compact, with the fields of a request for a response."""
 
     model: str
     compact_threshold: int | None = Field(
@@ -68,7 +68,7 @@ class CompactionRequest(ResponsesRequest):
 
 
 class _Limits(NamedTuple):
-    """The most tokens of texts, by what they are (None for any number); whether calls stay."""
+    """The most tokens of each kind of text (None for no limit), and whether calls stay."""
 
     outputs: int
     answers: int | None = None
@@ -88,10 +88,10 @@ _STEPS = (
 def compacted_items(
     items: Sequence[HistoryItem], budget: int, count: Count
 ) -> Sequence[HistoryItem]:
-    """Shorten items until their prompt has `budget` tokens at most; it may take a while.
+    """Shorten items until their prompt has at most `budget` tokens; this may take a while.
 
-    The instructions among them are kept whole, and so is the last item, unless it is the output of
-    a tool: with these alone the prompt may still be longer.
+    Instructions stay whole, and so does the last item, unless it is the output of a tool. The
+    prompt of these alone may be longer than `budget`.
     """
     kept = _without_past_reasoning(items)
     if count(kept) <= budget:
@@ -121,9 +121,9 @@ def compacted_items(
 
 
 def _groups(items: Sequence[HistoryItem]) -> list[list[int]]:
-    """Return the indices of items that can go, the oldest first; a call goes with its results.
+    """Return groups of items that can be dropped, the oldest first; a call and its results are one.
 
-    Instructions stay, and so does the last item.
+    Instructions and the last item stay.
     """
     groups: dict[Any, list[int]] = {}
     for index, item in enumerate(items):
@@ -133,13 +133,13 @@ def _groups(items: Sequence[HistoryItem]) -> list[list[int]]:
 
 
 def _is_call(item: HistoryItem, needed: set[Any]) -> bool:
-    """Return whether an item is a call or its result, and can go."""
+    """Return whether an item is a call or a result that can be dropped."""
     call_id = _call_id(item)
     return bool(item.messages) or (call_id is not None and call_id not in needed)
 
 
 def _call_id(item: HistoryItem) -> str | None:
-    """Return the id that a call and its result share; items that no prompt shows may have any."""
+    """Return the common id of a call and its result; other items may have any id."""
     call_id = item.item.get("call_id")
     return call_id if isinstance(call_id, str) else None
 
@@ -186,7 +186,7 @@ def _cut(content: Any, limit: int) -> Any:
 
 
 def _without_past_reasoning(items: Sequence[HistoryItem]) -> list[HistoryItem]:
-    """Leave out the reasoning before the last answer, with calls of built-in tools within it."""
+    """Leave out the reasoning before the last answer, including calls of built-in tools in it."""
 
     def is_reasoning(item: HistoryItem) -> bool:
         if item.messages:
@@ -199,13 +199,13 @@ def _without_past_reasoning(items: Sequence[HistoryItem]) -> list[HistoryItem]:
 
 
 def compaction_item(services: Services, owner: str, items: Sequence[HistoryItem]) -> dict[str, Any]:
-    """Seal items in one, which stands for all before it."""
+    """Encrypt items into one item, which replaces everything before it."""
     encrypted = OwnerCipher(services.cipher, owner).encrypt(items)
     return {"type": "compaction", "id": new_id("cmp"), "encrypted_content": encrypted}
 
 
 class _Conversation(NamedTuple):
-    """The items of a conversation, and the number of tokens that its compacted prompt may have."""
+    """The items of a conversation, and the most tokens of its compacted prompt."""
 
     items: Sequence[HistoryItem]
     budget: int
@@ -213,7 +213,7 @@ class _Conversation(NamedTuple):
 
 
 async def compact(services: Services, caller: Caller, request: CompactionRequest) -> dict[str, Any]:
-    """Make one encrypted item of a conversation. Raises the errors of a plan."""
+    """Compact a conversation into one encrypted item. Raises what `plan_response` raises."""
     services.check_model(request.model)
     owner, pool = caller.owner, services.pools.encoding
     request = await services.file_texts.of_response(owner, request)
@@ -242,7 +242,7 @@ def _read(services: Services, owner: str, request: CompactionRequest) -> _Conver
     history = history_of(services, owner, request)
     resolved, references = with_stored_items(services, owner, request)
     cipher = OwnerCipher(services.cipher, owner)
-    turn_of_response(  # raises an error for items that cannot be rendered, which it names
+    turn_of_response(  # raises an error that names items that cannot be rendered
         resolved,
         history.items,
         decrypt=cipher.decrypt,
@@ -258,7 +258,7 @@ def _read(services: Services, owner: str, request: CompactionRequest) -> _Conver
 
 
 def opened_items(items: Sequence[HistoryItem], cipher: OwnerCipher) -> list[HistoryItem]:
-    """Return the items since the last compaction, and those that it stands for."""
+    """Return the items that the last compaction replaces, and the items after it."""
     opened: list[HistoryItem] = []
     for item in items:
         if item.item.get("type") == "compaction":
@@ -271,7 +271,7 @@ def opened_items(items: Sequence[HistoryItem], cipher: OwnerCipher) -> list[Hist
 def prompt_counter(
     services: Services, owner: str, request: ResponsesRequest, history: History
 ) -> Count:
-    """Return a function that counts the tokens of the prompt that items make, in this request."""
+    """Return a function that counts the tokens of the prompt for items, in this request."""
     empty = request.model_copy(update={"input": [], "messages": None, "tool_choice": None})
     decrypt = OwnerCipher(services.cipher, owner).decrypt
 
@@ -287,7 +287,7 @@ def prompt_counter(
 async def _summary(
     services: Services, caller: Caller, request: CompactionRequest, conversation: _Conversation
 ) -> tuple[str, Usage]:
-    """Let the model summarise a conversation, shortened first where it fills the context."""
+    """Let the model summarise a conversation, which is shortened first if it fills the context."""
     room = min(conversation.budget, services.context_length // 4)
     question = {"role": "user", "content": _SUMMARY_REQUEST.format(words=max(20, room // 2))}
     asked = request.model_copy(

@@ -1,7 +1,7 @@
 """Items that only the server can read: ``encrypted_content`` of reasoning, and compactions.
 
-AES-256-GCM under a key that only the server has. The owner and the version of the format are bound
-to the text. It is rejected after any change, at another server, and for another owner.
+The encryption is AES-256-GCM with a key that only the server has. The text is bound to the owner
+and the version of the format. A changed text, or one of another server or owner, is rejected.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _LOG = logging.getLogger(__name__)
 
 _PREFIX = "hr1."  # names the format, and is bound to the text
 _KEY_BYTES = 32
-_NAME_BYTES = 4  # of the hash of the key, to find it again
+_NAME_BYTES = 4  # of the key's hash, which identify the key
 _NONCE_BYTES = 12  # random: good for four thousand million items under one key
 
 
 class DecryptionError(HarmonyError, ValueError):
-    """The text was not encrypted by this server for this owner, or it was changed since."""
+    """The text was not encrypted by this server for this owner, or it was changed."""
 
 
 class EncryptionKeyError(HarmonyError):
@@ -67,9 +67,9 @@ class ItemCipher:
 
     @classmethod
     def from_file(cls, path: str | Path) -> ItemCipher:
-        """Read the keys from a file, one in a line; make the file where there is none.
+        """Read the keys from a file, one per line; make the file if it is missing.
 
-        When the file changes, it is read again: see `rotate_keys`. Raises `EncryptionKeyError`.
+        If the file changes, it is read again (`rotate_keys`). Raises `EncryptionKeyError`.
         """
         path = Path(path)
         version = _version_of(path)
@@ -92,7 +92,7 @@ class ItemCipher:
             data = base64.b64decode(text.removeprefix(_PREFIX), altchars=b"-_", validate=True)
         except (binascii.Error, ValueError):
             data = b""
-        # Several texts stand for the same bytes, and only one of them was encrypted.
+        # Several texts decode to the same bytes, but only one of them was encrypted.
         if text == _PREFIX + base64.urlsafe_b64encode(data).decode("ascii"):
             name, data = data[:_NAME_BYTES], data[_NAME_BYTES:]
             nonce, ciphertext = data[:_NONCE_BYTES], data[_NONCE_BYTES:]
@@ -110,7 +110,7 @@ class ItemCipher:
         )
 
     def _read_again(self) -> None:
-        """Read the keys where the file has changed; keep those before where it cannot be read."""
+        """Read the keys if the file has changed; keep the old ones if it cannot be read."""
         if self._path is None:
             return
         version = _version_of(self._path)
@@ -119,15 +119,15 @@ class ItemCipher:
         try:
             self._keys = _named_keys(_read_keys(self._path))
         except EncryptionKeyError:
-            _LOG.exception("the keys are used as they were before")
+            _LOG.exception("the key file cannot be read; the old keys stay in use")
         self._version = version
 
 
 def rotate_keys(path: str | Path, *, keep: int | None = None) -> int:
-    """Put a new key before those of a file; return how many there are now.
+    """Put a new key before the keys of a file; return the number of keys.
 
-    The new key encrypts from now on, also at servers that run. All keys decrypt: with `keep`, only
-    so many of the newest are left. Raises `EncryptionKeyError`.
+    From now on the new key encrypts, also at running servers. All keys decrypt; with `keep`, only
+    this number of the newest keys is left. Raises `EncryptionKeyError`.
     """
     path = Path(path)
     if keep is not None and keep < 1:
@@ -153,7 +153,7 @@ def _named_keys(keys: Sequence[bytes]) -> list[tuple[bytes, AESGCM]]:
 
 
 def _read_keys(path: Path) -> list[bytes]:
-    """Read the keys of a file; make the file where there is none."""
+    """Read the keys of a file; make the file if it is missing."""
     try:
         if not path.exists():
             _make_key_file(path)
@@ -166,8 +166,8 @@ def _read_keys(path: Path) -> list[bytes]:
         raise _unusable(path, error) from error
     except (ValueError, EncryptionKeyError) as error:
         raise EncryptionKeyError(
-            f"the key file {path} holds no keys: each line is {_KEY_BYTES} bytes in base64, "
-            "as 'openssl rand -base64 32' prints them"
+            f"the key file {path} has no valid keys: each line must be {_KEY_BYTES} bytes in "
+            "base64, as 'openssl rand -base64 32' prints them"
         ) from error
 
 
@@ -176,7 +176,7 @@ def _unusable(path: Path, error: OSError) -> EncryptionKeyError:
 
 
 def _version_of(path: Path) -> tuple[int, int] | None:
-    """Return what differs once a file was written again; None where there is no file."""
+    """Return a value that changes when a file is written again; None if there is no file."""
     try:
         status = path.stat()
     except OSError:
@@ -189,11 +189,11 @@ def _associated_data(owner: str) -> bytes:
 
 
 def _make_key_file(path: Path) -> None:
-    """Make a file with a new key, whole or not at all; another server may do the same."""
+    """Make a file with a new key atomically; another server may do the same."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = _written_draft(path, [secrets.token_bytes(_KEY_BYTES)])
     try:
-        os.link(draft, path)  # fails where the other was first; then its key is read
+        os.link(draft, path)  # fails if the other was first; then its key is read
     except FileExistsError:
         return
     finally:
@@ -201,7 +201,7 @@ def _make_key_file(path: Path) -> None:
 
 
 def _written_draft(path: Path, keys: Iterable[bytes]) -> Path:
-    """Write keys into a new file beside `path`, to take its place."""
+    """Write keys into a new file beside `path`, which will replace it."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
@@ -244,7 +244,7 @@ class OwnerCipher:
         return self.encrypt([HistoryItem({"type": "reasoning", "content": content}, tokens)])
 
     def decrypt(self, text: str) -> Sequence[HistoryItem] | None:
-        """Decrypt items; None where they were not encrypted here for this owner."""
+        """Decrypt items; None if they were not encrypted here for this owner."""
         try:
             packed = self._cipher.decrypt(text, self._owner)["items"]
         except DecryptionError:

@@ -27,15 +27,16 @@ __all__ = [
 ]
 
 CURRENT_DATE = "_current_date"
-"""The field of a stored body with the date that the model read; clients do not see it."""
+"""The field of a stored body with the date of the prompt; clients do not see it."""
 
 _COMPARED = ("role", "phase", "call_id", "name", "namespace", "arguments", "input", "code")
 
 
 class History(NamedTuple):
-    """The items before those of the request, and the date that the model reads.
+    """The items before those of the request, and the date of the prompt.
 
-    `is_stored` is False where only a connection has them, and then the `sessions` of tools.
+    `is_stored` is False if only a connection has the items; it then also has the `sessions` of
+    tools.
     """
 
     items: Sequence[HistoryItem] = ()
@@ -45,9 +46,9 @@ class History(NamedTuple):
 
 
 def history_of(services: Services, owner: str, request: ResponsesRequest) -> History:
-    """Read the items that a request continues; it blocks. Raises `ApiError` where they are gone.
+    """Read the items that a request continues; this blocks. Raises `ApiError` if they are gone.
 
-    The prompts of a chain all show the date of its first response, token for token.
+    All prompts of a chain have the date of its first response, so their tokens stay the same.
     """
     if request.previous_response_id is not None:
         return _of_response(services, owner, request.previous_response_id)
@@ -99,7 +100,7 @@ def _of_conversation(services: Services, owner: str, id: str) -> History:
 def sessions_of(
     services: Services, owner: str, request: ResponsesRequest, history: History
 ) -> Sequence[StoredSession]:
-    """Read the sessions of the server's tools that a request continues; it blocks."""
+    """Read the sessions of the server's tools that a request continues; this blocks."""
     if not history.is_stored:
         return history.sessions
     if request.previous_response_id is not None:
@@ -112,10 +113,10 @@ def sessions_of(
 def with_stored_items(
     services: Services, owner: str, request: ResponsesRequest
 ) -> tuple[ResponsesRequest, dict[str, HistoryItem]]:
-    """Find the items that the input names, or repeats, by their ids; it blocks.
+    """Find the items that the input names or repeats, by their ids; this blocks.
 
-    An item that was stored and is sent again unchanged becomes a reference, so that the prompt
-    repeats the tokens that it was sampled as. Returns the request, and the items by their ids.
+    A stored item that is sent again unchanged becomes a reference, so that the prompt repeats its
+    sampled tokens. Returns the request, and the items by their ids.
     """
     items = request.items
     ids = [item["id"] for item in items if isinstance(item.get("id"), str)]
@@ -134,12 +135,12 @@ def with_stored_items(
 def _is_repetition(item: Mapping[str, Any], stored: HistoryItem) -> bool:
     has_no_text = not (item.get("content") or item.get("encrypted_content"))
     if item.get("type") == stored.item["type"] == "reasoning" and has_no_text:
-        return True  # the client sends no text of it, and the server has it
+        return True  # the client did not send its text, but the server has it
     return bool(stored.tokens or stored.messages) and _gist(item) == _gist(stored.item)
 
 
 def _gist(item: Mapping[str, Any]) -> list[Any]:
-    """Return the fields that the model reads: clients leave some of the rest out."""
+    """Return the fields that the model reads; clients may leave out others."""
     content = item.get("content")
     if isinstance(content, list):
         content = "".join(str(part.get("text")) for part in content if isinstance(part, dict))
@@ -150,7 +151,7 @@ def _gist(item: Mapping[str, Any]) -> list[Any]:
 
 
 def history_items(items: Iterable[StoredItem]) -> list[HistoryItem]:
-    """Convert stored items to those that a turn is made from."""
+    """Convert stored items to the items of a turn."""
     return [HistoryItem(item.item, item.tokens, item.messages or ()) for item in items]
 
 

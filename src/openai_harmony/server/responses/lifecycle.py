@@ -42,9 +42,9 @@ async def start_response(
     history: History | None = None,
     is_generated: bool = True,
 ) -> ResponseRun:
-    """Plan a response, store its beginning, and run it; the arguments are those of the plan.
+    """Plan a response, store its beginning, and run it; the arguments are those of `plan_response`.
 
-    Raises what `plan_response` raises, and `ApiError` where the queue is full.
+    Raises what `plan_response` raises, and `ApiError` if the queue is full.
     """
     await services.admission.admit(caller.owner)
     owner, pools = caller.owner, services.pools
@@ -79,7 +79,7 @@ async def start_response(
     beginning = asyncio.ensure_future(begin())
     try:
         return await asyncio.shield(beginning)
-    except asyncio.CancelledError:  # the client has gone; what is stored is deleted
+    except asyncio.CancelledError:  # the client has disconnected; the stored beginning is deleted
         beginning.add_done_callback(stop)
         raise
 
@@ -94,14 +94,14 @@ async def retrieve_response(services: Services, id: str, owner: str) -> dict[str
         async with aclosing(_ask_its_server(services, stored, "read")) as parts:
             async for response in parts:
                 return dict(response)
-        stored = await _stored(services, id, owner)  # it has ended meanwhile
+        stored = await _stored(services, id, owner)  # it has just ended
     return response_json(stored)
 
 
 class FollowedResponse(NamedTuple):
-    """The log of a response: its events with an index above `after` are those to send.
+    """The log of a response: send its events with an index above `after`.
 
-    `end` is called when nobody reads them any more.
+    Call `end` when nobody reads them any more.
     """
 
     log: EventLog
@@ -110,7 +110,7 @@ class FollowedResponse(NamedTuple):
 
 
 async def response_events(services: Services, id: str, owner: str, after: int) -> FollowedResponse:
-    """Return the events with a number above `after`, future ones included."""
+    """Return the events with a number above `after`, also future ones."""
     live = services.live_responses.find(id, owner)
     if live is not None:
         return FollowedResponse(live.log, after)
@@ -134,7 +134,7 @@ async def _mirror(services: Services, stored: StoredResponse, after: int, log: E
                         log.add(Event(name, data))
                         after += 1
             stored = await _stored(services, stored.id, stored.owner)
-            if stored.is_running:  # it begins at this moment, or cannot be reached
+            if stored.is_running:  # it is just starting, or its server cannot be reached
                 await asyncio.sleep(_RETRY_SECONDS)
         for event in await _stored_events(services, stored, after):
             log.add(event)
@@ -150,7 +150,7 @@ async def _stored_events(services: Services, stored: StoredResponse, after: int)
     events = await services.pools.store.run(stored.owner, read, stored.id, stored.owner)
     if events:
         return [event_of(event, event["type"]) for event in events[after + 1 :]]
-    # They were lost with the server that ran it: the end is all there is.
+    # The events were lost with the server that ran it; only the end is left.
     outcome = "incomplete" if stored.status == "cancelled" else stored.status
     name = f"response.{outcome}"
     last = {"type": name, "sequence_number": after + 1, "response": response_json(stored)}
@@ -158,28 +158,28 @@ async def _stored_events(services: Services, stored: StoredResponse, after: int)
 
 
 async def cancel_response(services: Services, id: str, owner: str) -> dict[str, Any]:
-    """End a response that is under way; the items that it has stay.
+    """Cancel a running response; its items stay.
 
-    One in the background may have ended by itself meanwhile: then it is returned as it is.
+    A background response that has already ended is returned unchanged.
     """
     stored = await _stop(services, id, owner)
     if stored.status != "cancelled" and not stored.background:
         raise ApiError(
             400,
-            f"the response {id!r} cannot be cancelled any more: it is {stored.status}",
+            f"the response {id!r} cannot be cancelled: it is {stored.status}",
             code="response_already_ended",
         )
     return response_json(stored)
 
 
 async def delete_response(services: Services, id: str, owner: str) -> None:
-    """Delete a response; one that is under way is cancelled before."""
+    """Delete a response; a running one is cancelled first."""
     await _stop(services, id, owner)
     await services.pools.store.run(owner, services.store.responses.delete, id, owner)
 
 
 async def _stop(services: Services, id: str, owner: str) -> StoredResponse:
-    """End a response that is under way, wherever it runs; return it as it is stored then."""
+    """End a running response at any server; return the stored response."""
     live = services.live_responses.find(id, owner)
     if live is not None:
         live.stop()
@@ -194,7 +194,7 @@ async def _stop(services: Services, id: str, owner: str) -> StoredResponse:
         stored = await _stored(services, id, owner)
         if stored.is_running:  # it begins at this moment, or cannot be reached
             await asyncio.sleep(_RETRY_SECONDS)
-    # Its server lives and does not answer; when it has sampled all, it reads that this was the end.
+    # Its server lives but does not answer; when it has sampled everything, it finds the end stored.
     body = {**stored.body, "status": "cancelled"}
     finish = services.store.responses.finish
     await services.pools.store.run(owner, finish, id, status="cancelled", body=body)
@@ -208,7 +208,7 @@ async def _stored(services: Services, id: str, owner: str) -> StoredResponse:
 async def _ask_its_server(
     services: Services, stored: StoredResponse, action: str, **fields: Any
 ) -> AsyncGenerator[Any, None]:
-    """Ask the server that runs a response; if it is dead, its responses are failed."""
+    """Send a request to the server of a response; if it is dead, mark its responses as failed."""
     request = {"action": action, "id": stored.id, "owner": stored.owner, **fields}
     try:
         async with aclosing(services.peers.ask(stored.server_id or "", request)) as parts:

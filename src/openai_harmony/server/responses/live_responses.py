@@ -1,4 +1,4 @@
-"""Responses under way at this server."""
+"""The responses that run at this server."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..peers import ANSWER_SECONDS
 __all__ = ["LiveResponse", "LiveResponses", "WireEvent", "answer_peer"]
 
 WireEvent: TypeAlias = "dict[str, Any]"
-"""An event as clients read it."""
+"""An event in the form for clients."""
 
-_CLOSING_SECONDS = 5.0  # for connections to send the last events
+_CLOSING_SECONDS = 5.0  # in which connections can send the last events
 _MIRROR_PACE = 0.05  # seconds between messages to another server with the events of a response
 
 
 class LiveResponse(Protocol):
-    """A response under way."""
+    """A running response."""
 
     @property
     def id(self) -> str:
@@ -35,7 +35,7 @@ class LiveResponse(Protocol):
 
     @property
     def is_stored(self) -> bool:
-        """Tell whether the response is stored."""
+        """Return whether the response is stored."""
         ...
 
     @property
@@ -49,16 +49,16 @@ class LiveResponse(Protocol):
         ...
 
     def stop(self, error: ApiError | None = None) -> None:
-        """End the response as cancelled, or as failed where there is an error."""
+        """End the response as cancelled, or with an error as failed."""
         ...
 
     async def finished(self) -> None:
-        """Wait until the response has ended, and is stored."""
+        """Wait until the response has ended and is stored."""
         ...
 
 
 class LiveResponses:
-    """Finds responses by their ids as long as they run."""
+    """Finds running responses by their ids."""
 
     def __init__(self) -> None:
         self._responses: dict[str, LiveResponse] = {}
@@ -69,11 +69,11 @@ class LiveResponses:
         self._responses[response.id] = response
 
     def discard(self, response: LiveResponse) -> None:
-        """Forget a response that has ended."""
+        """Remove a response that has ended."""
         self._responses.pop(response.id, None)
 
     def find(self, id: str, owner: str) -> LiveResponse | None:
-        """Find a stored response for its owner; nobody else can read one that is not stored."""
+        """Find a running response that is stored; only its owner finds it."""
         response = self._responses.get(id)
         if response is None or response.owner != owner or not response.is_stored:
             return None
@@ -85,7 +85,7 @@ class LiveResponses:
         task.add_done_callback(self._connections.discard)
 
     async def end_all(self, error: ApiError) -> None:
-        """Fail the responses under way; wait until they are stored and their last events sent."""
+        """Fail the running responses; wait until they are stored and their last events are sent."""
         responses = list(self._responses.values())
         for response in responses:
             response.stop(error)
@@ -97,7 +97,7 @@ class LiveResponses:
 async def answer_peer(
     responses: LiveResponses, request: Mapping[str, Any]
 ) -> AsyncGenerator[Any, None]:
-    """Answer another server about a response; nothing, where it does not run here any more."""
+    """Answer another server about a response; if it does not run here, the answer is empty."""
     live = responses.find(request["id"], request["owner"])
     if live is None:
         return
@@ -109,7 +109,7 @@ async def answer_peer(
         while not (await asyncio.wait({finished}, timeout=ANSWER_SECONDS))[0]:
             yield None
     else:
-        with suppress(ApiError):  # one that never began
+        with suppress(ApiError):  # the response never began
             async with aclosing(live.log.batches(request["after"], ANSWER_SECONDS)) as batches:
                 async for batch in batches:
                     yield batch

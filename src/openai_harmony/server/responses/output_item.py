@@ -17,9 +17,9 @@ __all__ = ["FUNCTION", "MESSAGE", "ItemShape", "OutputItemBuilder"]
 
 
 class ItemShape(NamedTuple):
-    """The field that holds the text of a kind of items, and the name of its events."""
+    """The field with the text of a kind of items, and the name of its events."""
 
-    part: str | None  # the type of the content part with the text; None where the item has it
+    part: str | None  # the type of the content part with the text; None if the item has it
     field: str
     event: str
 
@@ -41,7 +41,7 @@ _SHAPES = {
 
 @dataclass
 class OutputItemBuilder:
-    """An item that has begun: its text grows."""
+    """An item that has begun and whose text grows."""
 
     kind: ItemKind
     recipient: str | None
@@ -49,17 +49,17 @@ class OutputItemBuilder:
     id: str
     call_id: str | None
     is_text: bool = False
-    """Whether a call of a custom tool carries its text as it is."""
+    """Whether a call of a custom tool contains plain text instead of JSON."""
     cited: CitedAnswer | None = None
     """Converts a text for the user: its citations become links."""
     logprobs: list[LogprobJson] = field(default_factory=list)
     annotations: list[dict[str, Any]] = field(default_factory=list)
     call: Message | None = None
-    """The call of a built-in tool, once it is whole and waits for its result."""
+    """The call of a built-in tool, once it is complete and waits for its result."""
     planned: Mapping[str, Any] = field(default_factory=dict)
-    """The fields that the item of that call has already."""
+    """The fields that the item of that call already has."""
     delta_json: tuple[str, str, str, str] | None = None
-    """The name of its events of text, and their JSON before, between and behind number and text."""
+    """The name of its text events, and their JSON before, between and after number and text."""
     _sampled: list[str] = field(default_factory=list)
     _emitted: list[str] = field(default_factory=list)
     _pending_logprobs: list[LogprobJson] = field(default_factory=list)
@@ -99,7 +99,7 @@ class OutputItemBuilder:
         return emitted, self.pending_logprobs() if emitted else []
 
     def pending_logprobs(self) -> list[LogprobJson]:
-        """Return those of the tokens whose text was pending until now."""
+        """Return the log-probabilities of the tokens whose text was pending."""
         pending, self._pending_logprobs = self._pending_logprobs, []
         return pending
 

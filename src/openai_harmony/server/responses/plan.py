@@ -1,4 +1,4 @@
-"""A request to respond, read and prepared: everything that can be wrong with it is found here."""
+"""A request for a response, read and prepared; all its errors are found here."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ _PREAMBLE_ROLES = (Role.SYSTEM, Role.DEVELOPER)
 
 @dataclass(frozen=True)
 class ResponsePlan:
-    """Everything that a response is made from.
+    """Everything that is needed to make a response.
 
-    - `response`: the resource as it begins; `turn`, `prepared`: the input of the engine.
-    - `history`: the items before it; `input`: the items of the request, whole.
-    - `tools`: the server's own that it may use; `listings` are the tools of its MCP servers, where
-      the conversation does not list them yet.
-    - `approved`: calls of MCP servers that the request approves, to be run first.
-    - `compaction`: the item that the response begins with, where all before it was compacted.
-    - `is_generated`: False where the state is prepared alone, for a later request.
+    - `response`: the resource at its beginning. `turn`, `prepared`: the input of the engine.
+    - `history`: the items before it. `input`: the complete items of the request.
+    - `tools`: the server's own tools that it may use. `listings`: the tools of its MCP servers that
+      the conversation does not list yet.
+    - `approved`: calls of MCP servers that the request approves; they run first.
+    - `compaction`: the first item of the response, if everything before it was compacted.
+    - `is_generated`: False if only the state is prepared, for a later request.
     """
 
     caller: Caller
@@ -86,7 +86,7 @@ class ResponsePlan:
 
     @property
     def is_background(self) -> bool:
-        """True for a response that goes on without a client."""
+        """True for a response that continues without a client."""
         return bool(self.request.background)
 
 
@@ -98,10 +98,10 @@ def plan_response(
     history: History | None = None,
     is_generated: bool = True,
 ) -> ResponsePlan:
-    """Read a request and the items before it, and render the prompt; it blocks.
+    """Read a request and the items before it, and render the prompt; this blocks.
 
-    The plan has no grammar yet. `history` replaces that of the store. Raises `HarmonyError` of many
-    kinds, which `ApiError.of` maps.
+    The plan has no grammar yet. `history` replaces the history in the store. Raises many kinds of
+    `HarmonyError`, which `ApiError.of` maps.
     """
     model = services.check_model(request.model)
     owner = caller.owner
@@ -169,7 +169,7 @@ def plan_response(
 def _with_container(
     services: Services, owner: str, request: ResponsesRequest, sessions: Sequence[StoredSession]
 ) -> Sequence[StoredSession]:
-    """Replace the session of python by that of the container that a request names."""
+    """Replace the session of `python` by that of the container in the request."""
     for tool in JsonField(request.tools, "tools").optional_items():
         container = tool["container"]
         if tool["type"].value != "code_interpreter" or not isinstance(container.value, str):
@@ -191,7 +191,7 @@ def _with_container(
 def _put_files(
     services: Services, owner: str, request: ResponsesRequest, tools: ConversationTools
 ) -> None:
-    """Put the client's files into the container: its own, and those that the request names."""
+    """Put the client's files into the container: those of the container and of the request."""
     uploads = services.store.uploads
     for tool in JsonField(request.tools, "tools").optional_items():
         for file_id in tool["container"]["file_ids"].optional_items() if _is_auto(tool) else ():
@@ -210,7 +210,7 @@ def _is_auto(tool: JsonField) -> bool:
 
 
 def planned_turn(services: Services, owner: str, request: ResponsesRequest) -> TurnRequest:
-    """Read a request and the items before it; it blocks."""
+    """Read a request and the items before it; this blocks."""
     history = history_of(services, owner, request)
     resolved, references, servers, _ = _resolved(services, owner, request, history)
     return _turn(services, owner, resolved, history, references, servers)
@@ -223,7 +223,7 @@ def _tool_name(call: Message) -> str:
 def _resolved(
     services: Services, owner: str, request: ResponsesRequest, history: History
 ) -> tuple[ResponsesRequest, dict[str, HistoryItem], RequestedServers, Sequence[ApprovedCall]]:
-    """Find what a request names: stored items, MCP servers, and the calls that it approves."""
+    """Find the stored items, MCP servers and approved calls that a request names."""
     resolved, references = with_stored_items(services, owner, request)
     servers = requested_servers(request, services.tools)
 
@@ -263,10 +263,10 @@ def prepare_plan_turn(
     turn: TurnRequest,
     prepared: PreparedTurn | None = None,
 ) -> tuple[TurnRequest, PreparedTurn]:
-    """Prepare a turn of a response, truncated where the request says so, without a grammar.
+    """Prepare a turn of a response without a grammar, truncated if the request allows it.
 
-    `prepared` is what `prepare_turn` has made of it before. It blocks. Raises `ContextLengthError`
-    where there is no room for a token.
+    `prepared` is the earlier result of `prepare_turn`. This blocks. Raises `ContextLengthError` if
+    there is no room for a token.
     """
     limit = services.context_length
     prepared = prepared or prepare_turn(turn)
@@ -298,12 +298,12 @@ def _message_lengths(turn: TurnRequest) -> list[int]:
 def without_oldest_turns(
     conversation: Conversation, lengths: Sequence[int], excess: int
 ) -> Conversation:
-    """Leave out whole turns, the oldest first, until `excess` tokens fewer are left.
+    """Leave out whole turns, the oldest first, until at least `excess` tokens are gone.
 
-    A turn begins with a message by the user, so that no call loses its result. If the last turn is
-    still too long, as that of an agent, its oldest calls go with their results. The system's and
-    the developer's messages stay, and so do the user's last message and the last call. `lengths`
-    are those of the messages, in tokens.
+    A turn begins with a message by the user, so no call loses its result. If the last turn is still
+    too long, as agents' turns may be, its oldest calls and their results are left out. The system
+    and developer messages, the user's last message and the last call stay. `lengths` are the
+    messages' lengths in tokens.
     """
     messages = conversation.messages
 
@@ -315,7 +315,7 @@ def without_oldest_turns(
         return role is Role.USER or is_first
 
     def begins_step(index: int) -> bool:
-        """Return whether the assistant begins anew there: after the user, or after a result."""
+        """Return whether a step of the assistant begins there: after the user, or a result."""
         follows = messages[index - 1].author.role in (Role.USER, Role.TOOL)
         return messages[index].author.role is Role.ASSISTANT and follows
 

@@ -66,7 +66,7 @@ async def create(body: ResponsesRequest, request: Request, caller: Authenticated
 async def count_input_tokens(
     body: ResponsesRequest, request: Request, caller: AuthenticatedCaller
 ) -> dict[str, Any]:
-    """Count the tokens of the prompt that a request would make."""
+    """Count the tokens of the prompt for a request."""
     services = services_of(request)
     body = await services.file_texts.of_response(caller.owner, body)
 
@@ -82,7 +82,7 @@ async def count_input_tokens(
 async def compact_conversation(
     body: CompactionRequest, request: Request, caller: AuthenticatedCaller
 ) -> Response:
-    """Make one item of a conversation, to be sent in its place."""
+    """Compact a conversation into one item, which replaces it in later requests."""
     compacting = compact(services_of(request), caller, body)
     return JsonResponse(await while_connected(request.receive, compacting))
 
@@ -95,7 +95,7 @@ async def retrieve(
     stream: bool = False,
     starting_after: Annotated[int | None, Query(ge=0, lt=2**63)] = None,
 ) -> Response:
-    """Read a response as it is now, or its events, past and future."""
+    """Read the current state of a response, or its events, past and future."""
     services = services_of(request)
     if not stream:
         return JsonResponse(await retrieve_response(services, response_id, caller.owner))
@@ -106,14 +106,14 @@ async def retrieve(
 
 @router.delete("/{response_id}")
 async def delete(response_id: str, request: Request, caller: AuthenticatedCaller) -> dict[str, Any]:
-    """Delete a response; one that is under way is cancelled before."""
+    """Delete a response; a running one is cancelled first."""
     await delete_response(services_of(request), response_id, caller.owner)
     return {"id": response_id, "object": "response", "deleted": True}
 
 
 @router.post("/{response_id}/cancel", responses=_RESPONSE)
 async def cancel(response_id: str, request: Request, caller: AuthenticatedCaller) -> Response:
-    """End a response that is under way."""
+    """Cancel a running response."""
     return JsonResponse(await cancel_response(services_of(request), response_id, caller.owner))
 
 

@@ -1,4 +1,4 @@
-"""One response under way.
+"""A running response.
 
 A run samples the response, logs its events, stores it, then emits the final event.
 """
@@ -39,7 +39,7 @@ __all__ = ["ResponseRun", "store_beginning"]
 
 _LOG = logging.getLogger(__name__)
 
-_FIRST_EVENT_SECONDS = 1.0  # without a token, after which the first event is sent all the same
+_FIRST_EVENT_SECONDS = 1.0  # after which the first event is sent, even without a token
 
 _SUMMARY_REQUEST = (
     "Summarize the following thoughts in {length}, in the first person. Write the summary alone."
@@ -57,9 +57,9 @@ _CANCELLED = ApiError(499, "the response was cancelled", code="response_cancelle
 
 
 def store_beginning(services: Services, plan: ResponsePlan) -> None:
-    """Store a response that begins; it blocks.
+    """Store the beginning of a response; this blocks.
 
-    The items before it that are not stored become a part of its input.
+    Earlier items that are not stored become part of its input.
     """
     history, response = plan.history, plan.response
     created_at = response["created_at"]
@@ -95,8 +95,8 @@ class _Outcome(NamedTuple):
 class ResponseRun:
     """A response from its plan to its end.
 
-    A failure before the client has heard of the response fails the request: nothing is stored, and
-    whoever waits gets the `ApiError`. A later one fails the response, and the log says so.
+    A failure before the first event fails the request: nothing is stored, and the caller gets the
+    `ApiError`. A later failure ends the response as failed, with an event in its log.
     """
 
     def __init__(self, services: Services, plan: ResponsePlan) -> None:
@@ -152,22 +152,22 @@ class ResponseRun:
         return {**self.stream.response, "output": list(self.stream.response["output"])}
 
     def stop(self, error: ApiError | None = None) -> None:
-        """Free the engine; the response ends as cancelled, or as failed where there is an error.
+        """Free the engine; the response ends as cancelled, or with an error as failed.
 
-        Does nothing once all is sampled.
+        Does nothing after everything was sampled.
         """
         self._stop_error = error
         self._sampling.cancel()
 
     async def ended(self) -> dict[str, Any]:
-        """Wait for the end, and return the response. Raises `ApiError` where it never began."""
+        """Wait for the end and return the response. Raises `ApiError` if it never began."""
         await self.finished()
         if self._error is not None:
             raise self._error
         return self.response
 
     async def finished(self) -> None:
-        """Wait until the response has ended, and is stored."""
+        """Wait until the response has ended and is stored."""
         await asyncio.wait({self._task})
 
     async def _run(self) -> None:
@@ -184,14 +184,14 @@ class ResponseRun:
             self._services.live_responses.discard(self)
 
     async def _sample(self) -> str | None:
-        """Sample, and log the events; return why the response is incomplete, if it is."""
+        """Sample and log the events; return the reason if the response is incomplete."""
         plan = self.plan
         if not plan.is_generated:
             self._usage = Usage()
             return None
         async with aclosing(ToolLoop(self._services, plan).events()) as events:
             async for event in events:
-                if isinstance(event, TextAdded):  # most of them, by far
+                if isinstance(event, TextAdded):  # by far the most events
                     written = self.stream.take_text(event)
                     if written is not None:
                         self.log.add(written)
@@ -202,7 +202,7 @@ class ResponseRun:
         return None
 
     async def _take(self, event: LoopEvent) -> None:
-        """Log an event of the loop that is more than text."""
+        """Log an event of the loop that is not only text."""
         self._begin()
         self._add(self.stream.leave_queue())
         if isinstance(event, TurnEnded):
@@ -222,7 +222,7 @@ class ResponseRun:
             self._add(self.stream.take(event))
 
     async def _item_extras(self, message: Message) -> dict[str, Any]:
-        """Return the parts of an item that its message alone does not give."""
+        """Return the fields of an item that do not come from its message."""
         tools = self.plan.tools
         kind = item_kind(message.channel, message.recipient, built_in_tools=tools.names)
         if kind.is_built_in:
@@ -241,9 +241,9 @@ class ResponseRun:
         return {"added": added}
 
     async def _model_summary(self, reasoning: str) -> str:
-        """Let the model summarise its reasoning, in the slot of its turn; empty where it does not.
+        """Let the model summarise its reasoning, in the slot of its turn; empty if it does not.
 
-        Then the summary is made of sentences of the reasoning.
+        In that case, the summary consists of sentences of the reasoning.
         """
         kind = self.plan.request.reasoning_summary
         services = self._services
@@ -273,7 +273,7 @@ class ResponseRun:
         return " ".join(message_text(answer).strip() for answer in answers)
 
     def _begin(self) -> None:
-        """Log that the response has begun, unless that was done."""
+        """Log that the response has begun, unless this was logged."""
         if not self.log.events:
             self._add(self.stream.begin())
 
@@ -282,7 +282,7 @@ class ResponseRun:
             self.log.add(event_of(event, event["type"]))
 
     def _outcome(self) -> _Outcome:
-        """Return how the response ends, once sampling has."""
+        """Return the outcome of the response after sampling."""
         sampling = self._sampling
         if sampling.cancelled():
             error = self._stop_error
@@ -301,7 +301,7 @@ class ResponseRun:
         elif outcome.status == "cancelled" and not self.log.events:
             self._error = _CANCELLED
         if self._error is not None:
-            if self.plan.is_stored:  # nobody has heard of it
+            if self.plan.is_stored:  # no event of it was sent
                 delete = self._services.store.responses.delete
                 try:
                     pool = self._services.pools.store
@@ -319,7 +319,7 @@ class ResponseRun:
         self._add([last])
 
     async def _store(self, last: WireEvent) -> WireEvent:
-        """Store the response; return the last event, another one where that failed."""
+        """Store the response; return the last event, or an error event if storing failed."""
         plan, response = self.plan, last["response"]
         history = plan.history
 
@@ -340,12 +340,12 @@ class ResponseRun:
 
         try:
             if not await self._services.pools.store.run(self.owner, finish):
-                # Another server, which this one did not answer, cancelled or deleted it.
+                # Another server cancelled or deleted it, because this one did not answer.
                 outcome = _Outcome("cancelled")
                 ended = self.stream.end(outcome.status, **self._last_fields(outcome))
                 return {**ended, "sequence_number": last["sequence_number"]}
         except Exception as error:  # noqa: BLE001 - a response that is not stored has failed
-            _LOG.exception("the response %s could not be kept", plan.id)
+            _LOG.exception("the response %s could not be stored", plan.id)
             api_error = api_error_of(error, "a response")
             self._error = None if self._is_announced else api_error
             outcome = _Outcome("failed", api_error)
@@ -364,7 +364,7 @@ class ResponseRun:
 
 
 def _error_json(error: ApiError) -> dict[str, Any]:
-    """Write an error with the codes of the Response object, which are few."""
+    """Write an error with one of the few codes of the Response object."""
     code = "server_error"
     if error.code == "server_shutting_down":
         code = error.code

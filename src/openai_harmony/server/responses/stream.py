@@ -4,15 +4,15 @@
 
     created, in_progress, (item added, part added, deltas, done, part done, item done)*, the end
 
-Calls have no parts. A call of a tool of the server stays open until `end_call`::
+Calls have no parts. A call of a server tool stays open until `end_call`::
 
     item added, in_progress, (deltas, done), searching | interpreting, completed, item done
 
-A call that needs an approval is an item of its own, added and done at once.
+A call that needs an approval is a separate item, added and done at once.
 
 The tools of MCP servers are listed before the first item, once in a conversation.
 
-Pure: no clock, and identifiers are made by the caller's function.
+This module reads no clock, and the caller's function makes identifiers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _RUNNING = {
     ItemKind.CODE_INTERPRETER_CALL: "interpreting",
 }
 _WHOLE = (ItemKind.WEB_SEARCH_CALL, ItemKind.MCP_APPROVAL_REQUEST)
-"""Items that have no event before the model's text is whole."""
+"""Items that have no event before the model's text is complete."""
 _EVENTS = {
     "": "created queued in_progress completed incomplete failed",
     "output_item": "added done",
@@ -79,19 +79,19 @@ class ResponseEvent(TypedDict):
     sequence_number: Annotated[int, Field(ge=0)]
 
 
-_MARK = "\0"  # in the place of a text
+_MARK = "\0"  # a placeholder for a text
 _OPEN_RESPONSES_NAMES = {"reasoning_text": "reasoning"}  # of events
 
 
 class ResponseStream:
     """One response from its first event to its last.
 
-    - `response`: the resource as it begins.
+    - `response`: the resource at its beginning.
     - `new_id`: makes an id from a prefix.
     - `custom_tools`, `namespaces`: the recipients of custom tools, and the namespaces of tools.
-      `text_tools` are the custom tools whose calls carry their text as it is.
-    - `built_in_tools`: the names of the tools of the server; `container_id` is where code runs.
-    - `opening`: the items that the output begins with, such as a compaction.
+      `text_tools` are the custom tools whose calls contain plain text instead of JSON.
+    - `built_in_tools`: the names of the server's tools. `container_id`: the container of the code.
+    - `opening`: the first items of the output, such as a compaction.
     - `listings`: the tools of MCP servers, as items without ids; `mcp_names` are the names of these
       tools at their servers, by their recipients; `approvals` the recipients that need an approval.
     - `cited_answer`: begins a text for the user, whose citations become links.
@@ -132,12 +132,12 @@ class ResponseStream:
         self._events = 0
 
     def begin(self) -> Iterator[WireEvent]:
-        """Write that the response exists, and that it is under way or queued."""
+        """Write that the response exists, and that it is in progress or queued."""
         yield self._of_response("created")
         yield self._of_response(self.response["status"])
 
     def leave_queue(self) -> Iterator[WireEvent]:
-        """Write that a queued response is under way, its first items, and what MCP servers have."""
+        """Write that a queued response is in progress, its first items, and the MCP listings."""
         if self.response["status"] == "queued":
             self.response["status"] = "in_progress"
             yield self._of_response("in_progress")
@@ -157,10 +157,10 @@ class ResponseStream:
         added: Mapping[str, Any] | None = None,
         planned: Mapping[str, Any] | None = None,
     ) -> Iterator[WireEvent]:
-        """Write the events of a message but those of its text.
+        """Write the events of a message, except those of its text.
 
-        For a message that ends: `added` are fields of its item that its text does not give, and
-        `planned` those of a call of the server's tool.
+        For a message that ends, `added` are fields of its item that do not come from its text, and
+        `planned` are the fields of a call of a server tool.
         """
         if isinstance(event, MessageBegun):
             yield from self._give_up_call()
@@ -177,9 +177,9 @@ class ResponseStream:
             yield from self._end_item(self._open, event.message, event.is_complete, added)
 
     def take_text(self, event: TextAdded) -> Event | None:
-        """Write the event of text, unless none of it is for clients yet.
+        """Write the event of a text, unless all of it is still pending.
 
-        The events of an item differ in the number and the text alone: the rest of their JSON is
+        The events of an item differ only in the number and the text, so the rest of their JSON is
         written once.
         """
         item = self._open
@@ -202,13 +202,13 @@ class ResponseStream:
         return Event(name, f"{head}{number}{middle}{json_text(text)}{tail}")
 
     def run_call(self) -> Iterator[WireEvent]:
-        """Write that the call that waits is being answered."""
+        """Write that the waiting call is running."""
         item = self._open
         if item is not None and item.call is not None and item.kind in _RUNNING:
             yield self._of_item(f"response.{item.kind.value}.{_RUNNING[item.kind]}", item)
 
     def begin_approved_call(self, call: Message, request_id: str) -> Iterator[WireEvent]:
-        """Write a call of an earlier response that is being answered."""
+        """Write a call of an earlier response that is now running."""
         kind = ItemKind.MCP_CALL
         item = OutputItemBuilder(
             kind=kind,
@@ -225,7 +225,7 @@ class ResponseStream:
         yield from self._end_call_text(item, call, approval)
 
     def end_call(self, answered: AnsweredCall) -> Iterator[WireEvent]:
-        """Write the result of the call that waited."""
+        """Write the result of the waiting call."""
         item = self._open
         if item is None or item.call is None:
             raise ValueError("no call waits for an answer")
@@ -239,7 +239,7 @@ class ResponseStream:
         yield self._done(item.index, HistoryItem(item_json, tokens, messages))
 
     def break_off(self) -> Iterator[WireEvent]:
-        """Close the item that is open, as incomplete."""
+        """Close the open item as incomplete."""
         item = self._open
         if item is not None and item.kind.is_built_in:
             if item.call is None and item.kind in _WHOLE:
@@ -256,17 +256,17 @@ class ResponseStream:
             yield from self._end_item(item, message, is_complete=False)
 
     def end(self, status: str, **fields: Any) -> WireEvent:
-        """Write the last event, which has the whole response; `fields` are set in it.
+        """Write the last event, which contains the whole response with these `fields`.
 
-        `response` stays as it was, so that nobody reads of an end before its event. A cancelled
-        response ends as an incomplete one does: there is no event of its own for it.
+        `response` is not changed, so nobody can read the end before its event. A cancelled response
+        ends like an incomplete one, because the API has no event for it.
         """
         ended = {**self.response, "status": status, **fields}
         outcome = "incomplete" if status == "cancelled" else status
         return self._event(f"response.{outcome}", response=ended)
 
     def _list(self, listing: Mapping[str, Any]) -> Iterator[WireEvent]:
-        """Write the tools of an MCP server, or why they are not known."""
+        """Write the tools of an MCP server, or the error of listing them."""
         item = {"id": self._new_id("mcpl"), **listing}
         index = len(self.items)
         outcome = "failed" if item["error"] else "completed"
@@ -309,7 +309,7 @@ class ResponseStream:
             yield self._of_item("response.content_part.added", item, part=item.part())
 
     def _ask(self, item: OutputItemBuilder, call: Message | None) -> Iterator[WireEvent]:
-        """Write that a call needs an approval; a call that was cut has no item."""
+        """Write that a call needs an approval; a call that was cut off has no item."""
         self._open = None
         if call is None:
             return
@@ -343,7 +343,7 @@ class ResponseStream:
         yield self._of_item(self._text_event(item, "done"), item, **done)
 
     def _give_up_call(self) -> Iterator[WireEvent]:
-        """Close a call that nobody will answer; later prompts leave it out."""
+        """Close a call that will not run; later prompts leave it out."""
         item = self._open
         if item is not None and item.call is not None:
             given_up = self._built_in_item(item, "incomplete", item.planned)
@@ -405,7 +405,7 @@ class ResponseStream:
     def _summarise(
         self, item: OutputItemBuilder, index: int, part: Mapping[str, Any]
     ) -> Iterator[WireEvent]:
-        """Write a part of a summary, which is known at once."""
+        """Write a part of a summary, which is complete at once."""
         place = {"item_id": item.id, "output_index": item.index, "summary_index": index}
         name, text = "response.reasoning_summary", part["text"]
         yield self._event(f"{name}_part.added", **place, part={**part, "text": ""})

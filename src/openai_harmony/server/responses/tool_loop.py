@@ -1,4 +1,4 @@
-"""The turns of one response: the server answers calls of its own tools, and samples again."""
+"""The turns of one response: the server runs calls of its own tools and samples again."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _MAX_REFUSED = 3  # calls beyond the limit, which only a model without a grammar
 
 
 class CallBegun(NamedTuple):
-    """A call is being answered."""
+    """A call runs."""
 
     call: Message
 
 
 class ApprovedCallBegun(NamedTuple):
-    """A call of an earlier response is being answered, as it was approved."""
+    """An approved call of an earlier response runs."""
 
     call: Message
     request_id: str
@@ -43,7 +43,7 @@ class CallAnswered(NamedTuple):
 
 
 class LoopEnded(NamedTuple):
-    """The end of the last turn, and the reason where the response is incomplete."""
+    """The end of the last turn, and the reason if the response is incomplete."""
 
     incomplete_reason: str | None
 
@@ -52,12 +52,12 @@ LoopEvent: TypeAlias = "TurnEvent | CallBegun | ApprovedCallBegun | CallAnswered
 
 
 class ToolLoop:
-    """Samples turn after turn, until one ends without a call of the server's tools.
+    """Samples turns until one ends without a call of the server's tools.
 
-    - The limit of tokens is for all turns of a response together.
-    - A choice that requires a call is fulfilled by the first.
-    - After `max_tool_calls`, the request's or the server's, the tools cannot be called any more;
-      where no grammar prevents it, the model is told so.
+    - The token limit applies to all turns of a response together.
+    - The first call fulfils a choice that requires a call.
+    - After `max_tool_calls` of the request or the server, the tools cannot be called any more. If
+      no grammar prevents it, the model gets a message instead of a result.
     """
 
     def __init__(self, services: Services, plan: ResponsePlan) -> None:
@@ -68,7 +68,7 @@ class ToolLoop:
         self._calls_left = min(limit, plan.request.max_tool_calls or limit)
 
     async def events(self) -> AsyncGenerator[LoopEvent, None]:
-        """Yield what happens; closing it frees the engine, and ends a call under way."""
+        """Yield the events; closing the generator frees the engine and ends a running call."""
         prepared: PreparedTurn | None = self._plan.prepared
         caller = self._plan.caller
         is_first = True
@@ -106,7 +106,7 @@ class ToolLoop:
         yield LoopEnded("max_output_tokens")
 
     def _call(self, messages: Sequence[Message]) -> Message | None:
-        """Return the call of a tool of the server that a turn ends with."""
+        """Return the call of a server tool at the end of a turn."""
         if not messages:
             return None
         last = messages[-1]
@@ -135,7 +135,7 @@ class ToolLoop:
         return answered
 
     async def _prepare(self, messages: Sequence[Message], usage: Usage) -> PreparedTurn | None:
-        """Prepare the next turn; None where there is no room for it."""
+        """Prepare the next turn; None if there is no room for it."""
         turn = self._turn
         choice = turn.later_tool_choice
         if self._calls_left <= 0:

@@ -1,7 +1,7 @@
 """The Responses API over a WebSocket: one connection, many responses.
 
-A client sends ``response.create`` with the fields of a request; the events of the response come
-back as messages. A response that is not stored can be continued as long as the connection lasts.
+A client sends ``response.create`` with the fields of a request, and gets the events of the response
+as messages. An unstored response can be continued while the connection is open.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MAX_REMEMBERED = 16  # responses that are not stored
 _MAX_LANES = 16
 _MAX_WAITING = 16  # requests of a lane
 _MESSAGE_SECONDS = 0.001  # between messages of a key, over all its connections
-_SMALL_MESSAGE = 64 * 1024  # is read at once: a thread would take longer to begin
+_SMALL_MESSAGE = 64 * 1024  # read directly: starting a thread would take longer
 _ENDS = ("response.completed", "response.incomplete")
 
 
@@ -129,7 +129,7 @@ class _Connection:
             data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
             event = read_json(data)
         except (ValueError, RecursionError) as error:
-            raise ApiError(400, f"the message is no JSON: {error}", code="invalid_json") from None
+            raise ApiError(400, f"the message is not JSON: {error}", code="invalid_json") from None
         kind = event.get("type") if isinstance(event, dict) else None
         if kind not in ("response.create", "response.steer"):
             raise ApiError(
@@ -141,7 +141,7 @@ class _Connection:
         return dict(event)
 
     def _enqueue(self, lane: str | None, request: _Request) -> None:
-        """Queue a request behind those before it in its lane."""
+        """Queue a request at the end of its lane."""
         waiting = self._lanes.get(lane)
         if waiting is None:
             if len(self._lanes) >= _MAX_LANES:
@@ -175,15 +175,15 @@ class _Connection:
                 has_ended = False
                 await self._send(_error_event(error), lane)
             self._take_bytes(-size)
-            if not has_ended:  # the client may have missed its end, and must not continue it
+            if not has_ended:  # the client may have missed the end, so it must not continue it
                 self._remembered.pop(str(event.get("previous_response_id")), None)
         del self._lanes[lane]
 
     async def _respond(self, caller: Caller, event: Mapping[str, Any], lane: str | None) -> bool:
-        """Respond to a request; return whether its response came to its end."""
+        """Respond to a request; return whether the response ended normally."""
         request = await self._pool.run(caller.owner, read_body, ResponsesRequest, event)
         if request.background:
-            problem = "there are no responses in the background here; send it over HTTP"
+            problem = "a WebSocket has no background responses; send the request over HTTP"
             raise ApiError(400, problem, param="background", code="unsupported_parameter")
         run = await start_response(
             self._services,
@@ -219,7 +219,7 @@ class _Connection:
         await self._send_text(json_text(event), lane)
 
     async def _send_text(self, text: str, lane: str | None) -> None:
-        """Send the JSON of an event, with the lane that it belongs to."""
+        """Send the JSON of an event, with its lane."""
         if lane is not None:
             text = f'{text[:-1]},"stream_id":{json_text(lane)}}}'
         async with self._sending:
@@ -241,7 +241,7 @@ def _error_event(error: Exception) -> WireEvent:
 
 
 def _no_steering(event: Mapping[str, Any]) -> WireEvent:
-    """Refuse to steer, and return the input of the client."""
+    """Refuse to steer a response, and return the client's input."""
     return {
         "type": "response.steer.failed",
         "sequence_number": 0,

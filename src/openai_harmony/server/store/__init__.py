@@ -4,16 +4,16 @@
 
     errors
     tables → items            the columns of a row, and the dataclasses made of it
-    database → leases         transactions, the newest schema; which servers live
-    expiring_rows             which rows are kept, in which order they are listed
+    database → leases         transactions, migrations; locks of running servers
+    expiring_rows             expiry and order of rows
     response_chains           responses that follow each other
     tool_sessions, responses, conversations, container_files, uploads, chat_completions, keys,
     key_requests
-    owned_data                all that one owner has
-    store                     opens all of it
+    owned_data                all data of one owner
+    store                     opens all of these
 
-Everything is synchronous and may be called from any thread. Methods return data, and find nothing
-of other owners.
+Everything is synchronous and may be called from any thread. Methods return plain data, and never
+the data of other owners.
 """
 
 from .chat_completions import CompletionPage, StoredCompletion, StoredCompletions

@@ -1,4 +1,4 @@
-"""Stored chat completions: those whose requests had ``store``, with their messages."""
+"""Chat completions of requests with ``store``, with their messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BATCH = 200  # rows of one statement
 
 @dataclass(frozen=True)
 class StoredCompletion:
-    """A completion as clients read it, its metadata, and the messages of its request."""
+    """A completion in the form for clients, its metadata, and the messages of its request."""
 
     id: str
     owner: str
@@ -55,7 +55,7 @@ class StoredCompletions:
             connection.execute(insert(chat_completions).values(**vars(completion)))
 
     def get(self, id: str, owner: str) -> StoredCompletion:
-        """Read a completion. Raises `NotFoundError`, as all that follow do."""
+        """Read a completion. Raises `NotFoundError`, like all later methods."""
         with self._database.reading() as connection:
             return _completion(self._row(connection, id, owner))
 
@@ -83,9 +83,9 @@ class StoredCompletions:
         model: str | None = None,
         metadata: Mapping[str, str] | None = None,
     ) -> CompletionPage:
-        """Read the completions that follow the one with the id `after`, `limit` at most.
+        """Read at most `limit` completions after the one with the id `after`.
 
-        `model` and `metadata` select those that have them.
+        `model` and `metadata` select completions.
         """
         table = chat_completions
         query = select(table).where(self._visible(owner))
@@ -103,7 +103,7 @@ class StoredCompletions:
         return CompletionPage(tuple(found[:limit]), has_more=len(found) > limit)
 
     def delete_expired(self) -> int:
-        """Delete expired completions; return how many."""
+        """Delete expired completions; return their number."""
         return delete_rows(self._database, chat_completions, self._server.now())
 
     def _visible(self, owner: str) -> ColumnElement[bool]:

@@ -1,6 +1,6 @@
-"""The files of containers: those that code has written, and those that their owner put there.
+"""The files of containers, which code has written or their owner has put there.
 
-What code has written is stored with the response that ran it.
+Files of code are stored with the response that ran the code.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class NewFile:
 class ContainerFile:
     """A file without its bytes; `created_at` in seconds since 1970, `size` in bytes.
 
-    `source` is who made it: the model's code, or the client.
+    `source` is the author: the model's code, or the client.
     """
 
     id: str
@@ -53,21 +53,21 @@ class ContainerFile:
 
 @dataclass(frozen=True)
 class FilePage:
-    """Some files of a list; `has_more` where more follow."""
+    """Some files of a list; `has_more` is true if more follow."""
 
     files: tuple[ContainerFile, ...]
     has_more: bool
 
 
 class ContainerFiles:
-    """The files in a database; `Store` makes it. What code has written goes with its response."""
+    """The files in a database; `Store` makes it. Files of code are deleted with their response."""
 
     def __init__(self, database: Database, server: ServerClock) -> None:
         self._database = database
         self._server = server
 
     def add(self, response_id: str, files: Sequence[NewFile]) -> builtins.list[ContainerFile]:
-        """Store files of a response that runs. Raises `NotFoundError` where it was deleted."""
+        """Store files of a running response. Raises `NotFoundError` if it was deleted."""
         table = container_files
         now = int(self._server.now())
         with self._database.writing() as connection:
@@ -102,7 +102,7 @@ class ContainerFiles:
         ]
 
     def list(self, container_id: str, owner: str) -> builtins.list[ContainerFile]:
-        """List the files of a container, the oldest first; none where there is no container."""
+        """List the files of a container, the oldest first; none if there is no container."""
         with self._database.reading() as connection:
             rows = connection.execute(self._visible(container_id, owner).order_by(*_AGE))
             return [_file(row) for row in rows]
@@ -110,9 +110,9 @@ class ContainerFiles:
     def page(
         self, container_id: str, owner: str, *, after: str | None, limit: int, order: Order
     ) -> FilePage:
-        """Read the files that follow the one with the id `after`, `limit` at most.
+        """Read at most `limit` files after the one with the id `after`.
 
-        Raises `NotFoundError` where there is no such file.
+        Raises `NotFoundError` if there is no such file.
         """
         listed = [*self._uploaded(container_id, owner), *self.list(container_id, owner)]
         listed.sort(key=lambda file: file.created_at)
@@ -126,7 +126,7 @@ class ContainerFiles:
         return FilePage(tuple(listed[:limit]), has_more=len(listed) > limit)
 
     def get(self, container_id: str, id: str, owner: str) -> ContainerFile:
-        """Read about a file. Raises `NotFoundError`."""
+        """Describe a file. Raises `NotFoundError`."""
         query = self._visible(container_id, owner).where(container_files.c.id == id)
         with self._database.reading() as connection:
             row = connection.execute(query).first()

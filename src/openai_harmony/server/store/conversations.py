@@ -45,7 +45,7 @@ class Conversations:
         self._database = database
 
     def create(self, conversation: Conversation, items: Sequence[NewItem] = ()) -> None:
-        """Store a new conversation that begins with `items`. Raises `ItemIdError`."""
+        """Store a new conversation with its first `items`. Raises `ItemIdError`."""
         check_ids(items)
         with self._database.writing() as connection:
             connection.execute(
@@ -60,7 +60,7 @@ class Conversations:
             _insert(connection, conversation.id, items, 0)
 
     def get(self, id: str, owner: str) -> Conversation:
-        """Read a conversation. Raises `NotFoundError`, as all that follow do."""
+        """Read a conversation. Raises `NotFoundError`, like all later methods."""
         with self._database.reading() as connection:
             row = _visible(connection, id, owner)
         return Conversation(row.id, row.owner, row.created_at, row.metadata)
@@ -74,7 +74,7 @@ class Conversations:
         return Conversation(row.id, row.owner, row.created_at, dict(metadata))
 
     def delete(self, id: str, owner: str) -> None:
-        """Delete a conversation and its items; responses that were made in it stay."""
+        """Delete a conversation and its items; its responses stay."""
         with self._database.writing() as connection:
             _visible(connection, id, owner, to_write=True)
             connection.execute(delete(conversations).where(conversations.c.id == id))
@@ -96,7 +96,7 @@ class Conversations:
         limit: int = 20,
         order: Order = "desc",
     ) -> Page:
-        """Read the items that follow the item `after` in `order`, `limit` at most."""
+        """Read at most `limit` items after the item `after`, in this `order`."""
         belongs = conversation_items.c.conversation_id == id
         with self._database.reading() as connection:
             _visible(connection, id, owner)
@@ -117,7 +117,7 @@ class Conversations:
     def add_items(self, id: str, owner: str, items: Sequence[NewItem]) -> None:
         """Add items at the end.
 
-        Raises `ItemIdError` where one has the id of another, here or in the conversation.
+        Raises `ItemIdError` if an id occurs twice, here or in the conversation.
         """
         check_ids(items)
         with self._database.writing() as connection:
@@ -125,7 +125,7 @@ class Conversations:
             taken = _existing_ids(connection, id, [item.id for item in items])
             for item in items:
                 if item.id in taken:
-                    problem = f"the conversation has an item with the id {item.id!r} already"
+                    problem = f"the conversation already has an item with the id {item.id!r}"
                     raise ItemIdError(problem, item.id)
             _append(connection, row, items)
 
@@ -145,7 +145,7 @@ def conversation_length(connection: Connection, id: str | None, owner: str) -> i
 
 
 def append_items(connection: Connection, id: str, owner: str, items: Sequence[NewItem]) -> bool:
-    """Add the items that the conversation does not have, by their ids; False where it is gone."""
+    """Add items with new ids to the conversation; return False if the conversation is gone."""
     row = connection.execute(_query(id, owner).with_for_update()).first()
     if row is None:
         return False

@@ -1,6 +1,6 @@
 """A database by its URL: transactions in it, and the migration to the newest schema.
 
-Writing transactions on SQLite take turns: its own waiting polls, and is not fair.
+Writing transactions on SQLite take turns, because SQLite's own waiting polls and is not fair.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _FORMS = "sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE"
 class Database:
     """Connections to SQLite or PostgreSQL, for all threads.
 
-    `url` is a path, ``sqlite:///PATH``, ``postgresql://...``, or None for one in memory that ends
-    with this object. `StoreError` is the only error; with `must_exist`, also for a file that is not
-    there.
+    `url` is a path, ``sqlite:///PATH``, ``postgresql://...``, or None for a database in memory that
+    ends with this object. `StoreError` is the only error; with `must_exist`, a missing file also
+    raises it.
     """
 
     def __init__(self, url: str | Path | None, *, must_exist: bool = False) -> None:
@@ -53,7 +53,7 @@ class Database:
             if must_exist and not self.path.exists():
                 raise StoreError(f"there is no database {self.path}; name one in --database")
         is_memory = self.is_sqlite and self.path is None
-        # A database in memory has one connection, so that readers take turns as well.
+        # A database in memory has only one connection, so readers take turns as well.
         turn = threading.RLock()
         self._write_turn: AbstractContextManager[Any] = turn if self.is_sqlite else nullcontext()
         self._read_turn: AbstractContextManager[Any] = turn if is_memory else nullcontext()
@@ -74,7 +74,7 @@ class Database:
 
     @contextmanager
     def writing(self) -> Generator[Connection, None, None]:
-        """Write in one transaction; it is on the disk when this ends, or undone by an error."""
+        """Write in one transaction; it is on the disk when this ends; an error rolls it back."""
         with self.errors_named(), self._write_turn, self._writer.begin() as connection:
             yield connection
 
@@ -110,9 +110,9 @@ class Database:
         return engine
 
     def _make_file(self) -> None:
-        """Make the file where there is none, for its owner alone: it holds conversations.
+        """Make the file if it is missing, for its owner only, because it contains conversations.
 
-        A file that others may read is taken from them, with those that SQLite writes beside it.
+        Other users lose their rights to an existing file and to SQLite's files beside it.
         """
         path = self.path
         assert path is not None
@@ -137,13 +137,13 @@ class Database:
             raise StoreError(f"{self.name} failed: {error.orig}") from error
         except PoolTimeoutError as error:
             raise StoreError(
-                f"{self.name} has been busy for too long, "
+                f"{self.name} was busy for too long, "
                 f"with {_CONNECTIONS} connections and more in use"
             ) from error
 
 
 def database_name(url: str | Path | None) -> str:
-    """Return how a database is called in errors and when a server starts, without the password.
+    """Return the name of a database for errors and logs, without the password.
 
     >>> database_name("postgresql://harmony:secret@localhost/harmony")
     'the database postgresql+psycopg://harmony:***@localhost/harmony'
@@ -178,23 +178,23 @@ def _read_url(text: str | Path | None) -> URL:
     if url.drivername in ("postgresql", "postgres"):
         return url.set(drivername="postgresql+psycopg")
     if url.drivername not in ("postgresql+psycopg", "sqlite", "sqlite+pysqlite"):
-        raise StoreError(f"{url.drivername}:// is no database of a server; write {_FORMS}")
+        raise StoreError(f"{url.drivername}:// is not supported; write {_FORMS}")
     return url
 
 
 def _configure_sqlite(connection: Any, _: Any) -> None:
-    connection.isolation_level = None  # or sqlite3 would begin transactions by its own rules
+    connection.isolation_level = None  # otherwise sqlite3 begins transactions by its own rules
     for pragma in (
         "journal_mode = WAL",
         "synchronous = FULL",
         "foreign_keys = ON",
-        "secure_delete = ON",  # what is deleted is overwritten
+        "secure_delete = ON",  # overwrite deleted data
     ):
         connection.execute(f"PRAGMA {pragma}").close()
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # A transaction that reads first and writes later would fail where another has written.
+    # A transaction that first reads and later writes would fail if another has written meanwhile.
     writes = connection.get_execution_options().get(_WRITES)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
@@ -206,7 +206,7 @@ _MIGRATION_LOCK = 0x6861726D6F6E79  # "harmony", so that servers that start toge
 
 
 def migrate(database: Database) -> None:
-    """Run the steps that are missing, all or none.
+    """Run the missing migrations, all or none.
 
     Raises `StoreVersionError` for a database that a newer version of this library has changed.
     """
@@ -222,7 +222,7 @@ def migrate(database: Database) -> None:
         if current is not None and current not in revisions:
             raise StoreVersionError(
                 f"{database.name} has the schema {current}, which this version of "
-                "gpt-oss-harmony does not know; install the newer version that has written it, or "
+                "gpt-oss-harmony cannot read; install the newer version that has written it, or "
                 "name another database"
             )
         missing = list(steps.iterate_revisions("head", current or "base"))

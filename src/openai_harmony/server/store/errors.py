@@ -3,7 +3,7 @@
 ::
 
     StoreError
-      NotFoundError       there is no such thing, or it is another's
+      NotFoundError       the row is missing, or belongs to another owner
       ItemIdError         an item cannot be stored under this id
       StoreVersionError   a newer server has written the database
       StoreInUseError     another server has the file
@@ -21,7 +21,7 @@ class StoreError(HarmonyError):
 
 
 class NotFoundError(StoreError, LookupError):
-    """There is none, it was deleted, it has expired, or it belongs to another owner.
+    """The object does not exist, was deleted, has expired, or belongs to another owner.
 
     `kind` is ``response``, ``conversation``, ``item``, ``file``, ``container``, ``completion`` or
     ``key``.
@@ -34,7 +34,7 @@ class NotFoundError(StoreError, LookupError):
 
 
 class ItemIdError(StoreError, ValueError):
-    """The id of an item is too long, or another item beside it has it."""
+    """The id of an item is too long, or another item already has it."""
 
     def __init__(self, problem: str, id: str) -> None:
         super().__init__(problem)

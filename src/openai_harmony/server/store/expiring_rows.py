@@ -1,7 +1,7 @@
-"""Rows that expire: which are kept, in which order they are listed, and their deletion.
+"""Rows that expire: their selection, order and deletion.
 
-Their tables have the columns ``id``, ``created_at`` and ``expires_at``, the times in seconds since
-1970. A row whose ``expires_at`` is null is kept for ever.
+Their tables have the columns ``id``, ``created_at`` and ``expires_at``, with times in seconds since
+1970. A row whose ``expires_at`` is null never expires.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def is_visible(table: Table, owner: str, now: float) -> ColumnElement[bool]:
 
 
 def in_order(query: Select[Any], table: Table, start: Any, order: Order) -> Select[Any]:
-    """Sort rows by the time when they were made and then by their ids.
+    """Sort rows by their creation time and then by their ids.
 
-    Of a row `start`, only those that follow it are selected; None selects all.
+    If `start` is a row, only the rows after it are selected; None selects all.
     """
     created_at, id = table.c.created_at, table.c.id
     if order == "asc":
@@ -44,6 +44,6 @@ def in_order(query: Select[Any], table: Table, start: Any, order: Order) -> Sele
 
 
 def delete_rows(database: Database, table: Table, now: float) -> int:
-    """Delete the rows that have expired; return how many."""
+    """Delete expired rows; return their number."""
     with database.writing() as connection:
         return connection.execute(delete(table).where(table.c.expires_at <= int(now))).rowcount

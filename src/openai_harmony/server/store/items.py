@@ -28,9 +28,9 @@ _LONGEST_ID = 500  # characters; an index of PostgreSQL takes no row above 2,704
 
 @dataclass(frozen=True)
 class NewItem:
-    """An item to store: its id, its JSON, and the ids of the tokens that were sampled for it.
+    """An item to store: its id, its JSON, and its sampled token ids.
 
-    `messages` is JSON that belongs to it, and that clients do not see.
+    `messages` is additional JSON that clients do not see.
     """
 
     id: str
@@ -55,19 +55,19 @@ class StoredItem:
 
 @dataclass(frozen=True)
 class Page:
-    """Some items of a list; `has_more` where more follow in the requested order."""
+    """Some items of a list; `has_more` is true if more follow in the requested order."""
 
     items: tuple[StoredItem, ...]
     has_more: bool
 
 
 def check_ids(items: Iterable[NewItem]) -> None:
-    """Raise `ItemIdError` for the first id that is too long or stands there twice."""
+    """Raise `ItemIdError` for the first id that is too long or occurs twice."""
     seen: set[str] = set()
     for item in items:
         if len(item.id) > _LONGEST_ID:
             raise ItemIdError(
-                f"the id of an item has {len(item.id):,} characters, and may have {_LONGEST_ID}",
+                f"the id of an item has {len(item.id):,} characters; use at most {_LONGEST_ID}",
                 item.id,
             )
         if item.id in seen:
@@ -82,7 +82,7 @@ def insert_items(
     items: Iterable[NewItem],
     first_position: int = 0,
 ) -> None:
-    """Write items in order; `belongs` gives the columns of their owner, such as the response."""
+    """Write items in order; `belongs` has the columns of their owner, such as the response."""
     rows = [
         {
             **belongs,
@@ -104,7 +104,7 @@ def item_columns(table: Table) -> Select[Any]:
 
 
 def read_item(row: Row[Any]) -> StoredItem:
-    """Make the dataclass of a row."""
+    """Convert a row to a dataclass."""
     return StoredItem(row.id, row.item, row.tokens, row.messages)
 
 
@@ -117,7 +117,7 @@ def read_page(
     limit: int,
     order: Order,
 ) -> Page:
-    """Read the items of `belongs` that follow the item with the id `after`, `limit` at most."""
+    """Read at most `limit` items of `belongs` after the item with the id `after`."""
     position = table.c.position
     query = item_columns(table).where(belongs)
     if after is not None:

@@ -15,16 +15,16 @@ from .tables import key_requests
 
 __all__ = ["KeyRequest", "KeyRequests", "end_requests"]
 
-_REMEMBERED = 61  # seconds after its end; it counts for a minute
-_LONGEST = 24 * 60 * 60  # seconds after which nobody will end a request any more
+_REMEMBERED = 61  # seconds after its end, because it counts for a minute
+_LONGEST = 24 * 60 * 60  # seconds after which a request counts as ended
 
 _Refusal = TypeVar("_Refusal")
 
 
 class KeyRequest(NamedTuple):
-    """A request of the last minute, or one that runs; times in seconds since 1970.
+    """A request of the last minute, or a running one; times in seconds since 1970.
 
-    `ended_at` is None, and `tokens` 0, as long as it runs.
+    While it runs, `ended_at` is None and `tokens` is 0.
     """
 
     began_at: float
@@ -42,9 +42,10 @@ class KeyRequests:
     def begin(
         self, owner: str, judge: Callable[[Sequence[KeyRequest], float], _Refusal | None]
     ) -> str | _Refusal:
-        """Begin a request of a key, and return its id; or the refusal of `judge`.
+        """Begin a request of a key and return its id, or return the refusal of `judge`.
 
-        That reads the requests of the key, and the time now. No other server begins one meanwhile.
+        `judge` gets the requests of the key and the current time. No other server begins a request
+        of this key meanwhile.
         """
         now, table = self._server.now(), key_requests
         with self._database.writing() as connection:
@@ -73,7 +74,7 @@ class KeyRequests:
         return id
 
     def end(self, id: str, tokens: int) -> None:
-        """End a request, which took so many tokens."""
+        """End a request that used this number of tokens."""
         ended = _ended(self._server.now())
         with self._database.writing() as connection:
             this = key_requests.c.id == id
@@ -87,7 +88,7 @@ class KeyRequests:
 
 
 def end_requests(connection: Connection, server_id: str, now: float) -> None:
-    """End the requests of a server that has died; what they took is not known."""
+    """End the requests of a dead server; their tokens are unknown."""
     table = key_requests
     are_its_own = and_(table.c.server_id == server_id, table.c.ended_at.is_(None))
     connection.execute(update(table).where(are_its_own).values(_ended(now)))

@@ -18,7 +18,7 @@ __all__ = ["KeyLimits", "KeyRecord", "Keys"]
 class KeyLimits:
     """The limits of a key's requests; None is no limit.
 
-    `tokens_per_minute` counts those of prompts and output.
+    `tokens_per_minute` counts the tokens of prompts and output.
     """
 
     requests_per_minute: int | None = None
@@ -61,13 +61,13 @@ class Keys:
             )
 
     def all(self) -> list[KeyRecord]:
-        """List the keys, the oldest first, with those that were revoked."""
+        """List all keys, also revoked ones, the oldest first."""
         query = select(api_keys).order_by(api_keys.c.created_at, api_keys.c.id)
         with self._database.reading() as connection:
             return [_record(row) for row in connection.execute(query)]
 
     def exist(self) -> bool:
-        """Tell whether there has been a key."""
+        """Return whether there has ever been a key."""
         with self._database.reading() as connection:
             return connection.execute(select(api_keys.c.id).limit(1)).first() is not None
 
@@ -78,7 +78,7 @@ class Keys:
         return None if row is None else _record(row)
 
     def revoke(self, id: str, now: int) -> KeyRecord:
-        """Revoke a key at `now`; one that was revoked before stays as it is.
+        """Revoke a key at `now`; a revoked key is not changed.
 
         Raises `NotFoundError`.
         """

@@ -1,9 +1,9 @@
-"""The servers of one database, and the leases that show which of them live.
+"""The servers of one database, and the leases that show which of them run.
 
-A running server holds a lock. The operating system or PostgreSQL releases it when the server dies,
-however it dies: no heartbeats, and no clocks to compare. On PostgreSQL each server has a lock of
-its own. A file of SQLite belongs to one server at a time, which locks a small file beside it; the
-server may have several processes.
+A running server holds a lock. When it dies for any reason, the operating system or PostgreSQL
+releases the lock, so no heartbeats and no comparison of clocks are needed. On PostgreSQL each
+server has its own lock. A SQLite file belongs to one server at a time, which locks a small file
+beside it; the server may have several processes.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class ServerClock:
 
 
 class Lease(Protocol):
-    """The lock of this server, and a look at those of others."""
+    """The lock of this server, and a check of other servers' locks."""
 
     def acquire(self) -> None:
-        """Take the lock, or take it again where it was lost; does nothing where it is held."""
+        """Take the lock, also after it was lost; do nothing if it is held."""
 
     def is_gone(self, connection: Connection, server_id: str) -> bool:
-        """Tell whether another server has died; True holds until the transaction ends."""
+        """Return whether another server has died; True stays valid until the transaction ends."""
 
     def release(self) -> None:
         """Release the lock."""
@@ -60,7 +60,7 @@ def lease_in(database: Database, server_id: str, workers: Path | None) -> Lease:
 
 
 class _FileLease:
-    """The lease of a file of SQLite at `path`; None for a database in memory, which needs none."""
+    """The lease of the SQLite file at `path`; None for a database in memory, which needs none."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path and path.with_name(path.name + ".lock")
@@ -69,7 +69,7 @@ class _FileLease:
     def acquire(self) -> None:
         if self._path is None or self._lock is not None:
             return
-        # A file that others can open, they can lock.
+        # Other users can lock every file that they can open.
         os.close(open_private(self._path))
         make_private(self._path)
         # SQLite locks files in the same way on every system, and a lock ends with its process.
@@ -79,8 +79,8 @@ class _FileLease:
         except sqlite3.OperationalError as error:
             lock.close()
             raise StoreInUseError(
-                f"another server uses the database of {self._path}; give this one a file of its "
-                "own, or give both a database of PostgreSQL"
+                f"another server uses the database of {self._path}; give this server its own file, "
+                "or use PostgreSQL for both"
             ) from error
         self._lock = lock
 
@@ -96,8 +96,8 @@ class _FileLease:
 class _WorkerLease:
     """The lease of one of several processes that share a file of SQLite.
 
-    The process that started them holds the lock of the file. Each worker listens on a socket, whose
-    name is its id, as long as it lives.
+    The process that started them holds the lock of the file. Each worker listens on a socket whose
+    name is its id while it runs.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -134,7 +134,7 @@ class _PostgresLease:
     def _connect(self) -> Connection:
         connection = self._engine.connect()
         try:
-            # PostgreSQL gives up a host that vanishes after six seconds, its lock with it.
+            # If a host vanishes, PostgreSQL drops its connection and lock after six seconds.
             for setting, value in (("idle", 2), ("interval", 2), ("count", 2)):
                 connection.exec_driver_sql(f"SET tcp_keepalives_{setting} = {value}")
             connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": self._key})

@@ -1,7 +1,7 @@
-"""All that one owner has in a database: how much it is, a copy of it, its deletion.
+"""All data of one owner in a database: its amount, a copy, and its deletion.
 
-It is found by the tables alone: those with a column ``owner``, and those whose rows belong to rows
-of these and go with them. A new table that has the column is a part of it.
+The tables alone define this data: those with a column ``owner``, and those whose rows belong to
+rows of these tables. A new table with this column is included automatically.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class OwnedData:
         self._server = server
 
     def owners(self) -> list[str]:
-        """List those who have anything."""
+        """List all owners of any data."""
         owners: set[str] = set()
         with self._database.reading() as connection:
             for table in owned_tables():
@@ -52,7 +52,7 @@ class OwnedData:
         return sorted(owners)
 
     def count(self, owner: str) -> dict[str, int]:
-        """Count the rows of an owner in each table; tables without any are left out."""
+        """Count the rows of an owner in each table; leave out tables without rows."""
         counts: dict[str, int] = {}
         with self._database.reading() as connection:
             for table in owned_tables():
@@ -61,7 +61,7 @@ class OwnedData:
         return {name: count for name, count in counts.items() if count}
 
     def export(self, owner: str) -> Iterator[OwnedRow]:
-        """Read every row of an owner, and what is known of the key; the hash is left out."""
+        """Read every row of an owner and the record of the key, without the key's hash."""
         with self._database.reading() as connection:
             for table in (api_keys, *owned_tables()):
                 query = _rows(table, owner).execution_options(yield_per=_BATCH)
@@ -70,11 +70,11 @@ class OwnedData:
                     yield OwnedRow(table.name, values)
 
     def delete(self, owner: str) -> dict[str, int]:
-        """Delete every row of an owner, and revoke the key; return how many rows of each table.
+        """Delete every row of an owner and revoke the key; return the number of rows per table.
 
-        The record of the key stays, without its name: a server that has had a key never answers
-        without one. In SQLite what was deleted is overwritten, in its journal too unless another
-        process is reading; PostgreSQL does so at its next ``VACUUM``.
+        The record of the key stays, without its name, because a server that has had a key always
+        requires one. SQLite overwrites deleted data, also in its journal unless another process is
+        reading; PostgreSQL does so at its next ``VACUUM``.
         """
         counts = self.count(owner)
         with self._database.writing() as connection:
@@ -86,7 +86,7 @@ class OwnedData:
                 .values(name=_FORGOTTEN, revoked_at=revoked_at)
             )
             for table in reversed(owned_tables()):
-                if "owner" in table.c:  # the rows of other tables go with these
+                if "owner" in table.c:  # the rows of other tables are deleted with these
                     connection.execute(delete(table).where(table.c.owner == owner))
         if self._database.is_sqlite:
             with self._database.errors_named(), self._database.engine.connect() as connection:
@@ -95,7 +95,7 @@ class OwnedData:
 
 
 def owned_tables() -> list[Table]:
-    """List the tables with rows of owners; those that others refer to come first."""
+    """List the tables with rows of owners; tables that others refer to come first."""
     tables: list[Table] = []
     for table in METADATA.sorted_tables:
         if "owner" in table.c or _parent(table) in tables:
@@ -104,13 +104,13 @@ def owned_tables() -> list[Table]:
 
 
 def _parent(table: Table) -> Table | None:
-    """Return the table whose rows those of another belong to."""
+    """Return the table to whose rows the rows of this table belong."""
     keys = (key for key in table.foreign_keys if key.ondelete == "CASCADE")
     return next((key.column.table for key in keys), None)
 
 
 def _rows(table: Table, owner: str) -> Select[Any]:
-    """Select the rows of an owner, by those that they belong to where they do not name one."""
+    """Select the rows of an owner; rows without an owner belong to rows of a parent table."""
     if table is api_keys:
         shown = (column for column in table.c if column is not table.c.hash)
         return select(*shown).where(table.c.id == owner)

@@ -1,11 +1,11 @@
 """Responses that follow each other by ``previous_response_id``.
 
-A response follows one that is there already, so that chains have an end and no circles.
+A response can only follow an existing one, so chains have no circles.
 
-A response that was deleted, or has expired, is not found, and no request can continue it. As long
-as another follows it, its items stay, so that the follower's conversation stays the same; its body
-and its events do not. The items go with the last follower. To forget a whole chain, delete each of
-its responses.
+A deleted or expired response is not found, and no request can continue it. Its body and events are
+deleted at once. Its items stay while another response follows it, so that the follower's
+conversation stays the same, and are deleted with the last follower. To delete a whole chain, delete
+each of its responses.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 _BATCH = 200  # rows of one statement or transaction; others write in between
-_LOCK = 0x6861726D6F6E7A  # deletions take turns, or two could each leave a row to the other
+_LOCK = 0x6861726D6F6E7A  # deletions take turns; otherwise two could leave a row to each other
 
 
 def visible(now: float) -> ColumnElement[bool]:
@@ -52,12 +52,12 @@ def visible(now: float) -> ColumnElement[bool]:
 
 
 def visible_to(owner: str, now: float, id: str) -> ColumnElement[bool]:
-    """Select the response `id` where `owner` may see it."""
+    """Select the response `id` if `owner` may see it."""
     return and_(responses.c.id == id, responses.c.owner == owner, visible(now))
 
 
 def chain_of(id: str, owner: str, now: float) -> CTE:
-    """Select a response and all before it; its own `age` is 0, that of the one before it 1."""
+    """Select a response (`age` 0), the one before it (`age` 1), and so on."""
     newest = select(
         responses.c.id,
         responses.c.previous_response_id,
@@ -81,10 +81,10 @@ def chain_of(id: str, owner: str, now: float) -> CTE:
 
 
 def read_history(connection: Connection, id: str, owner: str, now: float) -> list[StoredItem]:
-    """Read the items of a response and of all before it, the oldest first.
+    """Read the items of a response and of all responses before it, the oldest first.
 
-    The conversation that the first of them was made in comes before, as it was then, without items
-    that were deleted since. Three queries, however long the chain. Raises `NotFoundError`.
+    If the first response was made in a conversation, the items that the conversation had then come
+    first, without deleted ones. This takes three queries for any length. Raises `NotFoundError`.
     """
     chain = chain_of(id, owner, now)
     first = connection.execute(select(chain).order_by(chain.c.age.desc()).limit(1)).first()
@@ -118,7 +118,7 @@ def take_turns(database: Database, connection: Connection) -> None:
 
 
 def forget(database: Database, connection: Connection, ids: list[str]) -> None:
-    """Delete responses, up to those that others follow."""
+    """Delete responses and those before them that no other response follows."""
     take_turns(database, connection)
     connection.execute(
         update(responses)
@@ -134,7 +134,7 @@ def forget(database: Database, connection: Connection, ids: list[str]) -> None:
 
 
 def delete_expired(database: Database, now: float) -> int:
-    """Delete expired responses; return how many."""
+    """Delete expired responses; return their number."""
     expired = (
         select(responses.c.id)
         .where(responses.c.expires_at <= int(now), responses.c.deleted.is_(False))
@@ -152,7 +152,7 @@ def delete_expired(database: Database, now: float) -> int:
 
 
 def _unneeded(connection: Connection, id: str) -> list[str]:
-    """List a deleted response and those before it that nothing else follows, it first."""
+    """List a deleted response, followed by those before it that no other response follows."""
     unneeded: list[str] = []
     for row in connection.execute(_deleted_chain(id)):
         followers = 1 if unneeded else 0
@@ -163,7 +163,7 @@ def _unneeded(connection: Connection, id: str) -> list[str]:
 
 
 def _deleted_chain(id: str) -> Select[Any]:
-    """Select a deleted response and the deleted before it, each with how many follow it."""
+    """Select a deleted response and the deleted ones before it, with their follower counts."""
     columns = (responses.c.id, responses.c.previous_response_id)
     gone = responses.c.deleted.is_(True)
     chain = (

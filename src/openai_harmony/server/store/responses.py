@@ -42,13 +42,13 @@ _LOST = {
 
 @dataclass(frozen=True)
 class NewResponse:
-    """A response that begins.
+    """A new response.
 
-    - `owner`: the id of the API key, empty where the server has none.
+    - `owner`: the id of the API key; empty if the server has no keys.
     - `status`: ``queued`` or ``in_progress``.
     - `created_at`, `expires_at`: seconds since 1970; None never expires.
-    - `body`: the Response object of the API without its ``output``; the store reads none of it,
-      and sets ``status`` and ``error`` alone, for a response that was lost.
+    - `body`: the Response object of the API without its ``output``. The store does not read it; for
+      a lost response, it only sets ``status`` and ``error``.
     - `input`: the items of the request, without those of earlier responses.
     """
 
@@ -66,7 +66,7 @@ class NewResponse:
 
 @dataclass(frozen=True)
 class StoredResponse:
-    """A response as it is now: the fields of `NewResponse`, and its output.
+    """The current state of a response: the fields of `NewResponse`, and its output.
 
     `server_id` is the server that runs it.
     """
@@ -96,17 +96,17 @@ class _Belonging(NamedTuple):
 
 
 class Responses:
-    """The responses in a database, as one server sees them; `Store` makes it."""
+    """The responses in a database, for one server; `Store` makes it."""
 
     def __init__(self, database: Database, server: ServerClock) -> None:
         self._database = database
         self._server = server
 
     def begin(self, response: NewResponse) -> None:
-        """Store a response that begins, and its input.
+        """Store a new response and its input.
 
-        Raises `NotFoundError` where the response that it follows or its conversation cannot be
-        seen by its owner, and `ItemIdError` for its items.
+        Raises `NotFoundError` if its owner cannot see the previous response or the conversation,
+        and `ItemIdError` for its items.
         """
         check_ids(response.input)
         previous = response.previous_response_id
@@ -114,7 +114,7 @@ class Responses:
             if previous is not None:
                 is_visible = visible_to(response.owner, self._server.now(), previous)
                 query = select(responses.c.id).where(is_visible)
-                # A deletion waits until this has ended, and finds the follower.
+                # A deletion waits for the end of this, and then finds the follower.
                 if connection.execute(query.with_for_update(read=True)).first() is None:
                     raise NotFoundError("response", previous)
             values = {
@@ -137,7 +137,7 @@ class Responses:
             _insert(connection, response.id, "input", response.input)
 
     def update(self, id: str, status: str, body: Mapping[str, Any]) -> bool:
-        """Change a response that has not ended; return False where it has, or was deleted."""
+        """Change a running response; return False if it has ended or was deleted."""
         with self._database.writing() as connection:
             return self._change(connection, id, status=status, body=dict(body)) is not None
 
@@ -152,11 +152,11 @@ class Responses:
         completed_at: int | None = None,
         sessions: Sequence[StoredSession] = (),
     ) -> bool:
-        """End a response, in one transaction with adding its items to its conversation.
+        """End a response and add its items to its conversation, in one transaction.
 
-        Input items that the conversation has already, by their ids, are not added again. A response
-        that failed adds nothing, since the request will be sent again. `events` are those of the
-        stream, each as JSON; `sessions` those of the tools that it used, for the next response.
+        Input items whose ids the conversation already has are not added again. A failed response
+        adds no items, because the request will be sent again. `events` are those of the stream,
+        each as JSON. `sessions` are those of the used tools, for the next response.
         Returns False, and changes nothing, where it has ended otherwise (it was cancelled, maybe at
         another server) or was deleted. When this returns True, it is on the disk.
         """
@@ -226,7 +226,7 @@ class Responses:
             )
 
     def events(self, id: str, owner: str) -> list[dict[str, Any]]:
-        """Read the events of the stream; empty where none were stored. Raises `NotFoundError`."""
+        """Read the events of the stream; empty if none were stored. Raises `NotFoundError`."""
         query = select(responses.c.events).where(visible_to(owner, self._server.now(), id))
         with self._database.reading() as connection:
             row = connection.execute(query).first()
@@ -238,7 +238,7 @@ class Responses:
         return events
 
     def history(self, id: str, owner: str) -> list[StoredItem]:
-        """Read the items before a response that follows this one, the oldest first.
+        """Read the items for a response that follows this one, the oldest first.
 
         These are the input and the output of each response of the chain. Raises `NotFoundError`.
         """
@@ -246,21 +246,20 @@ class Responses:
             return read_history(connection, id, owner, self._server.now())
 
     def delete(self, id: str, owner: str) -> None:
-        """Delete a response; `response_chains` says what stays for its followers.
+        """Delete a response; `response_chains` explains which data stays for its followers.
 
-        One that is running is deleted, too, and `finish` returns False for it. Raises
-        `NotFoundError`.
+        If the response is running, `finish` will return False for it. Raises `NotFoundError`.
         """
         with self._database.writing() as connection:
             self._visible(connection, id, owner)
             forget(self._database, connection, [id])
 
     def delete_expired(self) -> int:
-        """Delete expired responses from the disk; return how many."""
+        """Delete expired responses from the disk; return their number."""
         return delete_expired(self._database, self._server.now())
 
     def abandon(self, lease: Lease) -> int:
-        """Fail the running responses of dead servers; return how many. Their requests end."""
+        """Fail the running responses of dead servers; return their number. Their requests end."""
         running = and_(responses.c.status.in_(_RUNNING), responses.c.server_id.is_not(None))
         servers = union(
             select(responses.c.server_id).where(running),
@@ -277,7 +276,7 @@ class Responses:
         return count
 
     def _change(self, connection: Connection, id: str, **values: Any) -> _Belonging | None:
-        """Change a response that may be changed; return its conversation and owner."""
+        """Change a response of this server; return its conversation and owner."""
         # A response that another server failed by mistake is still this server's.
         is_open = or_(responses.c.status.in_(_RUNNING), responses.c.server_id == self._server.id)
         selected = and_(responses.c.id == id, responses.c.deleted.is_(False), is_open)
@@ -312,7 +311,7 @@ def _items(connection: Connection, id: str, direction: str) -> list[StoredItem]:
 
 
 def _fail(connection: Connection, server_id: str) -> int:
-    """Fail the running responses of a server; they stay its own, should it live after all."""
+    """Fail the running responses of a server; they stay its own in case it still runs."""
     running = and_(responses.c.server_id == server_id, responses.c.status.in_(_RUNNING))
     rows = connection.execute(select(responses.c.id, responses.c.body).where(running)).all()
     for row in rows:

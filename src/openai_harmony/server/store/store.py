@@ -36,12 +36,13 @@ _BATCH = 500  # ids of one query
 class Store:
     """Responses, conversations, files and API keys in one database.
 
-    `url` is a path, ``sqlite:///PATH``, ``postgresql://...``, or None for a database in memory that
-    ends with the store. Opening makes what is missing, but no file that `must_exist`. `clock` gives
-    seconds since 1970; by it, responses expire. `workers` is the folder with the sockets of the
-    processes that serve together.
+    - `url`: a path, ``sqlite:///PATH``, ``postgresql://...``, or None for a database in memory that
+      ends with the store.
+    - `must_exist`: raise an error for a missing file instead of making it.
+    - `clock`: returns seconds since 1970; responses expire by it.
+    - `workers`: the folder with the sockets of the processes that serve together.
 
-    Raises `StoreError` where the database cannot be used. May be called from any thread.
+    Raises `StoreError` if the database cannot be used. May be called from any thread.
 
     >>> from openai_harmony.server.store import Conversation
     >>> with Store(None) as store:
@@ -85,25 +86,25 @@ class Store:
 
     @property
     def postgres_url(self) -> URL | None:
-        """The URL of the database, where other servers may share it."""
+        """The URL of a PostgreSQL database, which other servers may share."""
         return None if self._database.is_sqlite else self._database.url
 
     def start_serving(self) -> int:
         """Take the lease of this server, and fail the running responses of dead ones.
 
-        Call it before the first request, and then every few seconds: it takes the lease again where
-        the database was restarted. A program that only reads or makes keys need not. Returns how
-        many responses failed. Raises `StoreInUseError` where another server has the SQLite file.
+        Call it before the first request and then every few seconds: after a restart of the
+        database, it takes the lease again. A program that only reads or creates keys need not call
+        it. Returns the number of failed responses. Raises `StoreInUseError` if another server has
+        the SQLite file.
         """
         self._lease.acquire()
         self._is_serving = True
         return self.responses.abandon(self._lease)
 
     def maintain(self) -> None:
-        """Delete what has expired; once in a minute is often enough.
+        """Delete expired responses, chat completions, files and containers.
 
-        That is responses, chat completions, files and containers. Also does what `start_serving`
-        does, once that was called.
+        Once a minute is often enough. After `start_serving` was called, this also does the same.
         """
         self.responses.delete_expired()
         self.completions.delete_expired()
@@ -114,27 +115,27 @@ class Store:
             self.start_serving()
 
     def find_items(self, ids: Sequence[str], owner: str) -> dict[str, StoredItem]:
-        """Find items of responses and conversations by their ids; unknown ids are left out.
+        """Find items of responses and conversations by their ids; leave out unknown ids.
 
-        A client may send an item of this id with another content: compare before the tokens are
-        used for it.
+        A client may send an item with the same id and other content: compare the items before you
+        use the tokens.
         """
         with self._database.reading() as connection:
             return _find_items(connection, ids, owner, self._server.now())
 
     def check(self) -> None:
-        """Raise `StoreError` where the database does not answer."""
+        """Raise `StoreError` if the database does not answer."""
         with self._database.reading() as connection:
             connection.exec_driver_sql("SELECT 1")
 
     def back_up(self, path: str | Path) -> None:
-        """Copy a database of SQLite as it is now to a new file; servers may go on writing.
+        """Copy the current state of a SQLite database to a new file; servers may keep writing.
 
-        Raises `StoreError` where there is such a file, and for PostgreSQL, which has ``pg_dump``.
+        Raises `StoreError` if the file exists, and for PostgreSQL, which has ``pg_dump``.
         """
         if not self._database.is_sqlite:
             raise StoreError(
-                f"{self._database.name} is a database of PostgreSQL; back it up with "
+                f"{self._database.name} is a PostgreSQL database; back it up with "
                 f"'pg_dump --format custom --file {path}'"
             )
         try:
@@ -148,7 +149,7 @@ class Store:
             connection.connection.execute("VACUUM INTO ?", (str(path),)).close()
 
     def close(self) -> None:
-        """Close the database; the store is of no use afterwards."""
+        """Close the database; the store cannot be used afterwards."""
         self._lease.release()
         self._database.close()
 
@@ -167,10 +168,10 @@ class Store:
 def _find_items(
     connection: Connection, ids: Sequence[str], owner: str, now: float
 ) -> dict[str, StoredItem]:
-    """Find the newest item of each id that the owner has; ids without one are left out.
+    """Find the owner's newest item of each id; leave out ids without an item.
 
-    Output of responses comes first, since it has its tokens; then items of conversations, and input
-    of responses.
+    The output of responses has priority, because it has tokens; then come items of conversations
+    and the input of responses.
     """
     in_conversations = (
         item_columns(conversation_items)

@@ -1,4 +1,4 @@
-"""The tables as of the newest migration, and the types of their columns."""
+"""The tables after the newest migration, and the types of their columns."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ __all__ = [
 
 
 class AnyText(TypeDecorator[str]):
-    """Any string. PostgreSQL keeps no NUL, and neither database half a surrogate pair.
+    """Any string. PostgreSQL cannot store NUL, and neither database half a surrogate pair.
 
-    What is not printable ASCII is written as Python's escapes, which no two strings share.
+    Characters other than printable ASCII are stored as Python escapes, which are unambiguous.
     """
 
     impl = Text
@@ -63,13 +63,13 @@ class AnyText(TypeDecorator[str]):
 
 
 class JsonText(TypeDecorator[Any]):
-    """JSON as text: it comes back as it was, key order and ``NaN`` included."""
+    """JSON as text; the order of keys and ``NaN`` are preserved."""
 
     impl = Text
     cache_ok = True
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> str:
-        """Write JSON, readable where the text can be."""
+        """Write JSON, with readable text if possible."""
         return json_text(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
@@ -108,7 +108,7 @@ def _item_columns() -> list[Column[Any]]:
         Column("id", AnyText, nullable=False),
         Column("item", JsonText, nullable=False),
         Column("tokens", TokenIds),
-        # For calls of built-in tools: the call and the result, as the model reads them.
+        # For calls of built-in tools: the call and the result, as messages for the model.
         Column("messages", JsonText),
     ]
 
@@ -138,7 +138,7 @@ responses = Table(
     Column("conversation_length", Integer),
     # The server that makes it; NULL when it has ended, unless another server gave it up.
     Column("server_id", Text),
-    # Kept for those that follow it, see response_chains.
+    # Kept for the responses that follow it (see response_chains).
     Column("deleted", Boolean, nullable=False),
     Column("body", JsonText, nullable=False),
     Column("events", LargeBinary),
@@ -192,8 +192,8 @@ Index(
     conversation_items.c.conversation_id,
     unique=True,
 )
-# The session of a built-in tool, as of the response that used it. A conversation has the newest
-# alone.
+# The session of a built-in tool after the response that used it. A conversation has only the newest
+# one.
 response_sessions = Table(
     "response_sessions",
     METADATA,

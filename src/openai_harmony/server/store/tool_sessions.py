@@ -35,8 +35,8 @@ class ToolSessions:
     def after_response(self, id: str, owner: str) -> list[StoredSession]:
         """Read the sessions for the response that follows this one.
 
-        Each is of the newest response of the chain that used the tool, or else of the conversation
-        in which the chain began.
+        The session of a tool is that of the newest response in the chain that used the tool, or
+        else that of the conversation in which the chain began.
         """
         chain = chain_of(id, owner, self._server.now())
         table = response_sessions
@@ -63,7 +63,7 @@ class ToolSessions:
             return [_session(row) for row in _of_conversation(connection, id, owner)]
 
     def by_id(self, id: str, tool: str, owner: str) -> StoredSession | None:
-        """Read the newest session of a tool with an id; None where the owner has none."""
+        """Read the newest session of a tool with an id; None if the owner has none."""
         table = response_sessions
         newest = (
             select(table)
@@ -87,7 +87,7 @@ class ToolSessions:
 def insert_sessions(
     connection: Connection, response_id: str, sessions: Iterable[StoredSession]
 ) -> None:
-    """Store sessions as of a response."""
+    """Store sessions as those of a response."""
     rows = [{"response_id": response_id, **_values(session)} for session in sessions]
     if rows:
         connection.execute(insert(response_sessions), rows)

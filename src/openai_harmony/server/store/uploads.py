@@ -1,7 +1,7 @@
-"""Files that clients upload, and the containers that they make: visible to their owner.
+"""Files that clients upload, and containers that they make; only their owner can see them.
 
-A file with a `container_id` is one of that container, and goes with it. It becomes a file of the
-code that runs there once a response uses the container.
+A file with a `container_id` belongs to that container and is deleted with it. Code in the container
+gets the file when a response uses the container.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class UploadPage(NamedTuple):
 
 @dataclass(frozen=True)
 class StoredContainer:
-    """A container; it expires `idle_minutes` after its last use, or else as responses do."""
+    """A container; it expires `idle_minutes` after its last use, by default like a response."""
 
     id: str
     owner: str
@@ -105,12 +105,12 @@ class Uploads:
             connection.execute(insert(files).values(**vars(file), data=data))
 
     def get(self, id: str, owner: str) -> UploadedFile:
-        """Read about a file that is in no container."""
+        """Describe a file that is not in a container."""
         with self._database.reading() as connection:
             return self._file(connection, id, owner)
 
     def data(self, id: str, owner: str) -> bytes:
-        """Read a file, in a container or not."""
+        """Read a file, which may be in a container."""
         query = select(files.c.data).where(
             files.c.id == id, is_visible(files, owner, self._server.now())
         )
@@ -122,7 +122,7 @@ class Uploads:
         return data
 
     def delete(self, id: str, owner: str) -> None:
-        """Delete a file that is in no container; what was copied into containers stays."""
+        """Delete a file that is not in a container; copies in containers stay."""
         with self._database.writing() as connection:
             self._file(connection, id, owner)
             connection.execute(delete(files).where(files.c.id == id))
@@ -130,7 +130,7 @@ class Uploads:
     def page(
         self, owner: str, *, after: str | None, limit: int, order: Order, purpose: str | None
     ) -> UploadPage:
-        """Read the files that follow the one with the id `after`, `limit` at most."""
+        """Read at most `limit` files after the one with the id `after`."""
         query = _files().where(
             is_visible(files, owner, self._server.now()), files.c.container_id.is_(None)
         )
@@ -142,7 +142,7 @@ class Uploads:
         return UploadPage(tuple(map(_upload, rows[:limit])), len(rows) > limit)
 
     def delete_expired(self) -> int:
-        """Delete expired files; return how many."""
+        """Delete expired files; return their number."""
         return delete_rows(self._database, files, self._server.now())
 
     def _file(self, connection: Connection, id: str, owner: str) -> UploadedFile:
@@ -152,8 +152,8 @@ class Uploads:
 class Containers:
     """The containers in a database; `Store` makes it. All methods raise `NotFoundError`.
 
-    A conversation whose code runs without a container of a client has one of its own: the session
-    of its tool. That can be read about, filled and deleted as well, but is not listed.
+    A conversation whose code runs without a client's container has its own container, the session
+    of its tool. This can also be described, filled and deleted, but it is not listed.
     """
 
     def __init__(self, database: Database, server: ServerClock) -> None:
@@ -161,19 +161,19 @@ class Containers:
         self._server = server
 
     def add(self, container: StoredContainer, contents: Mapping[str, str]) -> None:
-        """Store a container with copies of files: their ids, and those of the copies."""
+        """Store a container with copies of files; `contents` maps ids of files to ids of copies."""
         with self._database.writing() as connection:
             connection.execute(insert(containers).values(**vars(container)))
             for file_id, new_id in contents.items():
                 self._copy(connection, container.id, container.owner, file_id, new_id)
 
     def get(self, id: str, owner: str) -> StoredContainer:
-        """Read about a container."""
+        """Describe a container."""
         with self._database.reading() as connection:
             return self._container(connection, id, owner)
 
     def touch(self, id: str, owner: str, expires_at: int | None) -> None:
-        """Note that a container is used; one without an idle time expires at `expires_at`."""
+        """Record the use of a container; one without an idle time expires at `expires_at`."""
         now = int(self._server.now())
         with self._database.writing() as connection:
             container = self._container(connection, id, owner)
@@ -185,7 +185,7 @@ class Containers:
     def page(
         self, owner: str, *, after: str | None, limit: int, order: Order, name: str | None
     ) -> ContainerPage:
-        """Read the containers that follow the one with the id `after`, `limit` at most."""
+        """Read at most `limit` containers after the one with the id `after`."""
         query = select(containers).where(is_visible(containers, owner, self._server.now()))
         if name is not None:
             query = query.where(containers.c.name == name)
@@ -198,7 +198,7 @@ class Containers:
         return ContainerPage(found, len(rows) > limit)
 
     def delete(self, id: str, owner: str) -> None:
-        """Delete a container with its files, and the state of the code that ran in it."""
+        """Delete a container with its files and the state of its code."""
         with self._database.writing() as connection:
             self._container(connection, id, owner)
             connection.execute(delete(containers).where(containers.c.id == id))
@@ -235,7 +235,7 @@ class Containers:
             return [_upload(row) for row in rows]
 
     def delete_file(self, id: str, owner: str, file_id: str) -> None:
-        """Delete a file of a container, whoever put it there."""
+        """Delete a file of a container, whether from the client or the code."""
         with self._database.writing() as connection:
             self._container(connection, id, owner)
             mine = and_(files.c.id == file_id, files.c.container_id == id, files.c.owner == owner)
@@ -252,7 +252,7 @@ class Containers:
                 raise NotFoundError("file", file_id)
 
     def delete_expired(self) -> int:
-        """Delete expired containers; return how many."""
+        """Delete expired containers; return their number."""
         return delete_rows(self._database, containers, self._server.now())
 
     def _container(self, connection: Connection, id: str, owner: str) -> StoredContainer:
@@ -293,7 +293,7 @@ class Containers:
         return StoredContainer(id, owner, "auto", created_at, created_at, None, None)
 
     def _adopt(self, connection: Connection, id: str, owner: str) -> None:
-        """Store the container of a conversation as one of the client."""
+        """Store the container of a conversation as a client's container."""
         container = self._container(connection, id, owner)
         if connection.execute(select(containers.c.id).where(containers.c.id == id)).first() is None:
             connection.execute(insert(containers).values(**vars(container)))
@@ -327,7 +327,7 @@ def _upload(row: Row[Any]) -> UploadedFile:
 def _uploaded_row(
     connection: Connection, query: Select[Any], id: str, owner: str, now: float
 ) -> Row[Any]:
-    """Read a file that is in no container."""
+    """Read a file that is not in a container."""
     query = query.where(files.c.id == id, files.c.container_id.is_(None))
     row = connection.execute(query.where(is_visible(files, owner, now))).first()
     if row is None:

@@ -2,8 +2,8 @@
 
 ::
 
-    call_items            the fields that an item shows of a call and its result
-    citations             an answer as clients see it, and the citations in it
+    call_items            the fields of items for a call and its result
+    citations             an answer in the form for clients, and its citations
     mcp_servers           the MCP servers that a request names
     conversation_tools    the sessions of one conversation; runs its calls
 """

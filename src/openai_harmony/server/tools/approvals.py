@@ -1,8 +1,8 @@
-"""Approvals of MCP calls: which calls need one, and what requests say about those that asked.
+"""Approvals of MCP calls: the calls that need one, and the answers of clients.
 
 A call that needs an approval ends its response with an item ``mcp_approval_request``. The client
-answers with ``mcp_approval_response`` in a later request. An approved call is then run before the
-model goes on; of a declined one the model reads that it was declined.
+answers with ``mcp_approval_response`` in a later request. An approved call then runs before the
+model continues; for a declined call, the model gets a message that it was declined.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _REQUEST, _RESPONSE = "mcp_approval_request", "mcp_approval_response"
 
 @dataclass(frozen=True)
 class ApprovedCall:
-    """A call that waits to be run, and the id of the item that asked for it."""
+    """An approved call that has not run yet, and the id of its approval request."""
 
     call: Message
     request_id: str
@@ -49,10 +49,10 @@ class AnsweredRequests:
 
 
 def needs_approval(rule: JsonField, function: ServerFunction) -> bool:
-    """Return whether a call of a function must be approved, by the `require_approval` of a request.
+    """Return whether a call needs an approval, by the `require_approval` of a request.
 
-    Left out it means ``always``. A rule by tools that names some as ``always`` means ``never`` for
-    all others, unless it names those of ``never``, too.
+    The default is ``always``. A rule that lists tools under ``always`` means ``never`` for all
+    others, unless it also lists tools under ``never``.
     """
     if rule.is_null or rule.value == "always":
         return True
@@ -75,7 +75,7 @@ def _is_in(tools: JsonField, function: ServerFunction) -> bool:
 
 
 def approval_item(id: str, label: str, name: str, arguments: str) -> dict[str, Any]:
-    """Make the item that asks for an approval."""
+    """Make the item that requests an approval."""
     fields = {"id": id, "server_label": label, "name": name, "arguments": arguments}
     return {"type": _REQUEST, **fields}
 
@@ -88,8 +88,8 @@ def answered_requests(
 ) -> AnsweredRequests:
     """Read the approvals in the input of a request.
 
-    `functions` are those of MCP servers that the request may call, by label; `find` reads a stored
-    item. Raises `ConversationError` for an answer to what nobody asked.
+    `functions` are the MCP functions that the request may call, by the label of their server;
+    `find` reads a stored item. Raises `ConversationError` for an answer without a request.
     """
     sent = [
         (item.get("type") == "item_reference" and find(str(item.get("id")))) or HistoryItem(item)
@@ -140,7 +140,7 @@ def _call_of(
     functions: Mapping[str, Mapping[str, ServerFunction]],
     field: JsonField,
 ) -> Message:
-    """Return the call that an item asks for, as the model wrote it if that is known."""
+    """Return the call of an approval request, in the model's own words if they are stored."""
     asked = JsonField(question.item, field.path)
     label, name = asked["server_label"].text(), asked["name"].text()
     if label not in functions:

@@ -1,4 +1,4 @@
-"""Calls of the server's tools as items show them: web searches, code, and MCP calls."""
+"""The items of calls of the server's tools: web searches, code, and MCP calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...tools.tool import ToolError
 from ...tools.tool_call import read_call, read_code
 from ...tools.tool_message import ToolMessage
 
-if TYPE_CHECKING:  # it needs the extra `tools`; whoever has such a session has it
+if TYPE_CHECKING:  # it needs the extra `tools`, which every user of such a session has
     from ...tools.browser import BrowserSession, Page
 
 __all__ = [
@@ -61,7 +61,7 @@ def done_action(action: dict[str, Any], session: BrowserSession) -> dict[str, An
 
 
 def found_sources(action: dict[str, Any], session: BrowserSession) -> list[dict[str, Any]]:
-    """List the pages that the last call, a search, has found."""
+    """List the pages that the last call, a search, found."""
     page = _page(session, -1)
     if action["type"] != "search" or page is None or page.kind != "search":
         return []
@@ -69,7 +69,7 @@ def found_sources(action: dict[str, Any], session: BrowserSession) -> list[dict[
 
 
 def _address(page: Page, session: BrowserSession) -> str:
-    """Return the address of a page; for results of `find`, of the page that was searched."""
+    """Return the address of a page; for results of `find`, that of the searched page."""
     return page.url if page.found_in is None else session.pages[page.found_in].url
 
 
@@ -82,7 +82,7 @@ def _page(session: BrowserSession | None, cursor: int) -> Page | None:
 
 # Code
 
-_MAX_IMAGE_BYTES = 4 << 20  # within a response; larger images are files alone
+_MAX_IMAGE_BYTES = 4 << 20  # within a response; larger images are only files
 
 
 class ShownCode:
@@ -135,7 +135,7 @@ def outputs_of(messages: Iterable[ToolMessage]) -> list[dict[str, Any]]:
 
 # MCP calls
 
-_ERROR = "Error: "  # the beginning of failures for the model; clients have a field for them
+_ERROR = "Error: "  # the prefix of failures for the model; clients have a field for them
 
 
 def mcp_outcome(messages: Iterable[ToolMessage]) -> dict[str, Any]:

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 __all__ = ["CitedAnswer", "FileCiter", "file_citations", "unnamed_files"]
 
 _FILE = re.compile(r"(?:sandbox:)?/mnt/data/([^\s()<>\"'`\]]+)")
-_PUNCTUATION = ".,;:!?*"  # at the end of a path it is rather the sentence's
+_PUNCTUATION = ".,;:!?*"  # at the end of a path, it belongs to the sentence
 
 
 class FileCiter(Protocol):
-    """Lists the citations of files in a text; an answer also cites new files that no text names."""
+    """Lists the citations of files in a text; an answer also cites new files without a mention."""
 
     def __call__(self, text: str, *, is_answer: bool) -> list[dict[str, Any]]:
         """Return the annotations of a whole text."""
@@ -26,11 +26,12 @@ class FileCiter(Protocol):
 
 
 class CitedAnswer:
-    """A text of the model as clients see it: citations of pages become links with annotations.
+    """A text of the model in the form for clients: citations become links with annotations.
 
-    - `pages`: the session of the browser, if there is one. `cite_files`: see `FileCiter`.
-    - `keeps_marks`: JSON must follow its schema, so that citations stay, and are annotated, as they
-      are.
+    - `pages`: the session of the browser, if there is one.
+    - `cite_files`: see `FileCiter`.
+    - `keeps_marks`: keep the marks of citations and only annotate them, because JSON must follow
+      its schema.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class CitedAnswer:
         return self._emit("" if self._links is None else self._links.rest())
 
     def annotations(self, *, is_answer: bool) -> list[dict[str, Any]]:
-        """List the citations of the text, once it has ended, in its order."""
+        """List the citations of the finished text, in order."""
         text = "".join(self._emitted)
         citations: list[dict[str, Any]] = []
         if self._links is not None:
@@ -73,7 +74,7 @@ class CitedAnswer:
 
 
 def file_citations(text: str, files: Mapping[str, ContainerFile]) -> Iterator[dict[str, Any]]:
-    """List the mentions of files in ``/mnt/data``; `files` are those there are, by path."""
+    """List the mentions of files in ``/mnt/data``; `files` are the existing files, by path."""
     for mention in _FILE.finditer(text):
         path = mention[1]
         file = files.get(path) or files.get(path.rstrip(_PUNCTUATION))

@@ -1,4 +1,4 @@
-"""The server's tools in one conversation: their sessions, their calls, the files they wrote."""
+"""The server's tools in one conversation: their sessions, their calls, and their files."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class FileStorage:
     async def add(
         self, container_id: str, attachments: Iterable[Attachment]
     ) -> list[ContainerFile]:
-        """Store files, as far as there is room; return those that are stored."""
+        """Store files while there is room; return the stored ones."""
         files = list[NewFile]()
         for file in attachments:
             if len(file.data) <= self._room:
@@ -73,18 +73,18 @@ class FileStorage:
             add = self._store.files.add
             return await self._pool.run(self._owner, add, self._response_id, files)
         except StoreError:  # it was deleted meanwhile, or the database fails: nothing is cited
-            _LOG.warning("files of the response %s could not be kept", self._response_id)
+            _LOG.warning("files of the response %s could not be stored", self._response_id)
             return []
 
 
 class ConversationTools:
     """The tools that a response may use, each with its session.
 
-    - `tools`: by name. `functions`: of MCP servers among them, all that may be called, by the
-      names in harmony.
-    - `stored`: the sessions that the conversation has; making this from them may take a while.
-    - `approvals`: the recipients of these functions whose calls need an approval.
-    - `files`: what code has written before, the oldest first. `storage`: None stores no new ones.
+    - `tools`: the tools by name. `functions`: the MCP functions that may be called, by their names
+      in harmony.
+    - `stored`: the sessions of the conversation; loading them may take a while.
+    - `approvals`: the recipients of MCP functions whose calls need an approval.
+    - `files`: the files of earlier code, the oldest first. `storage`: None stores no new files.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class ConversationTools:
 
     @property
     def container_id(self) -> str:
-        """The id of the container that code runs in; empty where none can be run."""
+        """The id of the container in which code runs; empty if no code can run."""
         return self._ids.get(_PYTHON, "")
 
     @property
@@ -135,15 +135,15 @@ class ConversationTools:
         }
 
     def sessions(self) -> list[StoredSession]:
-        """Return the sessions of the tools that were used, as of their last results."""
+        """Return the sessions of the used tools after their last results."""
         return list(self._used_sessions.values())
 
     def all_sessions(self, before: Iterable[StoredSession]) -> list[StoredSession]:
-        """Return the sessions that come after those `before`."""
+        """Return the sessions after this response; `before` are those before it."""
         return list({session.tool: session for session in (*before, *self.sessions())}.values())
 
     def put_file(self, file: UploadedFile, read: Callable[[str], bytes]) -> None:
-        """Put a file of the client where code finds it, unless it was put there before; it blocks.
+        """Put a client's file where code finds it, unless it is there already; this blocks.
 
         `read` returns the bytes for the id of a file.
         """
@@ -158,7 +158,7 @@ class ConversationTools:
         return {"action": planned_action(call, _pages_of(self._sessions[_BROWSER]))}
 
     async def run(self, call: Message) -> AnsweredCall:
-        """Run a call of one of the tools; where this is cancelled, so is the call."""
+        """Run a call of one of the tools; cancelling this cancels the call."""
         name = _tool_name(call)
         session = self._sessions[name]
         planned = self.planned_fields(call)
@@ -179,7 +179,7 @@ class ConversationTools:
             _LOG.exception("the tool %s failed", name)
             messages.append(failure_message(call, "the tool failed; go on without it."))
         has_failed = any(message.is_error for message in messages)
-        # Now, since nothing uses it: a call that is cancelled may go on for a while.
+        # Stored now, because nothing uses it now; a cancelled call may continue for a while.
         data = await asyncio.to_thread(session.to_json)
         self._used_sessions[name] = StoredSession(name, self._ids[name], data)
         attachments = [file for message in messages for file in message.attachments]
@@ -196,12 +196,12 @@ class ConversationTools:
         return AnsweredCall(tuple(messages), "failed" if has_failed else "completed", fields)
 
     def refused(self, call: Message, problem: str) -> AnsweredCall:
-        """Answer a call that is not run."""
+        """Answer a call that does not run."""
         fields = self.planned_fields(call)
         return AnsweredCall((failure_message(call, problem),), "incomplete", fields)
 
     def cited_answer(self, *, keeps_marks: bool = False) -> CitedAnswer:
-        """Begin a text of the model, as clients see it; the arguments are those of the class."""
+        """Begin a text in the form for clients; the arguments are those of `CitedAnswer`."""
         session = self._sessions.get(_BROWSER)
         pages = None if session is None else _pages_of(session)
         return CitedAnswer(pages, self._cite_files, keeps_marks=keeps_marks)
@@ -216,7 +216,7 @@ class ConversationTools:
         return citations
 
     def _done_fields(self, planned: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields of the item of a call of the browser after it succeeded."""
+        """Return the fields of the item of a successful browser call."""
         pages = _pages_of(self._sessions[_BROWSER])
         if pages is None:
             return planned
@@ -235,10 +235,10 @@ def _open_session(tool: Tool[Any], stored: StoredSession | None) -> ToolSession:
         try:
             return cast("ToolSession", tool.load_session(stored.data))
         except ValueError:
-            _LOG.warning("a session of the tool %s cannot be read; it begins anew", stored.tool)
+            _LOG.warning("a session of the tool %s cannot be read; a new one begins", stored.tool)
     return cast("ToolSession", tool.new_session())
 
 
 def _pages_of(session: ToolSession) -> BrowserSession | None:
-    """Return the session of the library's browser; None for that of another tool of the name."""
+    """Return the session if it is of the library's browser; None for another tool's."""
     return cast("BrowserSession", session) if hasattr(session, "views") else None

@@ -1,6 +1,6 @@
-"""The MCP servers of a request: those of the operator that it names by their labels.
+"""The operator's MCP servers that a request names by their labels.
 
-The server never connects to an address in a request: its URLs, headers and keys are not read.
+The server never connects to an address in a request, and ignores its URLs, headers and keys.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class RequestedServers:
     """The functions of MCP servers that a request may call, by the servers' labels.
 
     The labels are the names of the namespaces. `listings` are the items, still without ids, that
-    list the tools of each server for the client. `approvals` are the recipients whose calls need
-    one.
+    list the tools of each server for the client. `approvals` are the recipients whose calls need an
+    approval.
     """
 
     namespaces: dict[str, ToolNamespaceConfig] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class RequestedServers:
             self.namespaces[label] = tool.namespace.model_copy(update={"tools": tools})
 
     def with_choice(self, request: ResponsesRequest) -> ResponsesRequest:
-        """Replace the choice of an MCP tool by that of its function, or of its namespace.
+        """Replace the choice of an MCP tool by the choice of its function or namespace.
 
         >>> choice = {"type": "mcp", "server_label": "time"}
         >>> servers = RequestedServers(functions={"time": {}})
@@ -110,10 +110,10 @@ class RequestedServers:
 def requested_servers(
     request: ResponsesRequest, tools: Mapping[str, Tool[Any]]
 ) -> RequestedServers:
-    """Find the servers that a request names; `tools` are the server's own, by name.
+    """Find the MCP servers that a request names; `tools` are this server's tools, by name.
 
-    A label without a server is listed with an error, as in the API; the model goes on without.
-    Raises `ConversationError` for demands that this server cannot meet.
+    A label without a server is listed with an error, as in the API, and the model continues without
+    it. Raises `ConversationError` for requirements that this server cannot meet.
     """
     requested = RequestedServers()
     servers = {name: tool for name, tool in tools.items() if isinstance(tool, ServerTool)}
@@ -124,8 +124,8 @@ def requested_servers(
         if label not in servers:
             known = f"there are {', '.join(sorted(servers))}" if servers else "there is none"
             problem = (
-                f"this server has no MCP server {label!r:.80}; {known}. It uses those that it was "
-                "started with, and connects to no others"
+                f"this server has no MCP server {label!r:.80}; {known}. It only uses the MCP "
+                "servers with which it was started"
             )
             requested.listings[label] = _listing(label, tools=[], error=problem)
             continue
@@ -140,7 +140,7 @@ def requested_servers(
 
 
 def _allowed_functions(allowed: JsonField, tool: ServerTool[Any]) -> dict[str, ServerFunction]:
-    """Find the functions that a request allows: a list of names, or a filter."""
+    """Return the functions that a request allows by a list of names or a filter."""
     functions = {**tool.functions}
     if allowed.is_null:
         return functions

@@ -47,7 +47,7 @@ class Browser(Tool[BrowserSession]):
         return BrowserSession()
 
     def load_session(self, stored: str) -> BrowserSession:
-        """Read the JSON of a session; raises `ValueError` where it is invalid."""
+        """Read the JSON of a session; raises `ValueError` if it is invalid."""
         return BrowserSession.from_json(stored)
 
     async def call(self, message: Message, session: BrowserSession) -> AsyncIterator[ToolMessage]:

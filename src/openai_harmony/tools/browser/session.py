@@ -42,7 +42,7 @@ class BrowserSession(BaseModel):
 
     @classmethod
     def from_json(cls, stored: str) -> BrowserSession:
-        """Read the JSON text of a session; raises `ValueError` where it is invalid."""
+        """Read the JSON text of a session; raises `ValueError` if it is invalid."""
         return cls.model_validate_json(stored)
 
     def page_index(self, cursor: int = -1) -> int:

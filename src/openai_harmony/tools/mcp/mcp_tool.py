@@ -54,7 +54,7 @@ class McpSession(BaseModel):
 
     @classmethod
     def from_json(cls, stored: str) -> McpSession:
-        """Read the JSON text of a session; raises `ValueError` where it is invalid."""
+        """Read the JSON text of a session; raises `ValueError` if it is invalid."""
         return cls.model_validate_json(stored)
 
 
@@ -199,7 +199,7 @@ class McpTool(ServerTool[McpSession]):
         return McpSession()
 
     def load_session(self, stored: str) -> McpSession:
-        """Read the JSON of a session; raises `ValueError` where it is invalid."""
+        """Read the JSON of a session; raises `ValueError` if it is invalid."""
         return McpSession.from_json(stored)
 
     async def call(self, message: Message, session: McpSession) -> AsyncIterator[ToolMessage]:

@@ -47,7 +47,7 @@ class NotebookPool:
         self._is_closed = False
 
     async def start(self) -> None:
-        """Start the spare notebooks. Raises `SandboxError` where none can be made."""
+        """Start the spare notebooks. Raises `SandboxError` if none can be made."""
         while len(self._spare) < max(1, self._settings.prestarted):
             self._spare.append(await self._maker.make())
         self._retiring = self._retiring or asyncio.create_task(self._retire())
@@ -55,7 +55,7 @@ class NotebookPool:
     async def run(self, session: PythonSession, code: str, stop: asyncio.Event) -> NotebookOutput:
         """Run a cell in the notebook of a session, or in a new one with its files.
 
-        Raises `ToolError` where all notebooks are in use, and `SandboxError`.
+        Raises `ToolError` if all notebooks are in use, and `SandboxError`.
         """
         async with session.lock:
             notebook = self._notebooks.get(session.notebook)

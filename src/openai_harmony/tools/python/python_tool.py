@@ -48,7 +48,7 @@ class PythonTool(Tool[PythonSession]):
     async def start(self) -> None:
         """Start a notebook for the first conversation.
 
-        Raises `SandboxError`, which names the remedy, where no sandbox can be made.
+        Raises `SandboxError`, which names the remedy, if no sandbox can be made.
         """
         await self._notebooks().start()
 
@@ -71,7 +71,7 @@ class PythonTool(Tool[PythonSession]):
         return PythonSession()
 
     def load_session(self, stored: str) -> PythonSession:
-        """Read the JSON of a session; raises `ValueError` where it is invalid."""
+        """Read the JSON of a session; raises `ValueError` if it is invalid."""
         return PythonSession.from_json(stored)
 
     async def call(self, message: Message, session: PythonSession) -> AsyncIterator[ToolMessage]:
@@ -91,7 +91,7 @@ class PythonTool(Tool[PythonSession]):
     async def run(self, code: str, session: PythonSession) -> NotebookOutput:
         """Run code in the notebook of a session; calls of one session run one after the other.
 
-        Raises `ToolError` where all notebooks are in use, and `SandboxError`.
+        Raises `ToolError` if all notebooks are in use, and `SandboxError`.
         """
         stop = asyncio.Event()
         run = asyncio.create_task(self._notebooks().run(session, code, stop))

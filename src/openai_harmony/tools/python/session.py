@@ -86,7 +86,7 @@ class PythonSession(BaseModel):
 
     @classmethod
     def from_json(cls, stored: str) -> PythonSession:
-        """Read the JSON text of a session; raises `ValueError` where it is invalid."""
+        """Read the JSON text of a session; raises `ValueError` if it is invalid."""
         return cls.model_validate_json(stored)
 
     def add_file(self, path: str, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Files to files: data sets of any size to Parquet that trainers read. Needs the extra ``train``.
+"""Data sets of any size to Parquet files for trainers. Needs the extra ``train``.
 
 ::
 

@@ -1,8 +1,8 @@
 """Prepared examples as Megatron's indexed data sets, one for the tokens and one for the labels.
 
-A data set is a file of all tokens (``.bin``) and a file of where each example begins (``.idx``),
-as `megatron.core.datasets.indexed_dataset.IndexedDataset` reads them. Example N of one belongs to
-example N of the other.
+A data set is a file with all tokens (``.bin``) and a file with the start of each example
+(``.idx``), as `megatron.core.datasets.indexed_dataset.IndexedDataset` reads them. Example N of one
+data set belongs to example N of the other.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INT32 = 4  # the code of the type of tokens
 def write_megatron(data: Path, target: Path) -> list[Path]:
     """Write the columns of all Parquet files in `data` to the folder `target`.
 
-    Returns the paths without their endings, as Megatron takes them.
+    Returns the paths without their suffixes, as Megatron expects them.
     """
     target.mkdir(parents=True, exist_ok=True)
     prefixes: list[Path] = []

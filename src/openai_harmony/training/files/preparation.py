@@ -122,6 +122,7 @@ def prepare(
         "chunk_bytes": chunk_bytes,
     }
     _begin(out, manifest, earlier)
+    _remove_unfinished(out)
     try:
         return _make(out, files, settings, runner or local_runner(workers), watch, chunk_bytes)
     finally:

@@ -88,7 +88,8 @@ def process_runner(workers: int | None = None) -> Runner:
             while waiting or busy:
                 while waiting and idle:
                     connection, job = idle.pop(), waiting.pop()
-                    connection.send((job, on_read is not None))
+                    with _worker_errors():
+                        connection.send((job, on_read is not None))
                     busy[connection] = job
                 ready = wait(busy)
                 for connection in [connection for connection in busy if connection in ready]:
@@ -112,14 +113,21 @@ def _in_this_process(
 
 def _received(connection: Connection) -> Shard | int:
     """Receive a shard or the bytes read; raises the exception of the worker, or `WorkerError`."""
-    try:
+    with _worker_errors():
         answer: Shard | int | tuple[Exception, str] = connection.recv()
-    except (EOFError, OSError):
-        raise WorkerError("a worker process was killed") from None
     if isinstance(answer, tuple):
         error, text = answer
         raise error from WorkerError(text)
     return answer
+
+
+@contextlib.contextmanager
+def _worker_errors() -> Iterator[None]:
+    """Raise `WorkerError` where a pipe has no other end any more."""
+    try:
+        yield
+    except (EOFError, OSError):
+        raise WorkerError("a worker process was killed") from None
 
 
 @contextlib.contextmanager

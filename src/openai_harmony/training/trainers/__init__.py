@@ -1,10 +1,10 @@
-"""The interfaces of other trainers; each module needs the package that it is for, and no other.
+"""The interfaces of other trainers; each module only needs the package that it is for.
 
 ::
 
     chat_tokens          a chat as tokens, with the message that each token comes from
-    preferences          pairs of answers, as trainers of preferences read them
-    renderers            a renderer for PrimeIntellect's ``renderers``, which verifiers trains with
+    preferences          pairs of answers, for preference training
+    renderers            a renderer for PrimeIntellect's ``renderers``, which verifiers uses
     tinker               a renderer for tinker-cookbook
 """
 

@@ -1,7 +1,7 @@
-"""A chat as tokens, as trainers of other projects want it: which message each token comes from.
+"""A chat as tokens with the message of each token, as trainers of other projects need it.
 
-Messages are numbered as in the chat. The system's and the developer's message of the prompt are
-made of several: their tokens belong to the first message with instructions.
+Messages are numbered as in the chat. The prompt's system and developer messages may come from
+several messages; their tokens belong to the first message with instructions.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ __all__ = [
 ]
 
 NO_MESSAGE = -1
-"""The index of tokens that belong to no message of the chat."""
+"""The index of tokens that do not belong to a message of the chat."""
 
 _OPTIONS = TrainingOptions()
 
 
 @dataclass(frozen=True)
 class ChatTokens:
-    """Tokens; for each its message, whether it is sampled, and whether it is text of a body."""
+    """Tokens, and for each its message, whether it is sampled, and whether it is text of a body."""
 
     token_ids: list[int]
     messages: list[int]
@@ -57,7 +57,7 @@ def parsed_chat(
     effort: str | None = None,
     start_date: str | None = None,
 ) -> ParsedRequest:
-    """Read a chat as a row of training data is read."""
+    """Read a chat like a row of training data."""
     fields = {
         "messages": [dict(message) for message in messages],
         "tools": None if tools is None else [dict(tool) for tool in tools],
@@ -74,7 +74,7 @@ def chat_prompt(
     start_date: str | None = None,
     opens: bool = True,
 ) -> ChatTokens:
-    """Render the prompt for the next message, as the server does; without its start if not `opens`.
+    """Render the prompt for the next message, as the server does; `opens` adds the message's start.
 
     >>> prompt = chat_prompt([{"role": "user", "content": "hi"}])
     >>> load_harmony_encoding("HarmonyGptOss").decode(prompt.token_ids)[-51:]
@@ -105,10 +105,11 @@ def chat_sequence(
     effort: str | None = None,
     start_date: str | None = None,
 ) -> ChatTokens:
-    """Render a chat that ends with the assistant, as the last sequence that it is trained in.
+    """Render a chat that ends with the assistant, as the last sequence of its training examples.
 
-    Sampled is what the model samples as that token: not the ``<|end|>`` of an earlier answer, where
-    it samples ``<|return|>``. Raises `ConversationError` for a chat with another end.
+    A token counts as sampled if the model samples the same token: the ``<|end|>`` of an earlier
+    answer does not, because the model samples ``<|return|>`` there. Raises `ConversationError` for
+    a chat with another end.
     """
     read = parsed_chat(messages, tools, effort=effort, start_date=start_date)
     if not read.sources or read.conversation.messages[-1].author.role is not Role.ASSISTANT:
@@ -133,10 +134,10 @@ def _origins(messages: Sequence[Mapping[str, Any]], read: ParsedRequest) -> list
 
 
 class ReadCompletion(NamedTuple):
-    """What the lenient parser reads from a completion.
+    """A completion, read by the lenient parser.
 
-    `chat_message` is a message of Chat Completions. `spans` are the tokens of its calls. A
-    completion `is_stopped` if the model ended it, and not a limit.
+    `chat_message` is a message of Chat Completions, and `spans` are the tokens of its calls.
+    `is_stopped` is true if the model ended the completion, and false if a limit did.
     """
 
     messages: list[Message]
@@ -148,7 +149,7 @@ class ReadCompletion(NamedTuple):
 def read_completion(
     tokens: Sequence[int], tools: Sequence[Mapping[str, Any]] | None = None
 ) -> ReadCompletion:
-    """Read what was sampled after a prompt; `tools` helps to repair the names of calls.
+    """Read a completion; `tools` help to repair the names of calls.
 
     >>> encoding = load_harmony_encoding("HarmonyGptOss")
     >>> tokens = encoding.encode("<|channel|>analysis<|message|>hm", allowed_special="all")

@@ -1,4 +1,4 @@
-"""Pairs of answers, and sampled sequences, as the columns that trainers of TRL read."""
+"""Pairs of answers and sampled sequences as columns for the trainers of TRL."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ _SIDES = ("chosen", "rejected")
 def preference_example(
     row: Mapping[str, Any], *, start_date: str | None = TODAY
 ) -> dict[str, list[int]]:
-    """Make ``prompt_ids``, ``chosen_ids`` and ``rejected_ids`` of a row, as DPO reads them.
+    """Make the columns ``prompt_ids``, ``chosen_ids`` and ``rejected_ids`` of a row, for DPO.
 
     The row has ``chosen`` and ``rejected``, lists of Chat Completions messages, and ``prompt``, the
-    messages before them; without a prompt, that is what both begin with. The answers are tokens
-    that the model samples, all of them, after the same prompt; else it raises `ConversationError`.
+    messages before them. Without ``prompt``, the common beginning of both is the prompt. Raises
+    `ConversationError` unless both answers follow the same prompt and the model samples all their
+    tokens.
 
     >>> row = {"prompt": [{"role": "user", "content": "2 + 2?"}],
     ...        "chosen": [{"role": "assistant", "content": "4"}],
@@ -42,7 +43,7 @@ def preference_example(
         pairs = enumerate(zip(*sides.values(), strict=False))
         shortest = min(map(len, sides.values()))
         same = next((index for index, (one, other) in pairs if one != other), shortest)
-        # The model answers whoever spoke last.
+        # The model answers the last message of the prompt.
         while same and sides["chosen"][same - 1].get("role") == "assistant":
             same -= 1
         prompt = sides["chosen"][:same]
@@ -65,10 +66,10 @@ def preference_example(
 
 
 def rollout_columns(sequences: Sequence[TokenSequence]) -> dict[str, list[list[Any]]]:
-    """Return what a ``rollout_func`` of TRL's `GRPOTrainer` returns for finished sequences.
+    """Return the columns that a ``rollout_func`` of TRL's `GRPOTrainer` returns for sequences.
 
-    A completion goes from the first sampled token to the last; ``env_mask`` is 0 for what was not
-    sampled in it, such as the results of calls. Sequences in `earlier` are not part of it.
+    A completion goes from the first sampled token to the last. ``env_mask`` is 0 for its tokens
+    that were not sampled, such as the results of calls. Sequences in `earlier` are not included.
 
     >>> from openai_harmony import Conversation, Message
     >>> question = Conversation.from_messages([Message.from_role_and_content("user", "2 + 2?")])

@@ -1,6 +1,6 @@
-"""A renderer for PrimeIntellect's package ``renderers``, which verifiers and prime-rl train with.
+"""A renderer for PrimeIntellect's package ``renderers``, which verifiers and prime-rl use.
 
-Choose it by its import path, as any custom renderer::
+Select it by its import path, like any custom renderer::
 
     name = "custom"
     import_path = "openai_harmony.training.trainers.renderers.HarmonyRenderer"
@@ -37,7 +37,7 @@ _Messages = Sequence[Mapping[str, Any]]
 
 
 class HarmonyRendererConfig(BaseRendererConfig):  # type: ignore[misc, unused-ignore]
-    """The effort of reasoning, and the date that the model reads: today's unless given."""
+    """The reasoning effort, and the current date of the prompt; the default is today."""
 
     _template_fields = frozenset({"reasoning_effort", "conversation_start_date"})
 
@@ -47,7 +47,7 @@ class HarmonyRendererConfig(BaseRendererConfig):  # type: ignore[misc, unused-ig
 
 
 class HarmonyRenderer:
-    """Chats to tokens and back; the prompts are those of our server."""
+    """A renderer of chats to tokens and back, with the same prompts as our server."""
 
     config_class: ClassVar[type[HarmonyRendererConfig]] = HarmonyRendererConfig
     is_prefix_stable = False  # past reasoning is left out
@@ -56,7 +56,7 @@ class HarmonyRenderer:
         self.config = config or HarmonyRendererConfig()
         if self.config.thinking_retention == "all":
             raise ValueError(
-                "past reasoning is left out, as our server does it; leave thinking_retention out"
+                "past reasoning is always left out, as in our server; remove thinking_retention"
             )
         self._date = current_date(self.config.conversation_start_date)
 
@@ -67,7 +67,7 @@ class HarmonyRenderer:
         tools: _Messages | None = None,
         add_generation_prompt: bool = False,
     ) -> RenderedTokens:
-        """Render a prompt, or a chat for training: the sequence in which its last turn is learned.
+        """Render a prompt, or for training, the sequence that trains on the chat's last turn.
 
         Earlier answers end in ``<|end|>``, which is not marked as sampled.
         """
@@ -88,7 +88,7 @@ class HarmonyRenderer:
         tools: _Messages | None = None,
         add_generation_prompt: bool = False,
     ) -> list[int]:
-        """Render the tokens alone."""
+        """Render only the tokens."""
         rendered = self.render(messages, tools=tools, add_generation_prompt=add_generation_prompt)
         tokens: list[int] = rendered.token_ids
         return tokens
@@ -100,7 +100,7 @@ class HarmonyRenderer:
         tools: _Messages | None = None,
         prompt_ids: Sequence[int] | None = None,
     ) -> ParsedResponse:
-        """Read what the model sampled, with the lenient parser."""
+        """Read a completion with the lenient parser."""
         prefix = _sampled_header(prompt_ids or ())
         read = read_completion([*prefix, *token_ids], tools)
         message = read.chat_message
@@ -131,10 +131,10 @@ class HarmonyRenderer:
         *,
         tools: _Messages | None = None,
     ) -> RenderedTokens | None:
-        """Go on after sampled tokens, with results of calls or a user's message.
+        """Continue after sampled tokens, with results of calls or a user's message.
 
-        Returns None after an answer: the next prompt ends it with ``<|end|>`` where the model
-        sampled ``<|return|>``, and leaves its reasoning out.
+        Returns None after an answer, because the next prompt has ``<|end|>`` in place of the
+        sampled ``<|return|>`` and leaves out the reasoning.
         """
         if not previous_prompt_ids or not new_messages:
             return None
@@ -149,7 +149,7 @@ class HarmonyRenderer:
             return None
         closing = [] if previous[-1] in STOP_TOKENS else [CALL if last.recipient else END]
         calls = read.chat_message.get("tool_calls", ())
-        # The results stand behind their calls, so that they find their author; then that goes.
+        # The results are rendered after their calls, to find their authors; the calls are removed.
         calling = {**read.chat_message, "content": None, "reasoning": None}
         calling |= {"reasoning_content": None, "tool_calls": list(calls)}
         chat = [calling, *_results(new_messages, calls)] if calls else list(new_messages)
@@ -174,7 +174,7 @@ class HarmonyRenderer:
 
 
 def _rendered(made: ChatTokens, messages: _Messages) -> RenderedTokens:
-    """Make the result of the package; an assistant's content is all that it samples."""
+    """Make the package's result; an assistant's content is everything that it samples."""
     roles = [str(message["role"]) for message in messages]
     assistant = Role.ASSISTANT.value
     is_content = [
@@ -194,7 +194,7 @@ def _rendered(made: ChatTokens, messages: _Messages) -> RenderedTokens:
 
 
 def _sampled_header(prompt: Sequence[int]) -> list[int]:
-    """Return what of the assistant's header stands in the prompt already, behind its role."""
+    """Return the part of the assistant's header after its role that the prompt already has."""
     for index in range(len(prompt) - 1, -1, -1):
         if tuple(prompt[index : index + 2]) == OPENING:
             return list(prompt[index + 2 :])
@@ -215,7 +215,7 @@ def _parsed_call(raw: str, name: str, arguments: str, span: tuple[int, int]) -> 
 
 
 def _results(messages: _Messages, calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Match results and calls by order, since the ids of what was sampled are ours."""
+    """Match results and calls by order, because the ids of sampled calls are ours."""
     result: list[dict[str, Any]] = []
     left = list(calls)
     for message in messages:

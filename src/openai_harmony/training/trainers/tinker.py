@@ -37,7 +37,7 @@ _TOOLS = "tools"
 
 
 class HarmonyRenderer(Renderer):  # type: ignore[misc, unused-ignore]
-    """Chats to tokens and back; `start_date` is what the model reads as today's date."""
+    """A renderer of chats to tokens and back; `start_date` is the current date of the prompt."""
 
     def __init__(
         self, tokenizer: Any = None, *, effort: str = "medium", start_date: str | None = TODAY
@@ -58,7 +58,7 @@ class HarmonyRenderer(Renderer):  # type: ignore[misc, unused-ignore]
     ) -> Any:
         """Render the prompt for the next message; `prefill` may spell special tokens."""
         if role != Role.ASSISTANT.value:
-            raise ValueError(f"the model speaks as the assistant, not as {role!r}")
+            raise ValueError(f"the model writes messages by the assistant, not by {role!r}")
         chat, tools = _chat(messages)
         made = chat_prompt(chat, tools, effort=self._effort, start_date=self._date)
         encoding = load_harmony_encoding("HarmonyGptOss")
@@ -72,8 +72,8 @@ class HarmonyRenderer(Renderer):  # type: ignore[misc, unused-ignore]
     ) -> list[tuple[Any, torch.Tensor]]:
         """Make as many sequences as the chat needs; each message is trained on in one of them.
 
-        The stop of an answer within a sequence has no weight: the token there is ``<|end|>``, and
-        the model samples ``<|return|>``.
+        The stop token of an answer inside a sequence has no weight: it is ``<|end|>``, but the
+        model samples ``<|return|>``.
         """
         chat, tools = _chat(messages)
         trained = _trained(messages, train_on_what)
@@ -96,7 +96,7 @@ class HarmonyRenderer(Renderer):  # type: ignore[misc, unused-ignore]
         messages: Sequence[Mapping[str, Any]],
         train_on_what: TrainOnWhat = TrainOnWhat.LAST_ASSISTANT_MESSAGE,
     ) -> tuple[Any, torch.Tensor]:
-        """Make one sequence; raises `ValueError` where the chat needs none or several."""
+        """Make one sequence; raises `ValueError` if the chat needs none or several."""
         examples = self.build_supervised_examples(messages, train_on_what)
         if len(examples) != 1:
             raise ValueError(
@@ -105,7 +105,7 @@ class HarmonyRenderer(Renderer):  # type: ignore[misc, unused-ignore]
         return examples[0]
 
     def parse_response(self, response: Sequence[int]) -> tuple[dict[str, Any], ParseTermination]:
-        """Read what the model sampled, with the lenient parser."""
+        """Read a completion with the lenient parser."""
         read = read_completion(response)
         sent = read.chat_message
         text = sent["content"] or ""
@@ -128,11 +128,11 @@ class HarmonyRenderer(Renderer):  # type: ignore[misc, unused-ignore]
     def create_conversation_prefix_with_tools(
         self, tools: Sequence[Mapping[str, Any]], system_prompt: str = ""
     ) -> list[dict[str, Any]]:
-        """Return a system's message that holds the tools, for the start of a chat."""
+        """Return a system message with the tools, for the start of a chat."""
         return [{"role": "system", "content": system_prompt, _TOOLS: [dict(t) for t in tools]}]
 
     def render_message(self, message: Any, ctx: RenderContext) -> RenderedMessage:
-        """Raise an error: in harmony, the tokens of a message depend on those around it."""
+        """Raise an error: in harmony, the tokens of a message depend on the other messages."""
         raise NotImplementedError(
             "messages are not rendered one by one; call build_generation_prompt or "
             "build_supervised_examples"
@@ -142,7 +142,7 @@ class HarmonyRenderer(Renderer):  # type: ignore[misc, unused-ignore]
 def _chat(
     messages: Sequence[Mapping[str, Any]],
 ) -> tuple[list[dict[str, Any]], list[Mapping[str, Any]]]:
-    """Write messages of tinker-cookbook as Chat Completions; return the tools beside them."""
+    """Convert messages of tinker-cookbook to Chat Completions; return them and the tools."""
     tools: list[Mapping[str, Any]] = []
     chat: list[dict[str, Any]] = []
     for message in messages:
@@ -165,4 +165,4 @@ def _trained(messages: Sequence[Mapping[str, Any]], what: TrainOnWhat) -> set[in
         return set(own)
     if what == TrainOnWhat.CUSTOMIZED:
         return {i for i in own if messages[i]["trainable"]}
-    raise ValueError(f"{what} trains on what the model never samples; train on the assistant")
+    raise ValueError(f"{what} trains on tokens that are never sampled; train on the assistant")

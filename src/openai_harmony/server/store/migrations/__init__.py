@@ -1,1 +1,1 @@
-"""The steps by which the tables came to be; run in order when a store is opened."""
+"""The migrations of the tables, which run in order when a store is opened."""

@@ -127,7 +127,7 @@ class SandboxMaker:
         self._environment: PythonEnvironment | None = None
 
     async def make(self) -> Sandbox:
-        """Start a sandbox. Raises `SandboxError` where none can be made."""
+        """Start a sandbox. Raises `SandboxError` if none can be made."""
         isolation = self._isolation
         if isolation is Isolation.AUTO and self._container is not None:
             isolation = Isolation.CONTAINER

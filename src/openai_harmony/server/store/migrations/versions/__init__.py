@@ -1,1 +1,1 @@
-"""One module for each step, as Alembic reads them. A released step is never changed."""
+"""One module for each migration, in Alembic's form. A released migration is never changed."""

@@ -1,4 +1,4 @@
-"""What built-in tools said and keep, and the files that code wrote."""
+"""Messages and sessions of built-in tools, and the files of code."""
 
 import sqlalchemy as sa
 from alembic import op

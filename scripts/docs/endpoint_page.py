@@ -1,0 +1,228 @@
+"""Write docs/reference/endpoints.md from the server's OpenAPI document.
+
+    python scripts/docs/endpoint_page.py [--check]
+
+With ``--check`` nothing is written; the exit status shows whether anything would change.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from openai_harmony.server import create_app
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "endpoints.md"
+
+OPENING = """# Server endpoints
+
+The endpoints of `harmony serve`. `scripts/docs/endpoint_page.py` makes this page of the server's
+OpenAPI document, which a running server has at `/openapi.json`. [Serve a model](../guides/serve.md)
+shows how to use the endpoints, and [Requests and responses](mapping.md) what they become in
+harmony.
+
+Requests and responses are JSON unless the page says otherwise. A response with a status of 400 or
+more has the body [`ErrorAnswer`](#erroranswer):
+
+| Status | Cause |
+|---|---|
+| 400 | The request is wrong. `param` is the field at fault. |
+| 401 | The server has API keys, and the request has none of them in `Authorization: Bearer KEY`. |
+| 403 | The request comes from a web page of another origin. |
+| 404, 405 | There is no such endpoint, object or model; the endpoint has no such method. |
+| 413, 415 | The body is too large, or not of the right type. |
+| 429 | A limit is reached. `Retry-After` is in the header where waiting helps. |
+| 500 | The server failed. Its log says where. |
+| 503 | The engine is not available, or the server is shutting down. |
+"""
+
+MODELS = """## Models
+
+The fields of requests and responses. A field that is not *required* may be left out or null.
+"""
+
+_LIMITS = {
+    "minimum": "≥ {}",
+    "exclusiveMinimum": "> {}",
+    "maximum": "≤ {}",
+    "exclusiveMaximum": "< {}",
+    "minLength": "length ≥ {}",
+    "maxLength": "length ≤ {}",
+    "minItems": "items ≥ {}",
+    "maxItems": "items ≤ {}",
+    "maxProperties": "keys ≤ {}",
+}
+"""What the keywords of JSON Schema say about a value."""
+
+_NOT_SUPPORTED = "Not supported"
+"""How the description of a field begins that only exists to be refused."""
+
+Json = dict[str, Any]
+
+
+def endpoint_page(document: Json) -> str:
+    """Return the page: the endpoints by tag, then the models."""
+    lines = [OPENING]
+    for tag in _tags(document):
+        lines += [f"## {tag}\n"]
+        for path, method, operation in _operations(document):
+            if operation["tags"] == [tag]:
+                lines += _endpoint(f"{method.upper()} {path}", operation, document)
+    lines.append(MODELS)
+    for name, schema in document["components"]["schemas"].items():
+        if not _is_form(name):
+            lines += [f"### {_title(name)}\n", *_paragraphs(schema), *_fields(schema)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _operations(document: Json) -> Iterator[tuple[str, str, Json]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield path, method, operation
+
+
+def _tags(document: Json) -> Iterable[str]:
+    operations = (operation for _, _, operation in _operations(document))
+    return dict.fromkeys(tag for operation in operations for tag in operation["tags"])
+
+
+def _endpoint(title: str, operation: Json, document: Json) -> Iterator[str]:
+    yield f"### `{title}`\n"
+    yield from _paragraphs(operation)
+    parameters = [p for p in operation.get("parameters", ()) if p["in"] != "path"]
+    yield from _table(
+        [
+            (p["name"], p["schema"], p.get("required", False), p.get("description", ""))
+            for p in parameters
+        ],
+        "Query parameter",
+    )
+    for kind, content in operation.get("requestBody", {}).get("content", {}).items():
+        if kind == "application/json":
+            yield f"Body: {_type(content['schema'])}.\n"
+        else:
+            yield f"Body, as `{kind}`:\n"
+            form = content["schema"]["$ref"].rpartition("/")[2]
+            yield from _fields(document["components"]["schemas"][form])
+    yield f"Response: {_response(operation['responses']['200'])}.\n"
+
+
+def _response(response: Json) -> str:
+    for kind, content in response.get("content", {}).items():
+        schema = content.get("schema", {})
+        if kind == "application/json":
+            return _type(schema) if schema else "a JSON object as in OpenAI's API"
+        return "the bytes of the file" if schema.get("format") == "binary" else f"text, `{kind}`"
+    return "server-sent events"
+
+
+def _paragraphs(described: Json) -> Iterator[str]:
+    text = described.get("description", "").partition("\n\n>>> ")[0].strip()
+    if text:
+        yield text + "\n"
+
+
+def _fields(schema: Json) -> Iterator[str]:
+    required = schema.get("required", ())
+    fields = [
+        (name, field, name in required, field.get("description", ""))
+        for name, field in schema["properties"].items()
+    ]
+    yield from _table([f for f in fields if not f[3].startswith(_NOT_SUPPORTED)], "Field")
+    refused = [f"`{name}`" for name, _, _, text in fields if text.startswith(_NOT_SUPPORTED)]
+    if refused:
+        yield f"Not supported, and an error unless left out: {', '.join(refused)}.\n"
+
+
+def _table(fields: list[tuple[str, Json, bool, str]], title: str) -> Iterator[str]:
+    """Yield a table of names; columns that would be empty are left out."""
+    rows = [
+        [f"`{name}`", _type(schema, required), _default(schema, required), _in_cell(meaning)]
+        for name, schema, required, meaning in fields
+    ]
+    heading = [title, "Type", "Default", "Meaning"]
+    columns = [number for number in range(4) if any(row[number] for row in rows)]
+    if rows:
+        for row in [heading, ["---"] * 4, *rows]:
+            yield f"| {' | '.join(row[number] for number in columns)} |"
+        yield ""
+
+
+def _default(schema: Json, required: bool) -> str:
+    if required:
+        return "*required*"
+    return f"`{_json(schema['default'])}`" if schema.get("default") is not None else ""
+
+
+def _type(schema: Json, required: bool = True) -> str:
+    """Return the type of a value as people read it, with its limits."""
+    if "$ref" in schema:
+        title = _title(schema["$ref"].rpartition("/")[2])
+        return f"[`{title}`](#{re.sub(r'[^a-z0-9]', '', title.lower())})"
+    if "anyOf" in schema:
+        options = [o for o in schema["anyOf"] if required or o.get("type") != "null"]
+        return " or ".join(_type(option) for option in options)
+    limits = [text.format(_number(schema[key])) for key, text in _LIMITS.items() if key in schema]
+    return _kind(schema) + (f" ({', '.join(limits)})" if limits else "")
+
+
+def _kind(schema: Json) -> str:
+    if "const" in schema:
+        return f"`{_json(schema['const'])}`"
+    if "enum" in schema:
+        return ", ".join(f"`{_json(value)}`" for value in schema["enum"])
+    match schema.get("type"):
+        case "array":
+            return f"array of {_type(schema['items'])}" if schema.get("items") else "array"
+        case "object":
+            values = schema.get("additionalProperties")
+            return f"object of {_type(values)}" if isinstance(values, dict) else "object"
+        case "string" if schema.get("format") == "binary" or "contentMediaType" in schema:
+            return "file"
+        case None:
+            return "any JSON"
+        case kind:
+            return str(kind)
+
+
+def _number(value: Any) -> Any:
+    """Write 64-bit bounds, which JSON has as floats, as powers."""
+    if not isinstance(value, float):
+        return value
+    if abs(value) == 2.0**63:
+        return f"{'-' if value < 0 else ''}2⁶³"
+    return int(value) if value.is_integer() else value
+
+
+def _json(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _is_form(name: str) -> bool:
+    return name.startswith("Body_")
+
+
+def _title(name: str) -> str:
+    """Write the name of a generic model as Python does: ``ListPage[File]``."""
+    return re.sub(r"_(\w+)_$", r"[\1]", name)
+
+
+def _in_cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def main() -> int:
+    """Write the page, or compare it."""
+    page = endpoint_page(create_app(None).openapi())  # type: ignore[arg-type]
+    changed = not PAGE.exists() or page != PAGE.read_text(encoding="utf-8")
+    if changed and "--check" not in sys.argv:
+        PAGE.write_text(page, encoding="utf-8")
+    return int(changed and "--check" in sys.argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

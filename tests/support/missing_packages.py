@@ -1,0 +1,108 @@
+"""Tests that fail because a package is not installed are skipped; one line names the packages.
+
+Whoever changes the core needs pytest and Hypothesis, but neither PyTorch nor PostgreSQL. With
+HARMONY_TEST_ALL=1, as in `make test`, a missing package is a failure.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+OURS = ("openai_harmony", "support")
+FOLDERS = (
+    "<doctest ",
+    *(
+        str(Path(__file__).parents[2] / name)
+        for name in ("src", "tests", "scripts", "benchmarks", "docs", "examples", "fuzz", "README")
+    ),
+)
+"""What the names of our own files begin with."""
+
+
+class MissingPackages(MetaPathFinder):
+    """A plugin of pytest, and the last finder in `sys.meta_path`: what it is asked for is missing.
+
+    Only imports by our own files count; other libraries try packages that they can do without.
+    """
+
+    def __init__(self, folders: tuple[str, ...] = FOLDERS) -> None:
+        self._folders = folders
+        self._missing: set[str] = set()  # since the current file or test began
+        self._skipped: list[str] = []
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Note the package, and find nothing."""
+        package = name.partition(".")[0]
+        frame = sys._getframe(1)
+        while frame.f_back and "importlib" in frame.f_code.co_filename:
+            if "util" in frame.f_code.co_filename:
+                return None  # a look whether it is there, which needs nothing
+            frame = frame.f_back
+        if package not in OURS and frame.f_code.co_filename.startswith(self._folders):
+            self._missing.add(package)
+        return None
+
+    def _skip(self, report: pytest.CollectReport | pytest.TestReport, path: Path) -> None:
+        if report.failed and self._missing:
+            names = ", ".join(sorted(self._missing))
+            report.outcome = "skipped"
+            report.longrepr = (str(path), 0, f"not installed: {names}")
+            self._skipped += self._missing
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Skip a file that cannot be imported."""
+        self._missing = set()
+        loaded = set(sys.modules)
+        report = yield
+        self._skip(report, collector.path)
+        if report.skipped:
+            # pytest leaves modules in `sys.modules` that raised an error while they were imported.
+            for name in set(sys.modules) - loaded:
+                if name.startswith(OURS):
+                    del sys.modules[name]
+        return report
+
+    def pytest_runtest_logstart(self) -> None:
+        """Forget what earlier tests lacked."""
+        self._missing = set()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Skip a test that fails."""
+        report = yield
+        self._skip(report, item.path)
+        return report
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say what was missing."""
+        if self._skipped:
+            names = ", ".join(sorted(set(self._skipped)))
+            terminalreporter.write_line(
+                "Some test files or tests were skipped, because these packages are not installed: "
+                f"{names}. `make test` installs them.",
+                yellow=True,
+            )
+
+
+def skip_what_is_not_installed(config: pytest.Config, folders: tuple[str, ...] = FOLDERS) -> None:
+    """Register the plugin, unless missing packages are failures."""
+    if not os.environ.get("HARMONY_TEST_ALL"):
+        plugin = MissingPackages(folders)
+        config.pluginmanager.register(plugin)
+        sys.meta_path.append(plugin)
+        config.add_cleanup(lambda: sys.meta_path.remove(plugin))
