@@ -199,7 +199,7 @@ USAGE = [
     ("encode --specil", "there is no option --specil; did you mean --special?"),
     ("decode a b", "there is one argument too many: 'b'"),
     ("schema --schema-dialect ts", "argument --schema-dialect: there is no choice 'ts'; "),
-    ("grammar FILE --tool-choice now", "--tool-choice: 'now' is not declared; declared are: none"),
+    ("grammar FILE --tool-choice now", "--tool-choice: 'now' is not declared; declared tools: "),
     ("grammar FILE --reasoning-tokens 0", "argument --reasoning-tokens: must be an integer from 1"),
     ("check FILE", "one of the arguments --completion --completion-file is required"),
     ("conformance", "the following arguments are required: ACTION"),

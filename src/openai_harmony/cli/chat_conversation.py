@@ -46,7 +46,7 @@ _HELP = f"""\
 /help                     show this text
 /quit                     end the chat; Ctrl-D ends it, too
 
-A question may have several lines: write \"\"\" before the first and after the last.
+A question may have several lines, if \"\"\" stands before and after them.
 Ctrl-C stops an answer."""
 
 _COMMAND = re.compile(r"/[a-z]*", re.ASCII)
@@ -113,7 +113,8 @@ class ChatConversation:
             case "/quit":
                 self._over = True
             case _:
-                close = difflib.get_close_matches(word, SLASH_COMMANDS, 1)
+                begun = [command for command in SLASH_COMMANDS if command.startswith(word)]
+                close = begun or difflib.get_close_matches(word, SLASH_COMMANDS, 1)
                 remedy = f"did you mean {close[0]}?" if close else "/help shows all commands"
                 self._output.line(f"there is no command {word}; {remedy}", "repair")
 
@@ -124,9 +125,10 @@ class ChatConversation:
         before = len(self._messages)
         self._messages.append(Message.from_role_and_content(Role.USER, question))
         try:
-            while calls := self._answer():
-                for call in calls:
-                    self._messages += self._results_of(call)
+            with self._person.silent_keyboard():
+                while calls := self._answer():
+                    for call in calls:
+                        self._messages += self._results_of(call)
         except (HarmonyError, KeyboardInterrupt, EOFError) as error:
             if isinstance(error, KeyboardInterrupt) and not self._person.has_keyboard:
                 raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from .input import InputError
 from .output import Output, Style
@@ -77,6 +78,10 @@ class Person:
     def writer(self, style: Style, *, markdown: bool) -> Writer:
         """Return the writer of a message; plain text ignores `markdown`."""
         return _PlainWriter(self._output, style)
+
+    def silent_keyboard(self) -> AbstractContextManager[None]:
+        """Return a context in which keys are not shown: they would stand inside of an answer."""
+        return nullcontext()
 
     def _read(self, prompt: str) -> str | None:
         try:

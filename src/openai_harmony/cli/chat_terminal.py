@@ -10,6 +10,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
@@ -26,6 +27,11 @@ from rich.segment import Segment
 
 from .chat_person import Person, SlashCommands, Writer, is_open, without_quotes
 from .output import Output, Style
+
+try:
+    import termios
+except ImportError:  # on Windows
+    termios = None  # type: ignore[assignment]
 
 __all__ = ["MarkdownBlocks", "MarkdownWriter", "SlashCompleter", "TerminalPerson"]
 
@@ -72,6 +78,22 @@ The arrow keys find earlier questions, and Tab completes commands."""
         if markdown:
             return MarkdownWriter(_console(coloured=self._output.is_coloured))
         return super().writer(style, markdown=False)
+
+    @contextmanager
+    def silent_keyboard(self) -> Iterator[None]:
+        """Show no keys; what is typed meanwhile is in the next question."""
+        if termios is None or not sys.stdin.isatty():
+            yield
+            return
+        keyboard = sys.stdin.fileno()
+        before = termios.tcgetattr(keyboard)
+        silent = [*before]
+        silent[3] &= ~termios.ECHO
+        termios.tcsetattr(keyboard, termios.TCSADRAIN, silent)
+        try:
+            yield
+        finally:
+            termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
 
     def _edit(self, session: PromptSession[str], prompt: str) -> str | None:
         self._output.flush()

@@ -151,6 +151,7 @@ class _Template(Command):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "kind",
+            metavar="KIND",
             choices=["chat", "response"],
             help="chat: the Jinja template that writes prompts; response: the JSON by which "
             "Transformers separates reasoning and calls from the answer (`response_template`)",
