@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
@@ -88,6 +89,17 @@ def test_no_circle_is_left_between_rooms() -> None:
 
 def test_imports_are_seen() -> None:
     assert imported_rooms(PACKAGE / "pipeline.py") == {"apis", "conversation", "engines"}
+
+
+def test_the_picture_shows_every_room_above_those_that_it_imports() -> None:
+    picture = Path(__file__).parent.parent / "docs" / "images" / "layers.svg"
+    shown = re.findall(r'<text x="[\d.]+" y="(\d+)">(\w+)</text>', picture.read_text("utf-8"))
+    height = {room: int(y) for y, room in shown}
+    assert set(height) == {*BELOW, "cli"} - GROUND - JOINED
+    for room, below in BELOW.items():
+        for other in {*below} & set(height):
+            assert height.get(room, 0) < height[other], (room, other)
+    assert height["cli"] == min(height.values())
 
 
 # Inside the rooms

@@ -22,8 +22,7 @@ OPENING = """# Server endpoints
 
 The endpoints of `harmony serve`. `scripts/docs/endpoint_page.py` makes this page of the server's
 OpenAPI document, which a running server has at `/openapi.json`. [Serve a model](../guides/serve.md)
-shows how to use the endpoints, and [Requests and responses](mapping.md) what they become in
-harmony.
+shows how to use the endpoints. [Requests and responses](mapping.md) shows what they are in harmony.
 
 Requests and responses are JSON unless the page says otherwise. A response with a status of 400 or
 more has the body [`ErrorAnswer`](#erroranswer):

@@ -38,6 +38,12 @@ _LOADED = re.compile(
 # Outside of tables a backslash in code is a backslash.
 _CELL = re.compile(r"<td.*?</td>", re.DOTALL)
 
+# MkDocs reports links to pages that another language has; here they are meant.
+for _name in ("pages", "nav"):
+    logging.getLogger(f"mkdocs.structure.{_name}").addFilter(
+        lambda record: "excluded from the built site" not in record.getMessage()
+    )
+
 NOTICES = {
     "ja": "英語版のページのほうが新しくなっています。この翻訳はまだ更新されていません。",
     "ko": "영어 페이지가 더 최신입니다. 이 번역은 아직 갱신되지 않았습니다.",

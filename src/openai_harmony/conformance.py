@@ -449,7 +449,7 @@ _COMPARED: dict[str, dict[str, _Comparison]] = {
 
 
 def differing_lines(verdict: Verdict) -> Iterator[tuple[str, str, str]]:
-    """Yield the expected and the actual answer, line by line, with a mark where they differ.
+    """Yield the expected and the actual answer, line by line; a mark shows differences.
 
     If several answers are accepted, the most similar one is shown.
 

@@ -467,6 +467,6 @@ def test_files_of_text_are_texts(fields: dict[str, Any], text: str) -> None:
 
 def test_a_damaged_file_is_named() -> None:
     for data in ("data:text/plain;base64,!", "data:text/plain;base64,/w=="):
-        with pytest.raises(ConversationError, match="no UTF-8 text") as caught:
+        with pytest.raises(ConversationError, match="not UTF-8 text") as caught:
             content_texts(JsonField([{"type": "input_file", "file_data": data}], "content"))
         assert caught.value.field == "content[0].file_data"

@@ -318,7 +318,7 @@ def loading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Loading:
         (("--database", "{text}"), "the SQLite file {text} failed: file is not a database"),
         (("--database", "{used}"), "another server uses the database"),
         (("--database", "postgresql://a:hush@127.0.0.1:1/b"), "postgresql+psycopg://a:***@127.0.0"),
-        (("--key-file", "{text}"), "the key file {text} holds no keys"),
+        (("--key-file", "{text}"), "the key file {text} has no valid keys"),
         (("--key-file", "{folder}"), "the key file {folder} cannot be used: Is a directory"),
         (("--browser", "{missing}"), "--browser '{missing}' is no folder"),
         (("--mcp", "{missing}"), "{missing}"),

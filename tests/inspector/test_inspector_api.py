@@ -19,7 +19,13 @@ from openai_harmony import (
     TokenError,
     load_harmony_encoding,
 )
-from openai_harmony.apis import ChatRequest, ResponsesRequest, turn_of_chat, turn_of_response
+from openai_harmony.apis import (
+    ChatRequest,
+    ResponsesRequest,
+    message_text,
+    turn_of_chat,
+    turn_of_response,
+)
 from openai_harmony.grammar import find_mismatch
 from openai_harmony.sampled_messages import prompt_tokens
 from openai_harmony.tokens.special_tokens import FIRST_SPECIAL
@@ -220,7 +226,7 @@ def test_a_conversation_without_trainable_messages() -> None:
     assert result["examples"] == 0
     assert result["tokens"]["ids"] == prompt["tokens"]["ids"][:-2]  # without the next turn
     assert not any(span["trainable"] for span in result["spans"])
-    assert "the assistant says nothing" in result["untrained"]
+    assert "no assistant message" in result["untrained"]
     assert "a prompt is not trained on" in prompt["untrained"]
 
 
@@ -350,8 +356,8 @@ REQUESTS: dict[str, dict[str, Any]] = {
         "max_output_tokens": 7,
     },
 }
-QUESTION = {"role": "user", "content": [{"type": "text", "text": "When?"}]}
-CALLED = [
+QUESTION: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": "When?"}]}
+CALLED: list[dict[str, Any]] = [
     {"role": "assistant", "channel": "analysis", "content": "Now."},
     {
         "role": "assistant",
@@ -361,14 +367,14 @@ CALLED = [
         "content": "{}",
     },
 ]
-RESULT = {
+RESULT: dict[str, Any] = {
     "role": "tool",
     "name": "functions.now",
     "channel": "commentary",
     "recipient": "assistant",
     "content": "noon",
 }
-ANSWERED = [{"role": "assistant", "channel": "final", "content": "At noon."}]
+ANSWERED: list[dict[str, Any]] = [{"role": "assistant", "channel": "final", "content": "At noon."}]
 
 
 @pytest.mark.parametrize("form", REQUESTS)
@@ -394,7 +400,7 @@ def test_a_turn_is_appended_in_the_format_of_its_source(form: str) -> None:
     ] == [
         (
             [message.get(field) for field in fields],
-            Message.from_dict(dict(message)).content[0].text,  # type: ignore[union-attr]
+            message_text(Message.from_dict(dict(message))),
         )
         for message in said
     ]

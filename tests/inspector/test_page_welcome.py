@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -44,7 +45,7 @@ def test_the_welcome_is_closed_for_good(visitor: Visitor, inspector_url: str) ->
     expect(other.get_by_role("region", name="Welcome")).to_have_count(0)
 
 
-LESSONS = {
+LESSONS: dict[str, tuple[dict[str, Any], str, str]] = {
     "conversation": ({"source": {"messages": []}}, "No messages yet", "Hostile text"),
     "tokens": ({"source": HI}, "Read a model's output", "Damaged output"),
     "grammar": ({"source": HI}, "Write a turn under its grammar", "A whole turn"),
@@ -136,5 +137,5 @@ def test_the_mask_says_why_nothing_is_trained_on(visitor: Visitor, inspector_url
     expect(result).to_contain_text("6 of 15 tokens are trained on.")
     expect(result.locator(".trainable .token")).to_have_count(6)
     page.get_by_role("button", name="Remove message 1").click()
-    expect(result).to_contain_text("Nothing is trained on, because the assistant says nothing")
+    expect(result).to_contain_text("The conversation has no assistant message; add the answer")
     expect(result.locator(".token")).to_have_count(7)

@@ -83,7 +83,7 @@ def test_a_server_without_keys_is_open_until_it_has_one(store: Store) -> None:
 
 
 def test_keys_need_a_store_and_sensible_limits(store: Store) -> None:
-    with pytest.raises(ApiKeyError, match="has none"):
+    with pytest.raises(ApiKeyError, match="has no store"):
         ApiKeys().create("laptop")
     with pytest.raises(ValueError, match="concurrent_requests is 0; give 1 or more"):
         ApiKeys(store.keys).create("laptop", KeyLimits(concurrent_requests=0))

@@ -344,7 +344,7 @@ def test_an_engine_that_ends_without_a_reason_has_failed() -> None:
     with serving("<|channel|>final") as client:
         answer = client.post("/v1/chat/completions", json={"messages": HI})
     assert answer.status_code == 503
-    assert "without a reason" in answer.json()["error"]["message"]
+    assert "without a finish reason" in answer.json()["error"]["message"]
 
 
 def test_keys_are_asked_for() -> None:

@@ -172,7 +172,7 @@ def test_a_key_file_that_was_broken_leaves_the_keys_as_they_were(tmp_path: Path)
     path.write_text("no keys")
     assert running.decrypt(text, "key_1") == ITEM
     assert running.decrypt(running.encrypt(ITEM, "key_1"), "key_1") == ITEM
-    with pytest.raises(EncryptionKeyError, match="holds no keys"):
+    with pytest.raises(EncryptionKeyError, match="has no valid keys"):
         rotate_keys(path)
 
 

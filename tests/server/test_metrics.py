@@ -131,7 +131,7 @@ def test_models_are_listed_by_all_their_names() -> None:
         assert one["max_model_len"] == 1000
         missing = client.get("/v1/models/gpt-5")
     assert missing.status_code == 404
-    assert "there is: openai/gpt-oss-20b, small" in missing.json()["error"]["message"]
+    assert "use openai/gpt-oss-20b or small" in missing.json()["error"]["message"]
 
 
 def test_transformers_chat_hears_that_the_model_is_loaded() -> None:

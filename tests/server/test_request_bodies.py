@@ -59,7 +59,7 @@ def test_damaged_bodies_are_refused(client: TestClient, encoding: str) -> None:
     whole = {"gzip": gzip.compress, "zstd": zstd}[encoding](BODY)
     for body, problem in (
         (whole[:-3], "its end is missing"),
-        (whole + whole, "more follows"),
+        (whole + whole, "more data"),
         (b"{}", "damaged"),
         (BODY, "damaged"),
     ):

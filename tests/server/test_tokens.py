@@ -130,7 +130,7 @@ def test_broken_markup_is_repaired_unless_it_must_not_be() -> None:
     assert parsed["messages"][0]["content"][0]["text"] == "Hello."
     assert refused.status_code == 400
     assert refused.json()["error"]["code"] == "invalid_markup"
-    assert "strict false" in refused.json()["error"]["message"]
+    assert "set strict to false" in refused.json()["error"]["message"]
     assert cut["incomplete"]
     assert named["messages"][0]["recipient"] == "functions.now"
 

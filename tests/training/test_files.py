@@ -685,7 +685,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
 
 def test_folders_that_need_a_choice(tmp_path: Path) -> None:
     source = write_jsonl(tmp_path / "rows.jsonl")
-    with pytest.raises(SourceError, match="is inside of"):
+    with pytest.raises(SourceError, match="is inside"):
         prepare(tmp_path, tmp_path / "out", workers=1)
     (tmp_path / "dataset_dict.json").write_text("{}")
     with pytest.raises(SourceError, match="several splits"):

@@ -186,7 +186,7 @@ def test_the_renderer_of_tinker() -> None:
     assert len(renderer.build_supervised_examples(several, everything)) == 2
     with pytest.raises(ValueError, match="2 sequences"):
         renderer.build_supervised_example(several, everything)
-    with pytest.raises(ValueError, match="never samples"):
+    with pytest.raises(ValueError, match="never sampled"):
         renderer.build_supervised_examples(said, base.TrainOnWhat.ALL_TOKENS)
     _, ended = renderer.parse_response(prompt[-2:])
     assert ended is base.ParseTermination.MALFORMED

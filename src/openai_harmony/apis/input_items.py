@@ -207,7 +207,7 @@ def _item_type(item: JsonField) -> str:
     raise kind.unexpected("the type of an item, or the role of a message")
 
 
-# Items as they are stored
+# Items for storage
 
 _PREFIXES = {
     "message": "msg",

@@ -8,7 +8,7 @@ a call on any channel        ``function_call``, or ``custom_tool_call`` of a cus
 a call of a built-in tool    ``web_search_call``, ``code_interpreter_call`` or ``mcp_call``
 ===========================  ====================================================================
 
-An empty field is left out where the specification makes it optional but not nullable.
+An empty field is left out if the specification makes it optional but not nullable.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from ..rendering.history import analysis_before_first_final
 from ..rendering.segments import SegmentKind
 from ..sampled_messages import OPENING, prompt_segments, sampled_stop
 from ..tokens.special_tokens import END
-from ..training import IGNORED, TrainingOptions
+from ..training import IGNORED, TrainingOptions, untrainable_reason
 from ..training.examples import MessageTokens, TokenSpan, planned_example
 from ..training.sequence_plan import kept_in_prompt, plan_sequences
 from .source import conversation_json, read_source
@@ -41,10 +41,6 @@ _AFTER = "comes after the last message that this example trains on"
 _UNTRAINED_PROMPT = (
     "a prompt is not trained on: the model continues it. The ending training shows the examples "
     "that this conversation makes"
-)
-_UNTRAINED_EXAMPLE = (
-    "nothing is trained on, because the assistant says nothing in this conversation: training "
-    "needs a message of the assistant"
 )
 
 
@@ -200,7 +196,9 @@ def rendering(body: RenderBody) -> Rendering:
     source = read_source(body)
     messages = source.conversation.messages
     rendered = rendered_conversation(source.conversation, body)
-    untrained = _UNTRAINED_EXAMPLE if body.ending == "training" else _UNTRAINED_PROMPT
+    untrained: str | None = _UNTRAINED_PROMPT
+    if body.ending == "training":
+        untrained = untrainable_reason(messages, TrainingOptions())
     lengths = {part.message: part.end - part.start for part in rendered.parts}
     pairs = zip(rendered.tokens, rendered.labels if rendered.examples else (), strict=False)
     spans = [span for part in rendered.parts for span in part.spans()]
@@ -242,5 +240,5 @@ def rendering(body: RenderBody) -> Rendering:
         },
         "text": load_harmony_encoding("HarmonyGptOss").decode(rendered.tokens),
         "examples": rendered.examples,
-        "untrained": None if rendered.examples else untrained,
+        "untrained": untrained,
     }

@@ -368,7 +368,7 @@ def _start_in_body(parser: ParserState, token: int) -> None:
 def _channel_in_body(parser: ParserState, token: int) -> None:
     """Suspend the body: this may be a header without ``<|end|>`` and ``<|start|>`` before it."""
     role = parser.role
-    if role is Role.TOOL:  # its name is unknown here, and the model goes on with its own message
+    if role is Role.TOOL:  # its name is unknown here, and the model's own message follows
         role = Role.ASSISTANT
     lookahead = parser.lookahead.copy()
     parser.lookahead.clear()

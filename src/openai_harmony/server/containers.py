@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Form, Query, Request, UploadFile
 from pydantic import Field
 from starlette.responses import Response
-from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
+from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 
 from ..apis.request_body import RequestBody
 from .auth.api_keys import AuthenticatedCaller

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Form, Query, Request, UploadFile
 from starlette.responses import Response
-from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
+from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 
 from .auth.api_keys import AuthenticatedCaller
 from .http.errors import ApiError

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
-from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
+from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 
 from .http.errors import ApiError, shutting_down
 from .services import services_of

@@ -8,7 +8,7 @@ from typing import Literal
 from fastapi import APIRouter, Request
 from pydantic import BaseModel
 from starlette.responses import Response
-from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
+from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 
 from .auth.api_keys import AuthenticatedCaller
 from .limited_route import LimitedRoute

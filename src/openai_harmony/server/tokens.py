@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Request
 from pydantic import Field, model_validator
 from starlette.responses import Response
-from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
+from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 
 from ..apis.request_body import RequestBody, read_body
 from ..apis.requests import ChatRequest, ResponsesRequest

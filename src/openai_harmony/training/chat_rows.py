@@ -223,7 +223,7 @@ def _without_marks(message: JsonField) -> Mapping[str, Any]:
 
 
 def unlearnable(message: Mapping[str, Any]) -> str | None:
-    """Return why a completed message must not be trained on; None where it may."""
+    """Return the reason why a completed message must not be trained on, or None."""
     if message["role"] != Role.ASSISTANT.value:
         return None  # it never is
     content = message.get("content")

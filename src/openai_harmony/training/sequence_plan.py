@@ -1,14 +1,14 @@
-"""A plan for the examples of a conversation: which messages each has, and which it trains on.
+"""Plans for the examples of a conversation: the messages of each, and those that it trains on.
 
 Each message is trained on once, after its own prompt. The prompt for a message leaves out the
-reasoning of earlier turns. So an example goes on while the next prompt begins with what is there
-already. Where it does not, a new example begins with that prompt, and trains on none of it.
+reasoning of earlier turns. So an example continues while the next prompt begins with the example so
+far. If it does not, a new example begins with that prompt, and does not train on it.
 
-Examples that are too long are cut into windows of whole messages. Like a server, a window leaves
-out the oldest turns after the system's and the developer's messages first, then the oldest steps of
-the turn itself, but never its question. A step is what the assistant samples in one go, with the
-results of its calls, so that no call loses its result. Each window trains on the steps that fit
-after those of the window before, and begins with as much of the messages before them as fits.
+Examples that are too long are split into windows of whole messages. Like a server, a window first
+leaves out the oldest turns after the system and developer messages, then the oldest steps of the
+current turn, but never its question. A step is one completion of the assistant with the results of
+its calls, so no call loses its result. Each window trains on the next steps that fit, and begins
+with as many of the messages before them as fit.
 """
 
 from __future__ import annotations

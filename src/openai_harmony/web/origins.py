@@ -80,7 +80,7 @@ def read_origin(text: str) -> str:
     >>> read_origin("https://App.example:443")
     'https://app.example'
 
-    Raises `ValueError`, also for ``*`` and ``null``, which stand for any page.
+    Raises `ValueError`, also for ``*`` and ``null``, which mean any page.
     """
     scheme, separator, rest = text.lower().partition("://")
     authority = _read_authority(rest, scheme)

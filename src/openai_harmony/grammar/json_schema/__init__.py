@@ -146,7 +146,7 @@ def _rewritten(plain: Schema | bool, pointer: str, report: Report) -> Schema | b
 
 def _overlap_error(pointer: str) -> GrammarError:
     return GrammarError(
-        "two of the schemas may hold at once",
+        "two of the schemas may be valid at once",
         remedy="use anyOf, or give each a required property with its own const",
         pointer=pointer,
     )

@@ -152,7 +152,7 @@ def _tiny(number: Fraction) -> Fraction:
     return Fraction(1, 10**decimals)
 
 
-# Numbers and values as they are written
+# The spelling of numbers and values
 
 
 LARGEST_NUMBER = 2**53 - 1
@@ -188,7 +188,7 @@ def plain_number(number: Fraction, pointer: str) -> int | float:
     """Return a number as the engine reads it without losing a digit."""
     if abs(number) > LARGEST_NUMBER:
         raise GrammarError(
-            "a number is beyond ±(2**53 - 1), where the engine loses digits",
+            "a number is beyond ±(2**53 - 1), so the engine would lose digits",
             remedy="use a smaller one, or text",
             pointer=pointer,
         )

@@ -160,7 +160,7 @@ export class StepperTab {
     }
     const role = this.#role === "" ? null : /** @type {Role} */ (this.#role);
     const declared = await this.#declaredTools(signal);
-    this.#tools.placeholder = declared.length === 0 ? "The conversation declares none." : declared.join(", ");
+    this.#tools.placeholder = declared.length === 0 ? "none declared" : declared.join(", ");
     const written = this.#tools.value.split(/[\s,]+/).filter(Boolean);
     const tools = written.length === 0 ? declared : written;
     this.#take(await call("parse", { input, role, tools }, signal));

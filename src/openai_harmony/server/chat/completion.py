@@ -9,7 +9,7 @@ from typing_extensions import (
     NotRequired,
     Required,
     TypedDict,
-)  # that of Python 3.12, which gives pydantic more information
+)  # pydantic needs that of Python 3.12
 
 from ...apis.chat_output import CHAT_JOINT, chat_message_of
 from ...apis.custom_tools import CustomToolInput

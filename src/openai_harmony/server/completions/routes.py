@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
-from typing_extensions import NotRequired, TypedDict  # of Python 3.12, which tells pydantic more
+from typing_extensions import NotRequired, TypedDict  # pydantic needs that of Python 3.12
 
 from ...grammar import GrammarError, Matcher
 from ..auth.api_keys import AuthenticatedCaller, Caller

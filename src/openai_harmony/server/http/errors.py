@@ -11,7 +11,7 @@ from fastapi.requests import HTTPConnection
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
-from typing_extensions import TypedDict  # that of Python 3.10 and 3.11 is not enough for pydantic
+from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 
 from ...apis.request_body import validation_problem
 from ...engines.engine import ContextLengthError, EngineError, SamplingError

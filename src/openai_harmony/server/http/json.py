@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Generic, Literal, TypeVar
 
 from starlette.responses import JSONResponse
-from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
+from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 
 __all__ = ["READABLE", "JsonResponse", "ListPage", "json_bytes", "json_text", "list_json"]
 

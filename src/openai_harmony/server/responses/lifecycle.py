@@ -85,7 +85,7 @@ async def start_response(
 
 
 async def retrieve_response(services: Services, id: str, owner: str) -> dict[str, Any]:
-    """Read a response as it is now. Raises `NotFoundError`, as all of these do."""
+    """Read the current state of a response. Raises `NotFoundError`, like all these functions."""
     live = services.live_responses.find(id, owner)
     if live is not None:
         return live.response

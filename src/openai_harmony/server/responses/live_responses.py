@@ -40,7 +40,7 @@ class LiveResponse(Protocol):
 
     @property
     def response(self) -> dict[str, Any]:
-        """Return the response as it is now."""
+        """Return the current state of the response."""
         ...
 
     @property

@@ -148,7 +148,7 @@ class ResponseRun:
 
     @property
     def response(self) -> dict[str, Any]:
-        """The response as it is now."""
+        """The current state of the response."""
         return {**self.stream.response, "output": list(self.stream.response["output"])}
 
     def stop(self, error: ApiError | None = None) -> None:

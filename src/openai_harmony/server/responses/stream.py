@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
-from typing_extensions import TypedDict  # of Python 3.12, which tells pydantic more
+from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 
 from ...apis.items import ID_PREFIXES, HistoryItem, ItemKind, NewId, item_kind, message_text
 from ...apis.output_items import built_in_item, item_of_message, new_item, summary_of

@@ -49,7 +49,7 @@ class KeyRequests:
         """
         now, table = self._server.now(), key_requests
         with self._database.writing() as connection:
-            if not self._database.is_sqlite:  # where one transaction writes at a time
+            if not self._database.is_sqlite:  # SQLite runs one writing transaction at a time
                 lock = {"key": _lock_key(owner)}
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), lock)
             query = select(table.c.began_at, table.c.ended_at, table.c.tokens)

@@ -157,8 +157,8 @@ class Responses:
         Input items whose ids the conversation already has are not added again. A failed response
         adds no items, because the request will be sent again. `events` are those of the stream,
         each as JSON. `sessions` are those of the used tools, for the next response.
-        Returns False, and changes nothing, where it has ended otherwise (it was cancelled, maybe at
-        another server) or was deleted. When this returns True, it is on the disk.
+        Returns False, and changes nothing, if the response was deleted or has already ended (it may
+        have been cancelled at another server). If the result is True, the data is on the disk.
         """
         check_ids(output)
         blob = None

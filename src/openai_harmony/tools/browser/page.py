@@ -1,6 +1,6 @@
 """A page of the browser: its text, its links, its numbered lines, and the view that the model gets.
 
-A link stands in the text as a mark, ``【0†words†domain】``, with its number. Lines are wrapped at
+A link is a mark in the text, ``【0†words†domain】``, with its number. Lines are wrapped at
 80 columns, because the model counts and cites them.
 """
 
@@ -30,13 +30,13 @@ __all__ = [
 ]
 
 WIDTH = 80
-"""Most characters of a line."""
+"""The most characters of a line."""
 
 WINDOW = 1024
-"""Most tokens of a view, unless the model asks for a number of lines."""
+"""The most tokens of a view if the model does not request a number of lines."""
 
 MOST_TOKENS = 8192
-"""Most tokens of a view if it does."""
+"""The most tokens of a view if it does."""
 
 _URL_LIMIT = 1024  # characters
 _MARK = re.compile(r"【(\d+)†([^【】†]*)(?:†[^【】]*)?】")
@@ -184,7 +184,7 @@ class Page(BaseModel):
         return PlainText(self.text)
 
     def line_at(self, offset: int) -> int:
-        """Return the line that holds the character at `offset` of the text."""
+        """Return the line that contains the character at `offset` of the text."""
         return max(0, bisect_right(self._spans, (offset, len(self.text) + 1)) - 1)
 
     def plain_lines(self, first: int, last: int) -> list[str]:

@@ -44,7 +44,7 @@ _Value = TypeVar("_Value")
 
 
 class ExpiringCache(Generic[_Value]):
-    """A cache that keeps values for `seconds`; it evicts some when they no longer fit.
+    """A cache that keeps values for `seconds` and evicts some if they no longer fit.
 
     `limit` is the most that the values may have of `size` together; 0 stores nothing.
 

@@ -73,7 +73,7 @@ class McpResult:
     def text(self, result: CallToolResult, characters: int) -> str:
         """Return the text of a result, at most `characters` of it, and collect its files.
 
-        Structured content is shown only if there is no text, since the text should say the same.
+        Structured content is shown only if there is no text, because the text should be equivalent.
         """
         parts = [self._part(block) for block in result.content]
         has_text = any(isinstance(block, TextContent) for block in result.content)

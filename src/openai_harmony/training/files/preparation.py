@@ -7,7 +7,7 @@
     OUT/megatron                        the same examples for Megatron, if the settings say so
     OUT/report.json, report.svg         counts of tokens
     OUT/README.md                       the same as text; from it `datasets` finds the data
-    OUT/.harmony                        what was made of what, so that a preparation can go on
+    OUT/.harmony                        the state, so that a preparation can continue
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Made by `harmony prepare`, gpt-oss-harmony {version}.
 
 
 class Progress(NamedTuple):
-    """How far a preparation is: bytes of the input that are unpacked or read, of the total."""
+    """The progress of a preparation: the unpacked or read bytes of the input, and the total."""
 
     step: Literal["unpack", "read"]
     done: int
@@ -72,7 +72,7 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True)
 class Rejection:
-    """A row that gave no examples: where it is, counted from line or row 1, and why."""
+    """A row without examples: its line or row, counted from 1, and the reason."""
 
     file: str
     line: int
@@ -81,7 +81,7 @@ class Rejection:
 
 @dataclass(frozen=True)
 class Preparation:
-    """The folder that was made, counts of its tokens, and a rejected row for each reason."""
+    """The output folder, the counts of its tokens, and one rejected row for each reason."""
 
     out: Path
     report: TokenReport
@@ -98,24 +98,25 @@ def prepare(
     watch: Callable[[Progress], None] | None = None,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Preparation:
-    """Make training data of a file or a folder; a preparation that was interrupted goes on.
+    """Make training data from a file or a folder; continue an interrupted preparation.
 
-    Where the settings leave the date to today, a preparation that goes on keeps the date on which
-    it began.
+    If the settings use today's date, a continued preparation keeps the date of its first start.
 
-    `workers` are processes, as many as there are cores unless given; or a `runner` makes the
-    shards, such as `ray_runner`. `watch` is called some ten times a second, where the runner
-    reports that often, and after each shard. Raises `SourceError` where the source cannot be read,
-    or where `out` holds something else, `OutputError` where it cannot be written.
+    - `workers`: the number of processes; the default is the number of cores. A `runner`, such as
+      `ray_runner`, can make the shards instead.
+    - `watch`: called about ten times a second if the runner reports so often, and after each shard.
+
+    Raises `SourceError` if the source cannot be read or `out` contains other files, and
+    `OutputError` if the output cannot be written.
     """
     if out.resolve().is_relative_to(source.resolve()):
-        raise SourceError(f"{out} is inside of {source}; give a folder elsewhere for the output")
+        raise SourceError(f"{out} is inside {source}; give a folder elsewhere for the output")
     earlier = _read_manifest(out)
     begun = TODAY if earlier is None else earlier["settings"]["start_date"]
     settings = (settings or PrepareSettings()).dated(begun)
     files = find_files(source)
     stats = {str(file.path): file.path.stat() for file in files}
-    manifest = {  # all that decides what the shards are
+    manifest = {  # everything that determines the shards
         "version": __version__,
         "settings": settings.as_json(),
         "files": {path: [stat.st_size, stat.st_mtime_ns] for path, stat in stats.items()},
@@ -217,7 +218,7 @@ def _begin(out: Path, manifest: dict[str, Any], earlier: dict[str, Any] | None) 
 
 
 def _finish(out: Path, chunks: Sequence[Chunk], shards: Sequence[Shard]) -> Preparation:
-    """Put the counts and the rejected rows of all shards together."""
+    """Combine the counts and the rejected rows of all shards."""
     report = TokenReport()
     first: dict[str, Rejection] = {}
     lines: Counter[str] = Counter()  # of each file, before the shard

@@ -28,7 +28,7 @@ from .sources import Chunk
 __all__ = ["OnRead", "Runner", "ShardJob", "WorkerError", "local_runner", "process_runner"]
 
 SMALL_BYTES = 1024 * 1024
-"""A single chunk of at most that size is not worth a process: it takes less than a second."""
+"""A single chunk up to this size runs without another process: it takes less than a second."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,14 @@ class ShardJob:
 
 
 OnRead: TypeAlias = Callable[[ShardJob, int], None]
-"""Is called with a job under way and the bytes of its chunk that have been read."""
+"""A function that is called with a running job and the number of bytes read from its chunk."""
 
 Runner: TypeAlias = Callable[[Sequence[ShardJob], OnRead | None], Generator[Shard, None, None]]
-"""Makes shards, in any order. Closing the generator ends all work."""
+"""A function that makes shards in any order. Closing the generator ends all work."""
 
 
 class WorkerError(RuntimeError):
-    """A worker process was killed, or raised an exception, whose traceback this is."""
+    """A worker process was killed, or raised an exception; the message is its traceback."""
 
 
 def local_runner(workers: int | None = None) -> Runner:

@@ -24,9 +24,9 @@ __all__ = ["ray_examples", "ray_runner"]
 def ray_runner() -> Runner:
     """Make shards on the cluster that Ray is connected to, or on this machine.
 
-    ``prepare(source, out, runner=ray_runner())`` makes the same bytes as without it. A worker makes
-    a shard as a process of this machine would: all nodes have to see source and output at the same
-    path. Progress is reported after each shard. Raises `ModuleNotFoundError` where Ray is missing.
+    ``prepare(source, out, runner=ray_runner())`` makes the same bytes as without it. All nodes must
+    have the source and the output at the same path. Progress is reported after each shard. Raises
+    `ModuleNotFoundError` if Ray is missing.
     """
     try:
         import ray.data
@@ -59,8 +59,7 @@ def ray_examples(
 
     A row without examples is not dropped: its column `rejected` is JSON of the ``reason`` and the
     ``row``, and the others are null. Examples have null in `rejected`. `settings.pack` packs within
-    a batch of `batch_size` rows (None: a block). Fields that are null are taken as missing, as in
-    Parquet.
+    a batch of `batch_size` rows (None: a block). Null fields are read as missing, as in Parquet.
     """
     make = functools.partial(_batch_examples, settings=(settings or PrepareSettings()).dated())
     return rows.map_batches(make, batch_size=batch_size, batch_format="pyarrow")

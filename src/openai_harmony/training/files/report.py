@@ -26,12 +26,13 @@ _VALUES = re.compile(r"""(?<!\w)'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|(?<![\w-])\d
 
 @dataclass
 class TokenReport:
-    """Counts, which can be added up.
+    """The counts of a data set; reports can be added.
 
-    `tokens` and `trainable` are by channel for the assistant, else by role. `lengths` counts
-    examples by their length, rounded up to a power of two. `too_long` counts messages that the
-    context cannot hold. `reasons` counts rejected rows, by the reason without its names and
-    numbers. `sequences` are the rows of the files: examples, or packed sequences.
+    - `tokens`, `trainable`: the tokens by channel for the assistant, else by role.
+    - `lengths`: the examples by their length, rounded up to a power of two.
+    - `too_long`: the messages that do not fit into the context.
+    - `reasons`: the rejected rows, by the reason without its names and numbers.
+    - `sequences`: the rows of the files, which are examples or packed sequences.
     """
 
     rows: int = 0

@@ -29,7 +29,7 @@ from .sources import Chunk, atomic_file, read_chunk
 __all__ = ["COLUMNS", "Columns", "PrepareSettings", "Shard", "prepare_shard", "read_shard"]
 
 COLUMNS = ("labels", "assistant_masks", "attention_mask")
-"""The columns that can be chosen; trainers differ in those that they know."""
+"""The optional columns; trainers support different ones."""
 
 
 _SECONDS_BETWEEN_REPORTS = 0.1
@@ -39,16 +39,16 @@ _GROUP_TOKENS = 1 << 19  # in a row group of a file; memory grows with it
 
 @dataclass(frozen=True)
 class PrepareSettings:
-    """Choices for `prepare`; equal settings make equal files.
+    """The settings of `prepare`; equal settings make equal files.
 
-    - `training`: what is trained on, and how it is rendered.
-    - `form`: the form of the rows; None detects each row's.
-    - `start_date`: the date in the system message of chats: today's in UTC, as the server writes it
-      unless told otherwise; None for none; or what `RowDates.parse` reads.
+    - `training`: the options of `training_examples`.
+    - `form`: the form of the rows; None detects the form of each row.
+    - `start_date`: the date in the system message of chats. The default is today in UTC, as in the
+      server; None leaves it out. `RowDates.parse` reads other values.
     - `pack`: put several examples in one sequence of `training.context_length` tokens.
     - `loss_weights`: write a column with the weights of messages.
-    - `columns`: the columns beside the tokens, of `COLUMNS`; None for labels and masks.
-    - `megatron`: write Megatron's indexed data sets of the tokens and the labels as well.
+    - `columns`: the columns from `COLUMNS` in addition to the tokens; None for labels and masks.
+    - `megatron`: also write Megatron's indexed data sets of the tokens and the labels.
     """
 
     training: TrainingOptions = field(default_factory=TrainingOptions)
@@ -70,11 +70,11 @@ class PrepareSettings:
             RowDates.parse(self.start_date)
 
     def dated(self, today: str | None = TODAY) -> PrepareSettings:
-        """Return the settings with a date in the place of `TODAY`: the current one unless given."""
+        """Return the settings with `today` (default: the current date) in place of `TODAY`."""
         return replace(self, start_date=current_date(today)) if self.start_date == TODAY else self
 
     def as_json(self) -> dict[str, Any]:
-        """Return the settings as JSON, to be compared."""
+        """Return the settings as JSON, for comparisons."""
         settings = asdict(self)
         channels = self.training.channels
         settings["columns"] = None if self.columns is None else list(self.columns)
@@ -104,7 +104,7 @@ class Columns:
         return len(self._ids) >= _GROUP_TOKENS and not self._settings.pack
 
     def add_row(self, raw: object, report: TokenReport) -> str | None:
-        """Add and count the examples of a row; return the problem where there are none."""
+        """Add and count the examples of a row; return the problem if there are none."""
         settings = self._settings
         try:
             row, (examples, too_long) = row_examples(
@@ -169,7 +169,7 @@ def _lists(values: Any, offsets: Any) -> pa.ListArray:
 
 @dataclass(frozen=True)
 class Shard:
-    """A shard that was made: its number, the lines of its chunk, and counts."""
+    """A finished shard: its number, the lines of its chunk, and counts."""
 
     number: int
     lines: int
@@ -184,7 +184,7 @@ def prepare_shard(
     state: Path,
     on_read: Callable[[int], None] | None = None,
 ) -> Shard:
-    """Make the shard with that number: its Parquet in `data`, all its other files in `state`.
+    """Make the shard with this number: its Parquet file in `data`, its other files in `state`.
 
     The file that marks the shard as done is written last, so that no shard is half done. `on_read`
     is called after the first row, and then ten times a second, with the bytes read so far.
@@ -233,7 +233,7 @@ def prepare_shard(
 
 
 def read_shard(number: int, state: Path) -> Shard | None:
-    """Read the counts of a shard that was made; None where it was not."""
+    """Read the counts of a finished shard; None if it is not finished."""
     try:
         raw = json.loads((state / f"{number:05}.json").read_text())
     except FileNotFoundError:

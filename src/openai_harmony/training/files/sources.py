@@ -9,7 +9,7 @@ a folder                its ``*.parquet`` or ``*.jsonl``, or the Arrow files tha
                         of Hugging Face's datasets wrote; chunks are ranges of batches
 ======================  =======================================================================
 
-Compressed files are unpacked beside the output, since reading cannot begin in the middle of them.
+Compressed files are unpacked beside the output, because reading cannot start in their middle.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ __all__ = [
 ]
 
 CHUNK_BYTES = 16 * 1024 * 1024
-"""Bytes of a chunk of JSONL, about; a worker's memory grows with it, and not with the file."""
+"""The approximate bytes of a JSONL chunk; a worker's memory depends on this, not on the file."""
 
 TEMPORARY = ".tmp"
-"""The end of the names of files that are being written."""
+"""The suffix of files that are being written."""
 
 _ROWS_AT_ONCE = 64  # of a table, as Python objects
 _CODECS = {".gz": "gzip", ".zst": "zstd"}
@@ -58,7 +58,7 @@ FileKind = Literal["jsonl", "parquet", "arrow"]
 
 
 class SourceError(ValueError):
-    """The input holds no rows that can be read, or the output holds something else."""
+    """The input has no readable rows, or the output folder contains other files."""
 
 
 class OutputError(OSError):
@@ -90,7 +90,7 @@ class Chunk:
     start: int
     end: int
     size: int
-    """Bytes, about."""
+    """The approximate number of bytes."""
     copy: str | None = None
     """The unpacked copy that is read instead of a compressed file."""
 

@@ -1,4 +1,4 @@
-"""Characters: decoding bytes to text, and removing what may not stand in a page."""
+"""Characters: decoding bytes to text, and removing characters that a page must not contain."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SAMPLE = 100_000  # bytes that a guess is based on
 _FEW = 20  # bytes beyond ASCII, which are too few to guess from
 _TOLERATED = 1000  # one invalid character is tolerated among as many
 
-# Browsers read these names as other codecs (WHATWG, Encoding); Python knows the rest by name.
+# Browsers read these names as other codecs (WHATWG, Encoding); Python reads the others by name.
 _ALIASES = {
     "ascii": "cp1252",
     "big5": "big5hkscs",

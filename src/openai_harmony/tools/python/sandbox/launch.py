@@ -26,7 +26,7 @@ __all__ = [
 
 
 DATA_FOLDER = "/mnt/data"
-"""The folder of the notebook, as the model knows it."""
+"""The folder of the notebook in the prompt of the tool."""
 
 WRITABLE_FOLDERS = (DATA_FOLDER, "/tmp", "/dev/shm")
 """The folders of a sandbox that code can write to; each is a file system in memory."""

@@ -177,7 +177,7 @@ class ControlGroup:
         return group
 
     def freeze(self, frozen: bool) -> None:
-        """Stop its processes, or let them go on."""
+        """Stop its processes, or let them continue."""
         with suppress(OSError):  # they have ended, or Linux is older than 5.2
             (self.folder / "cgroup.freeze").write_text(str(int(frozen)))
 

@@ -64,9 +64,9 @@ async def read_frame(stream: asyncio.StreamReader) -> tuple[dict[str, Any], byte
     try:
         content = json.loads(text.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError) as error:
-        raise FrameError("the frame holds no JSON") from error
+        raise FrameError("the frame is not JSON") from error
     if not isinstance(content, dict):
-        raise FrameError("the frame holds no object")
+        raise FrameError("the frame is not a JSON object")
     return content, data
 
 
