@@ -358,7 +358,7 @@ def test_the_command_writes_a_table_and_a_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report = tmp_path / "report.json"
-    assert run("--python", OURS, "--level", "training", "--json", str(report)) == 0
+    assert run("--module", OURS, "--level", "training", "--output", str(report)) == 0
     written = capsys.readouterr().out
     count = sum(case.level == "training" for case in SUITE.cases)
     assert re.search(rf"^training +{count} *$", written, re.MULTILINE)
@@ -368,7 +368,7 @@ def test_the_command_writes_a_table_and_a_report(
 
 
 def test_the_command_shows_what_differs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("--python", OURS, "--rule", "single-word-is-the-recipient", "--diff") == 1
+    assert run("--module", OURS, "--rule", "single-word-is-the-recipient", "--diff") == 1
     shown = capsys.readouterr()
     assert "expected" in shown.out
     assert '"recipient": "json"' in shown.out
@@ -376,14 +376,14 @@ def test_the_command_shows_what_differs(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize(
-    ("arguments", "problem"),
+    ("arguments", "code", "problem"),
     [
-        (["--rule", "chat-cal"], "is it 'chat-call'?"),
-        (["--rule", "chat-call", "--level", "format"], "no case is in the chosen"),
+        (["--rule", "chat-cal"], 1, "is it 'chat-call'?"),
+        (["--rule", "chat-call", "--level", "format"], 2, "no case is in the chosen"),
     ],
 )
 def test_bad_choices(
-    arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], code: int, problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("--python", OURS, *arguments) == 1
+    assert run("--module", OURS, *arguments) == code
     assert problem in capsys.readouterr().err

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from openai_harmony import cli
+from openai_harmony.cli.command import command_line
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "command.md"
 
@@ -111,7 +112,7 @@ def _dedented(text: str) -> str:
 
 def main() -> int:
     """Write the page, or compare it."""
-    page = command_page(cli._command_line())
+    page = command_page(command_line(cli.COMMANDS))
     changed = not PAGE.exists() or page != PAGE.read_text(encoding="utf-8")
     if changed and "--check" not in sys.argv:
         PAGE.write_text(page, encoding="utf-8")

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import select
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -245,6 +246,20 @@ def test_a_server_without_a_list_of_models_is_told_the_name(
     assert talk("hi\n", "--model", "a").out == "Hello!\n"
 
 
+def test_a_wrong_model_is_known_before_the_first_question(api: ScriptedApi, talk: Talk) -> None:
+    api.models = ["gpt-oss-20b", "gpt-oss-120b"]
+    api.unknown = ["gpt-os-20b", "other"]
+    problem = f"harmony: error: {api.url} has no model"
+    served = "(no such model); it serves gpt-oss-20b, gpt-oss-120b"
+    assert talk("", "--model", "gpt-os-20b").err == (
+        f"{problem} 'gpt-os-20b' {served}; did you mean gpt-oss-20b?\n"
+    )
+    assert talk("", "--model", "other").err == f"{problem} 'other' {served}\n"
+    assert talk("", "--model", "gpt-oss-120b").code == 0
+    assert talk("", "--model", "loaded-on-demand").code == 0
+    assert api.tried == ["gpt-os-20b", "other", "loaded-on-demand"]
+
+
 def test_servers_need_an_extra(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openai_harmony.cli.chat_server", None)
     assert "pip install 'gpt-oss-harmony[http]'" in talk("hi\n").err
@@ -449,7 +464,8 @@ def test_ctrl_c_at_a_prompt(
     monkeypatch.setattr("sys.stdin", Interrupted("^C\na\n^C\nb\n"))
     assert main(["chat", api.url]) == 0
     assert capsys.readouterr().out == (
-        f"\nCtrl-D or /quit ends\n[call of functions.now]\n{{}}\nstopped{TAKEN_BACK}Hello!\n"
+        "\nCtrl-D or /quit ends the chat\n[call of functions.now]\n{}\n"
+        f"stopped{TAKEN_BACK}Hello!\n"
     )
     assert api.messages[-1] == [user("b")]
 
@@ -457,6 +473,7 @@ def test_ctrl_c_at_a_prompt(
 # On a terminal
 
 pty = pytest.importorskip("pty", reason="needs the terminals of POSIX")
+fcntl, termios = (pytest.importorskip(name) for name in ("fcntl", "termios"))
 
 
 # Ctrl-C reaches the processes whose terminal it is.
@@ -468,11 +485,15 @@ sys.exit(main())
 """
 
 
+PROMPT = "\x1b[?2004h"  # pasted text is to be marked as such
+
+
 class Screen:
     """The command in a process on a terminal of its own."""
 
     def __init__(self, *arguments: str) -> None:
         self._ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self._seen = ""
         self.process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, *arguments],
@@ -512,35 +533,43 @@ class Screen:
         return code
 
 
-def test_a_terminal_shows_reasoning_faint_and_has_a_prompt(api: ScriptedApi) -> None:
-    api.says({"reasoning": "Hm."}, {"content": "4\x1b[2J"})
+def test_a_terminal(api: ScriptedApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("PROMPT_TOOLKIT_NO_CPR", "1")  # nobody answers where the cursor is
+    api.says({"reasoning": "Hm."}, {"content": "**4**\x1b[2J"})
     api.says({"content": "Once"}, finish=None, ending="hang")
     api.says({"content": "upon"}, finish=None, ending="hang")
     api.says(HELLO)
     screen = Screen("chat", api.url)
-    assert screen.expect("> ").startswith(f"script at {api.url}\r\n/help helps.\r\n")
-    screen.type("2 + 2?\n")
-    screen.expect("\x1b[2mHm.\x1b[0m\r\n\x1b[32m4\\x1b[2J\x1b[0m\r\n")
-    screen.expect("> ")
+    begun = f"script at {api.url}\r\nAsk a question, or type /help.\r\n"
+    assert screen.expect(PROMPT).startswith(begun)
+    screen.type("\x1b[200~2 + 2\r= what?\x1b[201~\r")  # pasted lines, and Enter
+    screen.expect("\x1b[2mHm.\x1b[0m\r\n")
+    screen.expect("\x1b[1m4\x1b[0m\\x1b[2J")
+    screen.expect(PROMPT)
     for begun in ("Once", "upon"):  # it can be done again and again
-        screen.type("a story\n")
+        screen.type("a story\r")
         screen.expect(begun)
         screen.type("\x03")
         screen.expect("stopped")
-        screen.expect("> ")
-    screen.type("hi\n")
+        screen.expect(PROMPT)
+    screen.type("\x1b[A\x1b[A")  # an earlier question
+    screen.expect("what?")
+    screen.type("\x1b\ror?\r")  # Alt+Enter
     screen.expect("Hello!")
-    screen.expect("> ")
+    screen.expect(PROMPT)
+    screen.type("/q")
+    screen.expect("/quit")  # the menu of completions
     screen.expect("Ctrl-D or /quit ends", typed="\x03")
-    screen.expect("> ")
+    screen.expect(PROMPT)
     screen.type("\x04")
     assert screen.close() == 0
     assert [message["content"] for message in api.messages[-1]] == [
-        "2 + 2?",
-        "4\x1b[2J",
+        "2 + 2\n= what?",
+        "**4**\x1b[2J",
         "a story",
         "Once",
         "a story",
         "upon",
-        "hi",
+        "2 + 2\n= what?\nor?",
     ]

@@ -42,7 +42,7 @@ OUTPUTS = [
     ("render --role none", HARMONY, "<|start|>user<|message|>hi<|end|>"),
     ("render --role user", HARMONY, "<|start|>user<|message|>hi<|end|><|start|>user"),
     ("render --from harmony --role none", CHAT, "<|start|>user<|message|>hi<|end|>"),
-    ("render --output ids", HARMONY, "200006 1428 200008 3686 200007 200006 173781"),
+    ("render --format ids", HARMONY, "200006 1428 200008 3686 200007 200006 173781"),
     (
         "render --training",
         '[{"role": "assistant", "channel": "final", "content": "hi"}]',
@@ -85,10 +85,10 @@ OUTPUTS = [
      "recoveries: 1\n  token 1: no-markup '2024'"),
     ("parse --lenient", FINAL, "[assistant · final]\n2 + 2 = 4.\n\nrecoveries: none"),
     ("parse --lenient", "<|end|>", "no messages\n\nrecoveries: 1\n  token 0: extra-stop '<|end|>'"),
-    ("parse --lenient --tools functions.a --tools functions.get_location,b", CALL,
+    ("parse --lenient --recipients functions.a --recipients functions.get_location,b", CALL,
      "[assistant · commentary · to functions.get_location]\n{}\n\n"
      "recoveries: 1\n  token 6: tool-name 'get_location'"),
-    ("parse --output json", FINAL,
+    ("parse --format json", FINAL,
      '{\n  "messages": [\n    {"role": "assistant", "name": null, '
      '"content": [{"type": "text", "text": "2 + 2 = 4."}], "channel": "final"}\n  ],\n'
      '  "incomplete": false\n}'),
@@ -106,7 +106,8 @@ OUTPUTS = [
     ("schema", f'[{TOOL}, {{"name": "cat", "parameters": {{"type": "object"}}}}]',
      "// Tells the time.\ntype now = () => any;\n\ntype cat = (_: {\n}) => any;"),
     ("schema", '{"type": "array", "items": {"type": ["string", "null"]}}', "(string | null)[]"),
-    ("schema --dialect reference", '{"type": "array", "items": {"type": ["string", "null"]}}',
+    ("schema --schema-dialect reference",
+     '{"type": "array", "items": {"type": ["string", "null"]}}',
      "string | null[]"),
     ("schema", "true", "any"),
     ("--version", "", f"harmony {openai_harmony.__version__}"),
@@ -127,15 +128,15 @@ ERRORS = [
     ("render", "{}", 1, "messages: the field is missing; expected a list"),
     ("render", '[{"role": "cat", "channel": "x", "content": ""}]', 1,
      "messages[0].role: Input should be "),
-    ("render --date 2025-06-28", HARMONY, 1,
-     "--date is for Chat Completions requests, and this is a harmony conversation; "
-     "write the date into its system content as conversation_start_date"),
     ("parse", "\n", 1, "there is no input; expected token ids or marked-up text"),
     ("parse", "Hello", 1,
      f"{UNEXPECTED_EOS} (token 1, state Header){READ_LENIENTLY}"),
     ("parse", f"{FINAL}?", 1,
-     "Unexpected token 30 while expecting start token 200006 "
+     "Unexpected token 30 while expecting start token 200006: found '?', expected '<|start|>' "
      f"(token 12, state ExpectStart){READ_LENIENTLY}"),
+    ("parse", f"{FINAL}assistant", 1,
+     "Unexpected token 173781 while expecting start token 200006: found 'assistant', expected "
+     f"'<|start|>' (token 12, state ExpectStart){READ_LENIENTLY}"),
     ("parse --from ids", "12 cat", 1, "expected token ids (integers between spaces or commas, "
      "or a JSON list of them), found 'cat'"),
     ("parse", "201089", 1, f"{UNEXPECTED_EOS} (token 1, state Header){READ_LENIENTLY}"),
@@ -148,19 +149,75 @@ ERRORS = [
     ("schema", "[3]", 1, "[0]: expected an object, found 3"),
     ("schema", '[{"type": "function"}]', 1, "[0].name: the field is missing; expected text"),
     ("schema", "3", 1, "expected a tool or a JSON Schema, found 3"),
-    ("", "", 2, "the following arguments are required: COMMAND; see 'harmony --help'"),
-    ("render --output tokens", "", 2, "argument --output: invalid choice: "),
-    ("render --training --role user", "", 2, "argument --role: not allowed with argument "
-     "--training; see 'harmony render --help'"),
-    ("render --date 2025-02-30", "", 2, "argument --date: '2025-02-30' is not a date; "
-     "write it as YYYY-MM-DD; see 'harmony render --help'"),
-    ("render --date 20250628", "", 2, "argument --date: '20250628' is not a date; "
-     "write it as YYYY-MM-DD; see 'harmony render --help'"),
-    ("demo --delay soon", "", 2, "argument --delay: 'soon' is not a delay; give seconds "
-     "from 0 to 10; see 'harmony demo --help'"),
-    ("demo --delay nan", "", 2, "argument --delay: 'nan' is not a delay; give seconds "
-     "from 0 to 10; see 'harmony demo --help'"),
 ]  # fmt: skip
+
+
+# Arguments that are wrong usage, and the line on standard error.
+USAGE = [
+    ("", "the following arguments are required: COMMAND"),
+    ("rendr", "there is no command 'rendr'; did you mean render?"),
+    ("xyzzy", "there is no command 'xyzzy'; choose from chat, generate, "),
+    ("--verbose", "the following arguments are required: COMMAND"),
+    ("chat --efort low", "there is no option --efort; did you mean --effort?"),
+    ("chat --model openai/gpt-oss-20b", "--model is for servers, and 'demo' is not the URL of one; "
+     "write 'harmony chat openai/gpt-oss-20b'"),
+    ("chat localhost:1 --threads 2", "the options of an engine are for a model in this process; "),
+    ("chat localhost:1 --python", "--python is for a model in this process; "),
+    ("chat --temperature -1", "--temperature must be from 0 to 100, not -1.0"),
+    ("chat --browser nowhere", "--browser: there is no folder 'nowhere'; name a folder "),
+    ("generate", "the following arguments are required: MODEL"),
+    ("generate --model demo", "there is no option --model; write MODEL without an option name, as "
+     "in 'harmony generate MODEL'"),
+    ("generate demo FILE --top-p 3", "--top-p must be from 0 to 1, not 3.0"),
+    ("generate demo FILE --max-tokens 0", "--max-tokens must be an integer from 1, not 0"),
+    ("generate demo FILE --engine-option x", "--engine-option must be NAME=VALUE, not 'x'"),
+    ("generate http://localhost:1 FILE --threads 2", "--threads is for a model in this process"),
+    ("serve", "there is no MODEL; write 'harmony serve demo', or set HARMONY_MODEL, or model in "),
+    ("serve --model demo", "there is no option --model; write MODEL without an option name, as in "
+     "'harmony serve MODEL'"),
+    ("serve demo --port 65536", "argument --port: must be a port from 0 to 65535, not 65536"),
+    ("serve demo --allowed-origin x", "'x' is "),
+    ("keys", "the following arguments are required: ACTION"),
+    ("keys lst", "there is no action 'lst'; did you mean list?"),
+    ("keys create", "the following arguments are required: NAME"),
+    ("keys create x --tokens-per-minute 0", "argument --tokens-per-minute: must be an integer "),
+    ("data export", "the following arguments are required: --owner"),
+    ("mcp", "name a tool to serve: --browser BACKEND, --python, or both"),
+    ("mcp --python --api-key x", "--api-key is for HTTP; add --port"),
+    ("inspect --port x", "argument --port: must be a port from 0 to 65535, not x"),
+    ("demo --delay soon", "argument --delay: must be seconds from 0 to 10, not soon"),
+    ("demo --delay nan", "argument --delay: must be seconds from 0 to 10, not nan"),
+    ("render --format jsn", "argument --format: there is no choice 'jsn'; did you mean json?"),
+    ("render --color=x", "argument --color: there is no choice 'x'; choose from auto, always, "),
+    ("render --training --role user", "argument --role: not allowed with argument --training"),
+    ("render --date 2025-02-30", "argument --date: '2025-02-30' is not a date; write it as "),
+    ("render --date 20250628", "argument --date: '20250628' is not a date; write it as "),
+    ("render HARMONY --date 2025-06-28", "--date is for Chat Completions requests, and this is a "
+     "harmony conversation; write the date into its system content as conversation_start_date"),
+    ("render a b", "there is one argument too many: 'b'"),
+    ("parse --from text --role cat", "argument --role: there is no choice 'cat'; choose from "),
+    ("encode --specil", "there is no option --specil; did you mean --special?"),
+    ("decode a b", "there is one argument too many: 'b'"),
+    ("schema --schema-dialect ts", "argument --schema-dialect: there is no choice 'ts'; "),
+    ("grammar FILE --tool-choice now", "--tool-choice: 'now' is not declared; declared tools: "),
+    ("grammar FILE --reasoning-tokens 0", "argument --reasoning-tokens: must be an integer from 1"),
+    ("check FILE", "one of the arguments --completion --completion-file is required"),
+    ("conformance", "the following arguments are required: ACTION"),
+    ("conformance run", "one of the arguments --command --url --module is required"),
+    ("prepare rows.jsonl", "the following arguments are required: --output"),
+    ("prepare rows.jsonl --output out --pack", "--pack needs --context-length, the length of "),
+    ("template", "the following arguments are required: "),
+    ("template caht", "there is no kind 'caht'; did you mean chat?"),
+    ("completion fsh", "there is no shell 'fsh'; did you mean fish?"),
+]  # fmt: skip
+
+# Old spellings and the ones that replaced them.
+OLD_NAMES = [
+    ("render --role none --output ids", "--output", "--format"),
+    ("render --role none --output=ids", "--output", "--format"),
+    ("schema --dialect typescript", "--dialect", "--schema-dialect"),
+    ("parse --tools functions.a", "--tools", "--recipients"),
+]
 
 
 class Result(NamedTuple):
@@ -211,6 +268,51 @@ def test_errors_are_one_line(command: str, stdin: str, code: int, problem: str) 
     assert result.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(("command", "problem"), USAGE)
+def test_wrong_usage_is_one_line_and_exit_code_2(
+    command: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("FILE").write_text(CHAT)
+    Path("HARMONY").write_text(HARMONY)
+    for name in ("HARMONY_MODEL", "HARMONY_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    result = run(command)
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith(f"harmony: error: {problem}")
+    assert re.search(r"; see 'harmony [a-z ]*--help'\n$", result.err)
+    assert result.err.count("\n") == 1
+
+
+def test_wrong_usage_of_every_command_is_tried() -> None:
+    assert {command.name for command in COMMANDS} <= {line.partition(" ")[0] for line, _ in USAGE}
+
+
+@pytest.mark.parametrize(("command", "old", "new"), OLD_NAMES)
+def test_old_names_work_with_a_warning_and_are_hidden(command: str, old: str, new: str) -> None:
+    stdin = {"render": CHAT, "schema": TOOL, "parse": FINAL}[command.partition(" ")[0]]
+    old_result, new_result = run(command, stdin), run(command.replace(old, new), stdin)
+    warning = f"harmony: warning: {old} is an old name; use {new}\n"
+    assert old_result == Result(0, new_result.out, warning)
+    assert new_result == Result(0, new_result.out, "")
+    shown = run(f"{command.partition(' ')[0]} --help").out
+    assert old not in shown.split()
+    assert new in shown
+
+
+def test_options_may_stand_between_arguments(tmp_path: Path) -> None:
+    file = tmp_path / "out.json"
+    file.write_text("[]")
+    between = run(f"inspect nowhere --no-open {file} --port 0")
+    assert "one argument too many" not in between.err
+
+
+def test_the_help_of_harmony_fits_a_terminal_and_has_every_command() -> None:
+    shown = run("--help").out
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    assert all(f"\n  {command.name} " in shown for command in COMMANDS)
+
+
 @pytest.mark.parametrize("command", ["", *(command.name for command in COMMANDS)])
 def test_help_has_examples(command: str) -> None:
     result = run(f"{command} --help")
@@ -227,30 +329,30 @@ def test_templates_are_those_of_the_demo_model() -> None:
 
 def test_templates_are_written_into_the_folder_of_a_model(tmp_path: Path) -> None:
     config = tmp_path / "tokenizer_config.json"
-    missing = run(f"template response --into {tmp_path}")
+    missing = run(f"template response --output {tmp_path}")
     assert missing.code != 0
     assert str(config) in missing.err
     config.write_text('{"other": "é"}', encoding="utf-8")
-    assert run(f"template response --into {tmp_path}").code == 0
+    assert run(f"template response --output {tmp_path}").code == 0
     written = json.loads(config.read_text(encoding="utf-8"))
     assert written == {"other": "é", "response_template": RESPONSE_TEMPLATE}
     config.write_text("[]", encoding="utf-8")
-    assert "no configuration of a tokenizer" in run(f"template response --into {tmp_path}").err
-    assert run(f"template chat --into {tmp_path}").code == 0
+    assert "no configuration of a tokenizer" in run(f"template response --output {tmp_path}").err
+    assert run(f"template chat --output {tmp_path}").code == 0
     template = (tmp_path / "chat_template.jinja").read_text(encoding="utf-8")
     assert template == run("template chat").out
 
 
 @pytest.mark.parametrize("directory", sorted(CHATS.iterdir()), ids=lambda path: path.name)
 def test_chat_renders_like_the_conversation_it_becomes(directory: Path) -> None:
-    chat = run(f"render {directory / 'request.json'} --date 2025-06-28 --output ids")
-    harmony = run(f"render {directory / 'conversation.json'} --output ids")
+    chat = run(f"render {directory / 'request.json'} --date 2025-06-28 --format ids")
+    harmony = run(f"render {directory / 'conversation.json'} --format ids")
     assert chat == harmony
     assert chat.code == 0
 
 
 def test_json_holds_the_text_the_tokens_and_their_segments() -> None:
-    shown = json.loads(run("render --output json", HARMONY).out)
+    shown = json.loads(run("render --format json", HARMONY).out)
     segments = shown["segments"]
     assert [(s["kind"], s["message"]) for s in segments] == [
         ("header", 0),
@@ -263,14 +365,14 @@ def test_json_holds_the_text_the_tokens_and_their_segments() -> None:
 
 
 def test_lenient_json_holds_the_repairs() -> None:
-    shown = json.loads(run("parse --lenient --output json", "Hello").out)
+    shown = json.loads(run("parse --lenient --format json", "Hello").out)
     assert shown["incomplete"] is True
     assert shown["recoveries"] == [{"kind": "no-markup", "position": 0, "text": "Hello"}]
 
 
 def test_what_parse_writes_render_reads() -> None:
     completion = f"<|start|>assistant{FINAL}"
-    parsed = run("parse --output json", completion).out
+    parsed = run("parse --format json", completion).out
     assert run("render --training", parsed).out == f"{completion}\n"
 
 

@@ -62,9 +62,9 @@ def test_generate_writes_json_and_ids(
 ) -> None:
     engine.completions = [ANSWER, ANSWER, ANSWER]
     tokens = ENCODING.encode(ANSWER, allowed_special="all")
-    assert main(["generate", "demo", chat, "--output", "ids"]) == 0
+    assert main(["generate", "demo", chat, "--format", "ids"]) == 0
     assert capsys.readouterr().out.split() == list(map(str, tokens))
-    assert main(["generate", "demo", chat, "--output", "json", "--grammar"]) == 0
+    assert main(["generate", "demo", chat, "--format", "json", "--grammar"]) == 0
     written = json.loads(capsys.readouterr().out)
     assert written["tokens"] == tokens
     assert written["finish_reason"] == "stop"
@@ -77,9 +77,7 @@ def test_generate_writes_json_and_ids(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["nothing"], "there is no model 'nothing'"),
-        (["demo", "--temperature", "-1"], "temperature must be from 0 to 100"),
-        (["demo", "--max-tokens", "0"], "max_tokens must be an integer from 1"),
+        (["nothing"], "error: there is no model 'nothing'"),
     ],
 )
 def test_problems_are_one_line(
@@ -130,7 +128,7 @@ def test_chat_has_commands(
     assert "hi<|end|>" not in engine.prompts[1]
     assert "Reasoning: high" in engine.prompts[1]
     assert "the effort is one of low, medium, high, not 'much'" in output.out
-    assert "there is no command /nothing; /help shows them" in output.out
+    assert "there is no command /nothing; /help shows all commands" in output.out
     assert "/effort low|medium|high" in output.out
 
 

@@ -76,7 +76,7 @@ def test_the_grammar_is_printed(chat: Any, capsys: pytest.CaptureFixture[str]) -
             "after '<|channel|>final<|message|>Sunny.<|return|>'; the turn ended",
         ),
         ({}, CALL[:-8], [], 1, "the completion ends before the turn does, after"),
-        ({}, SAY, ["--tool-choice", "nothing"], 1, "tool_choice: 'nothing' is not declared"),
+        ({}, SAY, ["--tool-choice", "nothing"], 2, "--tool-choice: 'nothing' is not declared"),
         ({"response_format": {"type": "json_object"}}, SAY, [], 1, "token 3 ('Sunny') leaves"),
         ({"response_format": {"type": "json_object"}}, "{FINAL}{}<|return|>", [], 1, "token 0"),
     ],

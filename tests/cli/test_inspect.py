@@ -122,7 +122,7 @@ def test_a_file_is_opened_in_the_browser(tmp_path: Path) -> None:
     browser = tmp_path / "browser"
     browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}\n')
     browser.chmod(0o700)
-    with inspecting(tmp_path, "--file", str(file), browser=f"{browser} %s") as (inspector, _):
+    with inspecting(tmp_path, str(file), browser=f"{browser} %s") as (inspector, _):
         assert opened.read_text() == inspector.url + inspector.fragment
     assert unpacked(inspector.fragment) == {"source": CHAT}
 
@@ -168,10 +168,9 @@ def test_what_is_too_long_for_an_address_is_refused() -> None:
 @pytest.mark.parametrize(
     ("arguments", "content", "problem"),
     [
-        (("--file", "chat.json"), "{", "chat.json: not valid JSON"),
-        (("--file", "chat.json"), "1", "chat.json: expected a conversation or a request"),
-        (("--file", "none.json"), "{}", "none.json: cannot be read"),
-        (("--port", "99999"), "{}", "there is no port 99999"),
+        (("chat.json",), "{", "chat.json: not valid JSON"),
+        (("demo", "chat.json"), "1", "chat.json: expected a conversation or a request"),
+        (("none.json",), "{}", "none.json: cannot be read"),
         (("--no-open", "a/b/c/d"), "{}", "a/b/c/d"),
     ],
 )

@@ -38,7 +38,7 @@ def source(tmp_path: Path) -> Path:
 
 def test_it_reports_what_it_made(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = source.parent / "out"
-    assert main(["prepare", str(source), "--out", str(out), "--workers", "1"]) == 0
+    assert main(["prepare", str(source), "--output", str(out), "--workers", "1"]) == 0
     printed, errors = capsys.readouterr()
     assert printed.startswith(
         "3 rows (1 chat, 1 harmony), 1 rejected\n"
@@ -73,7 +73,7 @@ def test_no_examples_are_an_error(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("rows.jsonl").write_text(text)
-    assert main(["prepare", "rows.jsonl", "--out", "out", "--quiet"]) == 1
+    assert main(["prepare", "rows.jsonl", "--output", "out", "--quiet"]) == 1
     printed, errors = capsys.readouterr()
     assert printed == ""
     assert problem in errors
@@ -94,9 +94,9 @@ def test_a_signal_names_the_command_that_resumes(
     monkeypatch.setattr("openai_harmony.training.files.prepare", interrupted)
     before = signal.getsignal(number)
     with contextlib.suppress(SystemExit) if code == 143 else contextlib.nullcontext():
-        assert main(["prepare", str(source), "--out", "a folder"]) == code
+        assert main(["prepare", str(source), "--output", "a folder"]) == code
     assert signal.getsignal(number) is before
-    resume = f"harmony prepare {source} --out 'a folder'\n"
+    resume = f"harmony prepare {source} --output 'a folder'\n"
     assert (
         capsys.readouterr().err
         == f"harmony: stopped; what is done is kept. To resume, run: {resume}"
@@ -116,7 +116,7 @@ def test_a_second_signal_ends_the_program_at_once(
 
     monkeypatch.setattr("openai_harmony.training.files.prepare", interrupted)
     monkeypatch.setattr("os._exit", codes.append)
-    assert main(["prepare", str(source), "--out", "out"]) == 130
+    assert main(["prepare", str(source), "--output", "out"]) == 130
     assert codes == [143]
 
 
@@ -130,7 +130,7 @@ def test_a_program_in_the_background_ignores_ctrl_c(
             "openai_harmony.training.files.process_runner",
             lambda _: signal.raise_signal(signal.SIGINT),
         )
-        assert main(["prepare", str(source), "--out", out, "--quiet"]) == 0
+        assert main(["prepare", str(source), "--output", out, "--quiet"]) == 0
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -142,7 +142,7 @@ def test_a_killed_worker_is_an_error_with_a_remedy(
         raise WorkerError("a worker process was killed")
 
     monkeypatch.setattr("openai_harmony.training.files.prepare", killed)
-    assert main(["prepare", str(source), "--out", "out"]) == 1
+    assert main(["prepare", str(source), "--output", "out"]) == 1
     assert capsys.readouterr().err.endswith(
         "a worker process was killed, usually for lack of memory; repeat the command with fewer "
         "--workers to resume\n"
@@ -154,7 +154,7 @@ def test_ctrl_c_does_not_wait_for_a_long_row(tmp_path: Path) -> None:
     answer = {"role": "assistant", "content": "a word " * 3_000_000}  # many seconds of work
     source, out = tmp_path / "rows.jsonl", tmp_path / "out"
     source.write_text(json.dumps({"messages": [answer]}) + "\n")
-    command = [sys.executable, "-m", "openai_harmony", "prepare", str(source), "--out", str(out)]
+    command = [sys.executable, "-m", "openai_harmony", "prepare", str(source), "--output", str(out)]
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
@@ -163,7 +163,7 @@ def test_ctrl_c_does_not_wait_for_a_long_row(tmp_path: Path) -> None:
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert errors.endswith(f"To resume, run: harmony prepare {source} --out {out}\n")
+    assert errors.endswith(f"To resume, run: harmony prepare {source} --output {out}\n")
     assert errors.count("\n") == 1
     assert not any(out.rglob("*.tmp"))
     assert not any(out.rglob("*.parquet"))
@@ -174,7 +174,7 @@ def test_options_reach_the_examples(source: Path) -> None:
     options = ["--turns", "last", "--channels", "final", "--context-length", "300", "--pack"]
     more = ["--loss-weights", "--date", "2025-06-28", "--workers", "1"]
     more += ["--columns", "labels", "attention_mask", "--format", "megatron"]
-    assert main(["prepare", str(source), "--out", str(out), *options, *more]) == 0
+    assert main(["prepare", str(source), "--output", str(out), *options, *more]) == 0
     settings = json.loads((out / ".harmony" / "manifest.json").read_text())["settings"]
     assert settings == {
         "training": {
@@ -201,9 +201,8 @@ def test_who_watches_sees_a_bar(
     source: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    assert (
-        main(["prepare", str(source), "--out", str(source.parent / "out"), "--workers", "1"]) == 0
-    )
+    out = str(source.parent / "out")
+    assert main(["prepare", str(source), "--output", out, "--workers", "1"]) == 0
     errors = capsys.readouterr().err
     size = f"{source.stat().st_size / 1000:.2f}k"
     assert "read: 100%" in errors
@@ -215,11 +214,11 @@ def test_who_watches_sees_a_bar(
     [
         (["rows.csv"], 1, "error: rows.csv: no such file; check the path"),
         (["none.jsonl"], 1, "none.jsonl: no such file"),
-        (["-"], 1, "standard input cannot be read again to resume; save it to a file"),
-        (["none.jsonl", "--pack"], 1, "--pack needs --context-length"),
+        (["-"], 2, "standard input cannot be read again to resume; save it to a file"),
+        (["none.jsonl", "--pack"], 2, "--pack needs --context-length"),
         (
             ["none.jsonl", "--format", "megatron", "--columns", "attention_mask"],
-            1,
+            2,
             "--format megatron needs the column labels; add it to --columns",
         ),
         (["none.jsonl", "--workers", "0"], 2, "must be an integer from 1, not 0"),
@@ -230,7 +229,7 @@ def test_errors_are_one_line(
     tmp_path: Path, options: list[str], code: int, problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = str(tmp_path / "out")
-    assert main(["prepare", "--out", out, *options]) == code
+    assert main(["prepare", "--output", out, *options]) == code
     errors = capsys.readouterr().err
     assert problem in errors
     assert errors.count("\n") == 1
@@ -242,7 +241,7 @@ def test_an_output_that_cannot_be_written_is_named(
     out = source / "out"  # inside of a file
     source = source.with_name("other.jsonl")
     source.write_text("{}\n")
-    assert main(["prepare", str(source), "--out", str(out)]) == 1
+    assert main(["prepare", str(source), "--output", str(out)]) == 1
     problem = f"harmony: error: cannot write the output: {out}: Not a directory\n"
     assert capsys.readouterr().err == problem
 
@@ -250,7 +249,7 @@ def test_an_output_that_cannot_be_written_is_named(
 def test_the_date_is_todays_unless_given() -> None:
     parser = argparse.ArgumentParser()
     PREPARE.add_arguments(parser)
-    given = ["x", "--out", "y"]
+    given = ["x", "--output", "y"]
     assert parser.parse_args(given).date == TODAY
     for text, date in [("none", None), ("today", TODAY), ("field:day", "field:day")]:
         assert parser.parse_args([*given, "--date", text]).date == date

@@ -387,7 +387,7 @@ MISSING = "there is no folder '{path}'; name a folder with a model, a model on t
         ("a file", "{path} is a file; name the folder that it is in"),
         ("cut", "cannot load the model '{path}': "),
         ("no model", "cannot load the model '{path}': "),
-        ("models/nowhere", "cannot load the model 'models/nowhere' (there is no such folder, so "),
+        ("models/nowhere", "there is no model 'models/nowhere' on this disk, and "),
     ],
 )
 def test_a_model_that_cannot_be_loaded_is_one_clear_line(

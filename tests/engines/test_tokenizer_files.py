@@ -112,7 +112,7 @@ def test_transformers_serve_reads_the_template_in_a_models_folder(tmp_path: Path
     del config["response_template"]
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
     (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer_json()), encoding="utf-8")
-    assert main(["template", "response", "--into", str(tmp_path)]) == 0
+    assert main(["template", "response", "--output", str(tmp_path)]) == 0
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
     text = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary "
     text += 'to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>'

@@ -157,5 +157,5 @@ def test_the_json_is_the_conversation(visitor: Visitor, inspector_url: str, tmp_
     tokens = tokens_shown(page)
     file = saved(page, "Harmony JSON", tmp_path)
     assert json.loads(file.read_text(encoding="utf-8")) == read("shopping_list/conversation.json")
-    with inspecting("--file", str(file)) as url:
+    with inspecting(str(file)) as url:
         assert tokens_shown(visitor.open(url)) == tokens

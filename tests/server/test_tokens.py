@@ -85,13 +85,13 @@ def test_the_command_prints_the_same(tmp_path: Path, capsys: pytest.CaptureFixtu
     file = tmp_path / "chat.json"
     file.write_text(json.dumps({"messages": HI}))
     style = ["--header-style", "guide", "--date", "2025-06-28"]
-    assert main(["render", str(file), "--output", "json", *style]) == 0
+    assert main(["render", str(file), "--format", "json", *style]) == 0
     printed = json.loads(capsys.readouterr().out)
     with serving(current_date="2025-06-28") as client:
         rendered = client.post("/v1/tokens/render", json={"messages": HI}).json()
     assert rendered == {**printed, "count": len(printed["tokens"])}
     file.write_text(THINK + FINAL)
-    assert main(["parse", str(file), "--output", "json", "--lenient"]) == 0
+    assert main(["parse", str(file), "--format", "json", "--lenient"]) == 0
     printed = json.loads(capsys.readouterr().out)
     with serving() as client:
         parsed = client.post("/v1/tokens/parse", json={"text": THINK + FINAL}).json()

@@ -55,6 +55,8 @@ class ScriptedApi:
         self.listing: tuple[int, bytes] | None = None  # in the place of the list of models
         self.key: str | None = None
         self.scripts: list[Script] = []
+        self.unknown: list[str] = []
+        self.tried: list[str] = []  # models that are not listed
         self.bodies: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
         self.gone = threading.Event()  # the client has closed a connection that hung
@@ -108,12 +110,17 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404, b'{"detail":"Not Found"}')
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.script.keys.append(self.headers["Authorization"])
         if self._refuses():
             return
         assert self.path == "/v1/chat/completions"
-        self.script.bodies.append(json.loads(body))
+        if body.get("max_tokens") == 1:  # is there such a model?
+            self.script.tried.append(body["model"])
+            has_model = body["model"] not in self.script.unknown
+            self._send(200, b"{}") if has_model else self._send(404, b'{"detail": "no such model"}')
+            return
+        self.script.bodies.append(body)
         script = self.script.scripts.pop(0)
         if script.body is not None:
             self._send(script.status, script.body, script.kind)

@@ -349,18 +349,18 @@ def test_sigterm_ends_it(folder: Path, over_http: bool) -> None:
     ("options", "problem"),
     [
         ([], "name a tool to serve: --browser BACKEND, --python, or both"),
-        (["--python", "--api-key", "k"], "--api-key is for HTTP; give a --port, too"),
+        (["--python", "--api-key", "k"], "--api-key is for HTTP; add --port"),
         (
             ["--python", "--port", "0", "--host", "0.0.0.0"],
-            "everyone who reaches 0.0.0.0 could use the tools; give an --api-key",
+            "everyone who reaches 0.0.0.0 could use the tools; add --api-key-file",
         ),
-        (["--browser", "/no/folder"], "--browser '/no/folder' is no folder"),
+        (["--browser", "/no/folder"], "--browser: there is no folder '/no/folder'"),
     ],
 )
 def test_what_cannot_be_served(
     options: list[str], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["mcp", *options]) == 1
+    assert main(["mcp", *options]) == 2
     assert capsys.readouterr().err.startswith(f"harmony: error: {problem}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import sys
@@ -15,13 +16,15 @@ from typing import TYPE_CHECKING, Any
 from ..apis.chat_input import tool_from_chat
 from ..conversation.content import ReasoningEffort
 from ..installation import missing_package
-from .input import InputError, read_json
+from .chat_person import Person, SlashCommands
+from .command import Command
+from .input import InputError, UsageError, named_in_errors, read_json
 from .options import (
-    Command,
     add_built_in_tools,
     add_color,
     add_engine,
     add_mcp,
+    add_model,
     add_sampling,
     given_engine_options,
     open_tools,
@@ -29,13 +32,13 @@ from .options import (
     tool_options_given,
 )
 from .output import Output
-from .runtime import EventLoop, follow_rank_0, is_url, open_watched
+from .runtime import EventLoop, follow_rank_0, is_url, open_watched, state_folder
 
 if TYPE_CHECKING:
     from .chat_backend import Backend, Opening
     from .chat_server import ServerBackend
 
-__all__ = ["CHAT", "server_url"]
+__all__ = ["CHAT", "find_person", "server_url"]
 
 _KEY = "OPENAI_API_KEY"
 _SENT = ("temperature", "top_p", "top_k", "min_p", "seed", "max_tokens")
@@ -43,6 +46,7 @@ _SENT = ("temperature", "top_p", "top_k", "min_p", "seed", "max_tokens")
 
 class _Chat(Command):
     name = "chat"
+    purpose = "run a model"
     summary = "chat with a model"
     examples = """\
   harmony chat
@@ -52,49 +56,58 @@ class _Chat(Command):
 """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "target",
-            metavar="MODEL",
-            nargs="?",
+        add_model(
+            parser,
+            "the URL of a server with the Chat Completions API, such as localhost:8000",
+            dest="target",
             default="demo",
-            help="demo (the default), a folder, a name on the Hugging Face hub, or the URL of a "
-            "server of the Chat Completions API, such as localhost:8000",
         )
         parser.add_argument(
             "--model",
             metavar="NAME",
-            help="which of a server's models; needed if there are several",
+            help="the server's name for the model; needed if the server has several",
         )
         parser.add_argument(
-            "--api-key", metavar="KEY", help=f"the server's key; by default the variable {_KEY}"
+            "--api-key",
+            metavar="KEY",
+            help=f"the API key of the server (default: the variable {_KEY})",
         )
         parser.add_argument(
-            "--instructions", metavar="TEXT", help="the instructions of the developer"
+            "--instructions",
+            metavar="TEXT",
+            help="instructions for the model, as a developer message",
         )
         parser.add_argument(
             "--tools",
             metavar="FILE",
-            help="function tools, as JSON; the chat asks you for their results",
+            help="a file of function tools, as JSON; the chat asks you for the results of calls",
         )
         add_built_in_tools(parser)
         add_mcp(parser)
         parser.add_argument(
             "--effort",
             choices=[effort.value.lower() for effort in ReasoningEffort],
-            help="how much the model reasons; by default medium, or the default of a server",
+            help="how much the model reasons (default: medium, or what the server chooses)",
+        )
+        parser.add_argument(
+            "--history",
+            action=argparse.BooleanOptionalAction,
+            default=True,
+            help="keep your questions for the next chat, in a file that only you can read "
+            "(default: on)",
         )
         add_sampling(parser)
-        add_engine(parser)
+        add_engine(parser, takes_url=False)
         add_color(parser)
 
     def run(self, arguments: argparse.Namespace) -> None:
-        from .chat_conversation import ChatConversation
+        from .chat_conversation import SLASH_COMMANDS, ChatConversation
 
         url = server_url(arguments.target)
         if url is None:
             options = given_engine_options(arguments, arguments.target)
-        elif arguments.engine_option or arguments.threads or arguments.upstream_api_key_file:
-            raise InputError(
+        elif arguments.engine_option or arguments.threads:
+            raise UsageError(
                 "the options of an engine are for a model in this process; "
                 f"leave them out, or name a model instead of {arguments.target!r}"
             )
@@ -105,7 +118,7 @@ class _Chat(Command):
         output, opening = Output(arguments.color), _opening(arguments)
         given = tool_options_given(arguments)
         if given and url is not None:
-            raise InputError(
+            raise UsageError(
                 f"{given[0]} is for a model in this process; a server runs its own tools "
                 f"(see 'harmony serve --help'), or name a model instead of {arguments.target!r}"
             )
@@ -116,8 +129,10 @@ class _Chat(Command):
             backend = loop.run(_backend(arguments, options))
             opened.callback(lambda: loop.run(backend.close()))
             if sys.stderr.isatty():
-                print("/help helps.", file=sys.stderr)
-            ChatConversation(backend, replace(opening, run_here=tools), output, loop).run()
+                print("Ask a question, or type /help.", file=sys.stderr)
+            person = find_person(output, SLASH_COMMANDS, keeps_history=arguments.history)
+            opening = replace(opening, run_here=tools)
+            ChatConversation(backend, opening, person, output, loop).run()
 
 
 CHAT = _Chat()
@@ -131,8 +146,11 @@ async def _backend(arguments: argparse.Namespace, options: Mapping[str, Any]) ->
     for option in ("model", "api_key"):
         if getattr(arguments, option) is not None:
             name = option.replace("_", "-")
-            raise InputError(
-                f"--{name} is for servers, and {arguments.target!r} is not the URL of one"
+            remedy = ""
+            if option == "model" and arguments.target == "demo":
+                remedy = f"; write 'harmony chat {arguments.model}'"
+            raise UsageError(
+                f"--{name} is for servers, and {arguments.target!r} is not the URL of one{remedy}"
             )
     from .chat_backend import EngineBackend
 
@@ -164,11 +182,41 @@ def _opening(arguments: argparse.Namespace) -> Opening:
     functions: list[dict[str, Any]] = []
     if arguments.tools:
         raw, _ = read_json(arguments.tools)
-        for index, tool in enumerate(raw if isinstance(raw, list) else [raw]):
-            tool_from_chat(tool, field=f"[{index}]")
-            is_bare = not tool.get("function")
-            functions.append({"type": "function", "function": tool} if is_bare else tool)
+        with named_in_errors(arguments.tools):
+            for index, tool in enumerate(raw if isinstance(raw, list) else [raw]):
+                tool_from_chat(tool, field=f"[{index}]")
+                is_bare = not tool.get("function")
+                functions.append({"type": "function", "function": tool} if is_bare else tool)
     return Opening(arguments.instructions, functions, effort)
+
+
+def find_person(output: Output, commands: SlashCommands, *, keeps_history: bool) -> Person:
+    """Return the person at the terminal, or the program behind the pipe."""
+    person = Person(output)
+    if not (person.has_keyboard and output.is_terminal) or os.environ.get("TERM") == "dumb":
+        return person
+    try:
+        from .chat_terminal import TerminalPerson
+
+        return TerminalPerson(output, commands, _history_file() if keeps_history else None)
+    except ModuleNotFoundError as error:
+        hint = missing_package("pasting, history and Markdown need", error, "terminal")
+        print(hint, file=sys.stderr)
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401 - lets `input` edit lines
+    return person
+
+
+def _history_file() -> Path | None:
+    """Return the file of earlier questions, which only the user can read; None without one."""
+    try:
+        file = state_folder() / "chat_history"
+        os.close(os.open(file, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
+        file.chmod(0o600)
+    except (InputError, OSError) as error:
+        print(f"questions are not remembered: {error}", file=sys.stderr)
+        return None
+    return file
 
 
 _HOST = re.compile(r"(localhost|[\w.-]+:\d+|\[[\da-fA-F:.]+\](:\d+)?)(/.*)?", re.ASCII)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import difflib
 import itertools
-import sys
+import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,6 +17,7 @@ from ..conversation.content import ReasoningEffort
 from ..conversation.messages import Author, Message, Role
 from ..errors import HarmonyError
 from .chat_backend import Answer, Backend, Opening
+from .chat_person import Person, SlashCommands, Writer
 from .input import InputError
 from .output import Output, Style, write_message
 from .runtime import EventLoop
@@ -26,15 +27,29 @@ if TYPE_CHECKING:
     from ..tools.tool_message import ToolMessage
 
 
-__all__ = ["ChatConversation", "ChatTools", "effort_named", "shortened"]
+__all__ = ["SLASH_COMMANDS", "ChatConversation", "ChatTools", "effort_named", "shortened"]
 
-_HELP = """\
-/effort low|medium|high   how much the model reasons
+_EFFORTS = tuple(effort.value.lower() for effort in ReasoningEffort)
+
+SLASH_COMMANDS: SlashCommands = {
+    "/effort": _EFFORTS,
+    "/new": (),
+    "/history": (),
+    "/help": (),
+    "/quit": (),
+}
+
+_HELP = f"""\
+/effort {"|".join(_EFFORTS):17} how much the model reasons
 /new                      forget the conversation
-/history                  show it
-/help                     show this
-/quit                     end; so does Ctrl-D. Ctrl-C stops an answer"""
+/history                  show the conversation
+/help                     show this text
+/quit                     end the chat; Ctrl-D ends it, too
 
+A question may have several lines, if \"\"\" stands before and after them.
+Ctrl-C stops an answer."""
+
+_COMMAND = re.compile(r"/[a-z]*", re.ASCII)
 _STYLES: dict[str, Style] = {"analysis": "marker"}  # reasoning is faint
 _TAKEN_BACK = "the question is taken back"
 
@@ -46,38 +61,40 @@ class ChatConversation:
     begun, its text so far stays. So a model can always continue the history.
     """
 
-    def __init__(self, backend: Backend, opening: Opening, output: Output, loop: EventLoop) -> None:
+    def __init__(
+        self, backend: Backend, opening: Opening, person: Person, output: Output, loop: EventLoop
+    ) -> None:
         self._backend = backend
         self._opening = opening
+        self._person = person
         self._output = output
         self._loop = loop
-        self._has_keyboard = sys.stdin.isatty()  # for lines and Ctrl-C
-        self._interactive = self._has_keyboard and output.is_terminal
         self._messages: list[Message] = []
         self._tools = ChatTools(opening.run_here)
         self._over = False
-        if self._interactive:
-            with contextlib.suppress(ImportError):
-                import readline  # noqa: F401 - lets `input` edit lines
 
     def run(self) -> None:
         """Read lines until the end."""
         while not self._over:
             try:
-                line = self._ask("> ")
+                question = self._person.ask_question()
             except KeyboardInterrupt:
-                if not self._has_keyboard:
+                if not self._person.has_keyboard:
                     raise
-                self._output.line("\nCtrl-D or /quit ends", "marker")
+                self._output.line("\nCtrl-D or /quit ends the chat", "marker")
                 continue
-            if line is None:
+            if question is None:
                 return
-            self._take(line.strip())
-            self._output.flush()
+            if question.strip():
+                self._take(question.strip())
+                self._output.flush()
 
-    def _take(self, line: str) -> None:
+    def _take(self, question: str) -> None:
         """Run a command, or let the model answer."""
-        word, _, rest = line.partition(" ")
+        word, _, rest = question.partition(" ")
+        if _COMMAND.fullmatch(word) is None or "\n" in question:
+            self._turn(question)
+            return
         match word:
             case "/effort":
                 try:
@@ -92,13 +109,14 @@ class ChatConversation:
                 for message in self._messages:
                     write_message(message, self._output)
             case "/help":
-                self._output.line(_HELP, "marker")
+                self._output.line(f"{_HELP}{self._person.keys_help}", "marker")
             case "/quit":
                 self._over = True
-            case _ if word.startswith("/"):
-                self._output.line(f"there is no command {word}; /help shows them", "repair")
-            case _ if word:
-                self._turn(line)
+            case _:
+                begun = [command for command in SLASH_COMMANDS if command.startswith(word)]
+                close = begun or difflib.get_close_matches(word, SLASH_COMMANDS, 1)
+                remedy = f"did you mean {close[0]}?" if close else "/help shows all commands"
+                self._output.line(f"there is no command {word}; {remedy}", "repair")
 
     # Answers
 
@@ -107,11 +125,12 @@ class ChatConversation:
         before = len(self._messages)
         self._messages.append(Message.from_role_and_content(Role.USER, question))
         try:
-            while calls := self._answer():
-                for call in calls:
-                    self._messages += self._results_of(call)
+            with self._person.silent_keyboard():
+                while calls := self._answer():
+                    for call in calls:
+                        self._messages += self._results_of(call)
         except (HarmonyError, KeyboardInterrupt, EOFError) as error:
-            if isinstance(error, KeyboardInterrupt) and not self._has_keyboard:
+            if isinstance(error, KeyboardInterrupt) and not self._person.has_keyboard:
                 raise
             del self._messages[before:]
             self._output.line(f"{_in_a_line(error)} ({_TAKEN_BACK})", "repair")
@@ -128,7 +147,7 @@ class ChatConversation:
         except HarmonyError as error:
             problem = error
         except KeyboardInterrupt as error:
-            if not self._has_keyboard:
+            if not self._person.has_keyboard:
                 raise
             problem = error
         if problem is None and answer.problem is not None:
@@ -152,20 +171,23 @@ class ChatConversation:
 
     async def _show(self, answer: Answer) -> None:
         shown = -1
+        writer: Writer | None = None
         pieces = answer.pieces()
         try:
             async for message, channel, recipient, text in pieces:
-                if message != shown:
-                    if shown >= 0:
-                        self._output.line()
+                if writer is None or message != shown:
+                    if writer is not None:
+                        writer.close()
                     if recipient is not None:
                         self._output.line(f"[call of {recipient}]", "title")
+                    has_markdown = recipient is None and channel != "analysis"
+                    style = _STYLES.get(channel, channel)
+                    writer = self._person.writer(style, markdown=has_markdown)
                     shown = message
-                self._output.write(text, _STYLES.get(channel, channel))
-                self._output.flush()
+                writer.write(text)
         finally:
-            if shown >= 0:
-                self._output.line()
+            if writer is not None:
+                writer.close()
             await pieces.aclose()
 
     def _results_of(self, call: Message) -> list[Message]:
@@ -175,7 +197,7 @@ class ChatConversation:
         """
         if not self._tools.accept(call.recipient):
             name = call.recipient or ""
-            text = self._ask(f"result of {name}: ")
+            text = self._person.ask_result(name)
             if text is None:
                 raise EOFError(f"no result of {name}")
             message = Message.from_author_and_content(Author.new(Role.TOOL, name), text)
@@ -188,28 +210,12 @@ class ChatConversation:
         self._output.flush()
         return [*results]
 
-    # The person
-
-    def _ask(self, prompt: str) -> str | None:
-        """Read a line; None at the end of input."""
-        try:
-            line = input(prompt if self._interactive else "")
-        except EOFError:
-            if self._interactive:
-                self._output.line()
-            return None
-        except UnicodeDecodeError as error:
-            raise InputError(f"not UTF-8 (at byte {error.start}); type or pipe UTF-8") from error
-        # With another locale than UTF-8, Python represents bytes as surrogates.
-        return line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
 
 def effort_named(name: str) -> ReasoningEffort:
     """Return the effort with that name; raises `InputError`, which lists the names."""
-    efforts = {effort.value.lower(): effort for effort in ReasoningEffort}
-    if name.lower() not in efforts:
-        raise InputError(f"the effort is one of {', '.join(efforts)}, not {name!r}")
-    return efforts[name.lower()]
+    if name.lower() not in _EFFORTS:
+        raise InputError(f"the effort is one of {', '.join(_EFFORTS)}, not {name!r}")
+    return ReasoningEffort(name.capitalize())
 
 
 def _in_a_line(error: BaseException) -> str:

@@ -10,6 +10,7 @@ each of its ``tool_calls``       a `CallMessage`
 from __future__ import annotations
 
 import contextlib
+import difflib
 import json
 import re
 from collections import deque
@@ -145,6 +146,7 @@ def _message(text: str, channel: str) -> Message:
 
 _COMPLETIONS = "/v1/chat/completions"
 _UNAUTHORIZED = (401, 403)
+_NO_SUCH_MODEL = (400, 404, 422)
 _LISTED = 8  # models in an error
 
 
@@ -171,7 +173,7 @@ class ServerBackend(Backend):
         sampling: dict[str, Any] | None = None,
         **options: Any,
     ) -> ServerBackend:
-        """Ask the server for its models; choose `model`, or the only one.
+        """Choose the server's `model`, which is tried if it is not listed, or its only one.
 
         `options` go to `HttpClient`. Raises `EngineError`.
         """
@@ -245,15 +247,41 @@ class _ServerAnswer(Answer):
 
 async def _choose_model(client: HttpClient, requested: str | None) -> str:
     names = await _models(client, needed=requested is None)
-    if requested is not None:  # perhaps not in the list: some servers load models on demand
+    if requested is not None:
+        if requested not in names:
+            await _try_model(client, requested, names)
         return requested
     if len(names) == 1:
         return names[0]
     if not names:
         raise EngineError(f"{client.url} lists no model; name one with --model NAME")
-    more = ", ..." if len(names) > _LISTED else ""
-    listed = ", ".join(names[:_LISTED])
-    raise EngineError(f"{client.url} serves {listed}{more}; choose one with --model NAME")
+    raise EngineError(f"{client.url} serves {_listed(names)}; choose one with --model NAME")
+
+
+async def _try_model(client: HttpClient, name: str, names: Sequence[str]) -> None:
+    """Sample one token of a model that is not listed: some servers load models on demand.
+
+    Raises `EngineError` with the listed names if the server refuses.
+    """
+    body = {"model": name, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+    try:
+        async with aclosing(client.ask("POST", _COMPLETIONS, body)) as answers:
+            async for _ in answers:
+                return
+    except RefusalError as refusal:
+        if refusal.status not in _NO_SUCH_MODEL:
+            raise
+        close = difflib.get_close_matches(name, names, 1)
+        remedy = f"; did you mean {close[0]}?" if close else ""
+        served = f"; it serves {_listed(names)}" if names else ""
+        reason = _reason(refusal) or f"status {refusal.status}"
+        raise EngineError(
+            f"{client.url} has no model {name!r} ({reason}){served}{remedy}"
+        ) from refusal
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join([*names[:_LISTED], *(["..."] if len(names) > _LISTED else [])])
 
 
 async def _models(client: HttpClient, *, needed: bool) -> list[str]:
@@ -273,14 +301,19 @@ async def _models(client: HttpClient, *, needed: bool) -> list[str]:
         ) from error
 
 
+def _reason(refusal: RefusalError) -> str:
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        detail = json.loads(refusal.reason)["detail"]  # as FastAPI writes errors
+        if detail and isinstance(detail, str):
+            return detail
+    return refusal.reason
+
+
 def _explained(error: EngineError) -> EngineError:
     """Return the error with plain text for people, and with a remedy."""
     text = str(error)
     if isinstance(error, RefusalError):
-        with contextlib.suppress(ValueError, TypeError, KeyError):
-            detail = json.loads(error.reason)["detail"]  # as FastAPI writes errors
-            if detail and isinstance(detail, str):
-                text = text.replace(error.reason, detail)
+        text = text.replace(error.reason, _reason(error)) if error.reason else text
     if re.search(r"<(!doctype|html|head|body)", text, re.IGNORECASE):  # a page of a proxy
         text = re.sub(r"<(style|script|title).*?</\1>|<[^>]*>?", " ", text, flags=re.DOTALL)
     text = " ".join(text.split())

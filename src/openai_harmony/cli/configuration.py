@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from .command import Command, CommandParser, did_you_mean
 from .input import InputError
-from .options import Command
 
 __all__ = ["Configuration", "add_config"]
 
@@ -42,17 +42,16 @@ def add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config",
         metavar="FILE",
-        help="a file (TOML) with options of 'harmony serve' by their names, as in "
-        "max-running = 32; each is also read from a variable, as HARMONY_MAX_RUNNING; the command "
-        "line comes before variables, and these before the file",
+        help="a TOML file with options of 'harmony serve', such as max-running = 32; variables "
+        "such as HARMONY_MAX_RUNNING override the file, and the command line overrides both",
     )
 
 
-class _OptionReader(argparse.ArgumentParser):
+class _OptionReader(CommandParser):
     """Reads options one by one: it keeps them by name, and adds no defaults to what it reads."""
 
     def __init__(self, command: Command) -> None:
-        super().__init__(add_help=False, allow_abbrev=False)
+        super().__init__(add_help=False)
         self.options: dict[str, argparse.Action] = {}
         self.defaults: dict[str, Any] = {}
         command.add_arguments(self)
@@ -173,7 +172,7 @@ class Configuration:
                 close = difflib.get_close_matches(variable, names, 1, _CLOSE)
                 if close and variable not in _OTHER_VARIABLES:
                     self.misspelled.append(
-                        f"the variable {variable} is no option; did you mean {close[0]}?"
+                        f"the variable {variable} is not an option; did you mean {close[0]}?"
                     )
                 continue
             text = environment.pop(variable) if name in _SECRETS else environment[variable]
@@ -192,14 +191,14 @@ class Configuration:
         except OSError as error:
             raise InputError(f"--config {path} cannot be read: {error.strerror}") from error
         except ValueError as error:
-            raise InputError(f"--config {path} is no TOML: {error}") from error
+            raise InputError(f"--config {path} is not TOML: {error}") from error
         names = [name for name in self._reader.options if name not in _NOT_IN_FILES]
         values = {}
         for name, value in settings.items():
             if name not in names:
-                close = difflib.get_close_matches(name, names, 1)
-                remedy = f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}"
-                raise InputError(f"{path}: there is no option {name!r}; {remedy}")
+                raise InputError(
+                    f"{path}: there is no option {name!r}; {did_you_mean(name, names)}"
+                )
             try:
                 values[name] = self._reader.read(name, value)
             except InputError as error:

@@ -23,8 +23,9 @@ from ..conformance import (
     judge,
     read_suite,
 )
-from .input import InputError
-from .options import Command, add_color, positive
+from .command import Command, keep_old_name
+from .input import InputError, UsageError
+from .options import add_color, positive
 from .output import Output
 
 __all__ = ["CONFORMANCE"]
@@ -35,41 +36,70 @@ _COLUMN = 60
 
 class _Conformance(Command):
     name = "conformance"
+    purpose = "check what a model writes"
     summary = "test an implementation of harmony with the conformance kit"
     examples = """\
   harmony conformance run --command './adapter'
-  harmony conformance run --python conformance/adapters/ours.py --level format
+  harmony conformance run --module conformance/adapters/ours.py --level format
   harmony conformance run --url http://127.0.0.1:8000/v1/tokens --rule chat-call --diff
 """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         actions = parser.add_subparsers(metavar="ACTION", dest="action", required=True)
         run = actions.add_parser(
-            "run", help="run the cases", description="Run the cases of the kit.", allow_abbrev=False
+            "run", help="run the cases", description="Run the cases of the kit."
         )
         adapter = run.add_mutually_exclusive_group(required=True)
         adapter.add_argument(
             "--command",
             dest="adapter_command",
             metavar="COMMAND",
-            help="a program that reads a line of JSON and writes one, for each case",
+            help="test a program that reads a line of JSON and writes one, for each case",
         )
         adapter.add_argument(
-            "--url", help="a server: chat requests go to URL/render, tokens to URL/parse"
+            "--url", help="test a server: chat requests go to URL/render, tokens to URL/parse"
         )
-        adapter.add_argument(
-            "--python", metavar="MODULE", help="a module, or a file, with answer(request)"
+        module = adapter.add_argument(
+            "--module",
+            "--python",
+            metavar="MODULE",
+            help="test a Python module, or a file, with the function answer(request)",
         )
-        run.add_argument("--model", help="the model's name in requests to the server")
+        keep_old_name(module, "--python")
         run.add_argument(
-            "--suite", type=Path, metavar="FOLDER", help="the kit, unless it is installed or here"
+            "--model", metavar="NAME", help="the server's name for the model (with --url)"
         )
-        run.add_argument("--level", action="append", default=[], choices=LEVELS)
-        run.add_argument("--rule", action="append", default=[], metavar="ID")
-        run.add_argument("--json", type=Path, metavar="FILE", help="write a report, too")
-        run.add_argument("--diff", action="store_true", help="show each failed case side by side")
         run.add_argument(
-            "--timeout", type=positive, default=60, metavar="SECONDS", help="for one answer"
+            "--suite",
+            type=Path,
+            metavar="FOLDER",
+            help="the folder of the kit (default: the installed package, or ./conformance)",
+        )
+        run.add_argument(
+            "--level",
+            action="append",
+            default=[],
+            choices=LEVELS,
+            help="run the cases of this level; repeatable (default: all levels)",
+        )
+        run.add_argument(
+            "--rule",
+            action="append",
+            default=[],
+            metavar="ID",
+            help="run the cases of this rule; repeatable (default: all rules)",
+        )
+        report = run.add_argument(
+            "--output", "--json", type=Path, metavar="FILE", help="write a report, as JSON"
+        )
+        keep_old_name(report, "--json")
+        run.add_argument("--diff", action="store_true", help="show failed cases side by side")
+        run.add_argument(
+            "--timeout",
+            type=positive,
+            default=60,
+            metavar="SECONDS",
+            help="the longest wait for one answer (default: 60)",
         )
         add_color(run)
 
@@ -77,7 +107,7 @@ class _Conformance(Command):
         suite = read_suite(arguments.suite)
         cases = suite.chosen(arguments.level, arguments.rule)
         if not cases:
-            raise InputError("no case is in the chosen level and rule; leave one out")
+            raise UsageError("no case is in the chosen level and rule; leave one out")
         adapter = _adapter(arguments)
         try:
             described = _description(adapter)
@@ -90,9 +120,9 @@ class _Conformance(Command):
                 if verdict.outcome == "failed":
                     _write_difference(verdict, output)
         _write_table(suite, verdicts, output)
-        if arguments.json is not None:
+        if arguments.output is not None:
             report = _report(suite, described, verdicts)
-            arguments.json.write_text(json.dumps(report, ensure_ascii=False, indent=1) + "\n")
+            arguments.output.write_text(json.dumps(report, ensure_ascii=False, indent=1) + "\n")
         counts = Counter(verdict.outcome for verdict in verdicts)
         if counts["failed"]:
             raise InputError(f"{counts['failed']} of {len(cases)} cases failed")
@@ -106,8 +136,8 @@ CONFORMANCE = _Conformance()
 def _adapter(arguments: argparse.Namespace) -> Adapter:
     if arguments.url is not None:
         return UrlAdapter(arguments.url, arguments.model, arguments.timeout)
-    if arguments.python is not None:
-        return ModuleAdapter(arguments.python)
+    if arguments.module is not None:
+        return ModuleAdapter(arguments.module)
     return CommandAdapter(shlex.split(arguments.adapter_command), arguments.timeout)
 
 

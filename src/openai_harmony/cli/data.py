@@ -6,8 +6,9 @@ import argparse
 from collections.abc import Mapping
 
 from ..installation import missing_package
+from .command import Command
 from .input import InputError
-from .options import Command, add_color
+from .options import add_color
 from .output import Output
 from .serve import add_database, database_url
 
@@ -16,6 +17,7 @@ __all__ = ["DATA"]
 
 class _Data(Command):
     name = "data"
+    purpose = "run a model"
     summary = "list, export, delete and back up what a server has stored"
     examples = """\
   harmony data owners
@@ -26,19 +28,25 @@ class _Data(Command):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         actions = parser.add_subparsers(metavar="ACTION", dest="action", required=True)
-        owners = actions.add_parser("owners", help="list who has stored how much")
-        export = actions.add_parser("export", help="write all that an owner has as lines of JSON")
-        delete = actions.add_parser("delete", help="delete all that an owner has")
+        owners = actions.add_parser("owners", help="list the owners, and how much each has stored")
+        export = actions.add_parser(
+            "export", help="print all that an owner has stored, as lines of JSON"
+        )
+        delete = actions.add_parser("delete", help="delete all that an owner has stored")
         for action in (export, delete):
             action.add_argument(
                 "--owner",
                 metavar="ID",
                 required=True,
-                help="the id of an API key; '' for what was stored without keys",
+                help="the id of an API key; '' is the owner of what was stored without keys",
             )
-        delete.add_argument("--yes", action="store_true", help="delete it; otherwise count it")
-        backup = actions.add_parser("backup", help="copy a database of SQLite, also in use")
-        backup.add_argument("target", metavar="FILE", help="the copy, a new file")
+        delete.add_argument(
+            "--yes", action="store_true", help="delete (default: count what would be deleted)"
+        )
+        backup = actions.add_parser(
+            "backup", help="copy a SQLite database, even while it is in use"
+        )
+        backup.add_argument("target", metavar="FILE", help="the new file")
         for action in (owners, export, delete, backup):
             add_database(action)
             add_color(action)
@@ -50,7 +58,7 @@ class _Data(Command):
         except ModuleNotFoundError as error:
             raise InputError(missing_package("stored data needs", error, "serve")) from error
         output = Output(arguments.color)
-        with Store(database_url(arguments), must_exist=True) as store:
+        with Store(database_url(arguments, make_folder=False), must_exist=True) as store:
             if arguments.action == "owners":
                 for owner in store.owned.owners():
                     output.line(f"{owner or repr(owner)}  {_shown(store.owned.count(owner))}")

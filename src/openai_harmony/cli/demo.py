@@ -13,7 +13,8 @@ from ..conversation.tool_namespaces import ToolDescription
 from ..encoding import HarmonyEncoding, load_harmony_encoding
 from ..parsing.parser import StreamableParser
 from ..parsing.state import StreamState
-from .options import Command, add_color
+from .command import Command
+from .options import add_color
 from .output import Output, style_of, write_message
 
 __all__ = ["DEMO", "weather_opening"]
@@ -40,7 +41,8 @@ _FINAL = (
 
 class _Demo(Command):
     name = "demo"
-    summary = "walk through a conversation with a tool call, offline"
+    purpose = "see the format"
+    summary = "show a conversation with a tool call, step by step"
     examples = """\
   harmony demo
   harmony demo --delay 0.1
@@ -51,7 +53,7 @@ class _Demo(Command):
             "--delay",
             type=_delay,
             metavar="SECONDS",
-            help="the time for each token; 0.03 on a terminal, otherwise 0",
+            help="the pause before each token (default: 0.03 on a terminal, else 0)",
         )
         add_color(parser)
 
@@ -197,7 +199,5 @@ def _delay(text: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds <= LONGEST_DELAY:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a delay; give seconds from 0 to {LONGEST_DELAY:g}"
-        )
+        raise argparse.ArgumentTypeError(f"must be seconds from 0 to {LONGEST_DELAY:g}, not {text}")
     return seconds

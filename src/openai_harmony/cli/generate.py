@@ -10,13 +10,23 @@ from ..conversation.messages import Conversation
 from ..conversation.tool_choice import ToolChoice, ToolMode
 from ..installation import missing_package
 from ..written_tokens import written_tokens
-from .input import InputError, add_request, read_request, read_text
+from .command import Command
+from .input import (
+    InputError,
+    UsageError,
+    add_request,
+    named_in_errors,
+    read_request,
+    read_text,
+)
 from .options import (
-    Command,
     add_color,
     add_engine,
+    add_format,
+    add_model,
     add_sampling,
     given_engine_options,
+    positive,
     sampling_of,
 )
 from .output import Output, json_lines, write_message
@@ -31,7 +41,8 @@ __all__ = ["CHECK", "GENERATE", "GRAMMAR"]
 
 class _Grammar(Command):
     name = "grammar"
-    summary = "write the grammar of the assistant's next turn, for constrained sampling"
+    purpose = "check what a model writes"
+    summary = "print the grammar of the next turn, for constrained sampling"
     examples = """\
   harmony grammar chat.json
   harmony grammar chat.json --tool-choice get_weather --reasoning-tokens 200
@@ -42,16 +53,20 @@ class _Grammar(Command):
         parser.add_argument(
             "--tool-choice",
             metavar="CHOICE",
-            help="none, auto, required or the name of a tool; by default the request's tool_choice",
+            help="which tools the model may call: none, auto, required or the name of a tool "
+            "(default: the request's tool_choice)",
         )
         parser.add_argument(
-            "--no-reasoning", action="store_true", help="allow no analysis before the answer"
+            "--reasoning",
+            action=argparse.BooleanOptionalAction,
+            default=True,
+            help="allow reasoning before the answer (default: on)",
         )
         parser.add_argument(
             "--reasoning-tokens",
-            type=int,
+            type=positive,
             metavar="N",
-            help="the most tokens of each analysis message",
+            help="the most tokens of each analysis message (default: no limit)",
         )
 
     def run(self, arguments: argparse.Namespace) -> None:
@@ -63,7 +78,8 @@ GRAMMAR = _Grammar()
 
 class _Check(Command):
     name = "check"
-    summary = "check whether a completion follows that grammar, and show its first mismatch"
+    purpose = "check what a model writes"
+    summary = "check whether a completion follows the grammar of its turn"
     examples = """\
   harmony check chat.json --completion '<|channel|>final<|message|>4<|return|>'
   harmony check chat.json --completion-file completion.ids
@@ -77,7 +93,7 @@ class _Check(Command):
             metavar="TEXT",
             help="what the model wrote after <|start|>assistant, as marked-up text or token ids",
         )
-        given.add_argument("--completion-file", metavar="FILE", help="the same in a file")
+        given.add_argument("--completion-file", metavar="FILE", help="a file with the completion")
 
     def run(self, arguments: argparse.Namespace) -> None:
         grammar = _requested_grammar(arguments)
@@ -104,51 +120,64 @@ def _requested_grammar(arguments: argparse.Namespace) -> str:
     elif choice not in get_args(ToolMode):
         choice = ToolChoice("required", (choice,))
     return _grammar(
+        arguments,
         conversation,
         fields,
         tool_choice=choice,
-        reasoning=not arguments.no_reasoning,
+        reasoning=arguments.reasoning,
         reasoning_tokens=arguments.reasoning_tokens,
     )
 
 
-def _grammar(conversation: Conversation, fields: Mapping[str, Any], **options: Any) -> str:
+def _grammar(
+    arguments: argparse.Namespace,
+    conversation: Conversation,
+    fields: Mapping[str, Any],
+    **options: Any,
+) -> str:
     """Return the grammar of the next turn; `fields` are those of the request."""
     try:
-        from ..grammar import TurnOptions, turn_grammar
+        from ..grammar import GrammarError, TurnOptions, turn_grammar
     except ModuleNotFoundError as error:
         raise InputError(missing_package("grammars need", error, "grammar")) from error
     from_request = {name: fields.get(name) for name in ("tool_choice", "response_format")}
-    return turn_grammar(conversation, TurnOptions(**{**from_request, **options}))
+    with named_in_errors(arguments.file):
+        try:
+            return turn_grammar(conversation, TurnOptions(**{**from_request, **options}))
+        except GrammarError as error:
+            choice = getattr(arguments, "tool_choice", None)
+            if choice is not None and error.problem.startswith("tool_choice: "):
+                problem = str(error).removeprefix("tool_choice")
+                raise UsageError(f"--tool-choice{problem}") from error
+            raise
 
 
 class _Generate(Command):
     name = "generate"
+    purpose = "run a model"
     summary = "let a model complete a conversation"
     examples = """\
   harmony generate demo chat.json
   echo '[{"role": "user", "content": "What is 2 + 2?"}]' | harmony generate demo
-  harmony generate http://localhost:8000 chat.json --temperature 0 --grammar --output json
+  harmony generate http://localhost:8000 chat.json --temperature 0 --grammar --format json
 """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "model",
-            metavar="MODEL",
-            help="demo, a folder, a name on the Hugging Face hub, or the URL of a server",
-        )
+        add_model(parser, "the URL of a vLLM, SGLang or llama.cpp server")
         add_request(parser)
         add_sampling(parser)
         parser.add_argument(
             "--grammar",
-            action="store_true",
-            help="constrain the model to the grammar of the turn",
+            action=argparse.BooleanOptionalAction,
+            default=False,
+            help="constrain the model to the grammar of the turn: its tools, tool_choice and "
+            "response_format (default: off)",
         )
-        parser.add_argument(
-            "--output",
-            choices=("text", "json", "ids"),
-            default="text",
-            help="messages to read (the default), harmony JSON with the tokens, or the token ids",
+        add_format(
+            parser,
+            ("text", "ids", "json"),
+            "how to print the completion: messages to read, token ids, or JSON with both "
+            "(default: text)",
         )
         add_engine(parser)
         add_color(parser)
@@ -160,7 +189,7 @@ class _Generate(Command):
         if follow_rank_0(arguments.model, options):
             return
         conversation, fields = read_request(arguments)
-        grammar = _grammar(conversation, fields) if arguments.grammar else None
+        grammar = _grammar(arguments, conversation, fields) if arguments.grammar else None
         sampling = sampling_of(arguments, grammar)
 
         async def complete_turn() -> Completion:
@@ -170,9 +199,9 @@ class _Generate(Command):
         with EventLoop() as loop:
             completion = loop.run(complete_turn())
         output = Output(arguments.color)
-        if arguments.output == "ids":
+        if arguments.format == "ids":
             output.line(" ".join(map(str, completion.tokens)))
-        elif arguments.output == "json":
+        elif arguments.format == "json":
             reason = completion.finish_reason
             fields = {
                 "messages": [message.to_dict() for message in completion.messages],

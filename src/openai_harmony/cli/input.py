@@ -10,19 +10,23 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 from ..apis.chat_input import conversation_from_chat, is_chat
 from ..conversation.messages import Conversation
+from ..errors import HarmonyError
 
 __all__ = [
     "InputError",
+    "UsageError",
     "add_file",
     "add_request",
     "iso_date",
+    "named_in_errors",
     "read_json",
     "read_request",
     "read_text",
@@ -35,39 +39,60 @@ class InputError(Exception):
     """The input cannot be read, or is not what the command expects."""
 
 
+class UsageError(InputError):
+    """The arguments do not fit together, or one of them has a wrong value."""
+
+
+class _FileError(InputError):
+    """An error that names the file."""
+
+
+@contextmanager
+def named_in_errors(file: str) -> Iterator[None]:
+    """Name the file in errors about its contents."""
+    try:
+        yield
+    except (HarmonyError, InputError) as error:
+        if file == STANDARD_INPUT or isinstance(error, (UsageError, _FileError)):
+            raise
+        raise _FileError(f"{file}: {error}") from error
+
+
 def read_text(file: str) -> str:
     """Read a file, or standard input for ``-``, without the line break at the end."""
-    try:
-        if file != STANDARD_INPUT:
-            data = Path(file).read_bytes()
-        elif sys.stdin is None:
-            raise InputError("standard input is closed; name a file")
-        else:
-            if sys.stdin.isatty():
-                print("harmony: reading standard input; Ctrl-D ends it", file=sys.stderr)
-            data = sys.stdin.buffer.read()
-        text = data.decode("utf-8-sig")
-    except OSError as error:
-        raise InputError(
-            f"cannot be read ({error.strerror or error}); check the path, "
-            "or pass - to read standard input"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"not UTF-8 (at byte {error.start}); save it as UTF-8") from error
+    with named_in_errors(file):
+        try:
+            if file != STANDARD_INPUT:
+                data = Path(file).read_bytes()
+            elif sys.stdin is None:
+                raise InputError("standard input is closed; name a file")
+            else:
+                if sys.stdin.isatty():
+                    print("harmony: reading standard input; Ctrl-D ends it", file=sys.stderr)
+                data = sys.stdin.buffer.read()
+            text = data.decode("utf-8-sig")
+        except OSError as error:
+            raise InputError(
+                f"cannot be read ({error.strerror or error}); check the path, "
+                "or pass - to read standard input"
+            ) from error
+        except UnicodeDecodeError as error:
+            raise InputError(f"not UTF-8 (at byte {error.start}); save it as UTF-8") from error
     return text.removesuffix("\r\n" if text.endswith("\r\n") else "\n")
 
 
 def read_json(file: str) -> tuple[Any, str]:
     """Read JSON; return the value and its text."""
     text = read_text(file)
-    if not text.strip():
-        raise InputError("there is no input; expected JSON")
-    try:
-        return json.loads(text), text
-    except json.JSONDecodeError as error:
-        raise InputError(f"not valid JSON: {error}") from error
-    except RecursionError:
-        raise InputError("the JSON is nested too deeply to be read") from None
+    with named_in_errors(file):
+        if not text.strip():
+            raise InputError("there is no input; expected JSON")
+        try:
+            return json.loads(text), text
+        except json.JSONDecodeError as error:
+            raise InputError(f"not valid JSON: {error}") from error
+        except RecursionError:
+            raise InputError("the JSON is nested too deeply to be read") from None
 
 
 def add_file(parser: argparse.ArgumentParser, holds: str) -> None:
@@ -77,7 +102,7 @@ def add_file(parser: argparse.ArgumentParser, holds: str) -> None:
         metavar="FILE",
         nargs="?",
         default="-",
-        help=f"{holds}; - or nothing reads standard input",
+        help=f"{holds} (default: standard input, which - means, too)",
     )
 
 
@@ -86,16 +111,16 @@ def add_request(parser: argparse.ArgumentParser) -> None:
     add_file(parser, "a harmony conversation or a Chat Completions request, as JSON")
     parser.add_argument(
         "--from",
-        dest="format",
+        dest="form",
         choices=("harmony", "chat"),
-        help="the form of the input; by default, harmony if a message has a channel, recipient or "
-        "content type, or system or developer content; else chat",
+        help="the form of the input (default: harmony if a message has a channel, recipient or "
+        "content type, or system or developer content; else chat)",
     )
     parser.add_argument(
         "--date",
         type=iso_date,
         metavar="YYYY-MM-DD",
-        help="the current date for the model, for chat input",
+        help="the current date in the prompt, for chat input (default: no date)",
     )
 
 
@@ -103,15 +128,16 @@ def read_request(arguments: argparse.Namespace) -> tuple[Conversation, Mapping[s
     """Read a conversation, and the fields beside its messages."""
     raw, text = read_json(arguments.file)
     fields = raw if isinstance(raw, Mapping) else {}
-    if arguments.format == "chat" or (arguments.format is None and is_chat(raw)):
-        return conversation_from_chat(raw, conversation_start_date=arguments.date), fields
-    if arguments.date is not None:
-        raise InputError(
-            "--date is for Chat Completions requests, and this is a harmony conversation; "
-            "write the date into its system content as conversation_start_date"
-        )
-    text = f'{{"messages": {text}}}' if isinstance(raw, list) else text
-    return Conversation.from_json(text), fields
+    with named_in_errors(arguments.file):
+        if arguments.form == "chat" or (arguments.form is None and is_chat(raw)):
+            return conversation_from_chat(raw, conversation_start_date=arguments.date), fields
+        if arguments.date is not None:
+            raise UsageError(
+                "--date is for Chat Completions requests, and this is a harmony conversation; "
+                "write the date into its system content as conversation_start_date"
+            )
+        text = f'{{"messages": {text}}}' if isinstance(raw, list) else text
+        return Conversation.from_json(text), fields
 
 
 def iso_date(text: str) -> str:

@@ -11,11 +11,13 @@ import sys
 import threading
 import webbrowser
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..installation import missing_package
-from .input import InputError, read_json
-from .options import Command
+from .command import Command
+from .input import STANDARD_INPUT, InputError, named_in_errors, read_json
+from .options import add_port
 from .runtime import listen, open_watched
 
 if TYPE_CHECKING:
@@ -32,11 +34,13 @@ _LONGEST_FRAGMENT = 100_000
 
 class _Inspect(Command):
     name = "inspect"
-    summary = "look at conversations and tokens on a page in the browser"
+    purpose = "see the format"
+    summary = "see conversations and their tokens in the browser"
     examples = """\
   harmony inspect
-  harmony inspect --file chat.json
+  harmony inspect chat.json
   harmony inspect demo
+  harmony inspect demo chat.json
 """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -44,23 +48,37 @@ class _Inspect(Command):
             "model",
             metavar="MODEL",
             nargs="?",
-            help="a model to chat with on the page, as for 'harmony serve'; nothing is stored",
+            help="a model to run on the page: demo, a folder, a name on the Hugging Face hub, or "
+            "the URL of a vLLM, SGLang or llama.cpp server; nothing is stored (default: none)",
         )
         parser.add_argument(
-            "--file",
+            "file",
             metavar="FILE",
-            help="a conversation or a request to open, as JSON; - for stdin",
+            nargs="?",
+            help="a conversation or a request to open, as JSON; - means standard input "
+            "(default: none)",
         )
-        parser.add_argument("--port", type=int, default=0, help="the port; a free one by default")
+        parser.add_argument("--file", dest="old_file", help=argparse.SUPPRESS)
+        add_port(parser, "the port of the page (default: a free one)", 0)
         parser.add_argument(
-            "--no-open",
-            dest="open",
-            action="store_false",
-            help="print the address, open no browser",
+            "--open",
+            action=argparse.BooleanOptionalAction,
+            default=True,
+            help="open the page in a browser (default: on; off prints the address)",
         )
 
     def run(self, arguments: argparse.Namespace) -> None:
-        fragment = "" if arguments.file is None else page_fragment(read_json(arguments.file)[0])
+        file = arguments.file
+        if arguments.old_file is not None:
+            print("harmony: warning: --file is an old name; use FILE", file=sys.stderr)
+            file = arguments.old_file
+        elif file is None and arguments.model is not None and _is_file(arguments.model):
+            arguments.model, file = None, arguments.model
+        fragment = ""
+        if file is not None:
+            raw, _ = read_json(file)
+            with named_in_errors(file):
+                fragment = page_fragment(raw)
         # The server raises the signal again when it has stopped; an engine is still to be closed.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         with listen(_HOST, arguments.port) as listener:
@@ -70,6 +88,11 @@ class _Inspect(Command):
 
 
 INSPECT = _Inspect()
+
+
+def _is_file(name: str) -> bool:
+    """Return whether the only argument is a FILE and not a MODEL."""
+    return name == STANDARD_INPUT or name.endswith(".json") or Path(name).is_file()
 
 
 def page_fragment(source: Any) -> str:
@@ -86,7 +109,7 @@ def page_fragment(source: Any) -> str:
     packed = base64.urlsafe_b64encode(packer.compress(text) + packer.flush())
     fragment = "#c=" + packed.decode().rstrip("=")
     if len(fragment) > _LONGEST_FRAGMENT:
-        raise InputError("this is too long for an address; run without --file and paste it")
+        raise InputError("this is too long for an address; run without FILE and paste it")
     return fragment
 
 

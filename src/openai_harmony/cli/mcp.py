@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..installation import missing_package
-from .input import InputError
+from .command import Command
+from .input import InputError, UsageError
 from .options import (
-    Command,
     add_api_keys,
     add_built_in_tools,
+    add_port,
     api_keys,
     open_tools,
     tool_options_given,
@@ -37,7 +38,8 @@ _GRACE = 3  # seconds for running calls, when the server ends
 
 class _Mcp(Command):
     name = "mcp"
-    summary = "serve the tools browser and python over the Model Context Protocol"
+    purpose = "run a model"
+    summary = "serve the tools browser and python by the MCP protocol"
     examples = """\
   harmony mcp --browser docs --python
   harmony mcp --browser searxng:http://localhost:8888 --port 8765
@@ -45,22 +47,22 @@ class _Mcp(Command):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_built_in_tools(parser)
-        parser.add_argument(
-            "--port",
-            type=int,
-            help="serve streamable HTTP at this port (0 for a free one), at /mcp; by default, "
-            "serve on standard input and output",
+        add_port(
+            parser,
+            "serve HTTP at this port, under /mcp; 0 takes a free port (default: serve standard "
+            "input and output)",
+            None,
         )
         parser.add_argument(
-            "--host", default="127.0.0.1", help="the address to listen at (%(default)s)"
+            "--host", default="127.0.0.1", help="listen at this address (default: %(default)s)"
         )
         add_api_keys(parser)
 
     def run(self, arguments: argparse.Namespace) -> None:
         if not tool_options_given(arguments):
-            raise InputError("name a tool to serve: --browser BACKEND, --python, or both")
+            raise UsageError("name a tool to serve: --browser BACKEND, --python, or both")
         if arguments.port is None and (arguments.api_key or arguments.api_key_file):
-            raise InputError("--api-key is for HTTP; give a --port, too")
+            raise UsageError("--api-key is for HTTP; add --port")
         arguments.api_key = api_keys(arguments)
         try:
             from ..tools.mcp import make_server
@@ -68,8 +70,8 @@ class _Mcp(Command):
         except ModuleNotFoundError as error:
             raise InputError(missing_package("the MCP server needs", error, "tools")) from error
         if arguments.port is not None and not (is_loopback(arguments.host) or arguments.api_key):
-            raise InputError(
-                f"everyone who reaches {arguments.host} could use the tools; give an --api-key"
+            raise UsageError(
+                f"everyone who reaches {arguments.host} could use the tools; add --api-key-file"
             )
         asyncio.run(_serve(arguments, make_server))
 
@@ -132,14 +134,20 @@ async def _serve_http(
 
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    print(f"serving tools at http://{shown}:{port}/mcp", file=sys.stderr, flush=True)
     app: Any = make_http_app(server, arguments.host)
     if arguments.api_key:
         app = KeyGate(app, arguments.api_key)
     else:
         app = RequestGuard(app, respond=refused)
+
+    class AnnouncedServer(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                print(f"serving tools at http://{shown}:{port}/mcp", file=sys.stderr, flush=True)
+
     config = HttpConfig(app, timeout_graceful_shutdown=_GRACE)
-    await uvicorn.Server(config).serve(sockets=[listener])
+    await AnnouncedServer(config).serve(sockets=[listener])
 
 
 async def _close(tools: Sequence[Tool[Any]]) -> None:

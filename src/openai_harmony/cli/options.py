@@ -1,4 +1,4 @@
-"""A command, and the options that several commands share."""
+"""The options that several commands share."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ import itertools
 import json
 import logging
 import os
+import re
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from ..config import SchemaDialect
 from ..conversation.messages import Role
 from ..installation import missing_package
-from .input import InputError
+from .command import keep_old_name
+from .input import InputError, UsageError
 from .runtime import engine_options, is_url
 
 if TYPE_CHECKING:
@@ -28,12 +30,14 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "Command",
     "add_api_keys",
     "add_built_in_tools",
     "add_color",
     "add_engine",
+    "add_format",
     "add_mcp",
+    "add_model",
+    "add_port",
     "add_sampling",
     "add_schema_dialect",
     "api_keys",
@@ -48,25 +52,9 @@ __all__ = [
 ]
 
 
-class Command(ABC):
-    """A command: its name, its help, its arguments, and what it does."""
-
-    name: ClassVar[str]
-    summary: ClassVar[str]
-    examples: ClassVar[str]
-
-    @abstractmethod
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments to the command's parser."""
-
-    @abstractmethod
-    def run(self, arguments: argparse.Namespace) -> None:
-        """Run the command; raises `InputError` or `HarmonyError`."""
-
-
 def positive(text: str, least: int = 1) -> int:
     """Read an integer from 1, for the `type` of an argument."""
-    if not text.isdecimal() or int(text) < least:
+    if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < least:
         raise argparse.ArgumentTypeError(f"must be an integer from {least}, not {text}")
     return int(text)
 
@@ -76,25 +64,61 @@ def natural(text: str) -> int:
     return positive(text, least=0)
 
 
+def add_port(parser: argparse.ArgumentParser, meaning: str, default: int | None) -> None:
+    """Add the option ``--port``."""
+    parser.add_argument("--port", type=_port, default=default, metavar="N", help=meaning)
+
+
+def _port(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,5}", text) or int(text) > _LAST_PORT:
+        raise argparse.ArgumentTypeError(f"must be a port from 0 to {_LAST_PORT}, not {text}")
+    return int(text)
+
+
+def add_model(
+    parser: argparse.ArgumentParser, url: str, *, dest: str = "model", default: str | None = None
+) -> argparse.Action:
+    """Add the argument MODEL; `url` says which URLs it may be."""
+    meaning = f"demo, a folder, a name on the Hugging Face hub, or {url}"
+    if default:
+        meaning += f" (default: {default})"
+    nargs = "?" if default else None
+    return parser.add_argument(dest, metavar="MODEL", nargs=nargs, default=default, help=meaning)
+
+
+def add_format(
+    parser: argparse.ArgumentParser, formats: Sequence[str], meaning: str
+) -> argparse.Action:
+    """Add the option ``--format``, the form of the output; the first is the default."""
+    option = parser.add_argument(
+        "--format", "--output", choices=formats, default=formats[0], help=meaning
+    )
+    return keep_old_name(option, "--output")
+
+
 def add_color(parser: argparse.ArgumentParser) -> None:
     """Add the option ``--color``."""
     parser.add_argument(
         "--color",
         choices=("auto", "always", "never"),
         default="auto",
-        help="auto (the default) colours on a terminal, unless NO_COLOR is set",
+        help="use colours: auto means on a terminal, unless NO_COLOR is set (default: auto)",
     )
 
 
-def add_schema_dialect(parser: argparse.ArgumentParser, option: str) -> None:
+def add_schema_dialect(
+    parser: argparse.ArgumentParser, old_name: str | None = None
+) -> argparse.Action:
     """Add the option for the dialect of schemas."""
-    parser.add_argument(
-        option,
-        dest="schema_dialect",
+    option = parser.add_argument(
+        "--schema-dialect",
+        *([old_name] if old_name else []),
         choices=get_args(SchemaDialect),
         default="typescript",
-        help="reference writes schemas exactly as the reference library does, with its losses",
+        help="how to write JSON Schemas: typescript keeps all they say; reference writes the bytes "
+        "of openai-harmony, which loses parts (default: typescript)",
     )
+    return keep_old_name(option, old_name) if old_name else option
 
 
 def role_names() -> list[str]:
@@ -107,13 +131,15 @@ def role_named(name: str) -> Role | None:
     return None if name == "none" else Role(name)
 
 
+_LAST_PORT = 65535
+
 _OPTIONS: tuple[tuple[str, type, str], ...] = (
-    ("temperature", float, "0 always takes the likeliest token"),
-    ("top-p", float, "sample among the likeliest tokens that make up this probability"),
-    ("top-k", int, "sample among this many of the likeliest tokens"),
-    ("min-p", float, "sample among tokens with this share of the likeliest one's probability"),
-    ("seed", int, "the same seed gives the same completion"),
-    ("max-tokens", int, "the most tokens to sample"),
+    ("temperature", float, "how random the answer is; 0 always takes the likeliest token"),
+    ("top-p", float, "sample from the likeliest tokens whose probabilities add up to N"),
+    ("top-k", int, "sample from the N likeliest tokens"),
+    ("min-p", float, "sample from tokens with at least N times the highest probability"),
+    ("seed", int, "make the answer repeatable: the same seed gives the same answer"),
+    ("max-tokens", int, "stop after N tokens"),
 )
 
 
@@ -125,11 +151,19 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
 
 def sampling_of(arguments: argparse.Namespace, grammar: str | None = None) -> Sampling:
     """Return the sampling options that were given."""
-    from ..engines import Sampling
+    from ..engines import Sampling, SamplingError
 
-    names = [name.replace("-", "_") for name, _, _ in _OPTIONS]
-    given = {name: getattr(arguments, name) for name in names}
-    return Sampling(grammar=grammar, **{k: v for k, v in given.items() if v is not None})
+    sampling = Sampling(grammar=grammar)
+    for option, _, _ in _OPTIONS:
+        name = option.replace("-", "_")
+        value = getattr(arguments, name)
+        if value is not None:
+            try:
+                sampling = replace(sampling, **{name: value})
+            except SamplingError as error:
+                problem = str(error).removeprefix(name)
+                raise UsageError(f"--{option}{problem}") from error
+    return sampling
 
 
 _API_KEY = "HARMONY_API_KEY"
@@ -142,7 +176,7 @@ def add_api_keys(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         action="append",
         default=[],
-        help="keys of which requests must have one, one in a line",
+        help="a file of API keys, one per line; each request must have one of them; repeatable",
     )
     parser.add_argument(
         "--api-key",
@@ -150,8 +184,8 @@ def add_api_keys(parser: argparse.ArgumentParser) -> None:
         metavar="KEY",
         action="append",
         default=[],
-        help="such a key, which every user of this machine can read in the list of processes; "
-        f"the variable {_API_KEY} may have it instead",
+        help="such an API key; every user of this machine can see it in the list of processes, so "
+        f"prefer the variable {_API_KEY}; repeatable",
     )
 
 
@@ -187,29 +221,30 @@ def _keys_in(source: str, text: str) -> list[str]:
     return keys
 
 
-def add_engine(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the engine."""
+def add_engine(parser: argparse.ArgumentParser, *, takes_url: bool = True) -> None:
+    """Add the options for the engine, which may be at a URL if `takes_url`."""
     parser.add_argument(
         "--engine-option",
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="an option of the engine, such as dtype=bfloat16, device_map=auto, llguidance=true; "
-        "values are JSON, or else text; may be repeated",
+        help="an option of the engine, such as dtype=bfloat16 or device_map=auto; a VALUE that is "
+        "not JSON is text; repeatable",
     )
     parser.add_argument(
         "--threads",
         type=positive,
         metavar="N",
-        help="the threads that compute a model on the CPU; by default one for a small model, and "
-        "else as many as there are cores",
+        help="run a model on the CPU with N threads (default: 1 for a small model, else the number "
+        "of cores)",
     )
-    parser.add_argument(
-        "--upstream-api-key-file",
-        metavar="FILE",
-        help="a file with the API key for the server of the engine; it may be in the variable "
-        "HARMONY_ENGINE_API_KEY instead",
-    )
+    if takes_url:
+        parser.add_argument(
+            "--upstream-api-key-file",
+            metavar="FILE",
+            help="a file with the API key of the server at the URL in MODEL (default: the variable "
+            "HARMONY_ENGINE_API_KEY)",
+        )
 
 
 def given_engine_options(arguments: argparse.Namespace, model: str) -> dict[str, Any]:
@@ -218,17 +253,17 @@ def given_engine_options(arguments: argparse.Namespace, model: str) -> dict[str,
     is_server = is_url(model)
     if arguments.threads is not None:
         if is_server:
-            raise InputError(f"--threads is for a model in this process, and {model} is a server")
+            raise UsageError(f"--threads is for a model in this process, and {model} is a server")
         options["threads"] = arguments.threads
     for given in arguments.engine_option:
         name, equals, text = given.partition("=")
         if not equals or not name.isidentifier():
-            raise InputError(f"--engine-option must be NAME=VALUE, not {given!r}")
+            raise UsageError(f"--engine-option must be NAME=VALUE, not {given!r}")
         try:
             options[name] = json.loads(text)
         except ValueError:
             options[name] = text
-    if arguments.upstream_api_key_file:
+    if getattr(arguments, "upstream_api_key_file", None):
         options["api_key"], *more = _keys_of_file(
             "--upstream-api-key-file", arguments.upstream_api_key_file
         )
@@ -251,14 +286,14 @@ def add_built_in_tools(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--browser",
         metavar="BACKEND",
-        help="the tool browser; it searches a folder of documents, or the web through "
-        f"{_SEARXNG}URL or a service with its key in a variable: {keys}",
+        help=f"give the model the tool browser; BACKEND is a folder of documents, {_SEARXNG}URL, "
+        f"or a search service with its API key in a variable: {keys}",
     )
     parser.add_argument(
         "--python",
         action=argparse.BooleanOptionalAction,
         default=False,
-        help="the tool python: notebooks in a sandbox",
+        help="give the model the tool python, which runs code in a sandbox (default: off)",
     )
 
 
@@ -269,8 +304,8 @@ def add_mcp(parser: argparse.ArgumentParser) -> None:
         metavar="SERVER",
         action="append",
         default=[],
-        help="the tools of an MCP server: a command that starts it, or its URL, with NAME= before "
-        "it if you like; may be repeated",
+        help="give the model the tools of an MCP server; SERVER is a command that starts it or its "
+        "URL, and may begin with NAME=; repeatable",
     )
 
 
@@ -314,12 +349,14 @@ async def _browser(backend: str) -> Browser:
     if backend in services:
         key = os.environ.get(_KEYS[backend])
         if not key:
-            raise InputError(f"--browser {backend} needs a key; put it into {_KEYS[backend]}")
+            raise UsageError(
+                f"--browser {backend} needs an API key; put it into the variable {_KEYS[backend]}"
+            )
         return Browser(services[backend](key), [WebPages()])
     if not Path(backend).is_dir():
-        raise InputError(
-            f"--browser {backend!r} is no folder; name a folder of documents, {_SEARXNG}URL, "
-            f"{', '.join(services)}"
+        raise UsageError(
+            f"--browser: there is no folder {backend!r}; name a folder of documents, "
+            f"{_SEARXNG}URL, {', '.join(services)}"
         )
     index = await asyncio.to_thread(_index, backend)
     return Browser(index, [index])
@@ -363,7 +400,7 @@ async def _mcp(server: str, others: Sequence[Tool[Any]]) -> Tool[Any]:
     try:
         address = McpAddress.parse(server)
     except ValueError as error:
-        raise InputError(f"--mcp: {error}") from error
+        raise UsageError(f"--mcp: {error}") from error
     logging.getLogger("mcp").addHandler(
         _NULL_HANDLER
     )  # the SDK logs complaints about the output of servers

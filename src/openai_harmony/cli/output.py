@@ -51,11 +51,21 @@ class Output:
         """Return whether a person is reading."""
         return self._terminal
 
+    @property
+    def is_coloured(self) -> bool:
+        """Return whether styles are shown."""
+        return self._coloured
+
+    @staticmethod
+    def printable(text: str) -> str:
+        """Escape control codes: a terminal must not execute those of a model."""
+        return text.translate(_CONTROL)
+
     def write(self, text: str, style: Style = "") -> None:
-        """Write text as it is."""
+        """Write text; on a terminal, control codes are escaped."""
         text = _SURROGATE.sub("\ufffd", text)  # halves of characters, which UTF-8 cannot hold
         if self._terminal or self._coloured:
-            text = text.translate(_CONTROL)  # a terminal must not execute control codes of a model
+            text = self.printable(text)
         code = _CODES.get(style)
         if self._coloured and code and text:
             # Some terminals, and all pagers, end a colour at the line end.

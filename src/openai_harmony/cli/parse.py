@@ -10,8 +10,9 @@ from ..errors import TokenError
 from ..parsing.parser import StreamableParser
 from ..tokens.tokenizer import token_ids
 from ..written_tokens import token_ids_in, written_tokens
-from .input import InputError, add_file, read_text
-from .options import Command, add_color, role_named, role_names
+from .command import Command, keep_old_name
+from .input import InputError, add_file, named_in_errors, read_text
+from .options import add_color, add_format, role_named, role_names
 from .output import Output, json_lines, write_message
 
 __all__ = ["DECODE", "ENCODE", "PARSE"]
@@ -19,44 +20,48 @@ __all__ = ["DECODE", "ENCODE", "PARSE"]
 
 class _Parse(Command):
     name = "parse"
+    purpose = "see the format"
     summary = "turn a completion, or a whole prompt, into messages"
     examples = """\
   echo '<|channel|>final<|message|>2 + 2 = 4.<|return|>' | harmony parse
-  harmony parse completion.ids --lenient --tools functions.get_current_weather
-  harmony render chat.json --output ids | harmony parse --output json
+  harmony parse completion.ids --lenient --recipients functions.get_current_weather
+  harmony render chat.json --format ids | harmony parse --format json
 """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_file(parser, "token ids (between spaces or commas, or a JSON list) or marked-up text")
         parser.add_argument(
             "--from",
-            dest="format",
+            dest="form",
             choices=("ids", "text"),
-            help="the form of the input; by default it is ids if it has nothing but numbers",
+            help="the form of the input (default: ids if it has nothing but numbers, else text)",
         )
         parser.add_argument(
             "--role",
             choices=role_names(),
             default="assistant",
-            help="the role of the first message, if its header is in the prompt",
+            help="the role of the first message if the input does not begin with <|start|>; "
+            "none needs <|start|> (default: assistant)",
         )
         parser.add_argument(
             "--lenient",
             action="store_true",
-            help="repair broken markup, and list the repairs",
+            help="repair broken markup, and list the repairs (default: report an error)",
         )
-        parser.add_argument(
+        recipients = parser.add_argument(
+            "--recipients",
             "--tools",
             action="append",
             default=[],
             metavar="NAME[,NAME...]",
-            help="the recipients that the conversation declares; may be repeated",
+            help="the recipients that the conversation declares, such as functions.get_weather; "
+            "--lenient corrects other names; repeatable",
         )
-        parser.add_argument(
-            "--output",
-            choices=("text", "json"),
-            default="text",
-            help="messages to read (the default), or canonical harmony JSON",
+        keep_old_name(recipients, "--tools")
+        add_format(
+            parser,
+            ("text", "json"),
+            "how to print the messages: text to read, or harmony JSON (default: text)",
         )
         add_color(parser)
 
@@ -66,24 +71,25 @@ class _Parse(Command):
             encoding,
             role_named(arguments.role),
             strict=not arguments.lenient,
-            tools=[name for names in arguments.tools for name in names.split(",") if name],
+            tools=[name for names in arguments.recipients for name in names.split(",") if name],
         )
         text = read_text(arguments.file)
-        if not text.strip():
-            raise InputError("there is no input; expected token ids or marked-up text")
-        if arguments.format is None:
-            tokens = written_tokens(text)
-        elif arguments.format == "ids":
-            tokens = token_ids_in(text)
-        else:
-            tokens = encoding.encode(text, allowed_special="all")
-        try:
-            parser.process_many(tokens if arguments.lenient else token_ids(tokens))
-            parser.process_eos()
-        except TokenError as error:
-            raise InputError(f"{error}; --lenient repairs it") from error
+        with named_in_errors(arguments.file):
+            if not text.strip():
+                raise InputError("there is no input; expected token ids or marked-up text")
+            if arguments.form is None:
+                tokens = written_tokens(text)
+            elif arguments.form == "ids":
+                tokens = token_ids_in(text)
+            else:
+                tokens = encoding.encode(text, allowed_special="all")
+            try:
+                parser.process_many(tokens if arguments.lenient else token_ids(tokens))
+                parser.process_eos()
+            except TokenError as error:
+                raise InputError(f"{error}; --lenient repairs it") from error
         output = Output(arguments.color)
-        if arguments.output == "json":
+        if arguments.format == "json":
             fields: dict[str, Any] = {
                 "messages": [message.to_dict() for message in parser.messages],
                 "incomplete": parser.incomplete,
@@ -120,6 +126,7 @@ def _write(parser: StreamableParser, output: Output, *, lenient: bool) -> None:
 
 class _Encode(Command):
     name = "encode"
+    purpose = "see the format"
     summary = "turn text into token ids"
     examples = """\
   echo 'What is 2 + 2?' | harmony encode
@@ -131,7 +138,7 @@ class _Encode(Command):
         parser.add_argument(
             "--special",
             action="store_true",
-            help="read special tokens such as <|end|>; by default they are plain text",
+            help="read special tokens such as <|end|> (default: they are plain text)",
         )
 
     def run(self, arguments: argparse.Namespace) -> None:
@@ -149,18 +156,21 @@ ENCODE = _Encode()
 
 class _Decode(Command):
     name = "decode"
+    purpose = "see the format"
     summary = "turn token ids into text"
     examples = """\
   echo '200006, 1428, 200008' | harmony decode
-  harmony render chat.json --output ids | harmony decode
+  harmony render chat.json --format ids | harmony decode
 """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_file(parser, "token ids, between spaces or commas, or a JSON list of them")
 
     def run(self, arguments: argparse.Namespace) -> None:
-        tokens = token_ids_in(read_text(arguments.file))
-        Output().line(load_harmony_encoding("HarmonyGptOss").decode(tokens))
+        text = read_text(arguments.file)
+        with named_in_errors(arguments.file):
+            decoded = load_harmony_encoding("HarmonyGptOss").decode(token_ids_in(text))
+        Output().line(decoded)
 
 
 DECODE = _Decode()

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, get_args
 from ..apis.current_date import TODAY
 from ..config import HeaderStyle
 from ..installation import missing_package
-from .input import STANDARD_INPUT, InputError
-from .options import Command, add_color, add_schema_dialect, positive
+from .command import Command, keep_old_name
+from .input import STANDARD_INPUT, InputError, UsageError
+from .options import add_color, add_schema_dialect, positive
 from .output import Output
 
 if TYPE_CHECKING:
@@ -30,13 +31,14 @@ _REJECTED_SHOWN = 8
 
 class _Prepare(Command):
     name = "prepare"
+    purpose = "train a model"
     summary = "turn conversations into training data: token ids and labels"
     examples = """\
-  harmony prepare chats.jsonl --out data
-  harmony prepare chats.jsonl.gz --out data --turns last
-  harmony prepare chats.parquet --out data --context-length 8192 --pack
-  harmony prepare dataset_folder --out data --from sharegpt --channels final
-  harmony prepare chats.jsonl --out data --date 2025-06-01..2025-12-31
+  harmony prepare chats.jsonl --output data
+  harmony prepare chats.jsonl.gz --output data --turns last
+  harmony prepare chats.parquet --output data --context-length 8192 --pack
+  harmony prepare dataset_folder --output data --from sharegpt --channels final
+  harmony prepare chats.jsonl --output data --date 2025-06-01..2025-12-31
 
 Each row is a conversation, such as
   {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]}
@@ -48,49 +50,51 @@ openai_harmony.training.files.ray.
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "file",
-            metavar="IN",
+            metavar="FILE",
             help="JSON lines (.jsonl, .jsonl.gz, .jsonl.zst), Parquet (.parquet), a folder of "
             "such files, or a data set that Hugging Face's datasets saved",
         )
-        parser.add_argument(
+        output = parser.add_argument(
+            "--output",
             "--out",
             required=True,
-            metavar="OUT",
+            metavar="FOLDER",
             help="the folder for the output; to resume, give the same folder again",
         )
+        keep_old_name(output, "--out")
         parser.add_argument(
             "--from",
-            dest="format",
+            dest="form",
             choices=("harmony", "chat", "sharegpt"),
-            help="the form of all rows; by default, the form of each row is detected",
+            help="the form of all rows (default: detected for each row)",
         )
         parser.add_argument(
             "--date",
             type=_date,
             default=TODAY,
             metavar="DATE",
-            help="the current date in the system message of chats: today (the default, in UTC), a "
-            "day as YYYY-MM-DD, a range of days as A..B, from which each row gets one, field:NAME "
-            "for a field of the row, or none",
+            help="the current date in the system message of chats: today (in UTC), a day as "
+            "YYYY-MM-DD, a range of days as A..B, from which each row gets one, field:NAME for a "
+            "field of the row, or none (default: today)",
         )
         parser.add_argument(
             "--header-style",
             choices=get_args(HeaderStyle),
             default="guide",
-            help="how headers with a recipient are written; models write guide (the default)",
+            help="how headers with a recipient are written; models write guide (default: guide)",
         )
-        add_schema_dialect(parser, "--schema-dialect")
+        add_schema_dialect(parser)
         parser.add_argument(
             "--turns",
             choices=("all", "last"),
             default="all",
-            help="train on all turns of the assistant (the default) or only on the last",
+            help="train on all turns of the assistant, or only on the last (default: all)",
         )
         parser.add_argument(
             "--channels",
             metavar="NAME",
             nargs="+",
-            help="train only on messages on these channels, such as final; by default on all",
+            help="train only on messages on these channels, such as final (default: all)",
         )
         parser.add_argument(
             "--keep-past-reasoning",
@@ -118,26 +122,26 @@ openai_harmony.training.files.ray.
             nargs="+",
             metavar="NAME",
             choices=("labels", "assistant_masks", "attention_mask"),
-            help="the columns beside input_ids: labels and assistant_masks (the default), or "
-            "attention_mask",
+            help="the columns beside input_ids (default: labels assistant_masks)",
         )
         parser.add_argument(
             "--format",
             dest="target",
             choices=("parquet", "megatron"),
             default="parquet",
-            help="megatron also writes Megatron's indexed data sets, into OUT/megatron",
+            help="megatron also writes Megatron's indexed data sets, into FOLDER/megatron "
+            "(default: parquet)",
         )
         parser.add_argument(
             "--workers",
             type=positive,
             metavar="N",
-            help="the number of worker processes; by default, one for each core",
+            help="the number of worker processes (default: one for each core)",
         )
         parser.add_argument(
             "--quiet",
             action="store_true",
-            help="print neither the progress bar nor the report; OUT/README.md has the report",
+            help="print neither the progress bar nor the report; FOLDER/README.md has the report",
         )
         add_color(parser)
 
@@ -149,7 +153,7 @@ openai_harmony.training.files.ray.
             from ..training.files.sources import OutputError, SourceError
         except ModuleNotFoundError as error:
             raise InputError(missing_package("prepare needs", error, "train")) from error
-        source, out, settings = Path(arguments.file), Path(arguments.out), _settings(arguments)
+        source, out, settings = Path(arguments.file), Path(arguments.output), _settings(arguments)
         try:
             with _interruptible(arguments.words), _progress_bar(arguments.quiet) as watch:
                 runner = process_runner(arguments.workers)
@@ -162,7 +166,8 @@ openai_harmony.training.files.ray.
         except OutputError:
             raise  # the command's own message about output
         except (SourceError, OSError) as error:
-            raise InputError(str(error).removeprefix(f"{source}: ")) from error
+            problem = str(error).removeprefix(f"{source}: ")
+            raise InputError(f"{source}: {problem}") from error
         _report(made, arguments)
 
 
@@ -170,16 +175,16 @@ PREPARE = _Prepare()
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Raise `InputError` for options that do not go together."""
+    """Raise `UsageError` for arguments that do not go together."""
     if arguments.file == STANDARD_INPUT:
-        raise InputError(
+        raise UsageError(
             "standard input cannot be read again to resume; save it to a file such as "
             "rows.jsonl, and give that file"
         )
     if arguments.pack and arguments.context_length is None:
-        raise InputError("--pack needs --context-length: the length of the sequences")
+        raise UsageError("--pack needs --context-length, the length of the sequences")
     if arguments.target == "megatron" and "labels" not in (arguments.columns or ["labels"]):
-        raise InputError("--format megatron needs the column labels; add it to --columns")
+        raise UsageError("--format megatron needs the column labels; add it to --columns")
 
 
 def _settings(arguments: argparse.Namespace) -> PrepareSettings:
@@ -196,7 +201,7 @@ def _settings(arguments: argparse.Namespace) -> PrepareSettings:
     )
     return PrepareSettings(
         training,
-        form=arguments.format,
+        form=arguments.form,
         start_date=arguments.date,
         pack=arguments.pack,
         loss_weights=arguments.loss_weights,
@@ -215,7 +220,8 @@ def _report(made: Preparation, arguments: argparse.Namespace) -> None:
         for row in made.rejected[:_REJECTED_SHOWN]:
             output.line(f"rejected: {row.file}:{row.line}: {row.reason}")
     if not made.report.examples:
-        raise InputError(_no_examples(made) + f"; {rejected}" * bool(made.rejected))
+        more = f"; {rejected}" if made.rejected else ""
+        raise InputError(f"{arguments.file}: {_no_examples(made)}{more}")
     if not arguments.quiet:
         more = f", {rejected}" if made.rejected else ""
         output.line(f"{made.out}/data has the examples{more}")

@@ -17,8 +17,9 @@ from ..rendering.system_prompt import tool_declaration
 from ..typescript.json_text import JsonValue
 from ..typescript.reference_dialect import reference_schema_to_typescript
 from ..typescript.writer import schema_to_typescript
-from .input import InputError, add_file, add_request, read_json, read_request
-from .options import Command, add_color, add_schema_dialect, role_named, role_names
+from .command import Command, keep_old_name
+from .input import InputError, add_file, add_request, named_in_errors, read_json, read_request
+from .options import add_color, add_format, add_schema_dialect, role_named, role_names
 from .output import Output, json_lines, style_of
 
 __all__ = ["RENDER", "SCHEMA", "TEMPLATE"]
@@ -26,10 +27,11 @@ __all__ = ["RENDER", "SCHEMA", "TEMPLATE"]
 
 class _Render(Command):
     name = "render"
+    purpose = "see the format"
     summary = "turn a conversation into the prompt that the model reads"
     examples = """\
   harmony render chat.json
-  harmony render chat.json --date 2025-06-28 --output ids
+  harmony render chat.json --date 2025-06-28 --format ids
   harmony render --training --header-style guide < conversation.json
 """
 
@@ -40,37 +42,39 @@ class _Render(Command):
             "--role",
             choices=role_names(),
             default="assistant",
-            help="the role of the next message; none ends the prompt after the last message",
+            help="the role of the next message; none ends the prompt after the last message "
+            "(default: assistant)",
         )
         ending.add_argument(
             "--training",
             action="store_true",
-            help="render a training example; its last answer ends in <|return|>",
+            help="write a training example: its last answer ends in <|return|>",
         )
         parser.add_argument(
             "--keep-analysis",
             action="store_true",
-            help="keep all reasoning",
+            help="keep all reasoning (default: drop what --reasoning-rule drops)",
         )
         parser.add_argument(
             "--reasoning-rule",
             choices=get_args(ReasoningRule),
             default="reference",
-            help="which reasoning is dropped after an answer: what stands before the first final "
-            "message, as the reference does it, or that of every finished turn, as servers do it",
+            help="which past reasoning to drop: reference drops all before the first final "
+            "message, as openai-harmony does; by-turn drops that of every finished turn, as "
+            "servers do (default: reference)",
         )
         parser.add_argument(
             "--header-style",
             choices=get_args(HeaderStyle),
             default="reference",
-            help="how a header with a recipient is spelled",
+            help="how to spell a header with a recipient (default: reference)",
         )
-        add_schema_dialect(parser, "--schema-dialect")
-        parser.add_argument(
-            "--output",
-            choices=("text", "ids", "json"),
-            default="text",
-            help="the marked-up text (the default), the token ids, or both with their segments",
+        add_schema_dialect(parser)
+        add_format(
+            parser,
+            ("text", "ids", "json"),
+            "how to print the prompt: marked-up text, token ids, or JSON with both and their "
+            "segments (default: text)",
         )
         add_color(parser)
 
@@ -83,16 +87,17 @@ class _Render(Command):
             schema_dialect=arguments.schema_dialect,
             header_style=arguments.header_style,
         )
-        if arguments.training:
-            segments = encoding.segments_for_training(conversation, config)
-        else:
-            role = role_named(arguments.role)
-            segments = encoding.segments_for_completion(conversation, role, config)
+        with named_in_errors(arguments.file):
+            if arguments.training:
+                segments = encoding.segments_for_training(conversation, config)
+            else:
+                role = role_named(arguments.role)
+                segments = encoding.segments_for_completion(conversation, role, config)
         tokens = [token for segment in segments for token in segment.tokens]
         output = Output(arguments.color)
-        if arguments.output == "ids":
+        if arguments.format == "ids":
             output.line(" ".join(map(str, tokens)))
-        elif arguments.output == "json":
+        elif arguments.format == "json":
             fields = {
                 "text": "".join(segment.text for segment in segments),
                 "tokens": tokens,
@@ -112,10 +117,11 @@ RENDER = _Render()
 
 class _Schema(Command):
     name = "schema"
-    summary = "show a tool or a JSON Schema as the TypeScript that the model reads"
+    purpose = "see the format"
+    summary = "turn a tool or a JSON Schema into TypeScript, as models read it"
     examples = """\
   harmony schema tools.json
-  harmony schema tool.json --dialect reference
+  harmony schema tool.json --schema-dialect reference
   echo '{"type": "array", "items": {"type": "string"}}' | harmony schema
 """
 
@@ -125,7 +131,8 @@ class _Schema(Command):
 
     def run(self, arguments: argparse.Namespace) -> None:
         raw, _ = read_json(arguments.file)
-        Output().line("\n\n".join(_types(raw, arguments.schema_dialect)))
+        with named_in_errors(arguments.file):
+            Output().line("\n\n".join(_types(raw, arguments.schema_dialect)))
 
 
 SCHEMA = _Schema()
@@ -133,29 +140,34 @@ SCHEMA = _Schema()
 
 class _Template(Command):
     name = "template"
-    summary = "print a template that Transformers reads: of prompts, or of responses"
+    purpose = "train a model"
+    summary = "print the template of prompts or of responses for Transformers"
     examples = """\
   harmony template response
-  harmony template response --into gpt-oss-20b
-  harmony template chat >gpt-oss-20b/chat_template.jinja
+  harmony template response --output gpt-oss-20b
+  harmony template chat --output gpt-oss-20b
 """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "kind",
+            metavar="KIND",
             choices=["chat", "response"],
-            help="chat: a Jinja template that writes our prompts; response: the JSON with which "
-            "Transformers returns reasoning and calls (`response_template`)",
+            help="chat: the Jinja template that writes prompts; response: the JSON by which "
+            "Transformers separates reasoning and calls from the answer (`response_template`)",
         )
-        parser.add_argument(
+        option = parser.add_argument(
+            "--output",
             "--into",
             metavar="FOLDER",
             type=Path,
-            help="write it into the folder of a model, where `transformers serve` finds it",
+            help="write the template into the folder of a model, where Transformers finds it "
+            "(default: print it)",
         )
+        keep_old_name(option, "--into")
 
     def run(self, arguments: argparse.Namespace) -> None:
-        folder: Path | None = arguments.into
+        folder: Path | None = arguments.output
         if arguments.kind == "response":
             from ..engines.tokenizer_files import RESPONSE_TEMPLATE
 
@@ -178,7 +190,11 @@ class _Template(Command):
         if folder is None:
             Output().line(template.removesuffix("\n"))
         else:
-            (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
+            file = folder / "chat_template.jinja"
+            try:
+                file.write_text(template, encoding="utf-8")
+            except OSError as error:
+                raise InputError(f"{file}: {error.strerror}; name a model's folder") from None
 
 
 TEMPLATE = _Template()

@@ -10,9 +10,10 @@ import signal
 import socket
 import sys
 from collections.abc import Coroutine, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .input import InputError
+from .input import InputError, UsageError
 
 if TYPE_CHECKING:
     from ..engines import Engine
@@ -29,6 +30,7 @@ __all__ = [
     "listen",
     "open_watched",
     "start_listening",
+    "state_folder",
 ]
 
 _BACKLOG = 2048  # connections that wait to be accepted
@@ -128,7 +130,7 @@ def follow_rank_0(model: str, options: Mapping[str, Any]) -> bool:
     if not Processes.of().is_follower:
         return False
     if is_url(model):
-        raise InputError(
+        raise UsageError(
             f"torchrun divides a model among its processes, and {model} is a server; leave it out"
         )
     let_threads_sleep()
@@ -219,3 +221,19 @@ def _cannot_listen(address: str, error: OSError) -> InputError:
     number = error.errno or 0  # negative for an unknown host
     problem = os.strerror(number) if number > 0 else error.strerror or str(error)
     return InputError(f"cannot listen at {address}: {problem}; choose another --port")
+
+
+def state_folder(*, make: bool = True) -> Path:
+    """Return the user's state folder; `make` it, for the user alone, if it is missing."""
+    root = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    folder = Path(root) / "openai-harmony"
+    if make:
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.chmod(0o700)
+        except OSError as error:
+            raise InputError(
+                f"the folder {folder} cannot be used: {error.strerror}; name another in "
+                "XDG_STATE_HOME"
+            ) from error
+    return folder

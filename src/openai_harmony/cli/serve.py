@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from ..apis.current_date import TODAY
 from ..installation import missing_package
+from .command import Command
 from .configuration import Configuration, add_config
-from .input import InputError, iso_date
+from .input import InputError, UsageError, iso_date
 from .options import (
-    Command,
     add_api_keys,
     add_built_in_tools,
     add_color,
     add_engine,
     add_mcp,
+    add_port,
     api_keys,
     given_engine_options,
     natural,
@@ -31,7 +32,15 @@ from .options import (
     positive,
 )
 from .output import Output
-from .runtime import bind, described, follow_rank_0, is_url, let_threads_sleep, start_listening
+from .runtime import (
+    bind,
+    described,
+    follow_rank_0,
+    is_url,
+    let_threads_sleep,
+    start_listening,
+    state_folder,
+)
 from .workers import serve_in_processes
 
 if TYPE_CHECKING:
@@ -49,6 +58,7 @@ _EVERY_ADDRESS = ("", "0.0.0.0", "::")
 
 class _Serve(Command):
     name = "serve"
+    purpose = "run a model"
     summary = "serve a model by the Responses and Chat Completions APIs"
     examples = """\
   harmony serve demo
@@ -64,111 +74,113 @@ class _Serve(Command):
             "model",
             metavar="MODEL",
             nargs="?",
-            help="demo, a folder, a name on the Hugging Face hub, or the URL of an engine's server",
+            help="demo, a folder, a name on the Hugging Face hub, or the URL of a vLLM, SGLang or "
+            "llama.cpp server",
         )
         parser.add_argument(
-            "--host", default="127.0.0.1", help="the address to listen at (%(default)s)"
+            "--host", default="127.0.0.1", help="listen at this address (default: %(default)s)"
         )
-        parser.add_argument(
-            "--port", type=int, default=8000, help="the port (%(default)s); 0 for any that is free"
-        )
+        add_port(parser, "listen at this port; 0 takes a free port (default: %(default)s)", 8000)
         parser.add_argument(
             "--served-model-name",
             metavar="NAME",
             nargs="+",
             action="extend",
             default=[],
-            help="the names that requests may use; by default the model's own",
+            help="the model names that requests may use (default: the model's own name)",
         )
         add_api_keys(parser)
         parser.add_argument(
             "--open-to-everyone",
             action=argparse.BooleanOptionalAction,
             default=False,
-            help="without keys, answer all who reach the address: they may use the model and the "
-            "tools, and read what is stored",
+            help="answer everyone who reaches the address, without API keys: they can use the "
+            "model and its tools, and read what is stored (default: off)",
         )
         parser.add_argument(
             "--allowed-host",
             metavar="NAME",
             action="append",
             default=[],
-            help="a name by which a server without keys may be asked; may be repeated",
+            help="answer requests to this host name, too; a server without API keys answers only "
+            "those to localhost and --host; repeatable",
         )
         parser.add_argument(
             "--allowed-origin",
             metavar="ORIGIN",
             action="append",
             default=[],
-            help="web pages that may use the server, such as https://app.example; may be repeated",
+            help="let web pages of this origin use the server, such as https://app.example; "
+            "repeatable",
         )
         add_database(parser)
         _add_key_file(parser)
         parser.add_argument(
             "--print-config",
             action="store_true",
-            help="print all options as a settings file, with where each is from, and end",
+            help="print all options as a settings file, with the source of each, and exit",
         )
         parser.add_argument(
             "--grammar",
             action=argparse.BooleanOptionalAction,
             default=True,
-            help="constrain tool calls and JSON answers (the default), or let them be invalid",
+            help="constrain tool calls and JSON answers; without it they may be invalid "
+            "(default: on)",
         )
         parser.add_argument(
             "--inspector",
             action=argparse.BooleanOptionalAction,
             default=True,
-            help="serve the inspector (the default), the page at /, or leave it out",
+            help="serve the inspector, the page at / (default: on)",
         )
         parser.add_argument(
             "--date",
             type=lambda text: text if text in (TODAY, "none") else iso_date(text),
             metavar="YYYY-MM-DD",
             default=TODAY,
-            help="the current date for the model, or none; today (UTC) by default",
+            help="the current date in prompts, or none (default: today, in UTC)",
         )
         parser.add_argument(
             "--event-names",
             choices=("openai", "open-responses"),
             default="openai",
-            help="the names of reasoning events (%(default)s)",
+            help="the names of events about reasoning (default: %(default)s)",
         )
         parser.add_argument(
             "--reasoning-summaries",
             choices=("sentences", "model"),
             default="sentences",
-            help="whether summaries of reasoning are sentences of it, or written by the model, "
-            "which takes longer (%(default)s)",
+            help="how to summarise reasoning: by sentences of it, or by the model, which takes "
+            "longer (default: %(default)s)",
         )
         parser.add_argument(
             "--context-length",
             type=positive,
             metavar="N",
-            help="the most tokens of prompt and answer together; by default the engine's limit, "
-            "which is 4,096 for a model on the CPU",
+            help="the most tokens of prompt and answer together (default: the engine's limit, "
+            "which is 4,096 for a model on the CPU)",
         )
         parser.add_argument(
             "--max-running",
             type=positive,
             metavar="N",
             default=16,
-            help="the most requests that run at the same time (%(default)s)",
+            help="the most requests that run at the same time (default: %(default)s)",
         )
         parser.add_argument(
             "--max-waiting",
             type=natural,
             metavar="N",
             default=64,
-            help="the most requests that wait to run; others are refused (%(default)s)",
+            help="the most requests that wait; further ones are refused (default: %(default)s)",
         )
         parser.add_argument(
             "--workers",
             type=positive,
             metavar="N",
             default=1,
-            help="the processes that serve together: the port, the database, the engine and the "
-            "limits are theirs in common (%(default)s)",
+            help="serve with N processes, which share the port, the database, the engine and the "
+            "limits (default: %(default)s)",
         )
         add_engine(parser)
         add_built_in_tools(parser)
@@ -178,26 +190,26 @@ class _Serve(Command):
             type=natural,
             metavar="N",
             default=100,
-            help="the most calls of these tools in one response (%(default)s)",
+            help="the most calls of these tools in one response (default: %(default)s)",
         )
         parser.add_argument(
             "--keep-days",
             type=_days,
             metavar="DAYS",
             default=30,
-            help="how long responses are stored (%(default)s); 0 for ever",
+            help="delete responses after this many days; 0 keeps them (default: %(default)s)",
         )
         parser.add_argument(
             "--log-level",
             choices=("debug", "info", "warning", "error"),
             default="warning",
-            help="what is logged to standard error (%(default)s); info has a line for each request",
+            help="what to log to standard error; info logs each request (default: %(default)s)",
         )
         parser.add_argument(
             "--log-format",
             choices=("text", "json"),
             default="text",
-            help="lines of text or of JSON (%(default)s)",
+            help="the form of the log (default: %(default)s)",
         )
 
     def run(self, arguments: argparse.Namespace) -> None:
@@ -209,9 +221,9 @@ class _Serve(Command):
             return
         arguments = configuration.arguments
         if not arguments.model:
-            raise InputError(
-                "there is no model; name one, as in 'harmony serve demo', in HARMONY_MODEL, or as "
-                "model in the file of --config"
+            raise UsageError(
+                "there is no MODEL; write 'harmony serve demo', or set HARMONY_MODEL, or model in "
+                "the file of --config"
             )
         try:
             from ..server import Settings
@@ -228,14 +240,14 @@ class _Serve(Command):
         if follow_rank_0(arguments.model, options):
             return
         if arguments.workers > 1 and os.name != "posix":
-            raise InputError("--workers needs the sockets of POSIX; start one process")
+            raise UsageError("--workers needs Linux or macOS; start one process")
         date = arguments.date
         own_hosts = () if arguments.host in _EVERY_ADDRESS else (arguments.host,)
         try:
             hosts = tuple(map(read_host, (*own_hosts, *arguments.allowed_host)))
             origins = tuple(map(read_origin, arguments.allowed_origin))
         except ValueError as error:
-            raise InputError(str(error)) from error
+            raise UsageError(str(error)) from error
         settings = Settings(
             model_names=tuple(arguments.served_model_name),
             database=database_url(arguments),
@@ -279,14 +291,21 @@ def add_database(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--database",
         metavar="URL",
-        help="the database of responses and keys: sqlite:///FILE or postgresql://...; "
-        "by default a file in the user's state folder",
+        help="the database of responses and API keys: sqlite:///FILE or postgresql://... "
+        "(default: a file in your state folder)",
     )
 
 
-def database_url(arguments: argparse.Namespace) -> str:
+def database_url(arguments: argparse.Namespace, *, make_folder: bool = True) -> str:
     """Return the URL of the server's database, by default of a file in the user's state folder."""
-    return _of_server(arguments, "database") or f"sqlite:///{_state_folder() / 'responses.db'}"
+    url: str | None = _of_server(arguments, "database")
+    if url is None and make_folder:
+        state_folder()
+    return url or f"sqlite:///{_default_database()}"
+
+
+def _default_database() -> Path:
+    return state_folder(make=False) / "responses.db"
 
 
 def _of_server(arguments: argparse.Namespace, option: str) -> str | None:
@@ -322,7 +341,7 @@ async def _serve(
             engine = await opened.enter_async_context(await open_engine(arguments.model, **options))
             longest = engine.context_length
             if settings.context_length is not None and settings.context_length > longest:
-                raise InputError(
+                raise UsageError(
                     f"--context-length {settings.context_length}: {arguments.model} has a context "
                     f"of {longest} tokens; start its server with a longer one"
                 )
@@ -353,11 +372,11 @@ def _check_reach(listener: socket.socket, settings: Settings, *, has_keys: bool)
     address = listener.getsockname()[0]
     if is_loopback(address) or has_keys:
         return
-    problem = f"everyone who reaches {address} may use this server: it has no API keys"
+    problem = f"everyone who reaches {address} can use this server, since it has no API keys"
     if not settings.open_to_everyone:
-        raise InputError(
-            f"{problem}; make one with 'harmony keys create NAME' (and the same --database), put "
-            "one into --api-key-file, or accept this with --open-to-everyone"
+        raise UsageError(
+            f"{problem}; make one with 'harmony keys create NAME' (and the same --database), use "
+            "--api-key-file, or allow it with --open-to-everyone"
         )
     announce(f"warning: {problem}")
 
@@ -366,32 +385,19 @@ def _add_key_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--key-file",
         metavar="FILE",
-        help="the keys that seal reasoning and compacted conversations for clients that store "
-        "them; by default a file in the user's state folder",
+        help="the file of keys that encrypt reasoning and compacted conversations for clients "
+        "(default: a file in your state folder)",
     )
 
 
 def _key_file(arguments: argparse.Namespace) -> Path:
     """Return the given file of the keys that seal, or that in the user's state folder."""
-    return Path(_of_server(arguments, "key_file") or _state_folder() / "reasoning.key")
-
-
-def _state_folder() -> Path:
-    """Return the user's state folder, for the user alone; make it if it is missing."""
-    root = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    folder = Path(root) / "openai-harmony"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.chmod(0o700)
-    except OSError as error:
-        raise InputError(
-            f"the folder {folder} cannot be used: {error.strerror}; name another in XDG_STATE_HOME"
-        ) from error
-    return folder
+    return Path(_of_server(arguments, "key_file") or state_folder() / "reasoning.key")
 
 
 class _Keys(Command):
     name = "keys"
+    purpose = "run a model"
     summary = "make, list and revoke the API keys of a server"
     examples = """\
   harmony keys create laptop
@@ -403,26 +409,30 @@ class _Keys(Command):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         actions = parser.add_subparsers(metavar="ACTION", dest="action", required=True)
-        create = actions.add_parser("create", help="make a key and print it once")
-        create.add_argument("name", metavar="NAME", help="the purpose of the key")
+        create = actions.add_parser("create", help="make an API key, and print it once")
+        create.add_argument("name", metavar="NAME", help="a name that says who uses the key")
         for option, meaning in (
             ("--requests-per-minute", "requests per minute"),
             ("--concurrent-requests", "requests at the same time"),
             ("--tokens-per-minute", "tokens of prompts and answers per minute"),
         ):
-            create.add_argument(option, type=int, metavar="N", help=f"the most {meaning}")
-        listing = actions.add_parser("list", help="list the keys, without their secrets")
+            create.add_argument(
+                option, type=positive, metavar="N", help=f"the most {meaning} (default: no limit)"
+            )
+        listing = actions.add_parser("list", help="list the API keys, without their secrets")
         revoke = actions.add_parser("revoke", help="refuse requests with a key from now on")
-        revoke.add_argument("id", metavar="ID", help="the id of the key, from the list")
+        revoke.add_argument(
+            "id", metavar="ID", help="the id of the key; 'harmony keys list' has it"
+        )
         rotate = actions.add_parser(
-            "rotate",
-            help="make a new key that seals reasoning; what the old ones sealed still opens",
+            "rotate", help="make a new key that encrypts reasoning; the old keys still decrypt"
         )
         rotate.add_argument(
             "--keep",
-            type=int,
+            type=positive,
             metavar="N",
-            help="keep the N newest keys; what older ones sealed cannot be opened any more",
+            help="keep the N newest keys; nothing can decrypt what older keys encrypted "
+            "(default: keep all)",
         )
         add_config(rotate)
         _add_key_file(rotate)
@@ -444,7 +454,13 @@ class _Keys(Command):
             count = rotate_keys(path, keep=arguments.keep)
             output.line(f"a new key seals from now on; {path} has {count}")
             return
-        with Store(database_url(arguments)) as store:
+        makes_database = arguments.action == "create"
+        database = database_url(arguments, make_folder=makes_database)
+        is_default = database == f"sqlite:///{_default_database()}"
+        if arguments.action == "list" and is_default and not _default_database().exists():
+            print("no keys yet; 'harmony keys create NAME' makes one", file=sys.stderr)
+            return
+        with Store(database, must_exist=not makes_database) as store:
             keys = ApiKeys(store.keys)
             if arguments.action == "create":
                 limits = KeyLimits(

@@ -14,6 +14,7 @@
     completion                    a conversation and an engine to messages
 """
 
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -108,7 +109,7 @@ async def open_engine(model: str, **options: Any) -> Engine:
             raise EngineError(
                 f"{engine.__name__} does not have all of the options {given}: {error}"
             ) from error
-    _check_folder(model)
+    _check_name(model, options)
     try:
         from .transformers_engine import TransformersEngine
     except ModuleNotFoundError as error:
@@ -125,7 +126,7 @@ async def open_engine(model: str, **options: Any) -> Engine:
     return TransformersEngine(folder, name=model, **options)
 
 
-def _check_folder(model: str) -> None:
+def _check_name(model: str, options: Mapping[str, Any]) -> None:
     """Raise `EngineError` for a path that is not a folder; names on the hub have at most one /."""
     path = Path(model)
     if model == "demo" or path.is_dir():
@@ -137,3 +138,41 @@ def _check_folder(model: str) -> None:
             f"there is no folder {str(path.absolute())!r}; name a folder with a model, a model on "
             "the Hugging Face hub such as openai/gpt-oss-20b, the URL of a server, or demo"
         )
+    _check_hub(model, options)
+
+
+_HUB_TIMEOUT = 10  # seconds
+
+
+def _check_hub(model: str, options: Mapping[str, Any]) -> None:
+    """Raise `EngineError` for a name that is neither on this disk nor on the Hugging Face hub.
+
+    This makes one request at most. Transformers would repeat its own for half a minute.
+    """
+    try:
+        from huggingface_hub import HfApi, constants, try_to_load_from_cache
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+    except ModuleNotFoundError:
+        return  # the error about Transformers names the extra
+    revision, remedy = options.get("revision"), "name a folder, a model on the hub, a URL, or demo"
+    try:
+        cached = try_to_load_from_cache(model, "config.json", options.get("cache_dir"), revision)
+        if isinstance(cached, str):
+            return
+        if constants.HF_HUB_OFFLINE or options.get("local_files_only"):
+            problem = "the Hugging Face hub is off (HF_HUB_OFFLINE or local_files_only)"
+        else:
+            api = HfApi(token=options.get("token"))
+            api.model_info(model, revision=revision, timeout=_HUB_TIMEOUT)
+            return
+    except HFValidationError as error:
+        raise EngineError(f"{model!r} cannot be the name of a model; {remedy}") from error
+    except HfHubHTTPError as error:
+        status = error.response.status_code
+        if status == 429 or status >= 500:
+            return  # Transformers waits and tries again
+        problem = f"the Hugging Face hub has none that you may read ({status})"
+        remedy += "; a private model needs the variable HF_TOKEN"
+    except Exception as error:  # noqa: BLE001 - of whichever HTTP library the hub's client uses
+        problem = f"the Hugging Face hub cannot be reached ({error})"
+    raise EngineError(f"there is no model {model!r} on this disk, and {problem}; {remedy}")

@@ -12,7 +12,15 @@ from contextlib import suppress
 from ..conversation.header import ROLES
 from ..conversation.messages import Role
 from ..errors import TokenError
-from ..tokens.special_tokens import CALL, END, FIRST_SPECIAL, MESSAGE, RETURN, START
+from ..tokens.special_tokens import (
+    CALL,
+    END,
+    FIRST_SPECIAL,
+    MESSAGE,
+    RETURN,
+    START,
+    VOCABULARY_SIZE,
+)
 from .state import ParserState, StreamState, TokenKind, Transitions
 from .strict_header import HeaderError, read_header_tokens
 
@@ -24,7 +32,10 @@ def _open_header(parser: ParserState, _token: int) -> None:
 
 
 def _refuse(parser: ParserState, token: int) -> None:
-    _fail(parser, f"Unexpected token {token} while expecting start token {START}")
+    problem = f"Unexpected token {token} while expecting start token {START}"  # as the reference
+    if token < VOCABULARY_SIZE:
+        problem += f": found {parser.tokenizer.decode([token])!r}, expected '<|start|>'"
+    _fail(parser, problem)
 
 
 def _collect(parser: ParserState, token: int) -> None:

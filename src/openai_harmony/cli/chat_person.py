@@ -1,0 +1,110 @@
+"""The person in a chat: what they type, and how they see an answer.
+
+`chat_terminal` has the person at a terminal. It needs the extra ``terminal``, and is not imported
+for a pipe.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+from .input import InputError
+from .output import Output, Style
+
+__all__ = ["Person", "SlashCommands", "Writer", "is_open", "without_quotes"]
+
+SlashCommands = Mapping[str, Sequence[str]]
+"""The commands of a chat, such as ``/effort``, with the values of their argument."""
+
+_QUOTES = '"""'
+
+
+class Writer(ABC):
+    """Shows one message while it arrives."""
+
+    @abstractmethod
+    def write(self, text: str) -> None:
+        """Show more text."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Show the rest, and end the line."""
+
+
+class _PlainWriter(Writer):
+    def __init__(self, output: Output, style: Style) -> None:
+        self._output = output
+        self._style = style
+
+    def write(self, text: str) -> None:
+        self._output.write(text, self._style)
+        self._output.flush()
+
+    def close(self) -> None:
+        self._output.line()
+        self._output.flush()
+
+
+class Person:
+    """Types lines, and reads plain text: a pipe, or a terminal without the extra ``terminal``.
+
+    `has_keyboard` is true if Ctrl-C stops an answer and not the program.
+    """
+
+    keys_help = ""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self.has_keyboard = sys.stdin.isatty()
+        self._sees_prompts = self.has_keyboard and output.is_terminal
+
+    def ask_question(self) -> str | None:
+        '''Read a question: a line, or lines between ``"""``. None is the end of input.'''
+        text = self._read("> ")
+        while text is not None and is_open(text):
+            line = self._read(". ")
+            if line is None:
+                break
+            text += f"\n{line}"
+        return None if text is None else without_quotes(text)
+
+    def ask_result(self, function: str) -> str | None:
+        """Read the result of a function; None is the end of input."""
+        return self._read(f"result of {function}: ")
+
+    def writer(self, style: Style, *, markdown: bool) -> Writer:
+        """Return the writer of a message; plain text ignores `markdown`."""
+        return _PlainWriter(self._output, style)
+
+    def silent_keyboard(self) -> AbstractContextManager[None]:
+        """Return a context in which keys are not shown: they would stand inside of an answer."""
+        return nullcontext()
+
+    def _read(self, prompt: str) -> str | None:
+        try:
+            line = input(prompt if self._sees_prompts else "")
+        except EOFError:
+            if self._sees_prompts:
+                self._output.line()
+            return None
+        except UnicodeDecodeError as error:
+            raise InputError(f"not UTF-8 (at byte {error.start}); type or pipe UTF-8") from error
+        # With another locale than UTF-8, Python represents bytes as surrogates.
+        return line.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def is_open(text: str) -> bool:
+    """Return whether a text has begun with quotes and has no closing ones yet."""
+    text = text.strip()
+    return text.startswith(_QUOTES) and (len(text) < 2 * len(_QUOTES) or not text.endswith(_QUOTES))
+
+
+def without_quotes(text: str) -> str:
+    """Return a question without its quotes and the line breaks at them."""
+    text = text.strip()
+    if text.startswith(_QUOTES):
+        text = text.removeprefix(_QUOTES).removesuffix(_QUOTES).strip("\n")
+    return text

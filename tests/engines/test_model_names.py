@@ -1,0 +1,132 @@
+"""Names that are no models: one error at once, after one request to the hub at most."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from huggingface_hub import constants
+
+from openai_harmony.engines import EngineError, open_engine
+
+
+class Hub:
+    """A hub that has no model."""
+
+    def __init__(self) -> None:
+        self.status = 404
+        self.paths: list[str] = []
+
+
+@pytest.fixture(scope="module")
+def running_hub() -> Iterator[tuple[Hub, str]]:
+    hub = Hub()
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            hub.paths.append(self.path)
+            self.send_response(hub.status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield hub, f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def hub(running_hub: tuple[Hub, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Hub:
+    hub, url = running_hub
+    hub.paths.clear()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(constants, "ENDPOINT", url)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    return hub
+
+
+def problem(model: str, **options: object) -> str:
+    with pytest.raises(EngineError) as caught:
+        asyncio.run(open_engine(model, **options))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_name_that_the_hub_does_not_have_is_asked_for_once(hub: Hub, status: int) -> None:
+    hub.status = status
+    assert problem("nobody/nothing").startswith(
+        "there is no model 'nobody/nothing' on this disk, and the Hugging Face hub has none that "
+        f"you may read ({status}); "
+    )
+    assert hub.paths == ["/api/models/nobody/nothing"]
+
+
+def test_a_hub_that_cannot_be_reached_is_asked_once(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:1")
+    assert "and the Hugging Face hub cannot be reached (" in problem("nobody/nothing")
+
+
+@pytest.mark.parametrize("by", ["variable", "option"])
+def test_the_hub_is_not_asked_where_that_is_forbidden(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", by == "variable")
+    options = {"local_files_only": True} if by == "option" else {}
+    assert "hub is off (HF_HUB_OFFLINE or local_files_only)" in problem("nobody/nothing", **options)
+    assert hub.paths == []
+
+
+@pytest.mark.parametrize("name", ["a b", "nobody/no--thing", "x" * 200])
+def test_words_that_cannot_be_a_name(hub: Hub, name: str) -> None:
+    assert "cannot be the name of a model" in problem(name)
+    assert hub.paths == []
+
+
+@pytest.mark.parametrize("name", ["./nothing", "/no/such/folder", "a/b/c"])
+def test_missing_folders(hub: Hub, name: str) -> None:
+    assert "there is no folder" in problem(name)
+    assert hub.paths == []
+
+
+def test_a_name_that_the_hub_has_is_left_to_transformers(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", lambda *_, **__: None)
+    loaded: list[str] = []
+
+    class Loader:
+        def __init__(self, folder: str, *, name: str) -> None:
+            loaded.append(name)
+
+    monkeypatch.setattr("openai_harmony.engines.transformers_engine.TransformersEngine", Loader)
+    asyncio.run(open_engine("somebody/something"))
+    assert loaded == ["somebody/something"]
+
+
+def test_a_name_on_this_disk_is_not_asked_for(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stored = tmp_path / "cache" / "models--somebody--something"
+    (stored / "refs").mkdir(parents=True)
+    (stored / "refs" / "main").write_text("abc")
+    (stored / "snapshots" / "abc").mkdir(parents=True)
+    (stored / "snapshots" / "abc" / "config.json").write_text("{}")
+    monkeypatch.setattr(
+        "openai_harmony.engines.transformers_engine.TransformersEngine", lambda *_, **__: None
+    )
+    asyncio.run(open_engine("somebody/something", cache_dir=str(tmp_path / "cache")))
+    assert hub.paths == []
