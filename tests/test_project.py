@@ -47,6 +47,17 @@ def test_addresses_are_those_of_the_project(path: Path) -> None:
             assert address.startswith((repository, site)), address
 
 
+def test_links_of_the_readme_lead_somewhere_on_the_package_index() -> None:
+    rules = re.findall(r"\{ pattern = '(.+)', replacement = '(.+)' \}", PROJECT)
+    assert len(rules) == 2
+    text = (ROOT / "README.md").read_text("utf-8")
+    for pattern, replacement in rules:
+        text = re.sub(pattern, replacement, text)
+    targets = re.findall(r"\]\(([^)\s]+)", text)
+    assert targets
+    assert [target for target in targets if not target.startswith("https://")] == []
+
+
 def test_the_site_is_built_for_its_address() -> None:
     settings = (ROOT / "mkdocs.yml").read_text("utf-8")
     assert f"\nsite_url: {project_url('Documentation')}\n" in settings
