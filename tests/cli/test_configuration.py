@@ -15,7 +15,7 @@ from openai_harmony.cli.configuration import Configuration
 from openai_harmony.cli.input import InputError
 from openai_harmony.cli.serve import SERVE
 
-DOCS = Path(__file__).parents[2] / "docs" / "guides" / "command.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "command.md"
 
 
 class Options(argparse.ArgumentParser):
@@ -80,9 +80,9 @@ def test_every_option_is_the_same_from_everywhere(name: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ACTIONS)
 def test_every_option_is_described(name: str) -> None:
-    """In the table of the documentation."""
+    """In the table of the reference."""
     text = DOCS.read_text("utf-8")
-    section = text[text.index("\n## serve\n") : text.index("\n## keys\n")]
+    section = text[text.index("\n## `harmony serve`\n") : text.index("\n## `harmony keys`\n")]
     assert re.search(rf"`--(no-)?{name}\b|`{name.upper()}`", section), name
 
 

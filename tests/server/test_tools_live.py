@@ -227,15 +227,15 @@ def test_the_command_serves_with_an_mcp_server(tmp_path: Path, cache: Path) -> N
     ("options", "problem"),
     [
         (("--mcp", "/nowhere"), "harmony: error: cannot use the MCP server /nowhere: "),
-        (("--browser", "/nowhere"), "harmony: error: --browser '/nowhere' is no folder"),
-        (("--browser", "brave"), "harmony: error: --browser brave needs a key"),
+        (("--browser", "/nowhere"), "harmony: error: --browser: there is no folder '/nowhere'"),
+        (("--browser", "brave"), "harmony: error: --browser brave needs an API key"),
     ],
 )
 def test_a_tool_that_cannot_be_had_is_one_clear_line(
     options: tuple[str, str], problem: str, tmp_path: Path, cache: Path
 ) -> None:
     with server_process(tmp_path, cache, "demo", "--port", "0", *options) as server:
-        assert server.ended() == 1
+        assert server.ended() == (2 if "--browser" in options else 1)
     (line,) = server.log
     assert line.startswith(problem)
 

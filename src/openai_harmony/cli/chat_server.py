@@ -223,7 +223,7 @@ class _ServerAnswer(Answer):
         except EngineError as error:
             raise _explained(error) from error
         if self._reason is None:
-            raise EngineError(f"{self._client.url} broke off its answer", retryable=True)
+            raise EngineError(f"{self._client.url} ended its answer too early", retryable=True)
         self._backend.use_reasoning_field(self._message.reasoning_name)
         if self._reason == "length":
             self.problem = CUT_OFF
