@@ -424,7 +424,7 @@ def test_recorded_streams(case: Recorded) -> None:
         assert (raised.token, raised.position) == (refused, at)
         detail = ""
         if words.startswith("Unexpected token") and refused != 201089:  # outside the vocabulary
-            detail = f"found {ENCODING.decode([refused])!r}, expected '<|start|>'"
+            detail = f"found {ENCODING.decode([case.tokens[at]])!r}, expected '<|start|>'"
         assert raised.detail == detail
         shown = f"{words}: {detail}" if detail else words
         assert str(raised) == f"{shown} (token {at}, state {raised.state})"
