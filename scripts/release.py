@@ -82,7 +82,7 @@ def release_notes(root: Path, version: str, tag: str | None = None) -> str:
         )
     changelog = (root / "CHANGELOG.md").read_text("utf-8")
     section = r"^## ([^\n]+)\n(.*?)(?=^## |^\[[^\]]+\]: |\Z)"
-    sections = dict(re.findall(section, changelog, re.MULTILINE | re.DOTALL))
+    sections: dict[str, str] = dict(re.findall(section, changelog, re.MULTILINE | re.DOTALL))
     dated = rf"\[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d"
     titles = [title for title in sections if re.fullmatch(dated, title)]
     if not titles and tag is None and "[Unreleased]" in sections:
