@@ -41,6 +41,9 @@ NPM := $(shell command -v npm)
 CLIENTS_INSTALLED := $(if $(NPM),$(CLIENTS)/node_modules/.installed)
 PAGE_INSTALLED := $(if $(NPM),$(PAGE)/node_modules/.installed)
 
+# What `make lint` and `make format` run.
+RUFF := $(shell sed -nE 's/^    "(ruff>=[0-9.]+)".*/\1/p' pyproject.toml)
+
 # The lowest versions that pyproject.toml allows of what the core needs, and what runs without more.
 LOWEST := $(shell sed -nE 's/^    "(pydantic|tiktoken)>=([0-9.]+).*/\1==\2/p' pyproject.toml)
 CORE := $(addprefix src/openai_harmony/,conversation tokens typescript rendering parsing encoding.py) \
@@ -56,6 +59,7 @@ GRAMMAR := $(addprefix tests/grammar/,test_schemas.py test_patterns.py test_loos
 .PHONY: $(shell sed -nE 's/^([a-z-]+):.*[#][#] .*/\1/p' Makefile)
 
 help: ## List the targets
+	@echo "To change the code: make quick, then make lint; before a pull request make check and make test."
 	@awk -F ':.*## ' '/^##@ / {printf "\n%s\n", substr($$0, 5)} \
 	/^[a-z-]+:.*## / {printf "  make %-19s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -75,18 +79,22 @@ inspect: $(VENV)/.installed-serve ## Look at conversations and tokens in the bro
 
 ##@ Change it
 
-quick: $(VENV)/.installed-test ## Run a test file, without installing more than the core needs: FILE=tests/...
+quick: $(VENV)/.installed-test ## Run tests with what the core needs: FILE="files and options of pytest"
 	$(BIN)/python -m pytest -q $(FILE)
 
 test: $(VENV)/.installed-dev $(CLIENTS_INSTALLED) $(PAGE_INSTALLED) ## Run every test
 	HARMONY_TEST_ALL=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+lint: $(VENV)/.installed-lint ## Run the linter and the formatter's check alone, in seconds
+	@$(BIN)/python scripts/check_code.py ruff
+
 check: $(VENV)/.installed-dev $(PAGE_INSTALLED) ## Run the linter, the formatter's check and the type checkers
 	@$(BIN)/python scripts/check_code.py
 
-format: $(VENV)/.installed-dev ## Format the code and repair what the linter can
-	$(BIN)/ruff check --fix
-	$(BIN)/ruff format
+format: $(VENV)/.installed-lint ## Format the code, repair what the linter can, list what is left
+	-@$(BIN)/ruff check --fix-only
+	-@$(BIN)/ruff format
+	@$(BIN)/ruff check
 
 docs: $(VENV)/.installed-dev ## Build the documentation as a site in site/; broken links are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -230,12 +238,17 @@ $(VENV)/.installed: pyproject.toml | $(VENV)/.created
 
 # Before the rest, which would take the newest; for the tests, any build will do.
 $(VENV)/.installed-torch: | $(VENV)/.created
+	@echo "Installing PyTorch, several hundred MB or more ..."
 	$(BIN)/python -m $(PIP_INSTALL) --no-compile torch==$(TORCH)
 	@touch $@
 
 $(VENV)/.installed-test: pyproject.toml | $(VENV)/.created
 	$(BIN)/python -m $(PIP_INSTALL) --editable '.[test]'
 	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-lint: pyproject.toml | $(VENV)/.created
+	$(BIN)/python -m $(PIP_INSTALL) '$(RUFF)'
+	@touch $@
 
 # All that `make test` and `make check` need; with `make -j`, from PyPI and npm at the same time.
 .PHONY: installed
@@ -251,9 +264,10 @@ $(VENV)/.installed-serve: pyproject.toml | $(VENV)/.installed-torch
 
 # pip compiles one file after the other; this does it on all cores. Some files are no Python 3.
 $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.installed-torch
+	@echo "Installing all extras and the tools of development, for some minutes ..."
 	$(BIN)/python -m $(PIP_INSTALL) --no-compile --editable '.[dev]'
 	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib > /dev/null 2>&1 || true
-	@touch $@ $(VENV)/.installed $(VENV)/.installed-test
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-test $(VENV)/.installed-lint
 
 $(CLIENTS)/node_modules/.installed $(AGENTS)/node_modules/.installed $(PAGE)/node_modules/.installed: %/node_modules/.installed: %/package-lock.json
 	npm ci --prefix $* --loglevel=error

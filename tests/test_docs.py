@@ -28,7 +28,7 @@ from openai_harmony.typescript.references import (
 ROOT = Path(__file__).parent.parent
 WRITTEN = [
     *sorted(ROOT.glob("README*.md")),
-    ROOT / "CONTRIBUTING.md",
+    *(ROOT / name for name in ("CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 # Translations have the code of the English pages; tests/test_translations.py compares them.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 import shutil
+import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +158,87 @@ def test_the_changelog_has_a_section_with_a_date(
         notes(checkout, "v0.2.0")
 
 
-def test_without_a_tag_what_is_unreleased_will_do(checkout: Path) -> None:
-    (checkout / "CHANGELOG.md").write_text("## [Unreleased]\n\n- More.\n", "utf-8")
-    assert notes(checkout, None) == "- More."
+@pytest.mark.parametrize(
+    ("changelog", "expected"),
+    [("## [Unreleased]\n\n- More.\n", "- More."), (SECTIONS, "### Added\n\n- A horn.")],
+)
+def test_without_a_tag_what_is_unreleased_will_do(
+    checkout: Path, changelog: str, expected: str
+) -> None:
+    (checkout / "CHANGELOG.md").write_text(changelog, "utf-8")
+    assert notes(checkout, None) == expected
+
+
+def test_the_installed_command_passes_the_conformance_kit(tmp_path: Path) -> None:
+    (tmp_path / "conformance").symlink_to(ROOT / "conformance")
+    programs = Path(sys.executable).parent
+    score = RELEASE["try_command"](programs, RELEASE["version_of"](ROOT), tmp_path)
+    assert re.fullmatch(r"passes (\d+) of \1 cases of the conformance kit's level format", score)
+
+
+@pytest.mark.parametrize(
+    ("published", "answer"),
+    [
+        (None, "kit 1.0.0 is not published yet"),
+        (
+            {"kit/cases.json": "[1]", "kit-1.0.0.dist-info/WHEEL": "hatchling 1"},
+            "kit 1.0.0 is published with these files",
+        ),
+        ({"kit/cases.json": "[2]"}, "kit 1.0.0 is published with other files; raise the version"),
+        ({}, "kit 1.0.0 is published with other files; raise the version"),
+    ],
+)
+def test_a_version_of_the_kit_is_published_once(
+    tmp_path: Path, published: dict[str, str] | None, answer: str
+) -> None:
+    def wheel(name: str, files: dict[str, str]) -> Path:
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            for file, text in files.items():
+                archive.writestr(file, text)
+        return tmp_path / name
+
+    ours = wheel("kit-1.0.0-py3-none-any.whl", {"kit/cases.json": "[1]"})
+    theirs = None if published is None else wheel("published.whl", published)
+    try:
+        said = RELEASE["compare_with_published"](ours, theirs)
+    except ValueError as error:
+        said = str(error)
+    assert said.startswith(answer)
+
+
+def test_the_kit_has_the_version_of_its_specification() -> None:
+    kit = ROOT / "conformance"
+    (version,) = re.findall(r'^version = "(.+)"$', (kit / "pyproject.toml").read_text(), re.M)
+    for file in (kit / "gpt_oss_harmony_conformance").rglob("*.json"):
+        named = json.loads(file.read_text("utf-8"))["version"]
+        assert version.startswith(f"{named}."), file.name
+
+
+# make check
+
+
+@pytest.mark.parametrize(
+    ("program", "lines"),
+    [
+        ("true", r"\.\.\. +names: true\nok +names \(\d+ s\): no errors\n"),
+        ("false", r"\.\.\. +names: false\n\nFAILED +names \(\d+ s\): rename them\n"),
+        ("no-such-program", r"skipped +names: no-such-program is not installed\n"),
+    ],
+)
+def test_a_check_says_what_it_runs_and_what_to_do(
+    program: str, lines: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check = runpy.run_path(str(ROOT / "scripts" / "check_code.py"))
+    assert check["passes"](check["Tool"](program, "names", "rename them")) is (program != "false")
+    assert re.fullmatch(lines, capsys.readouterr().out)
+
+
+def test_lint_runs_ruff_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = runpy.run_path(str(ROOT / "scripts" / "check_code.py"))
+    run: list[str] = []
+    monkeypatch.setitem(check["main"].__globals__, "passes", lambda tool: run.append(tool.command))
+    assert check["main"](["ruff"]) == 1
+    assert run == ["ruff check", "ruff format --check"]
+    assert capsys.readouterr().out == "failed: rules of the code, layout of the code\n"
