@@ -17,7 +17,7 @@ import { indexOf, setMarked, setNotes, setShade, tokenElement, tokensIn } from "
 import { keyTarget } from "./token-keys.js";
 import { decodeRuns } from "./token-text.js";
 
-/** @import { Note } from "./token-element.js" */
+/** @import { Note, Part } from "./token-element.js" */
 /** @import { Tokens } from "./wire.js" */
 
 /**
@@ -58,6 +58,9 @@ const AT_ONCE = 1000; // tokens that always have elements, without waiting for t
 const MOST_PRINTED = 20_000; // tokens; others are printed as text
 const LINE = 22; // pixels, for blocks that nobody has seen yet
 const CHARACTER = 7.8;
+
+// The first letter decides on the direction of a line, as in Unicode's algorithm.
+const RIGHT_TO_LEFT = /^\P{L}*[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u;
 
 export class TokenView {
   /** @type {Tokens} */
@@ -289,7 +292,9 @@ export class TokenView {
    * @param {HTMLElement} paragraph
    */
   #estimate(paragraph) {
-    const lines = (paragraph.textContent ?? "").split("\n");
+    const text = paragraph.textContent ?? "";
+    paragraph.classList.toggle("right-to-left", RIGHT_TO_LEFT.test(text));
+    const lines = text.split("\n");
     const rows = lines.reduce((sum, { length }) => sum + Math.ceil(length / this.#columns), 0);
     paragraph.style.containIntrinsicBlockSize = `auto ${LINE * Math.max(1, rows)}px`;
   }
@@ -412,7 +417,8 @@ export class TokenView {
   #makeToken(index) {
     const id = this.#tokens.ids[index] ?? -1;
     const raw = this.#tokens.texts[index] ?? null;
-    const token = tokenElement(index, id, raw, this.#textOf(index), this.#tokens.bytes[index]);
+    const bytes = raw === null ? this.#partAt(index) : undefined;
+    const token = tokenElement(index, id, raw, this.#textOf(index), bytes);
     token.tabIndex = index === this.#stop ? 0 : -1;
     if (index === this.#marked) setMarked(token, true);
     setNotes(token, this.#decorations.get(index) ?? []);
@@ -480,6 +486,24 @@ export class TokenView {
     return this.#blocks[lastBefore(this.#blocks.length, (position) => {
       return /** @type {Block} */ (this.#blocks[position]).start <= index;
     })];
+  }
+
+  /**
+   * Find the character that a token without a text of its own is a part of.
+   *
+   * @param {number} index
+   * @returns {Part}
+   */
+  #partAt(index) {
+    const { texts, bytes } = this.#tokens;
+    const isLater = (/** @type {number} */ position) =>
+      texts[position] === null && !this.#decoded.has(position);
+    let start = index;
+    while (start > 0 && isLater(start)) start -= 1;
+    let end = index + 1;
+    while (end < this.size && isLater(end)) end += 1;
+    const character = this.#decoded.get(start) ?? "";
+    return { bytes: bytes[index] ?? "", character, number: index - start + 1, count: end - start };
   }
 
   /** @param {number} index */
