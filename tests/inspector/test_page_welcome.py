@@ -13,9 +13,9 @@ from support.page_visitor import Visitor, fragment
 HI = {"messages": [{"role": "user", "channel": "x", "content": "hi"}]}
 TURN = "<|channel|>final<|message|>Hello.<|return|>"
 PURPOSES = {
-    "See a function call as tokens": ("Conversation", "Need to use function"),
-    "See a Chat Completions request as tokens": ("Conversation", "A Chat Completions request"),
-    "See what training uses": ("Conversation", "trainable"),
+    "A function call as tokens": ("Conversation", "Need to use function"),
+    "A request of an API as tokens": ("Conversation", "A Chat Completions request"),
+    "What training uses": ("Conversation", "trainable"),
     "Read a model's output": ("Tokens", "the strict parser reads them all"),
     "Repair damaged output": ("Tokens", "2 recoveries"),
 }

@@ -193,7 +193,7 @@ const HOSTILE = [
 export const EXAMPLES = [
   {
     name: "A function call and its result",
-    purpose: "See a function call as tokens",
+    purpose: "A function call as tokens",
     kind: "Harmony JSON",
     about: "developer tools, reasoning, a call, the tool's result",
     tab: "conversation",
@@ -208,7 +208,7 @@ export const EXAMPLES = [
   },
   {
     name: "A training example",
-    purpose: "See what training uses",
+    purpose: "What training uses",
     kind: "Harmony JSON",
     about: "which tokens are trained on, and which are masked",
     tab: "conversation",
@@ -230,7 +230,7 @@ export const EXAMPLES = [
   },
   {
     name: "Tools and a response format",
-    purpose: "See a Chat Completions request as tokens",
+    purpose: "A request of an API as tokens",
     kind: "Chat Completions request",
     about: "a tool, a JSON schema, a reasoning effort",
     tab: "conversation",

@@ -37,9 +37,9 @@ export function problemsOf({ tokens, strict, lenient }, tools) {
   });
   const { error } = strict;
   if (error !== null) {
-    const words = AT_THE_END[error.message];
-    const said = words === undefined ? { words: error.message } : { words, original: error.message };
-    problems.push({ position: error.position, kind: "strict", className: "refused", ...said });
+    const words = strictWords(error.message);
+    const original = words === error.message ? undefined : error.message;
+    problems.push({ position: error.position, kind: "strict", words, original, className: "refused" });
   }
   const cut = cutMessage(lenient);
   for (const [index, message] of lenient.messages.entries()) {
@@ -54,6 +54,15 @@ export function problemsOf({ tokens, strict, lenient }, tools) {
     problems.push({ position: count, kind: "cut off", words, className: "unusable" });
   }
   return problems.sort((first, second) => first.position - second.position);
+}
+
+/**
+ * The words of the page for an error of the strict parser, which says the same as the reference.
+ *
+ * @param {string} message
+ */
+export function strictWords(message) {
+  return AT_THE_END[message] ?? message;
 }
 
 /**

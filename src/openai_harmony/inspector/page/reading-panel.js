@@ -4,6 +4,7 @@
 
 import { element, fill } from "./element.js";
 import { messageCard, openCard } from "./message-card.js";
+import { strictWords } from "./problems.js";
 import { ReadingIndex } from "./reading.js";
 
 /** @import { HarmonyMessage, Reading, StateChange } from "./wire.js" */
@@ -148,7 +149,7 @@ export class ReadingPanel {
     this.#end.classList.toggle("problem", failed);
     if (failed) {
       const where = error.position < this.#count ? `Token ${error.position}` : "The end";
-      fill(this.#end, element("strong", {}, `${where} does not fit: `), error.message);
+      fill(this.#end, element("strong", {}, `${where} does not fit: `), strictWords(error.message));
     } else if (broken) {
       fill(this.#end, endOf(reading));
     }

@@ -217,12 +217,12 @@ export class StepperTab {
     // Until somebody steps, the whole is of interest.
     this.#stepped.show(tokens, spans, rows, count);
     const problems = problemsOf(parsing, tools);
+    const isPlain = isPlainText(parsing);
     for (const { position, kind, words, text = "", className } of problems) {
-      if (position >= count) continue;
+      if (isPlain || position >= count) continue;
       const note = className === "recovery" ? inWords(kind, text) : `${kind}: ${words}`;
       this.#stepped.view.decorate(position, className, note);
     }
-    const isPlain = isPlainText(parsing);
     this.#listProblems(problems, isPlain);
     this.#status.textContent = isPlain ? `${counted(count, "token")} of plain text.` : statusOf(parsing, differing);
     this.#show(count);

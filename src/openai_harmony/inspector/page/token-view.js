@@ -59,9 +59,6 @@ const MOST_PRINTED = 20_000; // tokens; others are printed as text
 const LINE = 22; // pixels, for blocks that nobody has seen yet
 const CHARACTER = 7.8;
 
-// The first letter decides on the direction of a line, as in Unicode's algorithm.
-const RIGHT_TO_LEFT = /^\P{L}*[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u;
-
 export class TokenView {
   /** @type {Tokens} */
   #tokens = { ids: [], texts: [], bytes: {} };
@@ -292,9 +289,7 @@ export class TokenView {
    * @param {HTMLElement} paragraph
    */
   #estimate(paragraph) {
-    const text = paragraph.textContent ?? "";
-    paragraph.classList.toggle("right-to-left", RIGHT_TO_LEFT.test(text));
-    const lines = text.split("\n");
+    const lines = (paragraph.textContent ?? "").split("\n");
     const rows = lines.reduce((sum, { length }) => sum + Math.ceil(length / this.#columns), 0);
     paragraph.style.containIntrinsicBlockSize = `auto ${LINE * Math.max(1, rows)}px`;
   }

@@ -33,9 +33,9 @@ export function welcome(state, begin) {
       "p",
       {},
       element("strong", {}, "See what gpt-oss reads and writes. "),
-      "Write a conversation, and its tokens appear as you type. " +
-        "Paste JSON, token ids or text anywhere on this page, or begin with an example. " +
-        "Nothing leaves this machine.",
+      element("span", {}, "Write a conversation, and its tokens appear as you type. "),
+      "Paste JSON, token ids or text anywhere on this page, or begin with an example. ",
+      element("span", {}, "Nothing leaves this machine."),
     ),
     element(
       "div",
