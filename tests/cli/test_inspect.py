@@ -159,6 +159,12 @@ def test_a_list_of_messages_is_a_conversation() -> None:
     assert re.fullmatch(r"#c=[\w-]+", fragment, re.ASCII)
 
 
+@pytest.mark.parametrize("source", [{"choices": []}, {"foo": 1}, "text"])
+def test_what_is_no_conversation_is_refused(source: Any) -> None:
+    with pytest.raises(InputError, match="expected a conversation or a request"):
+        page_fragment(source)
+
+
 def test_what_is_too_long_for_an_address_is_refused() -> None:
     noise = "".join(chr(0x4E00 + index * 7919 % 20000) for index in range(60_000))
     with pytest.raises(InputError, match="too long for an address"):

@@ -195,6 +195,76 @@ def test_strict_and_lenient_stand_side_by_side(page: Page) -> None:
     expect(parser(page, "Lenient").locator("dd").first).to_have_text("In a header")
 
 
+TO_WEATHER = "<|channel|>commentary to=functions.get_current_weather <|constrain|>json<|message|>"
+PROBLEMS: dict[str, tuple[str, list[str], str]] = {
+    "other messages": (
+        "<|channel|>analysis<|channel|>final<|message|>Hi<|return|>",
+        ["Token 4repeated-channel"],
+        "the strict parser reads other messages",
+    ),
+    "broken arguments": (
+        f'{TO_WEATHER}{{"location": "Tokyo"<|call|>',
+        ["not valid JSON: Expected ',' or '}' after property value, at character 21."],
+        "0 recoveries; the strict parser reads them all",
+    ),
+    "an undeclared function": (
+        f"{TO_WEATHER}{{}}<|call|>".replace("get_current_weather", "foo"),
+        ["functions.foo is not declared."],
+        "0 recoveries; the strict parser reads them all",
+    ),
+    "cut off": (
+        "<|channel|>analysis<|message|>thinking about",
+        ["Endcut off The output ends before <|end|>, <|call|> or <|return|>."],
+        "0 recoveries; the strict parser reads them all",
+    ),
+    "cut off in a header": (
+        "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final",
+        ["cut-header", "Endstrict The output ends in a header: <|message|> is missing.Unexpected"],
+        "the strict parser fails",
+    ),
+    "words without special tokens": (
+        "analysisWe need to answer.assistantfinalThe answer is 4.",
+        ["no-markup", "Endstrict"],
+        "2 messages",
+    ),
+}
+
+
+def test_problems_are_listed_by_position(page: Page) -> None:
+    region = page.get_by_role("region", name="Recoveries")
+    for text, problems, words in PROBLEMS.values():
+        paste(page, text)
+        status(page, words)
+        items = region.get_by_role("listitem")
+        expect(items).to_have_count(len(problems))
+        for item, problem in zip(items.all(), problems, strict=True):
+            expect(item).to_contain_text(problem)
+
+
+def test_messages_that_the_parsers_read_in_different_ways_are_marked(page: Page) -> None:
+    paste(page, PROBLEMS["other messages"][0])
+    status(page, "other messages")
+    for name in ("Strict", "Lenient"):
+        expect(parser(page, name).get_by_role("article")).to_contain_text("differs")
+
+
+def test_a_message_that_is_cut_off_is_not_complete(page: Page) -> None:
+    paste(page, PROBLEMS["cut off"][0])
+    status(page, "1 message")
+    for name in ("Strict", "Lenient"):
+        reading = parser(page, name)
+        expect(reading).to_contain_text("Messages complete: 0 of 1; the last one is cut off")
+        expect(reading.get_by_role("article")).to_have_text("assistantanalysisthinking about")
+
+
+def test_the_tokens_of_a_plain_text_are_counted(page: Page) -> None:
+    paste(page, "Hello, how many tokens is this?")
+    status(page, "8 tokens of plain text.")
+    region = page.get_by_role("region", name="Recoveries")
+    expect(region).to_contain_text("The text has no special tokens.")
+    expect(region.get_by_role("listitem")).to_have_count(0)
+
+
 def test_text_that_spells_a_token_is_text(page: Page) -> None:
     spelled = ENCODING.encode("<|end|>", disallowed_special=())
     paste(page, " ".join(map(str, [*IDS[:3], *spelled, IDS[-1]])))

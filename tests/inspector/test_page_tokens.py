@@ -162,13 +162,18 @@ def test_nothing_is_invisible(visitor: Visitor, inspector_url: str) -> None:
     page = opened(visitor, inspector_url, said(text))
     assert min(width for _, _, width in body(page)) > 4
     tokens = row(page, 0).locator(".segment.body .token")
-    drawn = tokens.evaluate_all(
-        """all => all.filter(token => token.dataset.bytes)
-            .map(token => getComputedStyle(token, "::after").content)"""
+    parts = tokens.evaluate_all(
+        """all => all.filter(token => token.dataset.bytes).map(token =>
+            [getComputedStyle(token, "::after").content.replaceAll('"', "").trim(), token.title])"""
     )
-    shown = b"".join(bytes.fromhex(content.strip('" ')) for content in drawn)
-    assert shown
-    assert set(shown) <= set(text.encode())
+    numbers = [tuple(map(int, drawn.split("/"))) for drawn, _ in parts]
+    assert numbers
+    assert all(1 <= number <= count for number, count in numbers)
+    for (number, count), (_, title) in zip(numbers, parts, strict=True):
+        name, _, written = title.partition(", bytes ")
+        assert name.startswith(f"part {number} of {count} of ")
+        assert bytes.fromhex(written) in text.encode()
+        assert name.rpartition(" ")[2] in text
     texts = tokens.evaluate_all("all => all.map(token => token.textContent)")
     assert "".join(texts) == text
     # Each character stands at the token in which it begins.

@@ -12,23 +12,25 @@ from support.page_visitor import Visitor, fragment
 
 HI = {"messages": [{"role": "user", "channel": "x", "content": "hi"}]}
 TURN = "<|channel|>final<|message|>Hello.<|return|>"
-KINDS = {
-    "Harmony JSON": ("Conversation", "Need to use function"),
-    "Chat Completions request": ("Conversation", "A Chat Completions request"),
-    "Responses request": ("Conversation", "A Responses request"),
-    "Completion": ("Tokens", "the strict parser reads them all"),
-    "Damaged completion": ("Tokens", "2 recoveries"),
+PURPOSES = {
+    "A function call as tokens": ("Conversation", "Need to use function"),
+    "A request of an API as tokens": ("Conversation", "A Chat Completions request"),
+    "What training uses": ("Conversation", "trainable"),
+    "Read a model's output": ("Tokens", "the strict parser reads them all"),
+    "Repair damaged output": ("Tokens", "2 recoveries"),
 }
 
 
-def test_the_welcome_has_an_example_of_each_format(page: Page) -> None:
+def test_the_welcome_has_examples_and_goes(page: Page, inspector_url: str) -> None:
     region = page.get_by_role("region", name="Welcome")
-    for kind, (tab, words) in KINDS.items():
-        region.get_by_role("button", name=kind, exact=True).click()
+    for purpose, (tab, words) in PURPOSES.items():
+        page.evaluate("localStorage.clear()")
+        page.goto("about:blank")
+        page.goto(inspector_url)
+        region.get_by_role("button", name=purpose, exact=True).click()
         expect(page.get_by_role("tab", name=tab)).to_have_attribute("aria-selected", "true")
         expect(page.get_by_role("tabpanel")).to_contain_text(words)
-    region.get_by_role("button", name="Close the welcome").click()
-    expect(region).to_have_count(0)
+        expect(region).to_have_count(0)
 
 
 def test_the_welcome_is_closed_for_good(visitor: Visitor, inspector_url: str) -> None:
@@ -74,19 +76,41 @@ PASTED: dict[str, tuple[str, str, str]] = {
 }
 
 
+def paste(page: Page, text: str) -> None:
+    page.evaluate(
+        """text => {
+            const clipboardData = new DataTransfer();
+            clipboardData.setData("text/plain", text);
+            const options = { clipboardData, bubbles: true, cancelable: true };
+            document.body.dispatchEvent(new ClipboardEvent("paste", options));
+        }""",
+        text,
+    )
+
+
 def test_what_is_pasted_beside_the_fields_is_opened(page: Page) -> None:
     for text, tab, words in PASTED.values():
-        page.evaluate(
-            """text => {
-                const clipboardData = new DataTransfer();
-                clipboardData.setData("text/plain", text);
-                const options = { clipboardData, bubbles: true, cancelable: true };
-                document.body.dispatchEvent(new ClipboardEvent("paste", options));
-            }""",
-            text,
-        )
+        paste(page, text)
         expect(page.get_by_role("tab", name=tab)).to_have_attribute("aria-selected", "true")
         expect(page.get_by_role("tabpanel")).to_contain_text(words)
+
+
+RESPONSE = {"choices": [{"message": {"role": "assistant", "content": "Four."}}]}
+REFUSED = {
+    "a response": (RESPONSE, "This is a response, not a request."),
+    "another object": ({"foo": 1}, "neither a conversation"),
+}
+
+
+def test_pasted_json_of_another_kind_changes_nothing(page: Page) -> None:
+    tokens = page.get_by_role("listbox", name="Tokens of the prompt")
+    before = tokens.inner_text()
+    for source, words in REFUSED.values():
+        paste(page, json.dumps(source))
+        expect(page.locator("#notice")).to_contain_text(words)
+        assert tokens.inner_text() == before
+    paste(page, json.dumps({"choices": [{"text": TURN}]}))
+    expect(page.get_by_role("textbox", name="Tokens or text")).to_have_value(TURN)
 
 
 @pytest.mark.parametrize("width", [360, 768])

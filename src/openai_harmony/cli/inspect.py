@@ -102,8 +102,11 @@ def page_fragment(source: Any) -> str:
     """
     if isinstance(source, list):
         source = {"messages": source}
-    if not isinstance(source, dict):
-        raise InputError("expected a conversation or a request: an object, or a list of messages")
+    if not isinstance(source, dict) or not source.keys() & {"messages", "input"}:
+        raise InputError(
+            "expected a conversation or a request: an object with messages or an input, "
+            "or a list of messages"
+        )
     text = json.dumps({"source": source}, separators=(",", ":")).encode()
     packer = zlib.compressobj(9, wbits=-15)  # without a header: "deflate-raw" in browsers
     packed = base64.urlsafe_b64encode(packer.compress(text) + packer.flush())
@@ -132,6 +135,8 @@ async def _serve_model(arguments: argparse.Namespace, listener: socket.socket, u
         from ..server import Settings, create_app, run_server
     except ModuleNotFoundError as error:
         raise InputError(missing_package("this needs", error, "serve")) from error
+    if not sys.stderr.isatty():  # where `open_watched` is silent
+        print(f"loading {arguments.model} ...", file=sys.stderr, flush=True)
     engine = await open_watched(arguments.model)
     async with engine:
         settings = Settings()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from typing_extensions import TypedDict  # of Python 3.12, which pydantic needs
@@ -80,8 +81,7 @@ def allowed(body: AllowedBody) -> Allowed:
     accepted += matcher.accept_all(tokens[accepted:])
     mismatch: MismatchJson | None = None
     if accepted < len(tokens):
-        problem = Mismatch(accepted, tokens[accepted], matcher.allowed_tokens())
-        mismatch = {"position": accepted, "explanation": problem.explained(tokens)}
+        mismatch = {"position": accepted, "explanation": _explained(matcher, accepted, tokens)}
     return {
         "grammar": grammar,
         "tokens": token_list(tokens),
@@ -90,6 +90,13 @@ def allowed(body: AllowedBody) -> Allowed:
         "mismatch": mismatch,
         "finished": matcher.is_finished and accepted == len(tokens),
     }
+
+
+def _explained(matcher: Matcher, position: int, tokens: Sequence[int]) -> str:
+    """Explain a mismatch as `Mismatch` does, with the special tokens first."""
+    ids = matcher.allowed_tokens()
+    first = bisect_left(ids, FIRST_SPECIAL)
+    return Mismatch(position, tokens[position], ids[first:] + ids[:first]).explained(tokens)
 
 
 def _set_bits(mask: int) -> Iterator[int]:

@@ -62,11 +62,11 @@ def read_source(body: SourceBody) -> InspectedSource:
         form = "chat" if is_chat(source) else "harmony"
     elif "input" in source:
         form = "responses"
+    elif "choices" in source or "output" in source:
+        raise ConversationError("this is a response, not a request; parse its raw text in Tokens")
     else:
         raise ConversationError(
-            "expected messages, as in harmony and in Chat Completions, or an input, "
-            "as in Responses",
-            field="source",
+            "expected messages, as in harmony and in Chat Completions, or an input, as in Responses"
         )
     if form == "harmony":
         return _harmony(source, body.date)

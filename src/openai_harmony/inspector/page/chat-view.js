@@ -68,6 +68,7 @@ export class ChatView {
   /** Let the user write the result that is asked for, if one is. */
   focus() {
     this.#call.querySelector("textarea")?.focus();
+    this.#call.scrollIntoView({ block: "nearest" });
   }
 
   /**

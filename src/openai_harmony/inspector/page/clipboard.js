@@ -48,7 +48,8 @@ export function announce(message) {
   place.textContent = message;
   place.classList.add("shown");
   clearTimeout(timer);
-  timer = window.setTimeout(() => place.classList.remove("shown"), 2500);
+  const time = Math.max(2500, 80 * message.length); // long enough to be read
+  timer = window.setTimeout(() => place.classList.remove("shown"), time);
 }
 
 /** @param {string} text */

@@ -2,6 +2,7 @@
 
 import { call, ApiError, apiKey } from "./api.js";
 import { copyText } from "./clipboard.js";
+import { sentence } from "./counted.js";
 import { Editor, isBlank } from "./editor.js";
 import { button, element, fill, labelled } from "./element.js";
 import { LatestCall } from "./latest-call.js";
@@ -58,7 +59,7 @@ export class ConversationTab {
       (index) => showDetails(this.#detail, this.#rendering, index ?? this.#chosen),
     );
     const looks = element("div", { class: "switches" }, ...tokenLooks(), labelled("Training mask", this.#mask));
-    const head = element("div", { class: "pane-head" }, this.#summary, this.#copyMenu(), options, looks);
+    const head = element("div", { class: "pane-head" }, this.#summary, this.#copyMenu(), folded("Options", options), looks);
     const body = [this.#problem, this.#lesson, this.#legend, this.#tokens, this.#detail, this.#spoken];
     fill(this.#result, head, ...body);
     const first = { title: "Editor", pane: editor };
@@ -72,6 +73,11 @@ export class ConversationTab {
       if (!matters) return;
       this.#result.setAttribute("aria-busy", "true");
       this.#latest.wish((signal) => this.#render(signal));
+    });
+    // What the server said was about an earlier text.
+    editor.addEventListener("unreadable", () => {
+      this.#problem.hidden = true;
+      this.#result.classList.add("stale");
     });
     apiKey.addEventListener("change", () => this.#latest.now((signal) => this.#render(signal)));
   }
@@ -189,7 +195,7 @@ function summaryOf({ tokens, text, messages, spans }) {
   /** @type {[number, string, string][]} */
   const counts = [
     [tokens.ids.length, "token", "tokens"],
-    [[...text].length, "character", "characters"],
+    [[...text].length, "character with markup", "characters with markup"],
     [messages.length - dropped, "message", "messages"],
     [dropped, "left out", "left out"],
     [sampled, "sampled", "sampled"],
@@ -209,10 +215,16 @@ function lengthOf(spans) {
 }
 
 /**
- * Make a sentence of what the server says.
+ * Fold a part that narrow windows have little room for.
  *
- * @param {string} words
+ * @param {string} title
+ * @param {HTMLElement} part
  */
-function sentence(words) {
-  return `${words.slice(0, 1).toUpperCase()}${words.slice(1)}.`;
+function folded(title, part) {
+  const wide = matchMedia("(min-width: 30.01rem)");
+  const made = element("details", { class: "folded", open: wide.matches }, element("summary", {}, title), part);
+  wide.addEventListener("change", () => {
+    made.open = wide.matches;
+  });
+  return made;
 }

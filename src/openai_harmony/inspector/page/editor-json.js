@@ -90,6 +90,7 @@ export class EditorJson {
     } catch (error) {
       if (!(error instanceof SyntaxError)) throw error;
       this.#say(`Not valid JSON: ${error.message}`);
+      this.node.dispatchEvent(new Event("unreadable", { bubbles: true }));
     }
   }
 

@@ -7,6 +7,7 @@
  * @typedef {object} Example
  * @property {string} name
  * @property {string} kind the format of what can be pasted in its place
+ * @property {string} [purpose] of an example of the welcome, as words on its button
  * @property {string} about
  * @property {"conversation" | "tokens"} tab
  * @property {Partial<Document>} document
@@ -192,6 +193,7 @@ const HOSTILE = [
 export const EXAMPLES = [
   {
     name: "A function call and its result",
+    purpose: "A function call as tokens",
     kind: "Harmony JSON",
     about: "developer tools, reasoning, a call, the tool's result",
     tab: "conversation",
@@ -206,6 +208,7 @@ export const EXAMPLES = [
   },
   {
     name: "A training example",
+    purpose: "What training uses",
     kind: "Harmony JSON",
     about: "which tokens are trained on, and which are masked",
     tab: "conversation",
@@ -227,6 +230,7 @@ export const EXAMPLES = [
   },
   {
     name: "Tools and a response format",
+    purpose: "A request of an API as tokens",
     kind: "Chat Completions request",
     about: "a tool, a JSON schema, a reasoning effort",
     tab: "conversation",
@@ -241,6 +245,7 @@ export const EXAMPLES = [
   },
   {
     name: "A whole turn",
+    purpose: "Read a model's output",
     kind: "Completion",
     about: "reasoning and an answer, as marked-up text",
     tab: "tokens",
@@ -248,6 +253,7 @@ export const EXAMPLES = [
   },
   {
     name: "Damaged output",
+    purpose: "Repair damaged output",
     kind: "Damaged completion",
     about: "a misplaced recipient and a missing token, both repaired",
     tab: "tokens",

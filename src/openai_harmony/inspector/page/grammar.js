@@ -6,7 +6,7 @@
 import { AllowedSteps } from "./allowed-steps.js";
 import { AllowedTokens } from "./allowed-tokens.js";
 import { call, wasAborted } from "./api.js";
-import { counted } from "./counted.js";
+import { counted, sentence } from "./counted.js";
 import { declaredTools } from "./declared-tools.js";
 import { button, element, fill, labelled } from "./element.js";
 import { lesson } from "./lesson.js";
@@ -94,7 +94,7 @@ export class GrammarTab {
       element(
         "div",
         { class: "fields" },
-        labelled("Tool choice", this.#choice, "With auto, the tool_choice of a request counts."),
+        labelled("Tool choice", this.#choice, "auto follows the request's tool_choice."),
         labelled("Reasoning allowed", this.#reasoning),
       ),
       this.#reader.problem,
@@ -169,6 +169,7 @@ export class GrammarTab {
   async #read(signal) {
     const { source, form, options, completion } = this.#state.get();
     this.#input.text = completion;
+    this.#teach(completion.trim() === "");
     const { conversation } = await call("render", { source, form, ...options }, signal);
     const tools = declaredTools(conversation);
     this.#offer(tools);
@@ -198,6 +199,12 @@ export class GrammarTab {
     this.#take(allowed, layout);
   }
 
+  /** @param {boolean} isEmpty whether nothing is written yet */
+  #teach(isEmpty) {
+    this.#lesson.hidden = !isEmpty;
+    this.#results.classList.toggle("empty", isEmpty);
+  }
+
   /**
    * @param {Allowed} allowed
    * @param {ReturnType<typeof layoutOf>} layout
@@ -207,8 +214,7 @@ export class GrammarTab {
     const count = tokens.ids.length;
     this.#allowed = allowed;
     this.#lark.hidden = false;
-    this.#lesson.hidden = count > 0;
-    this.#results.classList.toggle("empty", count === 0);
+    this.#teach(count === 0);
     this.#verdict.textContent = verdictOn(allowed);
     this.#verdict.classList.toggle("bad", mismatch !== null);
     const place = Math.min(this.#wanted ?? mismatch?.position ?? count, count);
@@ -219,7 +225,7 @@ export class GrammarTab {
       this.#stepped.view.decorate(mismatch.position, "refused", mismatch.explanation);
     }
     this.#mismatch.hidden = mismatch === null;
-    this.#mismatch.textContent = mismatch?.explanation ?? "";
+    this.#mismatch.textContent = mismatch === null ? "" : sentence(mismatch.explanation);
     this.#grammar.textContent = grammar;
     const size = grammar.length.toLocaleString("en");
     this.#grammarSize.textContent = `The grammar, ${size} characters`;

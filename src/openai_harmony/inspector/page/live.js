@@ -23,6 +23,14 @@ const NO_MODEL =
   "This tab talks with a model, and shows each token of its turn with its probability. Start the page " +
   "with a model: a small one comes with the package.";
 
+const LESSON =
+  "Send a message. Here you then see each token of the model's turn, with its probability and the " +
+  "tokens that were likely in its place.";
+
+const DEMO =
+  "The demo model is tiny. It knows the weather example, sums up to 99, greetings and shopping lists, " +
+  "and answers “I don't know.” to everything else.";
+
 /**
  * A turn as it is sampled. `source` is what it goes on from.
  *
@@ -58,6 +66,7 @@ export class LiveTab {
   #problem = element("p", { class: "problem", role: "alert", hidden: true });
   #status = element("p", { class: "summary", role: "status" });
   #body;
+  #lesson;
   #notice = lesson(
     "No model is loaded",
     NO_MODEL,
@@ -78,7 +87,7 @@ export class LiveTab {
     this.#line = element("textarea", {
       rows: 2,
       dir: "auto",
-      placeholder: "Write a message. Left empty, the model goes on with the conversation as it is.",
+      placeholder: "Write a message. Leave empty to let the model continue.",
       onkeydown: (/** @type {KeyboardEvent} */ event) => this.#pressed(event),
     });
     this.#send = element("button", { type: "submit", class: "primary" }, "Send");
@@ -108,6 +117,8 @@ export class LiveTab {
       ),
     );
     this.#turn = new TurnView(this.#chat.growing, seen);
+    this.#lesson = lesson("A turn, token by token", LESSON);
+    seen.prepend(this.#lesson);
     const second = { title: "Tokens", pane: seen };
     this.#body = new Panes({ title: "Chat", pane: talk }, second, 0).node;
     this.#notice.hidden = this.#body.hidden = true;
@@ -128,7 +139,9 @@ export class LiveTab {
 
   async #findModel() {
     try {
-      this.#isLive = (await settings()).live;
+      const { live, model } = await settings();
+      this.#isLive = live;
+      if (model === "demo") this.#lesson.append(element("p", {}, DEMO));
     } catch (error) {
       this.#tell(error);
     }
@@ -254,6 +267,7 @@ export class LiveTab {
       ending: "stopped",
     };
     this.#status.textContent = "Sampling …";
+    this.#lesson.hidden = true;
     this.#turn.begin(prompt.tokens.ids.length);
     const sampling = { ...this.#form.values, grammar };
     try {

@@ -16,7 +16,7 @@ import { State } from "./state.js";
 import { StepperTab } from "./stepper.js";
 import { TabList } from "./tab-list.js";
 import { themeSwitch } from "./theme-switch.js";
-import { welcome } from "./welcome.js";
+import { isWelcomed, welcome } from "./welcome.js";
 
 /** @import { Example } from "./examples.js" */
 
@@ -38,7 +38,7 @@ const tabs = new TabList(
   () => writeFragment(),
 );
 const share = new ShareDialog(state, () => tabs.chosen);
-const greeting = welcome(beginWith);
+const greeting = welcome(state, beginWith);
 
 let timer = 0;
 let packed = "";
@@ -75,7 +75,7 @@ async function readLocation() {
   }
   if (Object.keys(state.toJSON()).length === 0) {
     state.set(EXAMPLES[0]?.document ?? {});
-    if (greeting !== null && !greeting.isConnected) byId("top").append(greeting);
+    if (greeting !== null && !isWelcomed()) byId("top").append(greeting);
   }
   tabs.choose(tab ?? "conversation");
 }

@@ -49,11 +49,30 @@ function jsonIn(text) {
 /** @param {JsonObject} json */
 function fromObject(json) {
   const { conversation: inner, options } = json;
-  if (!isObject(inner)) return conversation(json);
+  if (!isObject(inner)) return fromRequest(json);
   const opened = conversation(inner);
   opened.document.form = "harmony";
   if (isObject(options)) opened.document.options = /** @type {Options} */ (options);
   return opened;
+}
+
+/**
+ * Open a conversation, a request, or the text of a response of the Completions API.
+ *
+ * @param {JsonObject} json
+ * @returns {Opened}
+ */
+function fromRequest(json) {
+  const { messages, input, choices, output } = json;
+  if (messages !== undefined || input !== undefined) return conversation(json);
+  const first = Array.isArray(choices) ? choices[0] : undefined;
+  if (isObject(first) && typeof first.text === "string") {
+    return { tab: "tokens", document: { input: first.text } };
+  }
+  if (choices !== undefined || output !== undefined) {
+    throw new Error("This is a response, not a request. Paste its raw text in Tokens.");
+  }
+  throw new Error("This is neither a conversation (messages) nor a request (messages or input).");
 }
 
 /**

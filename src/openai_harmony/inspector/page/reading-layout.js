@@ -49,7 +49,8 @@ function rowsOf(reading, count) {
   const rows = ends.map((last, index) => {
     const isWhole = index !== cut;
     const label = isWhole ? `message ${index}` : `message ${index}, not complete`;
-    const row = rowOf(start, last + 1, messages[index], label, isWhole);
+    const isShared = ends[index - 1] === last || ends[index + 1] === last;
+    const row = rowOf(start, last + 1, messages[index], label, isWhole, isShared);
     start = last + 1;
     return row;
   });
@@ -64,15 +65,17 @@ function rowsOf(reading, count) {
  * @param {Speaker} speaker
  * @param {string} label
  * @param {boolean} isWhole
+ * @param {boolean} [isShared] whether text without special tokens makes this and other messages
  * @returns {Row}
  */
-function rowOf(start, end, speaker, label, isWhole) {
+function rowOf(start, end, speaker, label, isWhole, isShared = false) {
   const words = wordsOf(speaker);
+  const size = isShared ? "tokens shared" : counted(end - start, "token");
   return {
     start,
     end,
     className: `message ${classesOf(speaker)}`.trimEnd(),
     label: words === "" ? label : `${label}, ${words}`,
-    heading: () => headingOf(speaker, isWhole ? counted(end - start, "token") : "not complete"),
+    heading: () => headingOf(speaker, isWhole ? size : "not complete"),
   };
 }

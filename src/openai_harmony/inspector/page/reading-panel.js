@@ -4,9 +4,10 @@
 
 import { element, fill } from "./element.js";
 import { messageCard, openCard } from "./message-card.js";
+import { strictWords } from "./problems.js";
 import { ReadingIndex } from "./reading.js";
 
-/** @import { Reading, StateChange } from "./wire.js" */
+/** @import { HarmonyMessage, Reading, StateChange } from "./wire.js" */
 
 /** Complete messages that are shown at once, the last ones. */
 const SHOWN = 12;
@@ -34,6 +35,8 @@ export class ReadingPanel {
   #reading = null;
   #index = new ReadingIndex(NOTHING, 0);
   #count = 0;
+  /** @type {ReadonlySet<number>} */
+  #differing = new Set();
   #shown = { complete: -1, total: -1 };
   #values;
   #end;
@@ -87,8 +90,10 @@ export class ReadingPanel {
    *
    * @param {Reading} reading
    * @param {number} count
+   * @param {ReadonlySet<number>} differing the messages that the other parser reads in another way
    */
-  take(reading, count) {
+  take(reading, count, differing) {
+    this.#differing = differing;
     this.#reading = reading;
     this.#index = new ReadingIndex(reading, count);
     this.#count = count;
@@ -136,16 +141,17 @@ export class ReadingPanel {
    * @param {Reading} reading
    * @param {number} place
    */
-  #showEnd({ error, incomplete }, place) {
+  #showEnd(reading, place) {
+    const { error, incomplete } = reading;
     const failed = error !== null && (place > error.position || place === this.#count);
     const broken = incomplete && place === this.#count;
     this.#end.hidden = !failed && !broken;
     this.#end.classList.toggle("problem", failed);
     if (failed) {
       const where = error.position < this.#count ? `Token ${error.position}` : "The end";
-      fill(this.#end, element("strong", {}, `${where} does not fit: `), error.message);
+      fill(this.#end, element("strong", {}, `${where} does not fit: `), strictWords(error.message));
     } else if (broken) {
-      fill(this.#end, "The tokens end inside a message.");
+      fill(this.#end, endOf(reading));
     }
   }
 
@@ -155,12 +161,16 @@ export class ReadingPanel {
    */
   #showMessages({ messages, message_ends: ends }, place) {
     const complete = this.#index.completeAt(place);
+    const isCut = place === this.#count && this.#index.whole < ends.length;
     const first = Math.max(complete - SHOWN, 0);
+    const left = first === 0 ? "" : `, of which the last ${SHOWN}`;
+    const cut = isCut ? "; the last one is cut off" : "";
+    this.#heading.textContent = `Messages complete: ${complete} of ${ends.length}${left}${cut}`;
     if (complete !== this.#shown.complete) {
       this.#shown.complete = complete;
-      const left = first === 0 ? "" : `, of which the last ${SHOWN}`;
-      this.#heading.textContent = `Messages complete: ${complete} of ${ends.length}${left}`;
-      const cards = messages.slice(first, complete).map((message) => messageCard(message));
+      const cards = messages
+        .slice(first, complete)
+        .map((message, position) => this.#card(message, first + position));
       fill(this.#messages, ...cards);
     }
     const state = this.#index.stateAt(place);
@@ -169,6 +179,28 @@ export class ReadingPanel {
     fill(this.#open, isOpen && openCard(state, text));
     this.#scroll.scrollTop = this.#scroll.scrollHeight;
   }
+
+  /**
+   * @param {HarmonyMessage} message
+   * @param {number} index
+   */
+  #card(message, index) {
+    const differs = this.#differing.has(index);
+    const card = messageCard(message, differs ? "differs" : undefined);
+    card.classList.toggle("differs", differs);
+    return card;
+  }
+}
+
+/**
+ * Where the tokens of an incomplete reading end, as a sentence.
+ *
+ * @param {Reading} reading
+ */
+function endOf({ changes, recoveries }) {
+  if (changes[changes.length - 1].state === "Content") return "The tokens end inside a message.";
+  const isPlain = recoveries.some(({ kind }) => kind === "no-markup");
+  return isPlain ? "The tokens end without a stop token." : "The tokens end inside a header.";
 }
 
 /** @type {StateChange} */

@@ -29,6 +29,8 @@ export class ReadingIndex {
     for (const [position, delta] of reading.deltas.entries()) {
       this.#textEnds[position + 1] = this.#textEnds[position] + (delta?.length ?? 0);
     }
+    /** How many messages are whole: the end of the tokens may have cut the last one off. */
+    this.whole = cutMessage(reading) ?? reading.message_ends.length;
     /** The last place: after all tokens, or before the one that the strict parser refused. */
     this.end = Math.min(reading.error?.position ?? count, count);
   }
@@ -58,7 +60,7 @@ export class ReadingIndex {
    * @param {number} place
    */
   completeAt(place) {
-    return countUpTo(this.#reading.message_ends, place - 1);
+    return Math.min(countUpTo(this.#reading.message_ends, place - 1), this.whole);
   }
 
   /**

@@ -7,7 +7,7 @@ export const RECOVERY_WORDS = {
   "missing-message": "The header has no <|message|>. The body begins where the header ends.",
   "missing-end": "A header begins inside a body. The body ends there.",
   "extra-stop": "There is a stop token, but no open message. It is left out.",
-  "no-markup": "The text has no header. It becomes a message on the channel final.",
+  "no-markup": "The text has no special tokens. Names of channels in it begin messages; without any, it is one on the channel final.",
   "spelled-marker": "Special tokens are written as plain text. They are read as special tokens.",
   "stray-text": "There is text between two messages. It is left out.",
   "text-after-stop": "There is text after <|return|> or <|call|>. It is left out.",

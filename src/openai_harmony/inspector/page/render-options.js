@@ -5,6 +5,14 @@ import { element, fill, labelled, select } from "./element.js";
 /** @import { State } from "./state.js" */
 /** @import { Form, Options } from "./wire.js" */
 
+/** What each choice decides, for those who point at it. */
+const HINTS = /** @type {const} */ ({
+  ending: "What stands at the end: the header of the model's next turn (completion), or nothing (training)",
+  header_style: "Where the headers of function calls have the recipient",
+  schema_dialect: "How the parameters of functions become TypeScript",
+  reasoning: "Which reasoning of earlier turns stays in the prompt",
+});
+
 const ENDINGS = /** @type {const} */ ([
   ["completion", "completion"],
   ["training", "training"],
@@ -93,7 +101,7 @@ export class RenderOptions {
     const choose = (/** @type {string} */ chosen) => {
       this.#set({ [name]: chosen, ...(name === "ending" ? { example: 0 } : {}) });
     };
-    return labelled(title, select(choices, value, choose, { name, "data-param": name }));
+    return labelled(title, select(choices, value, choose, { name, title: HINTS[name], "data-param": name }));
   }
 
   #exampleField() {

@@ -9,15 +9,16 @@ import { declaredTools } from "./declared-tools.js";
 import { button, element, fill, labelled, select } from "./element.js";
 import { exampleButtons, lesson } from "./lesson.js";
 import { Panes } from "./panes.js";
+import { differingMessages, isPlainText, problemsOf } from "./problems.js";
 import { layoutOf } from "./reading-layout.js";
 import { ReadingPanel } from "./reading-panel.js";
-import { RECOVERY_WORDS } from "./recovery-words.js";
 import { SteppedView } from "./stepped-view.js";
 import { TabReader } from "./tab-reader.js";
 import { TokenInput } from "./token-input.js";
 
 /** @import { State } from "./state.js" */
-/** @import { JsonObject, Parsing, Reading, Recovery, Role } from "./wire.js" */
+/** @import { Problem } from "./problems.js" */
+/** @import { JsonObject, Parsing, Role } from "./wire.js" */
 
 const ROLES = /** @type {const} */ ([
   ["assistant", "assistant (a completion)"],
@@ -39,10 +40,14 @@ const LESSON =
 const FORMAT = `<|channel|>analysis<|message|>the reasoning<|end|>
 <|start|>assistant<|channel|>final<|message|>the answer<|return|>`;
 
+const PLAIN =
+  "The text has no special tokens. If a model wrote it, it is damaged: the strict parser fails, and " +
+  "the lenient parser reads it as one message on the channel final.";
+
 const KEYS =
   "← → by token, Page Up and Page Down by change of state, Home and End to the ends, Space to play";
 
-/** Recoveries that are listed; all of them are marked at their tokens. */
+/** Problems that are listed; all of them are marked at their tokens. */
 const LISTED = 200;
 
 export class StepperTab {
@@ -61,6 +66,7 @@ export class StepperTab {
   #results;
   #lesson;
   #panes;
+  #count = 0;
 
   /**
    * @param {HTMLElement} host
@@ -163,7 +169,7 @@ export class StepperTab {
     this.#tools.placeholder = declared.length === 0 ? "none declared" : declared.join(", ");
     const written = this.#tools.value.split(/[\s,]+/).filter(Boolean);
     const tools = written.length === 0 ? declared : written;
-    this.#take(await call("parse", { input, role, tools }, signal));
+    this.#take(await call("parse", { input, role, tools }, signal), tools);
     this.#reader.finish();
   }
 
@@ -194,72 +200,67 @@ export class StepperTab {
     this.#panes.empty = isEmpty;
   }
 
-  /** @param {Parsing} parsing */
-  #take({ tokens, strict, lenient }) {
+  /**
+   * @param {Parsing} parsing
+   * @param {string[]} tools the declared recipients
+   */
+  #take(parsing, tools) {
+    const { tokens, strict, lenient } = parsing;
     const count = tokens.ids.length;
+    this.#count = count;
+    const differing = differingMessages(strict, lenient);
     this.#setEmpty(false);
     this.#panes.result = `Messages ${lenient.messages.length}`;
-    this.#strict.take(strict, count);
-    this.#lenient.take(lenient, count);
+    this.#strict.take(strict, count, differing);
+    this.#lenient.take(lenient, count, differing);
     const { spans, rows } = layoutOf(lenient, count);
     // Until somebody steps, the whole is of interest.
     this.#stepped.show(tokens, spans, rows, count);
-    for (const { kind, position, text } of lenient.recoveries) {
-      if (position < count) this.#stepped.view.decorate(position, "recovery", inWords(kind, text));
+    const problems = problemsOf(parsing, tools);
+    const isPlain = isPlainText(parsing);
+    for (const { position, kind, words, text = "", className } of problems) {
+      if (isPlain || position >= count) continue;
+      const note = className === "recovery" ? inWords(kind, text) : `${kind}: ${words}`;
+      this.#stepped.view.decorate(position, className, note);
     }
-    const { error } = strict;
-    if (error !== null && error.position < count) {
-      this.#stepped.view.decorate(error.position, "refused", `strict: ${error.message}`);
-    }
-    this.#listProblems(lenient.recoveries, error);
-    const fate = error === null ? "reads them all" : "fails";
-    this.#status.textContent =
-      `${counted(count, "token")}, ${counted(lenient.messages.length, "message")}, ` +
-      `${counted(lenient.recoveries.length, "recovery", "recoveries")}; the strict parser ${fate}.`;
+    this.#listProblems(problems, isPlain);
+    this.#status.textContent = isPlain ? `${counted(count, "token")} of plain text.` : statusOf(parsing, differing);
     this.#show(count);
   }
 
   /**
-   * @param {Recovery[]} recoveries
-   * @param {Reading["error"]} error where the strict parser fails
+   * @param {Problem[]} problems
+   * @param {boolean} isPlain whether they are only those of a text without markup
    */
-  #listProblems(recoveries, error) {
-    const left = recoveries.length - LISTED;
-    const items = recoveries
-      .slice(0, LISTED)
-      .map(({ kind, position, text }) =>
-        this.#problemItem(position, "recovery", kind, RECOVERY_WORDS[kind] ?? "", text),
-      );
-    if (error !== null) {
-      items.unshift(this.#problemItem(error.position, "refused", "strict", error.message));
+  #listProblems(problems, isPlain) {
+    const left = problems.length - LISTED;
+    this.#recoveries.hidden = problems.length === 0;
+    if (isPlain) {
+      fill(this.#recoveries, element("p", { class: "hint" }, PLAIN));
+      return;
     }
-    this.#recoveries.hidden = items.length === 0;
     fill(
       this.#recoveries,
       element("h2", {}, "Problems"),
-      element("ul", {}, ...items),
+      element("ul", {}, ...problems.slice(0, LISTED).map((problem) => this.#problemItem(problem))),
       left > 0 && element("p", { class: "hint" }, `and ${left.toLocaleString("en")} more`),
     );
   }
 
-  /**
-   * @param {number} position
-   * @param {string} className
-   * @param {string} kind
-   * @param {string} words
-   * @param {string} [text] that is concerned
-   */
-  #problemItem(position, className, kind, words, text = "") {
+  /** @param {Problem} problem */
+  #problemItem({ position, kind, words, text = "", original, className }) {
+    const where = position < this.#count ? `Token ${position}` : "End";
     return element(
       "li",
       { class: className },
-      button(`Token ${position}`, () => this.#stepped.move(position + 1)),
+      button(where, () => this.#stepped.move(position + 1)),
       element(
         "div",
         {},
         element("strong", {}, kind),
         ` ${words}`,
         text !== "" && element("code", {}, ` ${JSON.stringify(text)}`),
+        original !== undefined && element("small", {}, original),
       ),
     );
   }
@@ -281,6 +282,20 @@ export class StepperTab {
     this.#lenient.move(place, strict);
     this.#stepped.describe([lenient.state, lenient.channel].filter(Boolean).join(", "));
   }
+}
+
+/**
+ * @param {Parsing} parsing
+ * @param {ReadonlySet<number>} differing the messages that the parsers read in different ways
+ */
+function statusOf({ tokens, strict, lenient }, differing) {
+  const agrees = differing.size === 0 ? "reads them all" : "reads other messages";
+  const counts = [
+    counted(tokens.ids.length, "token"),
+    counted(lenient.messages.length, "message"),
+    counted(lenient.recoveries.length, "recovery", "recoveries"),
+  ];
+  return `${counts.join(", ")}; the strict parser ${strict.error === null ? agrees : "fails"}.`;
 }
 
 /**

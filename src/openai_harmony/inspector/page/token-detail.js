@@ -5,6 +5,11 @@ import { bytesOf, isSpecial, SPECIAL_NAMES, visible } from "./token-text.js";
 
 /** @import { Rendering, RenderedMessage } from "./wire.js" */
 
+/** How to see the details of a token. */
+export const POINT = matchMedia("(hover: none)").matches
+  ? "Tap a token"
+  : "Point at a token or use the arrow keys";
+
 /**
  * List the details of a token of a rendering.
  *
@@ -45,7 +50,7 @@ export function detailsOf(rendering, index) {
  */
 export function showDetails(host, rendering, index) {
   if (rendering === null || index === null) {
-    fill(host, element("span", { class: "hint" }, "Point at a token, or go to it by keys, to see its id and bytes."));
+    fill(host, element("span", { class: "hint" }, `${POINT} to see its id and bytes.`));
     return;
   }
   const pairs = detailsOf(rendering, index).map(([name, value]) =>

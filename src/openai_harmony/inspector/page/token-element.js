@@ -6,30 +6,45 @@ import { isSpecial, nameOf, piecesOf } from "./token-text.js";
 /** @typedef {{ className: string, title: string }} Note */
 
 /**
+ * A token that is a part of a character: its bytes, and which of the character's tokens it is.
+ *
+ * @typedef {{ bytes: string, character: string, number: number, count: number }} Part
+ */
+
+/**
  * Make the element of a token.
  *
  * @param {number} index
  * @param {number} id
  * @param {string | null} raw its own text; null where it is no UTF-8 by itself
  * @param {string} text what is shown: its own, or that of the characters that begin in it
- * @param {string | undefined} bytes those of a token without a text of its own
+ * @param {Part | undefined} part of a token without a text of its own
  */
-export function tokenElement(index, id, raw, text, bytes) {
+export function tokenElement(index, id, raw, text, part) {
   const special = isSpecial(id);
   const token = element("span", {
     class: ["token", special && "special", index % 2 === 1 && "odd"].filter(Boolean).join(" "),
     role: "option",
     "aria-selected": "false",
-    "aria-label": nameOf(id, raw, bytes),
+    "aria-label": part === undefined ? nameOf(id, raw) : nameOfPart(part),
     "data-index": index,
     "data-id": id,
   });
-  if (raw === null) {
+  if (part !== undefined) {
     token.classList.add("bytes");
-    token.dataset.bytes = bytes ?? "";
+    token.dataset.bytes = part.bytes;
+    // A token that is no part of a known character has only its bytes.
+    token.dataset.part = part.count > 1 ? `${part.number}/${part.count}` : part.bytes;
+    token.title = nameOfPart(part);
   }
   token.append(...(special ? [text] : piecesOf(text)));
   return token;
+}
+
+/** @param {Part} part */
+function nameOfPart({ bytes, character, number, count }) {
+  if (count === 1) return `bytes ${bytes}`;
+  return `part ${number} of ${count} of ${character.trim()}, bytes ${bytes}`;
 }
 
 /**

@@ -48,7 +48,7 @@ export function isSpecial(id) {
  */
 export function piecesOf(text) {
   if (COMBINING.test(text) && !MARKED.test(text)) {
-    return [element("span", { class: "combining" }, text)];
+    return [element("span", { class: "combining", "data-mark": text }, text)];
   }
   if (text.startsWith(" ") && !MARKED.test(text)) {
     return [element("span", { class: "space leading" }, " "), new Text(text.slice(1))];
@@ -88,12 +88,11 @@ export function visible(text) {
  *
  * @param {number} id
  * @param {string | null} text
- * @param {string | undefined} bytes
  * @returns {string | null}
  */
-export function nameOf(id, text, bytes) {
+export function nameOf(id, text) {
   if (isSpecial(id)) return `special token ${text ?? id}`;
-  if (text === null) return `bytes ${bytes ?? ""}`;
+  if (text === null) return null;
   if (COMBINING.test(text)) return [...text].map(codePointOf).join(" ");
   if (text.trim() !== "" && !MARKED.test(text)) return null;
   return text.split(MARKED).filter(Boolean).map(wordFor).join(" ");

@@ -17,7 +17,7 @@ import { indexOf, setMarked, setNotes, setShade, tokenElement, tokensIn } from "
 import { keyTarget } from "./token-keys.js";
 import { decodeRuns } from "./token-text.js";
 
-/** @import { Note } from "./token-element.js" */
+/** @import { Note, Part } from "./token-element.js" */
 /** @import { Tokens } from "./wire.js" */
 
 /**
@@ -412,7 +412,8 @@ export class TokenView {
   #makeToken(index) {
     const id = this.#tokens.ids[index] ?? -1;
     const raw = this.#tokens.texts[index] ?? null;
-    const token = tokenElement(index, id, raw, this.#textOf(index), this.#tokens.bytes[index]);
+    const bytes = raw === null ? this.#partAt(index) : undefined;
+    const token = tokenElement(index, id, raw, this.#textOf(index), bytes);
     token.tabIndex = index === this.#stop ? 0 : -1;
     if (index === this.#marked) setMarked(token, true);
     setNotes(token, this.#decorations.get(index) ?? []);
@@ -480,6 +481,24 @@ export class TokenView {
     return this.#blocks[lastBefore(this.#blocks.length, (position) => {
       return /** @type {Block} */ (this.#blocks[position]).start <= index;
     })];
+  }
+
+  /**
+   * Find the character that a token without a text of its own is a part of.
+   *
+   * @param {number} index
+   * @returns {Part}
+   */
+  #partAt(index) {
+    const { texts, bytes } = this.#tokens;
+    const isLater = (/** @type {number} */ position) =>
+      texts[position] === null && !this.#decoded.has(position);
+    let start = index;
+    while (start > 0 && isLater(start)) start -= 1;
+    let end = index + 1;
+    while (end < this.size && isLater(end)) end += 1;
+    const character = this.#decoded.get(start) ?? "";
+    return { bytes: bytes[index] ?? "", character, number: index - start + 1, count: end - start };
   }
 
   /** @param {number} index */

@@ -7,6 +7,7 @@ import { element, fill, labelled } from "./element.js";
 import { messageCard, messageText, openCard } from "./message-card.js";
 import { cutMessage } from "./reading.js";
 import { layoutOf } from "./reading-layout.js";
+import { POINT } from "./token-detail.js";
 import { tokenLooks } from "./token-looks.js";
 import { visible } from "./token-text.js";
 import { TokenView } from "./token-view.js";
@@ -164,7 +165,7 @@ export class TurnView {
   #describe(index) {
     const token = index === null ? undefined : this.#sampled[index];
     if (index === null || token === undefined) {
-      const hint = "Point at a token, or go to it by keys, to see its probability and the likeliest tokens.";
+      const hint = `${POINT} to see its probability and the likeliest tokens.`;
       fill(this.#detail, element("span", { class: "hint" }, hint));
       return;
     }
@@ -232,6 +233,7 @@ function shadeOf(logprob) {
 /** @param {number} logprob */
 function percent(logprob) {
   const value = Math.exp(logprob) * 100;
+  if (value < 0.001) return "< 0.001 %";
   return `${value.toPrecision(value >= 99.95 ? 4 : 3)} %`;
 }
 

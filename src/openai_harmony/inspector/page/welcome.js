@@ -4,19 +4,23 @@ import { button, element } from "./element.js";
 import { EXAMPLES } from "./examples.js";
 
 /** @import { Example } from "./examples.js" */
+/** @import { State } from "./state.js" */
 
 const KEY = "harmony-inspector-welcomed";
 
+/** Whether the welcome was closed before. */
+export function isWelcomed() {
+  return localStorage.getItem(KEY) !== null;
+}
+
 /**
- * Make the welcome; null for those who have closed it before.
+ * Make the welcome; null for those who have closed it before. The first change closes it.
  *
+ * @param {State} state
  * @param {(example: Example) => void} begin
  */
-export function welcome(begin) {
-  if (localStorage.getItem(KEY) !== null) return null;
-  const examples = EXAMPLES.filter(({ kind }, position) => {
-    return EXAMPLES.findIndex((other) => other.kind === kind) === position;
-  });
+export function welcome(state, begin) {
+  if (isWelcomed()) return null;
   const close = () => {
     localStorage.setItem(KEY, "yes");
     made.remove();
@@ -29,16 +33,27 @@ export function welcome(begin) {
       "p",
       {},
       element("strong", {}, "See what gpt-oss reads and writes. "),
-      "Write a conversation, and its tokens appear as you type. " +
-        "Paste JSON, token ids or text anywhere on this page, or begin with an example. " +
-        "Nothing leaves this machine.",
+      element("span", {}, "Write a conversation, and its tokens appear as you type. "),
+      "Paste JSON, token ids or text anywhere on this page, or begin with an example. ",
+      element("span", {}, "Nothing leaves this machine."),
     ),
     element(
       "div",
       { class: "row-of-buttons", role: "group", "aria-label": "Begin with" },
-      ...examples.map((example) => button(example.kind, () => begin(example))),
+      ...EXAMPLES.flatMap((example) => {
+        const { purpose, kind } = example;
+        const choose = () => {
+          close();
+          begin(example);
+        };
+        return purpose === undefined ? [] : [button(purpose, choose, { title: kind })];
+      }),
     ),
     button("✕", close, attributes),
   );
+  // It is not in the page yet while the first example is put there.
+  state.subscribe(() => {
+    if (made.isConnected) close();
+  });
   return made;
 }

@@ -1,0 +1,129 @@
+/** What is wrong with a model's output: repairs, the strict parser's error, unusable calls. */
+
+import { cutMessage } from "./reading.js";
+import { messageText } from "./message-card.js";
+import { RECOVERY_WORDS } from "./recovery-words.js";
+
+/** @import { HarmonyMessage, Parsing, Reading } from "./wire.js" */
+
+/**
+ * @typedef {object} Problem
+ * @property {number} position of its token; the number of tokens for their end
+ * @property {string} kind
+ * @property {string} words
+ * @property {string} [text] of the output
+ * @property {string} [original] the words of the strict parser
+ * @property {"recovery" | "refused" | "unusable"} className
+ */
+
+/** @type {Readonly<Record<string, string>>} the strict parser's errors at the end of the tokens */
+const AT_THE_END = {
+  "Unexpected EOS while waiting for message header to complete":
+    "The output ends in a header: <|message|> is missing.",
+};
+
+/**
+ * List the problems of an output by their positions.
+ *
+ * @param {Parsing} parsing
+ * @param {string[]} tools the declared recipients; without any, no recipient is a problem
+ * @returns {Problem[]}
+ */
+export function problemsOf({ tokens, strict, lenient }, tools) {
+  const count = tokens.ids.length;
+  /** @type {Problem[]} */
+  const problems = lenient.recoveries.map(({ kind, position, text }) => {
+    return { position, kind, words: RECOVERY_WORDS[kind] ?? "", text, className: "recovery" };
+  });
+  const { error } = strict;
+  if (error !== null) {
+    const words = strictWords(error.message);
+    const original = words === error.message ? undefined : error.message;
+    problems.push({ position: error.position, kind: "strict", words, original, className: "refused" });
+  }
+  const cut = cutMessage(lenient);
+  for (const [index, message] of lenient.messages.entries()) {
+    if (index === cut) continue;
+    const position = Math.max(lenient.message_ends[index] ?? 0, 0);
+    for (const [kind, words] of problemsOfCall(message, tools)) {
+      problems.push({ position, kind, words, className: "unusable" });
+    }
+  }
+  if (cut !== null) {
+    const words = "The output ends before <|end|>, <|call|> or <|return|>. Was the token limit reached?";
+    problems.push({ position: count, kind: "cut off", words, className: "unusable" });
+  }
+  return problems.sort((first, second) => first.position - second.position);
+}
+
+/**
+ * The words of the page for an error of the strict parser, which says the same as the reference.
+ *
+ * @param {string} message
+ */
+export function strictWords(message) {
+  return AT_THE_END[message] ?? message;
+}
+
+/**
+ * The indices of the messages that the two parsers read in different ways; none if strict fails.
+ *
+ * @param {Reading} strict
+ * @param {Reading} lenient
+ * @returns {Set<number>}
+ */
+export function differingMessages({ messages, error }, { messages: others }) {
+  const length = error === null ? Math.max(messages.length, others.length) : 0;
+  const indices = Array.from({ length }, (_, index) => index);
+  return new Set(
+    indices.filter((index) => JSON.stringify(messages[index]) !== JSON.stringify(others[index])),
+  );
+}
+
+/**
+ * Whether the tokens are a text without any markup, such as one whose tokens somebody counts.
+ *
+ * @param {Parsing} parsing
+ */
+export function isPlainText({ lenient: { recoveries, messages } }) {
+  return messages.length === 1 && recoveries.length === 1 && recoveries[0]?.kind === "no-markup";
+}
+
+/**
+ * @param {HarmonyMessage} message
+ * @param {string[]} tools
+ * @returns {[string, string][]} kinds and words
+ */
+function problemsOfCall(message, tools) {
+  const { role, recipient, content_type: type } = message;
+  if (role !== "assistant" || !recipient) return [];
+  /** @type {[string, string][]} */
+  const problems = [];
+  if (tools.length > 0 && !tools.includes(recipient)) {
+    problems.push(["tool", `${recipient} is not declared.`]);
+  }
+  if (recipient.startsWith("functions.") || type?.includes("json")) {
+    const error = jsonError(messageText(message));
+    if (error !== null) problems.push(["arguments", `The arguments are not valid JSON: ${error}`]);
+  }
+  return problems;
+}
+
+/**
+ * Why a text is not JSON, with the number of the character (from 1); null if it is.
+ *
+ * @param {string} text
+ * @returns {string | null}
+ */
+function jsonError(text) {
+  if (text.trim() === "") return "there are none.";
+  try {
+    JSON.parse(text);
+    return null;
+  } catch (error) {
+    const { message } = /** @type {SyntaxError} */ (error);
+    const [, reason, index] = /^(.*?) in JSON at position (\d+)/s.exec(message) ?? [];
+    if (reason !== undefined) return `${reason}, at character ${Number(index) + 1}.`;
+    return message.includes("end of JSON") ? `they end too early, at character ${text.length}.` : `${message}.`;
+  }
+}
