@@ -257,7 +257,10 @@ def test_a_real_notebook(
         ),
         (["demo", "--mcp", "'"], '--mcp: the command "\'" cannot be split: No closing quotation'),
         (["demo", "--mcp", "http://"], "--mcp: the URL 'http://' has no host"),
-        (["demo", "--mcp", "/no/program"], "cannot use the MCP server /no/program: [Errno 2]"),
+        (
+            ["demo", "--mcp", "/no/program"],
+            "--mcp: there is no command '/no/program'; check its name",
+        ),
     ],
 )
 def test_what_cannot_be_opened(

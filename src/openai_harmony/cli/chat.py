@@ -104,6 +104,8 @@ class _Chat(Command):
         from .chat_conversation import SLASH_COMMANDS, ChatConversation
 
         url = server_url(arguments.target)
+        if url is not None and not url.partition("://")[2].strip("/"):
+            raise UsageError(f"{url!r} names no server; write a URL such as http://localhost:8000")
         if url is None:
             options = given_engine_options(arguments, arguments.target)
         elif arguments.engine_option or arguments.threads:

@@ -63,8 +63,13 @@ class _Data(Command):
                 for owner in store.owned.owners():
                     output.line(f"{owner or repr(owner)}  {_shown(store.owned.count(owner))}")
             elif arguments.action == "export":
+                row = None
                 for row in store.owned.export(arguments.owner):
                     output.line(json_text(row._asdict()))
+                if row is None:
+                    raise InputError(
+                        f"there is no owner {arguments.owner!r}; 'harmony data owners' lists them"
+                    )
             elif arguments.action == "backup":
                 store.back_up(arguments.target)
                 output.line(f"{arguments.target} is a copy of the database")

@@ -225,6 +225,7 @@ class _Serve(Command):
                 "there is no MODEL; write 'harmony serve demo', or set HARMONY_MODEL, or model in "
                 "the file of --config"
             )
+        keys = api_keys(arguments)
         try:
             from ..server import Settings
             from ..server.logs import configure_logs
@@ -252,7 +253,7 @@ class _Serve(Command):
             model_names=tuple(arguments.served_model_name),
             database=database_url(arguments),
             key_file=str(_key_file(arguments)),
-            api_keys=api_keys(arguments),
+            api_keys=keys,
             allowed_hosts=hosts,
             allowed_origins=origins,
             open_to_everyone=arguments.open_to_everyone,
@@ -445,7 +446,7 @@ class _Keys(Command):
         try:
             from ..server.auth.api_keys import ApiKeys
             from ..server.responses.encryption import rotate_keys
-            from ..server.store import KeyLimits, Store
+            from ..server.store import KeyLimits, NotFoundError, Store
         except ModuleNotFoundError as error:
             raise InputError(missing_package("keys need", error, "serve")) from error
         output = Output(arguments.color)
@@ -476,7 +477,10 @@ class _Keys(Command):
                 for record in keys.all():
                     output.line(_described(record))
             else:
-                output.line(_described(keys.revoke(arguments.id)))
+                try:
+                    output.line(_described(keys.revoke(arguments.id)))
+                except NotFoundError as error:
+                    raise InputError(f"{error}; 'harmony keys list' shows the ids") from error
 
 
 KEYS = _Keys()
