@@ -125,7 +125,7 @@ def test_the_model_searches_opens_and_answers(
         f"{FINAL}The kea【1†L4】.<|return|>",
         DONE,
     ]
-    out, err = talk(monkeypatch, capsys, "Who?\nThanks\n", "--browser", str(folder))
+    out, err = talk(monkeypatch, capsys, "Who?\nThanks\n", "--browser", str(folder), "--reasoning")
     assert err == ""
     lines = out.split("\n")
     assert lines[:4] == [

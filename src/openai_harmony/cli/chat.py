@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["CHAT", "find_person", "server_url"]
 
 _KEY = "OPENAI_API_KEY"
+_DEMO_KNOWS = "The demo model knows greetings, sums, shopping lists and little else."
 _SENT = ("temperature", "top_p", "top_k", "min_p", "seed", "max_tokens")
 
 
@@ -52,7 +53,12 @@ class _Chat(Command):
   harmony chat
   harmony chat openai/gpt-oss-20b --effort high
   harmony chat localhost:8000 --tools tools.json
-  harmony chat openai/gpt-oss-20b --browser docs --python --mcp 'uvx mcp-server-time'
+  harmony chat openai/gpt-oss-20b --browser docs --python
+  harmony chat openai/gpt-oss-20b --mcp 'uvx mcp-server-time'
+
+in the chat:
+  /help shows the commands of the chat, and the keys
+  lines between \"\"\" are one question
 """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -96,6 +102,12 @@ class _Chat(Command):
             help="keep your questions for the next chat, in a file that only you can read "
             "(default: on)",
         )
+        parser.add_argument(
+            "--reasoning",
+            action=argparse.BooleanOptionalAction,
+            help="show the model's reasoning before its answer (default: on, but off if the "
+            "questions come from a pipe)",
+        )
         add_sampling(parser)
         add_engine(parser, takes_url=False)
         add_color(parser)
@@ -131,10 +143,18 @@ class _Chat(Command):
             backend = loop.run(_backend(arguments, options))
             opened.callback(lambda: loop.run(backend.close()))
             if sys.stderr.isatty():
+                if arguments.target == "demo":
+                    print(_DEMO_KNOWS, file=sys.stderr)
                 print("Ask a question, or type /help.", file=sys.stderr)
             person = find_person(output, SLASH_COMMANDS, keeps_history=arguments.history)
             opening = replace(opening, run_here=tools)
-            ChatConversation(backend, opening, person, output, loop).run()
+            shows_reasoning = arguments.reasoning
+            if shows_reasoning is None:
+                shows_reasoning = person.has_keyboard
+            conversation = ChatConversation(
+                backend, opening, person, output, loop, shows_reasoning=shows_reasoning
+            )
+            conversation.run()
 
 
 CHAT = _Chat()

@@ -110,10 +110,7 @@ async def open_engine(model: str, **options: Any) -> Engine:
             raise EngineError(
                 f"{engine.__name__} does not have all of the options {given}: {error}"
             ) from error
-    for name in options.keys() - _OPTIONS:
-        close = difflib.get_close_matches(name, _OPTIONS, 1, _CLOSE)
-        if close:
-            raise EngineError(f"the engine has no option {name!r}; did you mean {close[0]}?")
+    _check_options(options)
     _check_name(model, options)
     try:
         from .transformers_engine import TransformersEngine
@@ -132,16 +129,24 @@ async def open_engine(model: str, **options: Any) -> Engine:
 
 
 _CLOSE = 0.75
+# Of `TransformersEngine` and `AutoModelForCausalLM.from_pretrained`; the latter takes more.
 _OPTIONS = frozenset(
-    ["context_length", "max_requests", "threads"]
-    # of `AutoModelForCausalLM.from_pretrained`, which also takes the fields of a configuration
-    + ["attn_implementation", "cache_dir", "device_map", "device_mesh", "distributed_config"]
-    + ["dtype", "experts_implementation", "force_download", "gguf_file", "local_files_only"]
-    + ["low_cpu_mem_usage", "max_memory", "offload_buffers", "offload_folder", "proxies"]
-    + ["quantization_config", "revision", "subfolder", "token", "torch_dtype", "tp_plan"]
-    + ["tp_size", "trust_remote_code", "use_safetensors", "variant"]
+    """
+context_length max_requests threads attn_implementation cache_dir device_map device_mesh
+distributed_config dtype experts_implementation force_download gguf_file local_files_only
+low_cpu_mem_usage max_memory offload_buffers offload_folder proxies quantization_config revision
+subfolder token torch_dtype tp_plan tp_size trust_remote_code use_safetensors variant
+    """.split()  # noqa: SIM905 - it would fill thirty lines
 )
 _ADAPTER_CONFIG = "adapter_config.json"
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Raise `EngineError` for a misspelled option before PyTorch is imported."""
+    for name in options.keys() - _OPTIONS:
+        close = difflib.get_close_matches(name, _OPTIONS, 1, _CLOSE)
+        if close:
+            raise EngineError(f"the engine has no option {name!r}; did you mean {close[0]}?")
 
 
 def _check_name(model: str, options: Mapping[str, Any]) -> None:
