@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,16 +50,14 @@ class _Chat(Command):
     name = "chat"
     purpose = "run a model"
     summary = "chat with a model"
+    extras = "transformers, or http for a URL"
     examples = """\
   harmony chat
   harmony chat openai/gpt-oss-20b --effort high
   harmony chat localhost:8000 --tools tools.json
   harmony chat openai/gpt-oss-20b --browser docs --python
   harmony chat openai/gpt-oss-20b --mcp 'uvx mcp-server-time'
-
-in the chat:
-  /help shows the commands of the chat, and the keys
-  lines between \"\"\" are one question
+  # In the chat, /help shows its commands and keys.
 """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -174,9 +173,17 @@ async def _backend(arguments: argparse.Namespace, options: Mapping[str, Any]) ->
             raise UsageError(
                 f"--{name} is for servers, and {arguments.target!r} is not the URL of one{remedy}"
             )
+    from ..engines import EngineError
     from .chat_backend import EngineBackend
 
-    return EngineBackend(await open_watched(arguments.target, options), sampling)
+    try:
+        engine = await open_watched(arguments.target, options)
+    except EngineError as error:
+        hint, with_terminal = "[transformers]'", "[transformers,terminal]'"
+        if hint not in str(error) or not sys.stdin.isatty() or find_spec("prompt_toolkit"):
+            raise
+        raise EngineError(str(error).replace(hint, with_terminal)) from error
+    return EngineBackend(engine, sampling)
 
 
 async def _server(url: str, arguments: argparse.Namespace) -> ServerBackend:

@@ -60,6 +60,8 @@ class Command(ABC):
     purpose: ClassVar[str]
     summary: ClassVar[str]
     examples: ClassVar[str]
+    extras: ClassVar[str] = ""
+    """The extras that the command needs, as a phrase for its help."""
 
     @abstractmethod
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -211,7 +213,8 @@ def command_line(commands: Sequence[Command]) -> CommandParser:
         subparser = subparsers.add_parser(
             command.name,
             help=command.summary,
-            description=_sentence(command.summary),
+            description=_sentence(command.summary)
+            + (f"\nIt needs the extra {command.extras}." if command.extras else ""),
             epilog=f"examples:\n{command.examples}",
         )
         command.add_arguments(subparser)

@@ -19,6 +19,7 @@ class _Data(Command):
     name = "data"
     purpose = "run a model"
     summary = "list, export, delete and back up what a server has stored"
+    extras = "serve"
     examples = """\
   harmony data owners
   harmony data export --owner key_0123456789abcdef01234567 > data.jsonl

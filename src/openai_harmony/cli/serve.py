@@ -60,6 +60,7 @@ class _Serve(Command):
     name = "serve"
     purpose = "run a model"
     summary = "serve a model by the Responses and Chat Completions APIs"
+    extras = "serve, and transformers for a model in this process"
     examples = """\
   harmony serve demo
   harmony serve openai/gpt-oss-20b --host 0.0.0.0 --api-key-file keys.txt
@@ -400,6 +401,7 @@ class _Keys(Command):
     name = "keys"
     purpose = "run a model"
     summary = "make, list and revoke the API keys of a server"
+    extras = "serve"
     examples = """\
   harmony keys create laptop
   harmony keys create ci --requests-per-minute 60
