@@ -38,7 +38,7 @@ def command_page(parser: argparse.ArgumentParser) -> str:
     commands = dict(_subcommands(parser))
     lines = [OPENING, "| Command | Purpose |\n|---|---|"]
     lines += [
-        f"| [`{name}`](#harmony-{name}) | {command.description} |"
+        f"| [`{name}`](#harmony-{name}) | {str(command.description).splitlines()[0]} |"
         for name, command in commands.items()
     ]
     lines.append("")

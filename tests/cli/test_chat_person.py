@@ -93,6 +93,15 @@ def test_questions_are_kept_for_the_next_chat(keyboard: PipeInput, tmp_path: Pat
     assert list(FileHistory(str(history)).load_history_strings()) == ["three", "one\ntwo"]
 
 
+def test_commands_are_not_kept_for_the_next_chat(keyboard: PipeInput, tmp_path: Path) -> None:
+    history = tmp_path / "chat_history"
+    person = TerminalPerson(Output(), SLASH_COMMANDS, history)
+    for text in ("/help", "/efort high", "/etc/hosts has what?"):
+        keyboard.send_text(f"{text}{ENTER}")
+        person.ask_question()
+    assert list(FileHistory(str(history)).load_history_strings()) == ["/etc/hosts has what?"]
+
+
 def test_results_of_functions_are_no_questions(keyboard: PipeInput, tmp_path: Path) -> None:
     history = tmp_path / "chat_history"
     person = TerminalPerson(Output(), SLASH_COMMANDS, history)
@@ -264,10 +273,11 @@ def shown(text: str, *, coloured: bool = False, height: int = 24, size: int = 4)
 
 
 def test_markdown_is_laid_out() -> None:
-    text = shown("# Sums\n\n**Two** terms:\n\n- one\n- two\n", size=1000)
+    text = shown("# Sums\n\n**Two** terms:\n\n- one\n- two\n\nAnd\n\n9. a\n10. b", size=1000)
     plain = text.replace("\x1b[?25l", "").replace("\x1b[?25h", "")
-    for line in ("Two terms:", " • one", " • two"):
-        assert line in plain
+    lines = [line.rstrip() for line in plain.splitlines()]
+    for line in ("Sums", "Two terms:", " • one", " • two", "  9. a", " 10. b"):
+        assert line in lines
     assert "**" not in plain
 
 

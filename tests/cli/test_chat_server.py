@@ -86,7 +86,7 @@ def assistant(text: str, **more: Any) -> dict[str, Any]:
 def test_a_conversation(api: ScriptedApi, talk: Talk) -> None:
     api.says({"reasoning": "H", "reasoning_content": "H"}, {"reasoning": "m."}, {"content": "4"})
     api.says({"content": "No"}, {"content": "on."})
-    result = talk("2 + 2?\n\nand now?\n/history\n")
+    result = talk("2 + 2?\n\nand now?\n/history\n", "--reasoning")
     assert result == Result(
         0,
         "Hm.\n4\nNoon.\n[user]\n2 + 2?\n[assistant · analysis]\nHm.\n[assistant · final]\n4\n"
@@ -108,7 +108,7 @@ def test_reasoning_goes_on_through_calls_under_the_name_that_the_server_uses(
     api.says({field: "Two."}, *called(0, "c2", "now"), *called(1, "c3", "later", '{"in": 1}'))
     api.says({field: "Three."}, {"content": "Noon."})
     api.says(HELLO)
-    result = talk("time?\n12:00\n12:01\n13:00\nhi\n", "--tools", str(tools))
+    result = talk("time?\n12:00\n12:01\n13:00\nhi\n", "--tools", str(tools), "--reasoning")
     assert result.out == (
         "One. \nA moment.\n[call of functions.now]\n{}\n"
         "Two.\n[call of functions.now]\n\n[call of functions.later]\n"
@@ -154,7 +154,36 @@ def test_an_answer_that_is_not_streamed(api: ScriptedApi, talk: Talk) -> None:
     message = assistant("4", reasoning="Hm.", tool_calls=None)
     answer = {"choices": [{"message": message, "finish_reason": "stop"}]}
     api.scripts.append(Script(body=json.dumps(answer).encode()))
-    assert talk("2 + 2?\n").out == "Hm.\n4\n"
+    assert talk("2 + 2?\n", "--reasoning").out == "Hm.\n4\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "person", "shown"),
+    [
+        ([], False, "4\n"),
+        (["--reasoning"], False, "Hm.\n4\n"),
+        ([], True, "Hm.\n4\n"),
+        (["--no-reasoning"], True, "4\n"),
+    ],
+)
+def test_a_pipe_has_answers_alone(
+    api: ScriptedApi, talk: Talk, options: list[str], person: bool, shown: str
+) -> None:
+    api.says({"reasoning": "Hm."}, {"content": "4"})
+    assert talk("2 + 2?\n", *options, person=person) == Result(0, shown, "")
+
+
+def test_commands_confirm_what_they_did(api: ScriptedApi, talk: Talk) -> None:
+    lines = "/effort\n/effort high\n/effort\n/clear\nquit\n/exit\n"
+    assert talk(lines, person=True).out.splitlines() == [
+        "effort: the default of the model",
+        "effort: high",
+        "effort: high",
+        "a new conversation",
+        "/quit or Ctrl-D ends the chat",
+    ]
+    assert talk(lines.replace("quit\n", "")) == Result(0, "", "")
+    assert not api.bodies
 
 
 @pytest.mark.parametrize(
@@ -169,7 +198,7 @@ def test_answers_that_are_cut_off(api: ScriptedApi, talk: Talk, finish: str, not
     api.says({"reasoning": "Hm"}, finish=finish)
     api.says(*called(0, "c1", "now", '{"a'), finish=finish)
     api.says(HELLO)
-    result = talk("a\nb\nc\nd\n")
+    result = talk("a\nb\nc\nd\n", person=True)
     assert result.out == (
         f"Hel\n{note}\nHm\n{note}{TAKEN_BACK}"
         f'[call of functions.now]\n{{"a\n{note}{TAKEN_BACK}Hello!\n'
@@ -285,6 +314,7 @@ def test_no_server(talk: Talk) -> None:
     result = talk("hi\n", url="127.0.0.1:1")
     assert (result.code, result.out) == (1, "")
     assert result.err.startswith("harmony: error: cannot connect to http://127.0.0.1:1/v1/models: ")
+    assert result.err.endswith("; is the server running there?\n")
     assert result.err.count("\n") == 1
 
 
@@ -363,7 +393,10 @@ def test_a_failure_is_a_line_and_the_conversation_goes_on(
     api.says(HELLO)
     result = talk("a\nb\nc\n")
     line = problem.format(url=f"{api.url}/v1/chat/completions", base=api.url)
-    assert result == Result(0, f"One.\n{line}{TAKEN_BACK}Hello!\n", "")
+    problems = (
+        f"harmony: error: {line}{TAKEN_BACK}harmony: error: 1 line of the input failed; see above\n"
+    )
+    assert result == Result(1, "One.\nHello!\n", problems)
     assert api.messages[-1] == [user("a"), assistant("One."), user("c")]
 
 
@@ -371,7 +404,7 @@ def test_a_busy_server_is_asked_again_and_then_given_up(api: ScriptedApi, talk: 
     busy = Script(status=429, body=b'{"error": {"message": "slow down"}}')
     api.scripts += [busy, busy, busy]
     api.says(HELLO)
-    assert talk("a\nb\n").out == (
+    assert talk("a\nb\n", person=True).out == (
         f"{api.url}/v1/chat/completions refused the request (429): slow down{TAKEN_BACK}Hello!\n"
     )
 
@@ -384,7 +417,7 @@ def test_what_was_answered_before_a_stream_broke_is_kept(
     api.says({"reasoning": "Hm."}, finish=None, ending=ending)
     api.says(*called(0, "c1", "now", "{"), finish=None, ending=ending)
     api.says(HELLO)
-    lines = talk("a\nb\nc\nd\n").out.splitlines()
+    lines = talk("a\nb\nc\nd\n", person=True).out.splitlines()
     problems = ("closed the connection during its answer", "ended its answer too early")
     broken = [line for line in lines if any(problem in line for problem in problems)]
     assert [line.endswith(TAKEN_BACK.strip()) for line in broken] == [False, True, True]
@@ -393,14 +426,14 @@ def test_what_was_answered_before_a_stream_broke_is_kept(
 
 def test_a_call_without_a_result_is_taken_back(api: ScriptedApi, talk: Talk) -> None:
     api.says(*called(0, "c1", "now", "{}"))
-    assert talk("a\n").out == (
+    assert talk("a\n", person=True).out == (
         f"[call of functions.now]\n{{}}\nno result of functions.now{TAKEN_BACK}"
     )
 
 
 def test_a_call_of_nothing(api: ScriptedApi, talk: Talk) -> None:
     api.says({"tool_calls": [{"index": 0, "id": "c1", "function": {"arguments": "{}"}}]})
-    assert "a call without the name of a function" in talk("a\n").out
+    assert "a call without the name of a function" in talk("a\n").err
 
 
 def test_lines_that_are_not_utf_8(

@@ -125,7 +125,7 @@ def test_the_model_searches_opens_and_answers(
         f"{FINAL}The kea【1†L4】.<|return|>",
         DONE,
     ]
-    out, err = talk(monkeypatch, capsys, "Who?\nThanks\n", "--browser", str(folder))
+    out, err = talk(monkeypatch, capsys, "Who?\nThanks\n", "--browser", str(folder), "--reasoning")
     assert err == ""
     lines = out.split("\n")
     assert lines[:4] == [
@@ -257,7 +257,10 @@ def test_a_real_notebook(
         ),
         (["demo", "--mcp", "'"], '--mcp: the command "\'" cannot be split: No closing quotation'),
         (["demo", "--mcp", "http://"], "--mcp: the URL 'http://' has no host"),
-        (["demo", "--mcp", "/no/program"], "cannot use the MCP server /no/program: [Errno 2]"),
+        (
+            ["demo", "--mcp", "/no/program"],
+            "--mcp: there is no command '/no/program'; check its name",
+        ),
     ],
 )
 def test_what_cannot_be_opened(

@@ -120,8 +120,8 @@ ERRORS = [
     ("render .", "", 1, ".: cannot be read (Is a directory); "
      "check the path, or pass - to read standard input"),
     ("render", " ", 1, "there is no input; expected JSON"),
-    ("render", "{", 1, "not valid JSON: Expecting property name enclosed in double quotes: "
-     "line 1 column 2 (char 1)"),
+    ("render", "{", 1, "not valid JSON (line 1, column 2): expected a field name in "
+     "double quotes"),
     ("render", "[" * 100_000, 1, "the JSON is nested too deeply to be read"),
     ("render", "\udcff", 1, "not UTF-8 (at byte 0); save it as UTF-8"),
     ("render", "3", 1, "messages: expected a list, found 3"),
@@ -154,15 +154,19 @@ ERRORS = [
 
 # Arguments that are wrong usage, and the line on standard error.
 USAGE = [
-    ("", "the following arguments are required: COMMAND"),
     ("rendr", "there is no command 'rendr'; did you mean render?"),
     ("xyzzy", "there is no command 'xyzzy'; choose from chat, generate, "),
-    ("--verbose", "the following arguments are required: COMMAND"),
+    ("--verbose", "there is no option --verbose"),
+    ("--verison", "there is no option --verison; did you mean --version?"),
     ("chat --efort low", "there is no option --efort; did you mean --effort?"),
     ("chat --model openai/gpt-oss-20b", "--model is for servers, and 'demo' is not the URL of one; "
      "write 'harmony chat openai/gpt-oss-20b'"),
     ("chat localhost:1 --threads 2", "the options of an engine are for a model in this process; "),
     ("chat localhost:1 --python", "--python is for a model in this process; "),
+    ("chat http://", "'http://' names no server; write a URL such as http://localhost:8000"),
+    ("chat --temperature hot", "--temperature must be a number, not 'hot'"),
+    ("chat --seed 1.5", "--seed must be an integer, not '1.5'"),
+    ("chat --effort", "--effort needs a value"),
     ("chat --temperature -1", "--temperature must be from 0 to 100, not -1.0"),
     ("chat --browser nowhere", "--browser: there is no folder 'nowhere'; name a folder "),
     ("generate", "the following arguments are required: MODEL"),
@@ -175,35 +179,35 @@ USAGE = [
     ("serve", "there is no MODEL; write 'harmony serve demo', or set HARMONY_MODEL, or model in "),
     ("serve --model demo", "there is no option --model; write MODEL without an option name, as in "
      "'harmony serve MODEL'"),
-    ("serve demo --port 65536", "argument --port: must be a port from 0 to 65535, not 65536"),
+    ("serve demo --port 65536", "--port must be a port from 0 to 65535, not 65536"),
     ("serve demo --allowed-origin x", "'x' is "),
     ("keys", "the following arguments are required: ACTION"),
     ("keys lst", "there is no action 'lst'; did you mean list?"),
     ("keys create", "the following arguments are required: NAME"),
-    ("keys create x --tokens-per-minute 0", "argument --tokens-per-minute: must be an integer "),
+    ("keys create x --tokens-per-minute 0", "--tokens-per-minute must be an integer "),
     ("data export", "the following arguments are required: --owner"),
     ("mcp", "name a tool to serve: --browser BACKEND, --python, or both"),
     ("mcp --python --api-key x", "--api-key is for HTTP; add --port"),
-    ("inspect --port x", "argument --port: must be a port from 0 to 65535, not x"),
-    ("demo --delay soon", "argument --delay: must be seconds from 0 to 10, not soon"),
-    ("demo --delay nan", "argument --delay: must be seconds from 0 to 10, not nan"),
-    ("render --format jsn", "argument --format: there is no choice 'jsn'; did you mean json?"),
-    ("render --color=x", "argument --color: there is no choice 'x'; choose from auto, always, "),
-    ("render --training --role user", "argument --role: not allowed with argument --training"),
-    ("render --date 2025-02-30", "argument --date: '2025-02-30' is not a date; write it as "),
-    ("render --date 20250628", "argument --date: '20250628' is not a date; write it as "),
+    ("inspect --port x", "--port must be a port from 0 to 65535, not x"),
+    ("demo --delay soon", "--delay must be seconds from 0 to 10, not soon"),
+    ("demo --delay nan", "--delay must be seconds from 0 to 10, not nan"),
+    ("render --format jsn", "--format cannot be 'jsn'; did you mean json?"),
+    ("render --color=x", "--color cannot be 'x'; choose from auto, always, "),
+    ("render --training --role user", "use --role or --training, not both"),
+    ("render --date 2025-02-30", "--date: '2025-02-30' is not a date; write it as "),
+    ("render --date 20250628", "--date: '20250628' is not a date; write it as "),
     ("render HARMONY --date 2025-06-28", "--date is for Chat Completions requests, and this is a "
      "harmony conversation; write the date into its system content as conversation_start_date"),
     ("render a b", "there is one argument too many: 'b'"),
-    ("parse --from text --role cat", "argument --role: there is no choice 'cat'; choose from "),
+    ("parse --from text --role cat", "--role cannot be 'cat'; choose from "),
     ("encode --specil", "there is no option --specil; did you mean --special?"),
     ("decode a b", "there is one argument too many: 'b'"),
-    ("schema --schema-dialect ts", "argument --schema-dialect: there is no choice 'ts'; "),
+    ("schema --schema-dialect ts", "--schema-dialect cannot be 'ts'; "),
     ("grammar FILE --tool-choice now", "--tool-choice: 'now' is not declared; declared tools: "),
-    ("grammar FILE --reasoning-tokens 0", "argument --reasoning-tokens: must be an integer from 1"),
-    ("check FILE", "one of the arguments --completion --completion-file is required"),
+    ("grammar FILE --reasoning-tokens 0", "--reasoning-tokens must be an integer from 1"),
+    ("check FILE", "use --completion or --completion-file"),
     ("conformance", "the following arguments are required: ACTION"),
-    ("conformance run", "one of the arguments --command --url --module is required"),
+    ("conformance run", "use --command, --url or --module"),
     ("prepare rows.jsonl", "the following arguments are required: --output"),
     ("prepare rows.jsonl --output out --pack", "--pack needs --context-length, the length of "),
     ("template", "the following arguments are required: "),
@@ -298,6 +302,18 @@ def test_old_names_work_with_a_warning_and_are_hidden(command: str, old: str, ne
     shown = run(f"{command.partition(' ')[0]} --help").out
     assert old not in shown.split()
     assert new in shown
+
+
+def test_harmony_alone_shows_its_help() -> None:
+    assert run("") == run("--help")
+
+
+def test_data_of_an_unknown_owner_is_an_error(tmp_path: Path) -> None:
+    database = f"sqlite:///{tmp_path / 'data.db'}"
+    run(f"keys create laptop --database {database}")
+    assert run(f"data export --owner nobody --database {database}") == Result(
+        1, "", "harmony: error: there is no owner 'nobody'; 'harmony data owners' lists them\n"
+    )
 
 
 def test_options_may_stand_between_arguments(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def test_the_command_line_comes_first_then_variables_then_the_file(tmp_path: Pat
         ("max-running = 0", "max-running: must be an integer from 1, not 0"),
         ("date = 2026-01-02T03:04:05", "is not a date"),
         ("grammar = 1", "grammar: must be true or false, not 1"),
-        ("event-names = 'other'", "event-names: there is no choice 'other'"),
+        ("event-names = 'other'", "event-names: cannot be 'other'"),
         ("api-key = ''", "api-key: there is no key"),
         ("port = ", "is not TOML: "),
         ("port = 1\nport = 2", "is not TOML: "),

@@ -61,7 +61,7 @@ def test_an_unknown_key_is_one_clear_line(
     Store(database).close()
     assert main(["keys", "revoke", "key_0", "--database", database]) == 1
     error = capsys.readouterr().err
-    assert "there is no key 'key_0'" in error
+    assert "there is no key 'key_0'; 'harmony keys list' shows the ids" in error
     assert error.count("\n") == 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -100,6 +101,28 @@ def test_words_that_cannot_be_a_name(hub: Hub, name: str) -> None:
 def test_missing_folders(hub: Hub, name: str) -> None:
     assert "there is no folder" in problem(name)
     assert hub.paths == []
+
+
+def test_a_folder_without_a_model_is_refused_before_anything_is_loaded(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "openai_harmony.engines.transformers_engine", None)
+    assert "has no config.json" in problem(str(tmp_path))
+    for allowed in ("config.json", "adapter_config.json"):
+        (tmp_path / allowed).write_text("{}")
+        assert "pip install" in problem(str(tmp_path))
+        (tmp_path / allowed).unlink()
+
+
+@pytest.mark.parametrize(("name", "close"), [("dtpye", "dtype"), ("device_mpa", "device_map")])
+def test_a_misspelled_option_is_refused_before_anything_is_loaded(name: str, close: str) -> None:
+    expected = f"the engine has no option {name!r}; did you mean {close}?"
+    assert problem("demo", **{name: "x"}) == expected
+
+
+def test_a_misspelled_demo(hub: Hub) -> None:
+    hub.status = 404
+    assert "did you mean demo?" in problem("dmeo")
 
 
 def test_a_name_that_the_hub_has_is_left_to_transformers(

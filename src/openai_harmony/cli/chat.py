@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["CHAT", "find_person", "server_url"]
 
 _KEY = "OPENAI_API_KEY"
+_DEMO_KNOWS = "The demo model knows greetings, sums, shopping lists and little else."
 _SENT = ("temperature", "top_p", "top_k", "min_p", "seed", "max_tokens")
 
 
@@ -48,11 +50,14 @@ class _Chat(Command):
     name = "chat"
     purpose = "run a model"
     summary = "chat with a model"
+    extras = "transformers, or http for a URL"
     examples = """\
   harmony chat
   harmony chat openai/gpt-oss-20b --effort high
   harmony chat localhost:8000 --tools tools.json
-  harmony chat openai/gpt-oss-20b --browser docs --python --mcp 'uvx mcp-server-time'
+  harmony chat openai/gpt-oss-20b --browser docs --python
+  harmony chat openai/gpt-oss-20b --mcp 'uvx mcp-server-time'
+  # In the chat, /help shows its commands and keys.
 """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -96,6 +101,12 @@ class _Chat(Command):
             help="keep your questions for the next chat, in a file that only you can read "
             "(default: on)",
         )
+        parser.add_argument(
+            "--reasoning",
+            action=argparse.BooleanOptionalAction,
+            help="show the model's reasoning before its answer (default: on, but off if the "
+            "questions come from a pipe)",
+        )
         add_sampling(parser)
         add_engine(parser, takes_url=False)
         add_color(parser)
@@ -104,6 +115,8 @@ class _Chat(Command):
         from .chat_conversation import SLASH_COMMANDS, ChatConversation
 
         url = server_url(arguments.target)
+        if url is not None and not url.partition("://")[2].strip("/"):
+            raise UsageError(f"{url!r} names no server; write a URL such as http://localhost:8000")
         if url is None:
             options = given_engine_options(arguments, arguments.target)
         elif arguments.engine_option or arguments.threads:
@@ -129,10 +142,18 @@ class _Chat(Command):
             backend = loop.run(_backend(arguments, options))
             opened.callback(lambda: loop.run(backend.close()))
             if sys.stderr.isatty():
+                if arguments.target == "demo":
+                    print(_DEMO_KNOWS, file=sys.stderr)
                 print("Ask a question, or type /help.", file=sys.stderr)
             person = find_person(output, SLASH_COMMANDS, keeps_history=arguments.history)
             opening = replace(opening, run_here=tools)
-            ChatConversation(backend, opening, person, output, loop).run()
+            shows_reasoning = arguments.reasoning
+            if shows_reasoning is None:
+                shows_reasoning = person.has_keyboard
+            conversation = ChatConversation(
+                backend, opening, person, output, loop, shows_reasoning=shows_reasoning
+            )
+            conversation.run()
 
 
 CHAT = _Chat()
@@ -152,9 +173,17 @@ async def _backend(arguments: argparse.Namespace, options: Mapping[str, Any]) ->
             raise UsageError(
                 f"--{name} is for servers, and {arguments.target!r} is not the URL of one{remedy}"
             )
+    from ..engines import EngineError
     from .chat_backend import EngineBackend
 
-    return EngineBackend(await open_watched(arguments.target, options), sampling)
+    try:
+        engine = await open_watched(arguments.target, options)
+    except EngineError as error:
+        hint, with_terminal = "[transformers]'", "[transformers,terminal]'"
+        if hint not in str(error) or not sys.stdin.isatty() or find_spec("prompt_toolkit"):
+            raise
+        raise EngineError(str(error).replace(hint, with_terminal)) from error
+    return EngineBackend(engine, sampling)
 
 
 async def _server(url: str, arguments: argparse.Namespace) -> ServerBackend:

@@ -6,6 +6,7 @@ import asyncio
 import difflib
 import itertools
 import re
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -41,14 +42,16 @@ SLASH_COMMANDS: SlashCommands = {
 
 _HELP = f"""\
 /effort {"|".join(_EFFORTS):17} how much the model reasons
-/new                      forget the conversation
+/effort                   show how much it reasons now
+/new, /clear              forget the conversation
 /history                  show the conversation
 /help                     show this text
-/quit                     end the chat; Ctrl-D ends it, too
+/quit, /exit              end the chat; Ctrl-D ends it, too
 
 A question may have several lines, if \"\"\" stands before and after them.
 Ctrl-C stops an answer."""
 
+_END_WORDS = ("exit", "quit")
 _COMMAND = re.compile(r"/[a-z]*", re.ASCII)
 _STYLES: dict[str, Style] = {"analysis": "marker"}  # reasoning is faint
 _TAKEN_BACK = "the question is taken back"
@@ -59,10 +62,19 @@ class ChatConversation:
 
     A turn that fails or is stopped is removed as a whole, question included. But if the answer has
     begun, its text so far stays. So a model can always continue the history.
+
+    A program behind a pipe reads answers on standard output, and errors on standard error.
     """
 
     def __init__(
-        self, backend: Backend, opening: Opening, person: Person, output: Output, loop: EventLoop
+        self,
+        backend: Backend,
+        opening: Opening,
+        person: Person,
+        output: Output,
+        loop: EventLoop,
+        *,
+        shows_reasoning: bool = True,
     ) -> None:
         self._backend = backend
         self._opening = opening
@@ -71,10 +83,18 @@ class ChatConversation:
         self._loop = loop
         self._messages: list[Message] = []
         self._tools = ChatTools(opening.run_here)
+        self._shows_reasoning = shows_reasoning
+        self._failures = 0
         self._over = False
 
     def run(self) -> None:
-        """Read lines until the end."""
+        """Read lines until the end; raises `InputError` if a line of a pipe failed."""
+        self._read_lines()
+        if self._failures:
+            lines = "1 line" if self._failures == 1 else f"{self._failures} lines"
+            raise InputError(f"{lines} of the input failed; see above")
+
+    def _read_lines(self) -> None:
         while not self._over:
             try:
                 question = self._person.ask_question()
@@ -92,31 +112,56 @@ class ChatConversation:
     def _take(self, question: str) -> None:
         """Run a command, or let the model answer."""
         word, _, rest = question.partition(" ")
+        if question in _END_WORDS and self._person.has_keyboard:
+            self._note("/quit or Ctrl-D ends the chat")
+            return
         if _COMMAND.fullmatch(word) is None or "\n" in question:
             self._turn(question)
             return
         match word:
             case "/effort":
-                try:
-                    effort = effort_named(rest.strip())
-                    self._opening = replace(self._opening, effort=effort)
-                except InputError as error:
-                    self._output.line(str(error), "repair")
-            case "/new":
+                self._set_effort(rest.strip())
+            case "/new" | "/clear":
                 self._messages.clear()
                 self._tools.start_over()
+                self._note("a new conversation")
             case "/history":
                 for message in self._messages:
                     write_message(message, self._output)
             case "/help":
                 self._output.line(f"{_HELP}{self._person.keys_help}", "marker")
-            case "/quit":
+            case "/quit" | "/exit":
                 self._over = True
             case _:
                 begun = [command for command in SLASH_COMMANDS if command.startswith(word)]
                 close = begun or difflib.get_close_matches(word, SLASH_COMMANDS, 1)
                 remedy = f"did you mean {close[0]}?" if close else "/help shows all commands"
-                self._output.line(f"there is no command {word}; {remedy}", "repair")
+                self._complain(f"there is no command {word}; {remedy}")
+
+    def _set_effort(self, name: str) -> None:
+        """Set the effort, or without a name show it."""
+        try:
+            if name:
+                self._opening = replace(self._opening, effort=effort_named(name))
+        except InputError as error:
+            self._complain(str(error))
+            return
+        effort = self._opening.effort
+        self._note(f"effort: {effort.value.lower() if effort else 'the default of the model'}")
+
+    def _note(self, text: str) -> None:
+        """Confirm a command to a person; a pipe has answers alone."""
+        if self._person.has_keyboard:
+            self._output.line(text, "marker")
+
+    def _complain(self, problem: str) -> None:
+        """Show a problem to a person, or write it to standard error for a program."""
+        if self._person.has_keyboard:
+            self._output.line(problem, "repair")
+            return
+        self._output.flush()
+        self._failures += 1
+        print(f"harmony: error: {Output.printable(problem)}", file=sys.stderr, flush=True)
 
     # Answers
 
@@ -133,7 +178,9 @@ class ChatConversation:
             if isinstance(error, KeyboardInterrupt) and not self._person.has_keyboard:
                 raise
             del self._messages[before:]
-            self._output.line(f"{_in_a_line(error)} ({_TAKEN_BACK})", "repair")
+            self._complain(f"{_in_a_line(error)} ({_TAKEN_BACK})")
+        if self._output.is_terminal:
+            self._output.line()  # before the next question
 
     def _answer(self) -> list[Message]:
         """Show the model's answer; return the calls at its end.
@@ -166,7 +213,7 @@ class ChatConversation:
             raise problem or HarmonyError("the model gave no answer")
         self._messages += messages
         if problem is not None:
-            self._output.line(_in_a_line(problem), "repair")
+            self._complain(_in_a_line(problem))
         return calls
 
     async def _show(self, answer: Answer) -> None:
@@ -175,14 +222,21 @@ class ChatConversation:
         pieces = answer.pieces()
         try:
             async for message, channel, recipient, text in pieces:
+                is_reasoning = recipient is None and channel == "analysis"
+                if is_reasoning and not self._shows_reasoning:
+                    continue
                 if writer is None or message != shown:
                     if writer is not None:
                         writer.close()
+                    if self._output.is_terminal:
+                        self._output.line()
                     if recipient is not None:
                         self._output.line(f"[call of {recipient}]", "title")
-                    has_markdown = recipient is None and channel != "analysis"
+                    has_markdown = recipient is None and not is_reasoning
                     style = _STYLES.get(channel, channel)
                     writer = self._person.writer(style, markdown=has_markdown)
+                    if is_reasoning and self._output.is_terminal and not self._output.is_coloured:
+                        writer.write("thinking: ")
                     shown = message
                 writer.write(text)
         finally:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ClassVar
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import get_app
@@ -20,9 +21,9 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
 from rich.live import Live
-from rich.markdown import Markdown
+from rich.markdown import Heading, ListItem, Markdown, MarkdownElement
 from rich.segment import Segment
 
 from .chat_person import Person, SlashCommands, Writer, is_open, without_quotes
@@ -50,7 +51,7 @@ The arrow keys find earlier questions, and Tab completes commands."""
         super().__init__(output)
         keys = _key_bindings()
         self._questions: PromptSession[str] = PromptSession(
-            history=InMemoryHistory() if history is None else FileHistory(str(history)),
+            history=InMemoryHistory() if history is None else _Questions(str(history)),
             completer=SlashCompleter(commands),
             complete_while_typing=Condition(
                 lambda: get_app().current_buffer.document.text_before_cursor.startswith("/")
@@ -101,6 +102,14 @@ The arrow keys find earlier questions, and Tab completes commands."""
             return session.prompt(prompt)
         except EOFError:
             return None
+
+
+class _Questions(FileHistory):
+    """Keeps questions for the next chat, and no commands."""
+
+    def store_string(self, string: str) -> None:
+        if not re.fullmatch(r"\s*/[a-z]*(\s.*)?", string):
+            super().store_string(string)
 
 
 def _key_bindings() -> KeyBindings:
@@ -297,12 +306,43 @@ class MarkdownWriter(Writer):
         return _Rendered(text, after_blank=not self._is_first, most_lines=height - 1)
 
 
+class _Heading(Heading):
+    """Stands at the left, also on the first level."""
+
+    LEVEL_ALIGN: ClassVar[dict[str, JustifyMethod]] = {}
+
+
+class _ListItem(ListItem):
+    """Has a dot after its number."""
+
+    def render_number(
+        self, console: Console, options: ConsoleOptions, number: int, last_number: int
+    ) -> RenderResult:
+        width = len(str(last_number)) + 3
+        lines = console.render_lines(
+            self.elements, options.update(width=options.max_width - width), style=self.style
+        )
+        style = console.get_style("markdown.item.number", default="none")
+        for index, line in enumerate(lines):
+            yield Segment(" " * width if index else f"{number}. ".rjust(width), style)
+            yield from line
+            yield Segment.line()
+
+
+class _Markdown(Markdown):
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "heading_open": _Heading,
+        "list_item_open": _ListItem,
+    }
+
+
 class _Rendered:
     """A Markdown text as the lines of a terminal; of more than `most_lines`, the last are shown."""
 
     def __init__(self, text: str, *, after_blank: bool, most_lines: int = sys.maxsize) -> None:
         # A link is shown with its address: hidden addresses would be the model's to choose.
-        self._markdown = Markdown(text, code_theme="ansi_dark", hyperlinks=False)
+        self._markdown = _Markdown(text, code_theme="ansi_dark", hyperlinks=False)
         self._after_blank = after_blank
         self._most_lines = most_lines
 

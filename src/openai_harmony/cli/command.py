@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -19,6 +20,15 @@ from ..installation import VERSION
 __all__ = ["Command", "CommandParser", "command_line", "did_you_mean", "keep_old_name"]
 
 BAD_USAGE = 2
+
+_PLAIN_WORDS = (  # for the errors of argparse
+    (r"^argument (\S+): not allowed with argument (\S+)$", r"use \1 or \2, not both"),
+    (r"^argument (\S+): expected (?:one|at least one) argument$", r"\1 needs a value"),
+    (r"^one of the arguments (\S+) (\S+) is required$", r"use \1 or \2"),
+    (r"^one of the arguments (\S+) (\S+) (\S+) is required$", r"use \1, \2 or \3"),
+    (r"^argument (\S+): (must|cannot) be ", r"\1 \2 be "),
+    (r"^argument (\S+: )", r"\1"),
+)
 
 _HELP = """\
 usage: harmony COMMAND ...
@@ -50,6 +60,8 @@ class Command(ABC):
     purpose: ClassVar[str]
     summary: ClassVar[str]
     examples: ClassVar[str]
+    extras: ClassVar[str] = ""
+    """The extras that the command needs, as a phrase for its help."""
 
     @abstractmethod
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -87,6 +99,8 @@ class CommandParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Write the error to standard error, and exit."""
+        for pattern, words in _PLAIN_WORDS:
+            message = re.sub(pattern, words, message)
         self.exit(BAD_USAGE, f"harmony: error: {message}; see '{self.prog} --help'\n")
 
     def format_help(self) -> str:
@@ -136,7 +150,7 @@ class CommandParser(argparse.ArgumentParser):
             return
         remedy = did_you_mean(str(value), map(str, action.choices))
         if action.option_strings:
-            raise argparse.ArgumentError(action, f"there is no choice {value!r}; {remedy}")
+            raise argparse.ArgumentError(action, f"cannot be {value!r}; {remedy}")
         kind = str(action.metavar or action.dest).lower()
         raise argparse.ArgumentError(None, f"there is no {kind} {value!r}; {remedy}")
 
@@ -172,6 +186,12 @@ class _MainParser(CommandParser):
         super().__init__(prog="harmony")
         self._commands = commands
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        words = sys.argv[1:] if args is None else list(args)
+        if words and words[0].startswith("-") and words[0] not in self._option_string_actions:
+            self._refuse(words[0])  # argparse would first miss the command
+        return super().parse_known_args(words, namespace)
+
     def format_help(self) -> str:
         width = max(len(command.name) for command in self._commands)
         groups: dict[str, list[str]] = {}
@@ -193,7 +213,8 @@ def command_line(commands: Sequence[Command]) -> CommandParser:
         subparser = subparsers.add_parser(
             command.name,
             help=command.summary,
-            description=_sentence(command.summary),
+            description=_sentence(command.summary)
+            + (f"\nIt needs the extra {command.extras}." if command.extras else ""),
             epilog=f"examples:\n{command.examples}",
         )
         command.add_arguments(subparser)

@@ -20,8 +20,9 @@ class Completion(Command):
     purpose = "set up"
     summary = "print the script that completes commands in bash, zsh or fish"
     examples = """\
-  eval "$(harmony completion bash)"                                # in ~/.bashrc
-  eval "$(harmony completion zsh)"                                 # in ~/.zshrc, after compinit
+  eval "$(harmony completion bash)"    # in ~/.bashrc
+  eval "$(harmony completion zsh)"     # in ~/.zshrc, after compinit
+  mkdir -p ~/.config/fish/completions  # and for fish:
   harmony completion fish > ~/.config/fish/completions/harmony.fish
 """
 

@@ -189,7 +189,10 @@ class Configuration:
         try:
             settings: dict[str, Any] = toml.loads(Path(path).read_text("utf-8"))
         except OSError as error:
-            raise InputError(f"--config {path} cannot be read: {error.strerror}") from error
+            raise InputError(
+                f"--config {path} cannot be read: {error.strerror}; check the path; "
+                "'harmony serve MODEL --print-config > FILE' writes such a file"
+            ) from error
         except ValueError as error:
             raise InputError(f"--config {path} is not TOML: {error}") from error
         names = [name for name in self._reader.options if name not in _NOT_IN_FILES]

@@ -41,7 +41,7 @@ class _Conformance(Command):
     examples = """\
   harmony conformance run --command './adapter'
   harmony conformance run --module conformance/adapters/ours.py --level format
-  harmony conformance run --url http://127.0.0.1:8000/v1/tokens --rule chat-call --diff
+  harmony conformance run --url http://localhost:8000/v1/tokens --diff
 """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

@@ -19,6 +19,7 @@ class _Data(Command):
     name = "data"
     purpose = "run a model"
     summary = "list, export, delete and back up what a server has stored"
+    extras = "serve"
     examples = """\
   harmony data owners
   harmony data export --owner key_0123456789abcdef01234567 > data.jsonl
@@ -63,8 +64,13 @@ class _Data(Command):
                 for owner in store.owned.owners():
                     output.line(f"{owner or repr(owner)}  {_shown(store.owned.count(owner))}")
             elif arguments.action == "export":
+                row = None
                 for row in store.owned.export(arguments.owner):
                     output.line(json_text(row._asdict()))
+                if row is None:
+                    raise InputError(
+                        f"there is no owner {arguments.owner!r}; 'harmony data owners' lists them"
+                    )
             elif arguments.action == "backup":
                 store.back_up(arguments.target)
                 output.line(f"{arguments.target} is a copy of the database")

@@ -43,6 +43,7 @@ class _Grammar(Command):
     name = "grammar"
     purpose = "check what a model writes"
     summary = "print the grammar of the next turn, for constrained sampling"
+    extras = "grammar"
     examples = """\
   harmony grammar chat.json
   harmony grammar chat.json --tool-choice get_weather --reasoning-tokens 200
@@ -80,6 +81,7 @@ class _Check(Command):
     name = "check"
     purpose = "check what a model writes"
     summary = "check whether a completion follows the grammar of its turn"
+    extras = "grammar"
     examples = """\
   harmony check chat.json --completion '<|channel|>final<|message|>4<|return|>'
   harmony check chat.json --completion-file completion.ids
@@ -156,10 +158,12 @@ class _Generate(Command):
     name = "generate"
     purpose = "run a model"
     summary = "let a model complete a conversation"
+    extras = "transformers, or http for a URL"
     examples = """\
   harmony generate demo chat.json
   echo '[{"role": "user", "content": "What is 2 + 2?"}]' | harmony generate demo
-  harmony generate http://localhost:8000 chat.json --temperature 0 --grammar --format json
+  harmony generate demo chat.json --temperature 0 --format json
+  harmony generate http://localhost:8000 chat.json --grammar
 """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

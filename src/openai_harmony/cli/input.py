@@ -34,6 +34,18 @@ __all__ = [
 
 STANDARD_INPUT = "-"
 
+_JSON_PROBLEMS = {
+    "Expecting property name enclosed in double quotes": "expected a field name in double quotes",
+    "Illegal trailing comma before end of object": "remove the comma before }",
+    "Illegal trailing comma before end of array": "remove the comma before ]",
+    "Expecting ':' delimiter": "expected : after the field name",
+    "Expecting ',' delimiter": "expected a comma, or the end of the list or object",
+    "Expecting value": "expected a value",
+    "Extra data": "there is text after the end of the JSON; write one value",
+    "Unterminated string starting at": "the text that begins here has no closing quote",
+    "Invalid control character at": "write a line break in a text as \\n",
+}
+
 
 class InputError(Exception):
     """The input cannot be read, or is not what the command expects."""
@@ -90,7 +102,9 @@ def read_json(file: str) -> tuple[Any, str]:
         try:
             return json.loads(text), text
         except json.JSONDecodeError as error:
-            raise InputError(f"not valid JSON: {error}") from error
+            where = f"line {error.lineno}, column {error.colno}"
+            problem = _JSON_PROBLEMS.get(error.msg, error.msg)
+            raise InputError(f"not valid JSON ({where}): {problem}") from error
         except RecursionError:
             raise InputError("the JSON is nested too deeply to be read") from None
 

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -133,20 +134,35 @@ def role_named(name: str) -> Role | None:
 
 _LAST_PORT = 65535
 
-_OPTIONS: tuple[tuple[str, type, str], ...] = (
-    ("temperature", float, "how random the answer is; 0 always takes the likeliest token"),
-    ("top-p", float, "sample from the likeliest tokens whose probabilities add up to N"),
-    ("top-k", int, "sample from the N likeliest tokens"),
-    ("min-p", float, "sample from tokens with at least N times the highest probability"),
-    ("seed", int, "make the answer repeatable: the same seed gives the same answer"),
-    ("max-tokens", int, "stop after N tokens"),
-)
-
 
 def add_sampling(parser: argparse.ArgumentParser) -> None:
     """Add the sampling options; options that are not given keep the defaults."""
     for name, kind, text in _OPTIONS:
         parser.add_argument(f"--{name}", type=kind, metavar="N", help=text)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, not {text!r}") from None
+
+
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be an integer, not {text!r}") from None
+
+
+_OPTIONS: tuple[tuple[str, Callable[[str], float], str], ...] = (
+    ("temperature", _number, "how random the answer is; 0 always takes the likeliest token"),
+    ("top-p", _number, "sample from the likeliest tokens whose probabilities add up to N"),
+    ("top-k", _integer, "sample from the N likeliest tokens"),
+    ("min-p", _number, "sample from tokens with at least N times the highest probability"),
+    ("seed", _integer, "make the answer repeatable: the same seed gives the same answer"),
+    ("max-tokens", _integer, "stop after N tokens"),
+)
 
 
 def sampling_of(arguments: argparse.Namespace, grammar: str | None = None) -> Sampling:
@@ -210,7 +226,9 @@ def _keys_of_file(option: str, name: str) -> list[str]:
         text = Path(name).read_text("utf-8")
     except (OSError, ValueError) as error:
         problem = getattr(error, "strerror", None) or "it is no text"
-        raise InputError(f"{option} {name} cannot be read: {problem}") from error
+        raise InputError(
+            f"{option} {name} cannot be read: {problem}; name a text file with one key per line"
+        ) from error
     return _keys_in(f"{option} {name}", text)
 
 
@@ -401,6 +419,8 @@ async def _mcp(server: str, others: Sequence[Tool[Any]]) -> Tool[Any]:
         address = McpAddress.parse(server)
     except ValueError as error:
         raise UsageError(f"--mcp: {error}") from error
+    if address.url is None and shutil.which(address.command[0]) is None:
+        raise InputError(f"--mcp: there is no command {address.command[0]!r}; check its name")
     logging.getLogger("mcp").addHandler(
         _NULL_HANDLER
     )  # the SDK logs complaints about the output of servers

@@ -24,7 +24,7 @@ class _Parse(Command):
     summary = "turn a completion, or a whole prompt, into messages"
     examples = """\
   echo '<|channel|>final<|message|>2 + 2 = 4.<|return|>' | harmony parse
-  harmony parse completion.ids --lenient --recipients functions.get_current_weather
+  harmony parse completion.ids --lenient --recipients functions.get_weather
   harmony render chat.json --format ids | harmony parse --format json
 """
 

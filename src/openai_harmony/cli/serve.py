@@ -60,6 +60,7 @@ class _Serve(Command):
     name = "serve"
     purpose = "run a model"
     summary = "serve a model by the Responses and Chat Completions APIs"
+    extras = "serve, and transformers for a model in this process"
     examples = """\
   harmony serve demo
   harmony serve openai/gpt-oss-20b --host 0.0.0.0 --api-key-file keys.txt
@@ -225,6 +226,7 @@ class _Serve(Command):
                 "there is no MODEL; write 'harmony serve demo', or set HARMONY_MODEL, or model in "
                 "the file of --config"
             )
+        keys = api_keys(arguments)
         try:
             from ..server import Settings
             from ..server.logs import configure_logs
@@ -252,7 +254,7 @@ class _Serve(Command):
             model_names=tuple(arguments.served_model_name),
             database=database_url(arguments),
             key_file=str(_key_file(arguments)),
-            api_keys=api_keys(arguments),
+            api_keys=keys,
             allowed_hosts=hosts,
             allowed_origins=origins,
             open_to_everyone=arguments.open_to_everyone,
@@ -399,6 +401,7 @@ class _Keys(Command):
     name = "keys"
     purpose = "run a model"
     summary = "make, list and revoke the API keys of a server"
+    extras = "serve"
     examples = """\
   harmony keys create laptop
   harmony keys create ci --requests-per-minute 60
@@ -445,7 +448,7 @@ class _Keys(Command):
         try:
             from ..server.auth.api_keys import ApiKeys
             from ..server.responses.encryption import rotate_keys
-            from ..server.store import KeyLimits, Store
+            from ..server.store import KeyLimits, NotFoundError, Store
         except ModuleNotFoundError as error:
             raise InputError(missing_package("keys need", error, "serve")) from error
         output = Output(arguments.color)
@@ -476,7 +479,10 @@ class _Keys(Command):
                 for record in keys.all():
                     output.line(_described(record))
             else:
-                output.line(_described(keys.revoke(arguments.id)))
+                try:
+                    output.line(_described(keys.revoke(arguments.id)))
+                except NotFoundError as error:
+                    raise InputError(f"{error}; 'harmony keys list' shows the ids") from error
 
 
 KEYS = _Keys()

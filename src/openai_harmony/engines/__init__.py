@@ -14,6 +14,7 @@
     completion                    a conversation and an engine to messages
 """
 
+import difflib
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -109,6 +110,7 @@ async def open_engine(model: str, **options: Any) -> Engine:
             raise EngineError(
                 f"{engine.__name__} does not have all of the options {given}: {error}"
             ) from error
+    _check_options(options)
     _check_name(model, options)
     try:
         from .transformers_engine import TransformersEngine
@@ -126,10 +128,39 @@ async def open_engine(model: str, **options: Any) -> Engine:
     return TransformersEngine(folder, name=model, **options)
 
 
+_CLOSE = 0.75
+# Of `TransformersEngine` and `AutoModelForCausalLM.from_pretrained`; the latter takes more.
+_OPTIONS = frozenset(
+    """
+context_length max_requests threads attn_implementation cache_dir device_map device_mesh
+distributed_config dtype experts_implementation force_download gguf_file local_files_only
+low_cpu_mem_usage max_memory offload_buffers offload_folder proxies quantization_config revision
+subfolder token torch_dtype tp_plan tp_size trust_remote_code use_safetensors variant
+    """.split()  # noqa: SIM905 - it would fill thirty lines
+)
+_ADAPTER_CONFIG = "adapter_config.json"
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Raise `EngineError` for a misspelled option before PyTorch is imported."""
+    for name in options.keys() - _OPTIONS:
+        close = difflib.get_close_matches(name, _OPTIONS, 1, _CLOSE)
+        if close:
+            raise EngineError(f"the engine has no option {name!r}; did you mean {close[0]}?")
+
+
 def _check_name(model: str, options: Mapping[str, Any]) -> None:
     """Raise `EngineError` for a path that is not a folder; names on the hub have at most one /."""
     path = Path(model)
-    if model == "demo" or path.is_dir():
+    if model == "demo":
+        return
+    if path.is_dir():
+        has_config = any((path / name).is_file() for name in ("config.json", _ADAPTER_CONFIG))
+        if not (has_config or "gguf_file" in options):
+            raise EngineError(
+                f"the folder {str(path.absolute())!r} has no config.json, so it has no model; name "
+                "the folder that has the model's config.json and its weights"
+            )
         return
     if path.exists():
         raise EngineError(f"{model} is a file; name the folder that it is in")
@@ -155,6 +186,8 @@ def _check_hub(model: str, options: Mapping[str, Any]) -> None:
     except ModuleNotFoundError:
         return  # the error about Transformers names the extra
     revision, remedy = options.get("revision"), "name a folder, a model on the hub, a URL, or demo"
+    if difflib.get_close_matches(model, ["demo"]):
+        remedy = "did you mean demo?"
     try:
         cached = try_to_load_from_cache(model, "config.json", options.get("cache_dir"), revision)
         if isinstance(cached, str):

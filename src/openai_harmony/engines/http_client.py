@@ -167,7 +167,9 @@ async def _read(url: str, response: httpx2.Response) -> AsyncGenerator[Any, None
 def _broken(url: str, error: Exception, *, answered: bool) -> EngineError:
     cause = str(error) or type(error).__name__
     if isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout)):
-        return _UnansweredError(f"cannot connect to {url}: {cause}", retryable=True)
+        return _UnansweredError(
+            f"cannot connect to {url}: {cause}; is the server running there?", retryable=True
+        )
     if not isinstance(error, httpx2.TransportError) or isinstance(
         error, httpx2.UnsupportedProtocol
     ):
