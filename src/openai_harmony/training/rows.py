@@ -105,6 +105,9 @@ def row_examples(
         problem = f"nothing fits in {limit} tokens; the shortest part of the row has {least:,}"
         raise RejectedRow(f"{problem} tokens; raise the context length", made.too_long)
     if not made.examples:
+        name = "conversations" if row.form == "sharegpt" else "messages"
+        if _row_object(raw).object().get(name) in ([], "[]"):
+            raise RejectedRow(f"{name} is empty; write the messages of a conversation there")
         messages = row.conversation.messages
         reason = untrainable_reason(messages, options or TrainingOptions(), row.weights)
         raise RejectedRow(f"nothing to train on: {reason}")
@@ -163,9 +166,6 @@ def read_row(raw: object, *, form: RowForm | None = None, start_date: str | None
     """
     row = _row_object(raw)
     form = form or detect_form(row.object())
-    messages = "conversations" if form == "sharegpt" else "messages"
-    if row.object().get(messages) in ([], "[]"):
-        raise ConversationError(f"{messages} is empty; write the messages of a conversation there")
     if form == "harmony":
         return _harmony_row(row)
     if start_date is not None:
