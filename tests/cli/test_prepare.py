@@ -6,10 +6,12 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,8 @@ from support.training_conversations import conversation
 
 pq = pytest.importorskip("pyarrow.parquet")
 
-from openai_harmony.training.files.processes import WorkerError  # noqa: E402
+from openai_harmony.training.files import Shard, processes  # noqa: E402
+from openai_harmony.training.files.processes import OnRead, ShardJob, WorkerError  # noqa: E402
 
 CHAT = {
     "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}],
@@ -41,14 +44,15 @@ def test_it_reports_what_it_made(source: Path, capsys: pytest.CaptureFixture[str
     assert main(["prepare", str(source), "--output", str(out), "--workers", "1"]) == 0
     printed, errors = capsys.readouterr()
     assert printed.startswith(
-        "3 rows (1 chat, 1 harmony), 1 rejected\n"
+        "3 rows (1 chat, 1 harmony), 1 rejected (33%)\n"
         "  1 × the row has no messages\n"
         "3 examples in 3 sequences\n"
     )
     assert printed.endswith(
         f"{out}/data has the examples, {out}/rejected.jsonl has the rejected rows\n"
     )
-    assert errors == ""
+    problem = f"1 of 3 rows are rejected; {out}/rejected.jsonl has the reasons"
+    assert errors == f"harmony: warning: {problem}\n"
     assert pq.read_table(out / "data").num_rows == 3
 
 
@@ -58,8 +62,8 @@ def test_it_reports_what_it_made(source: Path, capsys: pytest.CaptureFixture[str
         ("", "rows.jsonl: there are no rows in it; expected a conversation in each row"),
         (
             'null\n[]\n\n""\nnull\n',
-            "no row gives an example (2 × the row is null, 1 × nothing to train on: the "
-            "conversation has no assistant message, 1 × the row is text); the first is "
+            "no row gives an example (2 × the row is null, 1 × messages is empty, "
+            "1 × the row is text); the first is "
             "rows.jsonl:1: the row is null; expected an object with messages; ",
         ),
     ],
@@ -97,10 +101,99 @@ def test_a_signal_names_the_command_that_resumes(
         assert main(["prepare", str(source), "--output", "a folder"]) == code
     assert signal.getsignal(number) is before
     resume = f"harmony prepare {source} --output 'a folder'\n"
-    assert (
-        capsys.readouterr().err
-        == f"harmony: stopped; what is done is kept. To resume, run: {resume}"
+    kept = "0 shards are done, so the same command starts again"
+    assert capsys.readouterr().err == f"harmony: stopped; {kept}: {resume}"
+
+
+def test_a_stopped_preparation_counts_the_shards_and_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "rows"
+    source.mkdir()
+    for name in "abc":
+        (source / f"{name}.jsonl").write_text(json.dumps(CHAT) + "\n")
+    run = ["prepare", str(source), "--output", str(tmp_path / "out")]
+    again = f"harmony prepare {source} --output {tmp_path / 'out'}"
+
+    def interrupted_after(count: int) -> processes.Runner:
+        def runner(jobs: Sequence[ShardJob], _: OnRead | None) -> Generator[Shard, None, None]:
+            for job in jobs[:count]:
+                yield job.run()
+            raise KeyboardInterrupt
+
+        return runner
+
+    for count, kept in [
+        (0, "0 of 3 shards are done, so the same command starts again"),
+        (1, "1 of 3 shards are done and kept. To resume, run"),
+    ]:
+        runner = interrupted_after(count)
+        monkeypatch.setattr("openai_harmony.training.files.process_runner", lambda _, r=runner: r)
+        assert main(run) == 130
+        assert capsys.readouterr().err == f"harmony: stopped; {kept}: {again}\n"
+    everything = processes.local_runner(1)
+    monkeypatch.setattr("openai_harmony.training.files.process_runner", lambda _: everything)
+    assert main(run) == 0
+    assert capsys.readouterr().err == "harmony: resuming: 1 of 3 shards are done\n"
+
+
+def test_many_rejected_rows_can_be_an_error(
+    source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for share, code, problem in [
+        ("50%", 0, ""),
+        ("0.1", 1, "1 of 3 rows are rejected, more than --max-rejected 10%; "),
+        ("1 in 3", 2, "'1 in 3' is not a share; write a percentage such as 1%"),
+        ("101%", 2, "'101%' is not a share"),
+    ]:
+        out = str(source.parent / share)
+        options = ["--output", out, "--quiet", "--max-rejected", share, "--workers", "1"]
+        assert main(["prepare", str(source), *options]) == code
+        errors = capsys.readouterr().err
+        assert problem in errors if problem else errors == ""
+
+
+def test_a_report_without_examples_says_everything_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, out = tmp_path / "rows.jsonl", tmp_path / "out"
+    source.write_text("null\n")
+    assert main(["prepare", str(source), "--output", str(out)]) == 1
+    printed, errors = capsys.readouterr()
+    reason = "the row is null"
+    assert printed == (
+        f"1 row (none read), 1 rejected (100%)\n  1 × {reason}\n0 examples\n\n"
+        f"rejected: {source}:1: {reason}; expected an object with messages\n"
     )
+    problem = "no row gives an example; the reasons are in the report and in"
+    assert errors == f"harmony: error: {source}: {problem} {out}/rejected.jsonl\n"
+
+
+def test_a_channel_that_is_almost_one_is_a_warning(
+    source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = ["prepare", str(source), "--output", str(source.parent / "out"), "--quiet"]
+    assert main([*run, "--channels", "final", "mine", "Analisys"]) == 0
+    warning = "harmony: warning: --channels Analisys: did you mean analysis?\n"
+    assert capsys.readouterr().err.startswith(warning)
+
+
+def test_an_output_folder_that_cannot_be_used_is_named(
+    source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = source.with_name("other")
+    other.write_text("")
+    for out, problem in [
+        (other, f"{other} is a file; give a folder for the output"),
+        (source, f"{source} is the input itself; give another folder for the output"),
+        (source.parent, f"{source.parent} is not empty; give another folder for the output"),
+        (
+            source / "out",
+            f"{source}/out is inside {source}; give a folder elsewhere for the output",
+        ),
+    ]:
+        assert main(["prepare", str(source), "--output", str(out)]) == 1
+        assert capsys.readouterr().err == f"harmony: error: --output {problem}\n"
 
 
 def test_a_second_signal_ends_the_program_at_once(
@@ -163,8 +256,9 @@ def test_ctrl_c_does_not_wait_for_a_long_row(tmp_path: Path) -> None:
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert errors.endswith(f"To resume, run: harmony prepare {source} --output {out}\n")
-    assert errors.count("\n") == 1
+    assert re.fullmatch(
+        r"harmony: stopped; \d of 6 shards are done.*: harmony prepare .*\n", errors
+    )
     assert not any(out.rglob("*.tmp"))
     assert not any(out.rglob("*.parquet"))
 
@@ -212,7 +306,7 @@ def test_who_watches_sees_a_bar(
 @pytest.mark.parametrize(
     ("options", "code", "problem"),
     [
-        (["rows.csv"], 1, "error: rows.csv: no such file; check the path"),
+        (["rows.csv"], 1, "error: rows.csv: no such file; files that end in .csv are not read"),
         (["none.jsonl"], 1, "none.jsonl: no such file"),
         (["-"], 2, "standard input cannot be read again to resume; save it to a file"),
         (["none.jsonl", "--pack"], 2, "--pack needs --context-length"),
@@ -242,8 +336,8 @@ def test_an_output_that_cannot_be_written_is_named(
     source = source.with_name("other.jsonl")
     source.write_text("{}\n")
     assert main(["prepare", str(source), "--output", str(out)]) == 1
-    problem = f"harmony: error: cannot write the output: {out}: Not a directory\n"
-    assert capsys.readouterr().err == problem
+    problem = f"harmony: error: cannot write the output: {out}: Not a directory; give a folder"
+    assert capsys.readouterr().err.startswith(problem)
 
 
 def test_the_date_is_todays_unless_given() -> None:

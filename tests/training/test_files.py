@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tracemalloc
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -70,7 +71,8 @@ def digests(out: Path) -> dict[str, str]:
 def examples_and_report(out: Path) -> dict[str, str]:
     """All files of an output in which no name of the source stands."""
     result = digests(out)
-    return {name: result[name] for name in result if name.startswith(("data", "report", "README"))}
+    names = ("data", "report.json", "README")
+    return {name: result[name] for name in result if name.startswith(names)}
 
 
 def table(out: Path) -> Any:
@@ -78,7 +80,10 @@ def table(out: Path) -> Any:
 
 
 def rejected(out: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (out / "rejected.jsonl").read_text().splitlines()]
+    path = out / "rejected.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    assert bool(lines) == path.exists()  # without rejected rows there is no file
+    return [json.loads(line) for line in lines]
 
 
 def test_rows_become_examples_in_their_order(tmp_path: Path) -> None:
@@ -120,7 +125,9 @@ def test_lines_without_an_end_and_with_a_mark_at_the_start(tmp_path: Path) -> No
 BAD = [
     ("{", "not valid JSON"),
     ('"text"', "expected an object"),
-    ('{"messages": []}', "nothing to train on"),
+    ('{"messages": []}', "messages is empty; write the messages"),
+    ('{"conversations": "[]"}', "conversations is empty"),
+    ('{"messages": [{"role": "user", "content": "hi"}]}', "nothing to train on"),
     ('{"text": "hi"}', "the row has no messages; its fields are 'text'; write it as {"),
     ("[" * 100_000, "not valid JSON (nested too deeply)"),
     ("a b", "not valid JSON (Expecting value at character 1); write one object in each line"),
@@ -139,7 +146,7 @@ def test_bad_rows_are_kept_aside_with_the_reason(tmp_path: Path) -> None:
     for entry, (_, reason) in zip(result, BAD, strict=True):
         assert reason in entry["reason"]
         assert entry["file"] == str(source)
-    assert result[3]["row"] == {"text": "hi"}
+    assert result[5]["row"] == {"text": "hi"}
     assert (made.report.rows, made.report.rejected) == (2 * len(BAD), len(BAD))
     assert made.report.examples == len(BAD)
 
@@ -155,7 +162,7 @@ def test_rejected_rows_are_counted_by_reason(tmp_path: Path) -> None:
         "not valid JSON (Expecting property name enclosed in double quotes at character …)": 2,
     }
     assert made.report.reasons == reasons
-    assert "6 rejected\n  2 × an assistant" in made.report.text()
+    assert "6 rejected (100%)\n  2 × an assistant" in made.report.text()
     assert TokenReport.from_json(made.report.as_json()) == made.report
 
 
@@ -293,7 +300,8 @@ def test_what_is_too_long_is_counted(tmp_path: Path) -> None:
     source = write_jsonl(tmp_path / "rows.jsonl", ROWS[:3])
     made = prepare(source, tmp_path / "out", settings, workers=1)
     assert made.report.too_long > 0
-    assert rejected(tmp_path / "out")[0]["reason"] == "nothing fits in 75 tokens"
+    problem = "nothing fits in 75 tokens; the shortest part of the row has 76 tokens; raise the"
+    assert rejected(tmp_path / "out")[0]["reason"].startswith(problem)
 
 
 def test_any_number_of_workers_makes_the_same_bytes(tmp_path: Path) -> None:
@@ -303,8 +311,9 @@ def test_any_number_of_workers_makes_the_same_bytes(tmp_path: Path) -> None:
         out = tmp_path / str(workers)
         prepare(source, out, workers=workers, chunk_bytes=20_000, watch=seen.append)
         size = source.stat().st_size
-        assert seen[0] == Progress("read", 0, size)
-        assert seen[-1] == Progress("read", size, size)
+        shards = len(list((out / "data").iterdir()))
+        assert seen[0] == Progress("read", 0, size, 0, shards)
+        assert seen[-1] == Progress("read", size, size, shards, shards)
         assert 0 < seen[1].done < 10_000  # after the first row of the first shard
         assert [progress.done for progress in seen] == sorted(progress.done for progress in seen)
     assert digests(tmp_path / "1") == digests(tmp_path / "2")
@@ -528,8 +537,8 @@ def test_compressed_lines_give_the_same(tmp_path: Path, suffix: str) -> None:
     with pytest.raises(KeyboardInterrupt):
         prepare(source, out, workers=1, chunk_bytes=4000, watch=stop)
     size = source.stat().st_size
-    assert seen[:2] == [Progress("unpack", size, size), Progress("read", 0, len(text))]
-    assert {Progress("read", 4000 * count, len(text)) for count in (1, 2, 3)} <= {*seen}
+    assert seen[:2] == [Progress("unpack", size, size), Progress("read", 0, len(text), 0, 9)]
+    assert {Progress("read", 4000 * n, len(text), n, 9) for n in (1, 2, 3)} <= {*seen}
     copies = out / ".harmony" / "unpacked"
     (copy,) = copies.glob("*.jsonl")
     before = {path: path.stat().st_mtime_ns for path in (copy, *(out / "data").iterdir())}
@@ -539,7 +548,7 @@ def test_compressed_lines_give_the_same(tmp_path: Path, suffix: str) -> None:
         assert {path: path.stat().st_mtime_ns for path in before} == before
 
     made = prepare(source, out, workers=1, chunk_bytes=4000, watch=look)
-    assert (len(before), seen[-1]) == (4, Progress("read", len(text), len(text)))
+    assert (len(before), seen[-1]) == (4, Progress("read", len(text), len(text), 9, 9))
     assert list(copies.glob("*.jsonl")) == []
     assert made.report.rows == len(ROWS) + 1
     assert [entry["file"] for entry in rejected(out)] == [str(source)]
@@ -596,8 +605,27 @@ def test_the_report_is_text_and_a_picture(tmp_path: Path) -> None:
     made = prepare(source, tmp_path / "out", workers=1)
     text = made.report.text()
     assert text in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert "40 rows (40 harmony), 0 rejected" in text
+    assert "40 rows (40 harmony), 0 rejected\n" in text
     assert json.loads((tmp_path / "out" / "report.json").read_text()) == made.report.as_json()
+
+
+def test_a_report_of_one_has_no_plural_and_few_lengths_are_shown_finely() -> None:
+    report = TokenReport(1, 1, 1, 1, 1, lengths=Counter({90: 1}))
+    text = report.text()
+    assert text.startswith(
+        "1 row (none read), 1 rejected (100%)\n1 example in 1 sequence\n1 message l"
+    )
+    assert text.endswith("median 90, longest 90 tokens")
+    for lengths, buckets in [
+        ({}, []),
+        ({1: 1}, [(1, 1)]),
+        ({90: 1, 91: 2, 100: 1}, [(90, 1), (91, 2), (100, 1)]),
+        (dict.fromkeys(range(129, 257), 1), [(bound, 16) for bound in range(144, 257, 16)]),
+        ({1: 1, 2: 1, 4: 1, 1000: 2}, [(1, 1), (2, 1), (4, 1), (1024, 2)]),
+    ]:
+        report = TokenReport(lengths=Counter(lengths))
+        assert report.length_buckets() == buckets
+    assert TokenReport(lengths=Counter({1: 1, 2: 1, 9: 2})).median_length() == 2
 
 
 _ROW_LABEL = re.compile(r'text-anchor: end" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)<')
@@ -612,9 +640,11 @@ def test_labels_of_the_picture_do_not_overlap(
     names += [f"channel {number}" for number in range(40)]
     report.tokens.update({name: 10**9 - number for number, name in enumerate(names)})
     report.lengths.update({1 << power: 10**6 for power in range(24)})
-    assert write_plot(report, tmp_path / "report.svg")
+    assert write_plot(report, tmp_path / "report.svg", "a$b.jsonl")
     assert not recwarn.list
-    labels = _ROW_LABEL.findall((tmp_path / "report.svg").read_text(encoding="utf-8"))
+    picture = (tmp_path / "report.svg").read_text(encoding="utf-8")
+    assert ">a$b.jsonl: 0 rows, 0 examples<" in picture
+    labels = _ROW_LABEL.findall(picture)
     texts = [html.unescape(text) for _, _, text in labels]
     assert {"final", "$x_1$ <b>", "a very long name a very lon…", "24 others"} <= {*texts}
     assert sum("分析" in text for text in texts) == 1

@@ -26,6 +26,7 @@ from openai_harmony.training import (
     training_examples,
     untrainable_reason,
 )
+from openai_harmony.training.examples import least_context_length
 from support.training_conversations import any_letters, call, conversation, likely_letters, spoken
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
@@ -212,6 +213,8 @@ def test_windows_fit_and_lose_nothing_silently(letters: str, limit: int) -> None
     chat = conversation(letters)
     options = TrainingOptions(context_length=limit)
     examples, too_long = read_examples(chat, options)
+    if Role.ASSISTANT in {message.author.role for message in chat.messages}:
+        assert (least_context_length(chat) <= limit) == bool(examples)
     trained = list(too_long)
     for example in examples:
         assert len(example) <= limit

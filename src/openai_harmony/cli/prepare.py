@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import shlex
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -28,6 +29,12 @@ __all__ = ["PREPARE"]
 
 _REJECTED_SHOWN = 8
 
+_MANY_REJECTED = 0.1
+"""A larger share of rejected rows is a warning."""
+
+_CHANNELS = ("analysis", "commentary", "final")
+_COLUMNS = ("labels", "assistant_masks", "attention_mask")
+
 
 class _Prepare(Command):
     name = "prepare"
@@ -42,9 +49,10 @@ class _Prepare(Command):
 
 Each row is a conversation, such as
   {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]}
-The progress bar counts bytes of the input. Ctrl-C stops at once and keeps the shards that are
-done; the same command resumes. On a cluster, run the preparation from Python with Ray:
-openai_harmony.training.files.ray.
+The output has one Parquet file (shard) for each 4 MB of JSON lines or each row group of a
+Parquet file. The progress bar counts bytes of the input. Ctrl-C stops at once, keeps the shards
+that are done, and prints their number; the same command makes the others. On a cluster, run the
+preparation from Python with Ray: openai_harmony.training.files.ray.
 """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -94,7 +102,8 @@ openai_harmony.training.files.ray.
             "--channels",
             metavar="NAME",
             nargs="+",
-            help="train only on messages on these channels, such as final (default: all)",
+            help="train only on messages on these channels: analysis, commentary, final "
+            "(default: all)",
         )
         parser.add_argument(
             "--keep-past-reasoning",
@@ -115,14 +124,16 @@ openai_harmony.training.files.ray.
         parser.add_argument(
             "--loss-weights",
             action="store_true",
-            help="add a column with the weight of each token, from 'weight' beside 'role'",
+            help="add a column with the weight of each token, from the field weight of a message: "
+            '{"role": "assistant", "weight": 0.5, "content": "ho"}',
         )
         parser.add_argument(
             "--columns",
             nargs="+",
             metavar="NAME",
-            choices=("labels", "assistant_masks", "attention_mask"),
-            help="the columns beside input_ids (default: labels assistant_masks)",
+            choices=_COLUMNS,
+            help=f"the columns beside input_ids, of {', '.join(_COLUMNS)} "
+            "(default: labels assistant_masks)",
         )
         parser.add_argument(
             "--format",
@@ -131,6 +142,13 @@ openai_harmony.training.files.ray.
             default="parquet",
             help="megatron also writes Megatron's indexed data sets, into FOLDER/megatron "
             "(default: parquet)",
+        )
+        parser.add_argument(
+            "--max-rejected",
+            type=_share,
+            metavar="SHARE",
+            help="fail if more rows are rejected than this, such as 1%% or 0 (default: warn above "
+            "10%%)",
         )
         parser.add_argument(
             "--workers",
@@ -150,14 +168,17 @@ openai_harmony.training.files.ray.
         try:
             from ..training.files import prepare, process_runner
             from ..training.files.processes import WorkerError
-            from ..training.files.sources import OutputError, SourceError
+            from ..training.files.sources import OutputError, OutputFolderError, SourceError
         except ModuleNotFoundError as error:
             raise InputError(missing_package("prepare needs", error, "train")) from error
         source, out, settings = Path(arguments.file), Path(arguments.output), _settings(arguments)
         try:
-            with _interruptible(arguments.words), _progress_bar(arguments.quiet) as watch:
+            with (
+                _ProgressLine(arguments.quiet) as progress,
+                _interruptible(arguments.words, out, progress),
+            ):
                 runner = process_runner(arguments.workers)
-                made = prepare(source, out, settings, runner=runner, watch=watch)
+                made = prepare(source, out, settings, runner=runner, watch=progress.watch)
         except WorkerError as error:
             raise InputError(
                 f"{error}, usually for lack of memory; repeat the command with fewer --workers "
@@ -165,6 +186,8 @@ openai_harmony.training.files.ray.
             ) from error
         except OutputError:
             raise  # the command's own message about output
+        except OutputFolderError as error:
+            raise InputError(f"--output {error}") from error
         except (SourceError, OSError) as error:
             problem = str(error).removeprefix(f"{source}: ")
             raise InputError(f"{source}: {problem}") from error
@@ -185,6 +208,10 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UsageError("--pack needs --context-length, the length of the sequences")
     if arguments.target == "megatron" and "labels" not in (arguments.columns or ["labels"]):
         raise UsageError("--format megatron needs the column labels; add it to --columns")
+    for name in arguments.channels or ():
+        close = difflib.get_close_matches(name.casefold(), _CHANNELS, 1)
+        if close and name not in _CHANNELS:  # a channel may have any name
+            print(f"harmony: warning: --channels {name}: did you mean {close[0]}?", file=sys.stderr)
 
 
 def _settings(arguments: argparse.Namespace) -> PrepareSettings:
@@ -211,34 +238,50 @@ def _settings(arguments: argparse.Namespace) -> PrepareSettings:
 
 
 def _report(made: Preparation, arguments: argparse.Namespace) -> None:
-    """Write the report and the place of the output; raises `InputError` without any example."""
+    """Write the report and the place of the output.
+
+    Raises `InputError` without any example, or with more rejected rows than allowed.
+    """
     output = Output(arguments.color)
-    rejected = f"{made.out}/rejected.jsonl has the rejected rows"
+    report, place = made.report, f"{made.out}/rejected.jsonl"
     if not arguments.quiet:
-        output.line(made.report.text())
+        output.line(report.text())
         output.line()
         for row in made.rejected[:_REJECTED_SHOWN]:
             output.line(f"rejected: {row.file}:{row.line}: {row.reason}")
-    if not made.report.examples:
-        more = f"; {rejected}" if made.rejected else ""
-        raise InputError(f"{arguments.file}: {_no_examples(made)}{more}")
+    if not report.examples:
+        raise InputError(f"{arguments.file}: {_no_examples(made, arguments.quiet)}")
     if not arguments.quiet:
-        more = f", {rejected}" if made.rejected else ""
+        more = f", {place} has the rejected rows" if made.rejected else ""
         output.line(f"{made.out}/data has the examples{more}")
+    allowed = arguments.max_rejected
+    rejected = f"{report.rejected:,} of {report.rows:,} rows are rejected"
+    if allowed is not None and report.rejected_share > allowed:
+        problem = f"{rejected}, more than --max-rejected {100 * allowed:g}%"
+        raise InputError(f"{arguments.file}: {problem}; {place} has the reasons")
+    if allowed is None and report.rejected_share > _MANY_REJECTED:
+        print(f"harmony: warning: {rejected}; {place} has the reasons", file=sys.stderr)
 
 
-def _no_examples(made: Preparation) -> str:
+def _no_examples(made: Preparation, is_quiet: bool) -> str:
+    """Say why there are no examples, with the reasons unless the report has them."""
     if not made.report.rows:
         return "there are no rows in it; expected a conversation in each row"
+    place = f"{made.out}/rejected.jsonl"
+    if not is_quiet:
+        return f"no row gives an example; the reasons are in the report and in {place}"
     reasons = ", ".join(f"{n:,} × {reason}" for reason, n in made.report.reasons.most_common())
     first = made.rejected[0]
-    place = f"{first.file}:{first.line}"
-    return f"no row gives an example ({reasons}); the first is {place}: {first.reason}"
+    row = f"{first.file}:{first.line}: {first.reason}"
+    return f"no row gives an example ({reasons}); the first is {row}; {place} has the rejected rows"
 
 
 @contextmanager
-def _interruptible(words: Sequence[str]) -> Iterator[None]:
-    """Stop at Ctrl-C or SIGTERM, and write the command that resumes; a second one ends at once."""
+def _interruptible(words: Sequence[str], out: Path, progress: _ProgressLine) -> Iterator[None]:
+    """Stop at Ctrl-C or SIGTERM, and write what is kept and the command that goes on.
+
+    A second signal ends the program at once.
+    """
     received: list[int] = []
 
     def stop(number: int, _: object) -> None:
@@ -257,8 +300,9 @@ def _interruptible(words: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
+        progress.close()
         command = shlex.join(["harmony", "prepare", *words])
-        print(f"harmony: stopped; what is done is kept. To resume, run: {command}", file=sys.stderr)
+        print(f"harmony: stopped; {_kept(out, progress)}: {command}", file=sys.stderr)
         if received == [signal.SIGTERM]:
             sys.exit(128 + signal.SIGTERM)
         raise
@@ -267,33 +311,73 @@ def _interruptible(words: Sequence[str]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-@contextmanager
-def _progress_bar(is_quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
-    """Draw a bar of the bytes unpacked or read, if standard error is a terminal."""
-    if is_quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from tqdm import tqdm  # type: ignore[import-untyped]
+def _kept(out: Path, progress: _ProgressLine) -> str:
+    """Say how many shards are done, and what the command does that follows."""
+    from ..training.files.preparation import finished_shards
 
-    shown: Progress | None = None
-    bar: Any = None
+    done = finished_shards(out)
+    of_all = f" of {progress.shards:,}" if progress.shards else ""
+    noun = "shard is" if (progress.shards or done) == 1 else "shards are"
+    shards = f"{done:,}{of_all} {noun}"
+    if not done:
+        return f"{shards} done, so the same command starts again"
+    return f"{shards} done and kept. To resume, run"
 
-    def watch(progress: Progress) -> None:
-        nonlocal bar, shown
-        if shown is None or (shown.step, shown.total) != (progress.step, progress.total):
-            if bar is not None:
-                bar.close()
-            text, total = progress.step, progress.total
-            bar = tqdm(total=total, desc=text, unit="B", unit_scale=True, leave=False)
-        shown = progress
-        bar.update(progress.done - bar.n)
-        bar.refresh()  # the runner limits how often this happens
 
+class _ProgressLine:
+    """A bar of the bytes unpacked or read, if standard error is a terminal; and what is resumed."""
+
+    def __init__(self, is_quiet: bool) -> None:
+        self.shards = 0
+        """The number of all shards, or 0 while it is not known."""
+        self._is_quiet = is_quiet
+        self._has_bar = not is_quiet and sys.stderr.isatty()
+        self._shown: Progress | None = None
+        self._bar: Any = None
+
+    def __enter__(self) -> _ProgressLine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def watch(self, progress: Progress) -> None:
+        """Show the progress."""
+        if progress.shards and not self.shards:
+            self.shards = progress.shards
+            if progress.shards_done and not self._is_quiet:
+                self.close()
+                done = f"{progress.shards_done:,} of {progress.shards:,} shards are done"
+                print(f"harmony: resuming: {done}", file=sys.stderr)
+        if not self._has_bar:
+            return
+        from tqdm import tqdm  # type: ignore[import-untyped]
+
+        shown, step, total = self._shown, progress.step, progress.total
+        if self._bar is None or shown is None or (shown.step, shown.total) != (step, total):
+            self.close()
+            self._bar = tqdm(total=total, desc=step, unit="B", unit_scale=True, leave=False)
+        self._shown = progress
+        self._bar.update(progress.done - self._bar.n)
+        self._bar.refresh()  # the runner limits how often this happens
+
+    def close(self) -> None:
+        """Remove the bar."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+
+def _share(text: str) -> float:
+    """Read a share of the rows, such as ``1%`` or ``0.01``."""
+    number, percent, rest = text.partition("%")
     try:
-        yield watch
-    finally:
-        if bar is not None:
-            bar.close()
+        share = float(number) / (100 if percent else 1)
+    except ValueError:
+        share = -1.0
+    if rest or not 0 <= share <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share; write a percentage such as 1%")
+    return share
 
 
 def _date(text: str) -> str | None:

@@ -24,6 +24,7 @@ from .sequence_plan import (
     fitting_windows,
     kept_in_prompt,
     plan_sequences,
+    shortest_window,
 )
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "TrainingExample",
     "find_prompt_difference",
     "inference_prompt",
+    "least_context_length",
     "planned_example",
     "read_examples",
     "training_examples",
@@ -204,6 +206,22 @@ def read_examples(
             too_long += lost
         plans = fitting
     return ReadExamples([rendered.example(plan, weights or {}) for plan in plans], too_long)
+
+
+def least_context_length(
+    conversation: Conversation,
+    options: TrainingOptions | None = None,
+    *,
+    weights: Mapping[int, float] | None = None,
+    encoding: HarmonyEncoding | None = None,
+) -> int:
+    """Return the least `context_length` with which a trainable conversation gives an example."""
+    options = options or TrainingOptions()
+    encoding = encoding or load_harmony_encoding("HarmonyGptOss")
+    messages = conversation.messages
+    lengths = _RenderedConversation(messages, options, encoding).lengths
+    plans = plan_sequences(messages, options, weights)
+    return min(shortest_window(plan, messages, lengths) for plan in plans)
 
 
 def planned_example(

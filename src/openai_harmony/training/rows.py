@@ -34,7 +34,7 @@ from .chat_rows import (
     sharegpt_as_chat,
     unlearnable,
 )
-from .examples import ReadExamples, TrainingExample, read_examples
+from .examples import ReadExamples, TrainingExample, least_context_length, read_examples
 from .options import TrainingOptions
 from .sequence_plan import untrainable_reason
 
@@ -99,8 +99,15 @@ def row_examples(
         raise RejectedRow("nested too deeply to be read") from None
     if made.too_long and not made.examples:
         limit = options and options.context_length
-        raise RejectedRow(f"nothing fits in {limit} tokens", made.too_long)
+        least = least_context_length(
+            row.conversation, options, weights=row.weights, encoding=encoding
+        )
+        problem = f"nothing fits in {limit} tokens; the shortest part of the row has {least:,}"
+        raise RejectedRow(f"{problem} tokens; raise the context length", made.too_long)
     if not made.examples:
+        name = "conversations" if row.form == "sharegpt" else "messages"
+        if _row_object(raw).object().get(name) in ([], "[]"):
+            raise RejectedRow(f"{name} is empty; write the messages of a conversation there")
         messages = row.conversation.messages
         reason = untrainable_reason(messages, options or TrainingOptions(), row.weights)
         raise RejectedRow(f"nothing to train on: {reason}")
@@ -157,12 +164,7 @@ def read_row(raw: object, *, form: RowForm | None = None, start_date: str | None
     >>> read.form, read.conversation.messages[-1].channel
     ('sharegpt', 'final')
     """
-    if not isinstance(raw, (Mapping, list)):
-        kind = "null" if raw is None else "text" if isinstance(raw, str) else f"{raw!r:.40}"
-        raise ConversationError(f"the row is {kind}; expected an object with messages")
-    if isinstance(raw, list) and raw and isinstance(raw[0], Mapping) and "messages" in raw[0]:
-        raise ConversationError("the row is a list of rows; write each of them on its own line")
-    row = JsonField({"messages": raw} if isinstance(raw, list) else raw)
+    row = _row_object(raw)
     form = form or detect_form(row.object())
     if form == "harmony":
         return _harmony_row(row)
@@ -186,6 +188,16 @@ def read_row(raw: object, *, form: RowForm | None = None, start_date: str | None
         if reason is not None:
             result.unlearnable[index] = reason
     return result
+
+
+def _row_object(raw: object) -> JsonField:
+    """Return a row as an object; raises `ConversationError` for other values."""
+    if not isinstance(raw, (Mapping, list)):
+        kind = "null" if raw is None else "text" if isinstance(raw, str) else f"{raw!r:.40}"
+        raise ConversationError(f"the row is {kind}; expected an object with messages")
+    if isinstance(raw, list) and raw and isinstance(raw[0], Mapping) and "messages" in raw[0]:
+        raise ConversationError("the row is a list of rows; write each of them on its own line")
+    return JsonField({"messages": raw} if isinstance(raw, list) else raw)
 
 
 def detect_form(row: Mapping[str, Any]) -> RowForm:

@@ -30,6 +30,7 @@ __all__ = [
     "fitting_windows",
     "kept_in_prompt",
     "plan_sequences",
+    "shortest_window",
     "untrainable_reason",
 ]
 
@@ -190,11 +191,15 @@ class _Lengths:
         self._room = room
         self._before = [0, *accumulate(unit.length for unit in units)]
 
-    def fits(self, window: _Window) -> bool:
-        """Return whether a window fits; of its last unit, only the needed part has to."""
+    def length(self, window: _Window) -> int:
+        """Count the tokens of a window; of its last unit, only the needed part counts."""
         question, start, end = window
         length = self._before[end - 1] - self._before[start] + self._units[end - 1].needed
-        return length + (0 if question is None else self._units[question].length) <= self._room
+        return length + (0 if question is None else self._units[question].length)
+
+    def fits(self, window: _Window) -> bool:
+        """Return whether a window fits."""
+        return self.length(window) <= self._room
 
 
 def fitting_windows(
@@ -226,6 +231,19 @@ def fitting_windows(
     ends = [0, *(window.end for window in windows)]
     pairs = zip(windows, ends, strict=False)
     return [_window_plan(head, units, window, end) for window, end in pairs], lost
+
+
+def shortest_window(plan: Plan, messages: Sequence[Message], lengths: Sequence[int]) -> int:
+    """Return the least limit with which `fitting_windows` gives an example of a plan."""
+    head, units = _units(plan, messages, lengths)
+    sums = _Lengths(units, 0)
+    shortest = []
+    for index, unit in enumerate(units):
+        if unit.needed:
+            has_question = unit.turn != index and not units[unit.turn].is_step
+            window = _Window(unit.turn if has_question else None, index, index + 1)
+            shortest.append(sums.length(window))
+    return sum(lengths[entry.message] for entry in head) + min(shortest)
 
 
 def _units(

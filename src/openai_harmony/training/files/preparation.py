@@ -3,7 +3,7 @@
 ::
 
     OUT/data/train-00000.parquet ...    the examples, in the order of the rows
-    OUT/rejected.jsonl                  the rows without examples, with the reason
+    OUT/rejected.jsonl                  the rows without examples, with the reason, if there are any
     OUT/megatron                        the same examples for Megatron, if the settings say so
     OUT/report.json, report.svg         counts of tokens
     OUT/README.md                       the same as text; from it `datasets` finds the data
@@ -32,7 +32,7 @@ from .sources import (
     TEMPORARY,
     Chunk,
     OutputError,
-    SourceError,
+    OutputFolderError,
     SourceFile,
     UnpackedFiles,
     atomic_file,
@@ -40,7 +40,7 @@ from .sources import (
     find_files,
 )
 
-__all__ = ["Preparation", "Progress", "Rejection", "prepare"]
+__all__ = ["Preparation", "Progress", "Rejection", "finished_shards", "prepare"]
 
 _MANIFEST = "manifest.json"
 
@@ -63,11 +63,16 @@ Made by `harmony prepare`, gpt-oss-harmony {version}.
 
 
 class Progress(NamedTuple):
-    """The progress of a preparation: the unpacked or read bytes of the input, and the total."""
+    """The progress of a preparation: the unpacked or read bytes of the input, and the total.
+
+    While rows are read, `shards_done` and `shards` count the finished shards and all shards.
+    """
 
     step: Literal["unpack", "read"]
     done: int
     total: int
+    shards_done: int = 0
+    shards: int = 0
 
 
 @dataclass(frozen=True)
@@ -106,11 +111,15 @@ def prepare(
       `ray_runner`, can make the shards instead.
     - `watch`: called about ten times a second if the runner reports so often, and after each shard.
 
-    Raises `SourceError` if the source cannot be read or `out` contains other files, and
-    `OutputError` if the output cannot be written.
+    Raises `SourceError` if the source cannot be read, `OutputFolderError` if `out` is no folder or
+    contains other files, and `OutputError` if the output cannot be written.
     """
+    if out.resolve() == source.resolve():
+        raise OutputFolderError(f"{out} is the input itself; give another folder for the output")
     if out.resolve().is_relative_to(source.resolve()):
-        raise SourceError(f"{out} is inside {source}; give a folder elsewhere for the output")
+        raise OutputFolderError(f"{out} is inside {source}; give a folder elsewhere for the output")
+    if out.exists() and not out.is_dir():
+        raise OutputFolderError(f"{out} is a file; give a folder for the output")
     earlier = _read_manifest(out)
     begun = TODAY if earlier is None else earlier["settings"]["start_date"]
     settings = (settings or PrepareSettings()).dated(begun)
@@ -161,7 +170,8 @@ def _make(
 
     def show() -> None:
         if watch is not None and missing:
-            watch(Progress("read", finished + sum(under_way.values()), total))
+            read = finished + sum(under_way.values())
+            watch(Progress("read", read, total, len(shards), len(jobs)))
 
     def on_read(job: ShardJob, size: int) -> None:
         under_way[job.number] = size
@@ -174,11 +184,18 @@ def _make(
             under_way.pop(shard.number, None)
             finished += chunks[shard.number].size
             show()
-    preparation = _finish(out, chunks, [shards[job.number] for job in jobs])
+    names = sorted({file.path.name for file in files})
+    title = names[0] if len(names) == 1 else f"{len(names):,} files"
+    preparation = _finish(out, title, chunks, [shards[job.number] for job in jobs])
     if settings.megatron:
         write_megatron(_data(out), out / "megatron")
     unpacked.remove()
     return preparation
+
+
+def finished_shards(out: Path) -> int:
+    """Count the shards in an output folder that are done and kept."""
+    return sum(1 for _ in _state(out).glob("[0-9]*.json"))
 
 
 def _data(out: Path) -> Path:
@@ -199,11 +216,11 @@ def _read_manifest(out: Path) -> dict[str, Any] | None:
 
 def _begin(out: Path, manifest: dict[str, Any], earlier: dict[str, Any] | None) -> None:
     if earlier is None and out.exists() and any(out.iterdir()):
-        raise SourceError(f"{out} is not empty; give another folder for the output")
+        raise OutputFolderError(f"{out} is not empty; give another folder for the output")
     state = _state(out)
     if earlier not in (None, manifest):
         if any(_data(out).glob("*.parquet")):
-            raise SourceError(
+            raise OutputFolderError(
                 f"{out} has examples of other rows or with other options; "
                 "give another folder for the output, or remove this one"
             )
@@ -212,13 +229,14 @@ def _begin(out: Path, manifest: dict[str, Any], earlier: dict[str, Any] | None) 
         _data(out).mkdir(parents=True, exist_ok=True)
         state.mkdir(exist_ok=True)
     except OSError as error:
-        raise OutputError(error.errno, f"{out}: {error.strerror}") from error
+        problem = f"{out}: {error.strerror}; give a folder that can be made and written"
+        raise OutputError(error.errno, problem) from error
     with atomic_file(state / _MANIFEST) as path:
         path.write_text(json.dumps(manifest), encoding="utf-8")
 
 
-def _finish(out: Path, chunks: Sequence[Chunk], shards: Sequence[Shard]) -> Preparation:
-    """Combine the counts and the rejected rows of all shards."""
+def _finish(out: Path, title: str, chunks: Sequence[Chunk], shards: Sequence[Shard]) -> Preparation:
+    """Combine the counts and the rejected rows of all shards; `title` names the source."""
     report = TokenReport()
     first: dict[str, Rejection] = {}
     lines: Counter[str] = Counter()  # of each file, before the shard
@@ -237,9 +255,11 @@ def _finish(out: Path, chunks: Sequence[Chunk], shards: Sequence[Shard]) -> Prep
                     first.setdefault(general_reason(rejection.reason), rejection)
                     file.write(json.dumps(entry) + "\n")
             lines[chunk.path] += shard.lines
+    if not report.rejected:
+        (out / "rejected.jsonl").unlink()
     with atomic_file(out / "report.json") as path:
         path.write_text(json.dumps(report.as_json(), indent=2) + "\n")
-    plotted = write_plot(report, out / "report.svg")
+    plotted = write_plot(report, out / "report.svg", title)
     picture = "\n![Tokens by channel, and examples by length](report.svg)\n" if plotted else ""
     card = _CARD.format(version=__version__, report=report.text(), picture=picture)
     with atomic_file(out / "README.md") as path:

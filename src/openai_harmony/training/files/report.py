@@ -15,12 +15,14 @@ from ...conversation.messages import Message, Role
 from ..examples import TrainingExample
 from .sources import atomic_file
 
-__all__ = ["TokenReport", "general_reason", "write_plot"]
+__all__ = ["TokenReport", "counted", "general_reason", "write_plot"]
 
 _BAR = 40  # characters of the longest bar in text
 _BARS = 20  # of channels in the picture
 _LABEL = 28  # characters of the longest label
 _REASONS = 8  # that are shown
+_FEW_BUCKETS = 4  # fewer powers of two are cut into equal buckets
+_BUCKETS = 8  # at most, if they are equal
 _VALUES = re.compile(r"""(?<!\w)'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|(?<![\w-])\d+""")
 
 
@@ -29,7 +31,7 @@ class TokenReport:
     """The counts of a data set; reports can be added.
 
     - `tokens`, `trainable`: the tokens by channel for the assistant, else by role.
-    - `lengths`: the examples by their length, rounded up to a power of two.
+    - `lengths`: the examples by their length in tokens.
     - `too_long`: the messages that do not fit into the context.
     - `reasons`: the rejected rows, by the reason without its names and numbers.
     - `sequences`: the rows of the files, which are examples or packed sequences.
@@ -49,7 +51,7 @@ class TokenReport:
     def add_example(self, example: TrainingExample, messages: Sequence[Message]) -> None:
         """Count an example."""
         self.examples += 1
-        self.lengths[1 << (len(example) - 1).bit_length()] += 1
+        self.lengths[len(example)] += 1
         for part in example.messages:
             message = messages[part.message]
             if message.author.role is Role.ASSISTANT:
@@ -88,19 +90,61 @@ class TokenReport:
         counters = {name: Counter[str](raw[name]) for name in names}
         return cls(**{**raw, **counters, "lengths": Counter(lengths)})
 
+    @property
+    def rejected_share(self) -> float:
+        """The share of the rows that are rejected, from 0 to 1."""
+        return self.rejected / self.rows if self.rows else 0.0
+
+    def length_buckets(self) -> list[tuple[int, int]]:
+        """Count the examples by the upper bounds of their lengths, in order, without empty buckets.
+
+        The bounds are powers of two. If fewer than four of them have examples, all buckets have the
+        same width instead.
+
+        >>> TokenReport(lengths=Counter({3: 2, 90: 1, 600: 5, 1000: 1})).length_buckets()
+        [(4, 2), (128, 1), (1024, 6)]
+        """
+        powers: Counter[int] = Counter()
+        for length, count in self.lengths.items():
+            powers[1 << (length - 1).bit_length()] += count
+        if len(powers) >= _FEW_BUCKETS or len(self.lengths) <= 1:
+            return sorted(powers.items())
+        width = 1
+        while len({-(-length // width) for length in self.lengths}) > _BUCKETS:
+            width *= 2
+        equal: Counter[int] = Counter()
+        for length, count in self.lengths.items():
+            equal[-(-length // width) * width] += count
+        return sorted(equal.items())
+
+    def median_length(self) -> int:
+        """Return the length of the example in the middle; of two, the shorter one."""
+        examples = 0
+        for length in sorted(self.lengths):
+            examples += self.lengths[length]
+            if 2 * examples >= self.lengths.total():
+                return length
+        return 0
+
     def text(self) -> str:
-        """Write the report for people."""
+        """Write the report for people; without examples, it has no tables."""
         forms = ", ".join(f"{count:,} {form}" for form, count in sorted(self.forms.items()))
+        share = f" ({_percent(self.rejected_share)})" if self.rejected else ""
         lines: list[str] = [
-            f"{self.rows:,} rows ({forms or 'none read'}), {self.rejected:,} rejected",
+            f"{counted(self.rows, 'row')} ({forms or 'none read'}), "
+            f"{self.rejected:,} rejected{share}",
         ]
         reasons = sorted(self.reasons.items(), key=lambda item: (-item[1], item[0]))
         lines += (f"  {count:,} × {reason}" for reason, count in reasons[:_REASONS])
         if len(reasons) > _REASONS:
             lines.append(f"  {sum(count for _, count in reasons[_REASONS:]):,} × other reasons")
-        lines.append(f"{self.examples:,} examples in {self.sequences:,} sequences")
+        examples, sequences = counted(self.examples, "example"), counted(self.sequences, "sequence")
+        lines.append(f"{examples} in {sequences}" if self.examples else examples)
         if self.too_long:
-            lines.append(f"{self.too_long:,} messages left out: too long for the context")
+            left_out = counted(self.too_long, "message")
+            lines.append(f"{left_out} left out: too long for the context")
+        if not self.examples:
+            return "\n".join(lines)
         names = sorted(self.tokens, key=lambda name: (-self.tokens[name], name))
         rows = [(_label(name), self.tokens[name], self.trainable[name]) for name in names]
         rows.append(("sum", self.tokens.total(), self.trainable.total()))
@@ -110,11 +154,23 @@ class TokenReport:
             padding = " " * (width - _display_width(label))
             lines.append(f"{label}{padding}{count:>16,}{trainable:>16,}")
         lines += ["", f"{'length':<12}{'examples':>16}"]
-        most = max(self.lengths.values(), default=1)
-        for length, count in sorted(self.lengths.items()):
+        buckets = self.length_buckets()
+        most = max(count for _, count in buckets)
+        for bound, count in buckets:
             bar = "█" * max(1, round(_BAR * count / most))
-            lines.append(f"{f'≤ {length:,}':<12}{count:>16,}  {bar}")
+            lines.append(f"{f'≤ {bound:,}':<12}{count:>16,}  {bar}")
+        longest = f"{max(self.lengths):,}"
+        lines.append(f"median {self.median_length():,}, longest {longest} tokens")
         return "\n".join(lines)
+
+
+def counted(count: int, noun: str) -> str:
+    """Write a count with its noun.
+
+    >>> counted(1, "row"), counted(2000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def general_reason(problem: str) -> str:
@@ -127,8 +183,11 @@ def general_reason(problem: str) -> str:
     return _VALUES.sub("…", reason)
 
 
-def write_plot(report: TokenReport, path: Path) -> bool:
-    """Draw tokens by channel, and examples by length, as SVG; return False without matplotlib."""
+def write_plot(report: TokenReport, path: Path, title: str) -> bool:
+    """Draw tokens by channel, and examples by length, as SVG; return False without matplotlib.
+
+    Above them stand `title`, the name of the source, and the counts of rows and examples.
+    """
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
@@ -143,9 +202,11 @@ def write_plot(report: TokenReport, path: Path) -> bool:
         names.append(f"{len(rest):,} others")
         tokens.append(sum(report.tokens[name] for name in rest))
         trainable.append(sum(report.trainable[name] for name in rest))
-    bounds = sorted(report.lengths)
-    rows = max(len(names), len(bounds), 6)
-    figure = Figure(figsize=(10, 1 + 0.3 * rows), layout="constrained")
+    buckets = report.length_buckets()
+    rows = max(len(names), len(buckets), 6)
+    figure = Figure(figsize=(10, 1.4 + 0.3 * rows), layout="constrained")
+    counts = f"{counted(report.rows, 'row')}, {counted(report.examples, 'example')}"
+    figure.suptitle(f"{_label(title)}: {counts}".replace("$", r"\$"), fontsize="medium")
     channels, lengths = figure.subplots(1, 2)
     # By position, not by label: two names can be shortened to the same label.
     channels.barh(range(len(names)), tokens, color="#c8ccd0", label="all")
@@ -154,9 +215,8 @@ def write_plot(report: TokenReport, path: Path) -> bool:
     channels.set_xlabel("tokens")
     if names:
         channels.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=2)
-    counts = [report.lengths[bound] for bound in bounds]
-    lengths.barh(range(len(bounds)), counts, color="#2f6f9f")
-    lengths.set_yticks(range(len(bounds)), [f"≤ {bound:,}" for bound in bounds])
+    lengths.barh(range(len(buckets)), [count for _, count in buckets], color="#2f6f9f")
+    lengths.set_yticks(range(len(buckets)), [f"≤ {bound:,}" for bound, _ in buckets])
     lengths.set_ylabel("tokens of an example")
     lengths.set_xlabel("examples")
     for axes in (channels, lengths):
@@ -173,6 +233,19 @@ def write_plot(report: TokenReport, path: Path) -> bool:
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
         figure.savefig(temporary, format="svg", metadata={"Date": None})
     return True
+
+
+def _percent(share: float) -> str:
+    """Write a share that is not 0; none is rounded to 0% or, unless it is everything, to 100%.
+
+    >>> _percent(0.29), _percent(0.00001), _percent(0.9999), _percent(1)
+    ('29%', 'less than 0.1%', 'more than 99%', '100%')
+    """
+    if share < 0.001:
+        return "less than 0.1%"
+    if share < 0.1:
+        return f"{100 * share:.1f}%"
+    return "more than 99%" if 0.99 < share < 1 else f"{100 * share:.0f}%"
 
 
 def _label(name: str) -> str:

@@ -35,6 +35,7 @@ __all__ = [
     "TEMPORARY",
     "Chunk",
     "OutputError",
+    "OutputFolderError",
     "SourceError",
     "SourceFile",
     "SourceRow",
@@ -45,8 +46,13 @@ __all__ = [
     "read_chunk",
 ]
 
-CHUNK_BYTES = 16 * 1024 * 1024
-"""The approximate bytes of a JSONL chunk; a worker's memory depends on this, not on the file."""
+CHUNK_BYTES = 4 * 1024 * 1024
+"""The approximate bytes of a JSONL chunk.
+
+A worker's memory depends on this, not on the file. An interruption loses the chunk that each worker
+has begun, about a second of work. Packing still fills its sequences: a chunk has about a million
+tokens.
+"""
 
 TEMPORARY = ".tmp"
 """The suffix of files that are being written."""
@@ -58,7 +64,11 @@ FileKind = Literal["jsonl", "parquet", "arrow"]
 
 
 class SourceError(ValueError):
-    """The input has no readable rows, or the output folder contains other files."""
+    """The input has no readable rows, or the output folder cannot be used."""
+
+
+class OutputFolderError(SourceError):
+    """The output folder is no folder, is in the input, or has other files; the text names it."""
 
 
 class OutputError(OSError):
@@ -116,13 +126,13 @@ def find_files(source: Path) -> list[SourceFile]:
     if not source.is_dir():
         kind = _kind(source)
         if not source.exists():
-            raise SourceError(f"{source}: no such file; check the path")
+            remedy = "check the path"
+            if kind is None and source.suffix:
+                remedy = f"files that end in {source.suffix} are not read; expected {_EXPECTED}"
+            raise SourceError(f"{source}: no such file; {remedy}")
         if kind is None:
             remedy = _OTHER_FILES.get(source.suffix, f"write {_EXAMPLE} on a line for each row")
-            raise SourceError(
-                f"{source}: expected a file whose name ends in .jsonl, .jsonl.gz, .jsonl.zst or "
-                f".parquet, or the folder of a data set; {remedy.format(path=source)}"
-            )
+            raise SourceError(f"{source}: expected {_EXPECTED}; {remedy.format(path=source)}")
         return [SourceFile(0, source, kind)]
     if (source / "dataset_dict.json").exists():
         raise SourceError(
@@ -196,6 +206,10 @@ _SUFFIXES: dict[str, FileKind] = {
 }
 
 
+_EXPECTED = (
+    "a file whose name ends in .jsonl, .jsonl.gz, .jsonl.zst or .parquet, or the folder of a "
+    "data set"
+)
 _EXAMPLE = (
     '{{"messages": [{{"role": "user", "content": "..."}}, '
     '{{"role": "assistant", "content": "..."}}]}}'
