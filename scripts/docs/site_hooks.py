@@ -52,6 +52,9 @@ _WEIGHTS = {
     "reference/api/": 0.5,
 }
 
+# A picture that has a narrow twin: scripts/docs/turn_picture.py.
+_PICTURE = re.compile(r'(<img\b[^>]*\bsrc="([^"]*/turn)\.svg"[^>]*>)')
+
 # Outside of tables a backslash in code is a backslash.
 _CELL = re.compile(r"<td.*?</td>", re.DOTALL)
 
@@ -112,7 +115,10 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Show escaped bars in the code of tables without their backslashes, as GitHub does."""
+    """Show narrow pictures on telephones, and escaped bars in the code of tables as GitHub does."""
+    html = _PICTURE.sub(
+        r'<picture><source media="(max-width: 600px)" srcset="\2-narrow.svg">\1</picture>', html
+    )
     return _CELL.sub(lambda cell: cell[0].replace(r"\|", "|"), html)
 
 
