@@ -217,13 +217,15 @@ def grammars_section(data: dict[str, Any]) -> str:
 
 
 SPEED = {
-    "Parse a stream, token by token": "stream, English",
+    "Parse a stream, token by token, in messages of 1,000 tokens": "stream, English",
     "The same, reading channel, recipient, role, delta and state after each token": (
         "stream + five properties, English"
     ),
     "Parse a whole completion": "batch parse, English",
     "Render 50 turns that were never seen": "render 50 turns, never seen",
-    "Render the next turn of a known conversation": "render 50 turns and the next one",
+    "Render the next turn of a known conversation (from the cache)": (
+        "render 50 turns and the next one"
+    ),
     "Import, load and parse in a new process": FIRST_PARSE,
     "Import, load and render in a new process": FIRST_RENDER,
 }

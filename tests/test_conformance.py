@@ -94,6 +94,7 @@ def test_notes_say_what_users_see_where_a_rule_fails() -> None:
 
 README_ROWS = {
     "Cases of the format": "format",
+    "Cases of openai-harmony": "reference",
     "Damaged output": "recovery",
     "Chat requests": "chat",
     "Training examples": "training",

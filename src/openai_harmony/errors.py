@@ -54,7 +54,8 @@ class TokenError(HarmonyError):
     """The model's tokens do not follow the format.
 
     `token` is the wrong token id (None at the end of the input), `position` its index in the token
-    stream, and `state` the name of the parser's state before it.
+    stream, and `state` the name of the parser's state before it. `problem` has the words of
+    openai-harmony, which name tokens by their ids; `detail` names them by their texts.
     """
 
     def __init__(
@@ -64,17 +65,20 @@ class TokenError(HarmonyError):
         token: int | None = None,
         position: int | None = None,
         state: str | None = None,
+        detail: str = "",
     ) -> None:
         super().__init__(problem)
         self.problem = problem
         self.token = token
         self.position = position
         self.state = state
+        self.detail = detail
 
     def __str__(self) -> str:
+        words = f"{self.problem}: {self.detail}" if self.detail else self.problem
         if self.position is None:
-            return self.problem
-        return f"{self.problem} (token {self.position}, state {self.state})"
+            return words
+        return f"{words} (token {self.position}, state {self.state})"
 
 
 class VocabularyError(HarmonyError, ValueError):

@@ -422,7 +422,12 @@ def test_recorded_streams(case: Recorded) -> None:
         refused = case.tokens[at] if at < len(case.tokens) else None
         assert (raised.problem, at) == (words, other_at)
         assert (raised.token, raised.position) == (refused, at)
-        assert str(raised) == f"{words} (token {at}, state {raised.state})"
+        detail = ""
+        if words.startswith("Unexpected token") and refused != 201089:  # outside the vocabulary
+            detail = f"found {ENCODING.decode([case.tokens[at]])!r}, expected '<|start|>'"
+        assert raised.detail == detail
+        shown = f"{words}: {detail}" if detail else words
+        assert str(raised) == f"{shown} (token {at}, state {raised.state})"
     assert state_data == case.state_data
     assert parser.messages == expected(case)
     assert parser.recoveries == []

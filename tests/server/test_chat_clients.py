@@ -179,7 +179,7 @@ def test_the_sdk_parses_what_the_schema_asks_for() -> None:
 
 def test_the_sdk_raises_what_it_is_told() -> None:
     with serving(ScriptedEngine(FINAL.replace("<|return|>", "!"))) as url, sdk(url) as client:
-        with pytest.raises(NotFoundError, match="there is: script"):
+        with pytest.raises(NotFoundError, match="is not served here; use script"):
             client.chat.completions.create(
                 model="gpt", messages=[{"role": "user", "content": "hi"}]
             )

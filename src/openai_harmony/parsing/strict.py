@@ -32,10 +32,10 @@ def _open_header(parser: ParserState, _token: int) -> None:
 
 
 def _refuse(parser: ParserState, token: int) -> None:
-    problem = f"Unexpected token {token} while expecting start token {START}"  # as the reference
+    detail = ""
     if token < VOCABULARY_SIZE:
-        problem += f": found {parser.tokenizer.decode([token])!r}, expected '<|start|>'"
-    _fail(parser, problem)
+        detail = f"found {parser.tokenizer.decode([token])!r}, expected '<|start|>'"
+    _fail(parser, f"Unexpected token {token} while expecting start token {START}", detail)
 
 
 def _collect(parser: ParserState, token: int) -> None:
@@ -95,13 +95,14 @@ def _end(_parser: ParserState, _token: int) -> None:
     pass
 
 
-def _fail(parser: ParserState, problem: str) -> None:
+def _fail(parser: ParserState, problem: str, detail: str = "") -> None:
     """Raise an error about the last token; a given role applies to the next header."""
     state, role = parser.state.value, parser.given_role
     parser.leave()
     parser.given_role = parser.role = role
     position = len(parser.received) - 1
-    raise TokenError(problem, token=parser.received[-1], position=position, state=state)
+    token = parser.received[-1]
+    raise TokenError(problem, token=token, position=position, state=state, detail=detail)
 
 
 STRICT_TRANSITIONS: Transitions = {
