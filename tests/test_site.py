@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pytest
 
 SCRIPTS = Path(__file__).parent.parent / "scripts" / "docs"
 CONFIG = {"repo_url": "https://git.example/harmony"}
+LANGUAGES = ["en", "ja", "ko"]
 
 
 @pytest.fixture
@@ -19,8 +21,18 @@ def hooks(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return runpy.run_path(str(SCRIPTS / "site_hooks.py"))
 
 
-def page(path: str) -> Any:
-    return SimpleNamespace(file=SimpleNamespace(src_uri=path))
+def page(path: str, url: str = "") -> Any:
+    return SimpleNamespace(file=SimpleNamespace(src_uri=path), meta={}, url=url)
+
+
+def building(language: str, site: Path | None = None) -> Any:
+    i18n = SimpleNamespace(
+        current_language=language,
+        default_language="en",
+        build_languages=LANGUAGES,
+        building=False,
+    )
+    return SimpleNamespace(plugins={"i18n": i18n}, site_dir=str(site))
 
 
 def test_links_out_of_docs_lead_to_the_repository(hooks: dict[str, Any]) -> None:
@@ -57,5 +69,42 @@ def test_translations_show_ids_and_a_notice_but_no_record(
 def test_a_page_that_loads_from_another_host_is_reported(
     hooks: dict[str, Any], html: str, loaded: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert hooks["on_post_page"](html, page("index.md")) == html
+    assert hooks["on_post_page"](html, page("index.md"), building("en")) == html
     assert caplog.messages == ([f"index.md loads {loaded}"] if loaded else [])
+
+
+@pytest.mark.parametrize(
+    ("language", "url", "base"),
+    [
+        ("en", "start/switch/", "../.."),
+        ("ja", "ja/start/switch/", "../../"),
+        ("ja", "ja/start/", "../"),
+        ("ja", "ja/", "."),
+    ],
+)
+def test_a_page_searches_the_folder_of_its_language(
+    hooks: dict[str, Any], language: str, url: str, base: str
+) -> None:
+    written = f'{{"base": "{"/".join([".."] * url.count("/"))}", "features": []}}'
+    shown = hooks["on_post_page"](written, page("x.md", url), building(language))
+    assert json.loads(shown) == {"base": base, "features": []}
+
+
+def test_a_language_is_searched_with_the_english_pages_that_it_lacks(
+    hooks: dict[str, Any], tmp_path: Path
+) -> None:
+    locations = ["start/", "start/#a", "reference/", "ja/start/", "ja/start/#a", "ko/start/"]
+    index = {"config": {"lang": LANGUAGES}, "docs": [{"location": name} for name in locations]}
+    (tmp_path / "search").mkdir()
+    (tmp_path / "search" / "search_index.json").write_text(json.dumps(index))
+    for language in LANGUAGES:
+        (tmp_path / language).mkdir()
+    hooks["on_post_build"](building("ko", tmp_path))
+
+    def searched(folder: str) -> tuple[list[str], list[str]]:
+        index = json.loads((tmp_path / folder / "search" / "search_index.json").read_text())
+        return index["config"]["lang"], [doc["location"] for doc in index["docs"]]
+
+    assert searched("") == (["en"], ["start/", "start/#a", "reference/"])
+    assert searched("ja") == (["en", "ja"], ["start/", "start/#a", "../reference/"])
+    assert searched("ko") == (["en", "ko"], ["start/", "../reference/"])

@@ -9,7 +9,7 @@ from typing import Any
 import griffe
 
 # The target is relative to the pages in reference/api.
-_PAGE = re.compile(r"`{1,2}docs/([\w/-]+)\.md`{1,2}")
+_PAGE = re.compile(r"`{1,2}docs/([\w/-]*?)([\w-]+)\.md`{1,2}")
 _NAME = re.compile(r"(?<!`)`(\w+)`(?!`)")
 
 
@@ -44,5 +44,5 @@ def markdown_of(docstring: str, exported: set[str]) -> str:
         else:
             text = re.sub(r"::$", ":", paragraph).removeprefix(":")
             text = _NAME.sub(linked_name, text)
-            paragraphs[number] = _PAGE.sub(r"[\1](../../\1.md)", text)
+            paragraphs[number] = _PAGE.sub(r"[\2](../../\1\2.md)", text)
     return "\n\n".join(paragraphs)

@@ -8,14 +8,18 @@ on the site it becomes the heading's id. A translation marked as behind begins w
 
 Pages that are not translated exist once, in English; the other languages link to them.
 
+Each language has a search index of its own: its pages, and the English pages without a translation.
+
 A page that loads anything from another host is an error.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import posixpath
 import re
+from pathlib import Path
 from typing import Any
 
 from mkdocs.plugins import event_priority
@@ -34,6 +38,22 @@ _LOADED = re.compile(
     r"""|<link\b[^>]*\brel=["']?(?:stylesheet|icon|preload|preconnect|manifest)\b[^>]*"""
     r"""\bhref=["']?((?:https?:)?//[^"'\s>]+)"""
 )
+
+# The folder that a page searches, relative to the page.
+_BASE = re.compile(r'(?<="base": ")[./]+(?=")')
+_INDEX = Path("search", "search_index.json")
+
+# How much a page counts in a search. The reference repeats the words of the guides.
+_WEIGHTS = {
+    "start/": 4,
+    "guides/": 2,
+    "understand/": 2,
+    "understand/format.": 5,
+    "reference/api/": 0.5,
+}
+
+# A picture that has a narrow twin: scripts/docs/turn_picture.py.
+_PICTURE = re.compile(r'(<img\b[^>]*\bsrc="([^"]*/turn)\.svg"[^>]*>)')
 
 # Outside of tables a backslash in code is a backslash.
 _CELL = re.compile(r"<td.*?</td>", re.DOTALL)
@@ -82,6 +102,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
             return match[0]
         return f"{config['repo_url']}/blob/main/{target}"
 
+    for part, weight in _WEIGHTS.items():
+        if page.file.src_uri.startswith(part):
+            page.meta["search"] = {"boost": weight}
     record = RECORD.search(markdown)
     markdown = _LINK.sub(repository_link, RECORD.sub("\n", markdown))
     markdown = _ANCHOR.sub(r"\1 \3 {#\2}", markdown)
@@ -92,12 +115,58 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Show escaped bars in the code of tables without their backslashes, as GitHub does."""
+    """Show narrow pictures on telephones, and escaped bars in the code of tables as GitHub does."""
+    html = _PICTURE.sub(
+        r'<picture><source media="(max-width: 600px)" srcset="\2-narrow.svg">\1</picture>', html
+    )
     return _CELL.sub(lambda cell: cell[0].replace(r"\|", "|"), html)
 
 
-def on_post_page(output: str, page: Any, **_: Any) -> str:
-    """Warn of what a page loads from other hosts; ``--strict`` makes it an error."""
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Search the index of the page's language; report what the page loads from other hosts."""
     for match in _LOADED.finditer(output):
         _log.warning("%s loads %s", page.file.src_uri, match[1] or match[2])
-    return output
+    i18n = config.plugins["i18n"]
+    if i18n.current_language == i18n.default_language:
+        return output
+    in_language = page.url.removeprefix(f"{i18n.current_language}/")
+    return _BASE.sub("../" * in_language.count("/") or ".", output, count=1)
+
+
+@event_priority(-200)  # after the plugin i18n, which builds the other languages and one index
+def on_post_build(config: Any) -> None:
+    """Write a search index for each language instead of one for all."""
+    i18n = config.plugins["i18n"]
+    if i18n.building:
+        return
+    site = Path(config.site_dir)
+    index = json.loads((site / _INDEX).read_text(encoding="utf-8"))
+    languages = [name for name in i18n.build_languages if name != i18n.default_language]
+    for language in [i18n.default_language, *languages]:
+        others = tuple(f"{name}/" for name in languages if name != language)
+        entries = [doc for doc in index["docs"] if not doc["location"].startswith(others)]
+        if language != i18n.default_language:
+            entries = _seen_from(language, entries)
+        index_of_language = {
+            "config": index["config"] | {"lang": list(dict.fromkeys(("en", language)))},
+            "docs": entries,
+        }
+        path = site / ("" if language == i18n.default_language else language) / _INDEX
+        path.parent.mkdir(exist_ok=True)
+        text = json.dumps(index_of_language, ensure_ascii=False, separators=(",", ":"))
+        path.write_text(text, encoding="utf-8")
+
+
+def _seen_from(language: str, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a language's pages, then the English pages that it lacks, relative to its folder."""
+    prefix = f"{language}/"
+    own = [doc for doc in entries if doc["location"].startswith(prefix)]
+    own = [doc | {"location": doc["location"].removeprefix(prefix)} for doc in own]
+    translated = {doc["location"].partition("#")[0] for doc in own}
+    english = [
+        doc | {"location": f"../{doc['location']}"}
+        for doc in entries
+        if not doc["location"].startswith(prefix)
+        and doc["location"].partition("#")[0] not in translated
+    ]
+    return own + english

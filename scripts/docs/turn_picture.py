@@ -1,10 +1,12 @@
 """Draw the picture of the README: a turn as messages, as tokens, and as messages again.
 
+There are two files, one of them for narrow screens; site_hooks.py puts both on a page.
+
     python scripts/docs/turn_picture.py [--check]
 
-The tokens and the messages are the library's own. The picture moves where its reader allows motion;
-without motion it shows the end. With ``--check`` nothing is written; the exit status says whether
-the picture would change.
+The tokens and the messages are the library's own. The picture begins with its end; it moves where
+its reader allows motion. With ``--check`` nothing is written; the exit status says whether a
+picture would change.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from pathlib import Path
 
 from openai_harmony import Conversation, Message, Role, StreamableParser, load_harmony_encoding
 
-PICTURE = Path(__file__).parents[2] / "docs" / "images" / "turn.svg"
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+PICTURES = {IMAGES / "turn.svg": 880, IMAGES / "turn-narrow.svg": 360}
+"""The width of each file."""
 
 QUESTION = "Is it sunny in Tokyo?"
 COMPLETION = (
@@ -24,10 +28,10 @@ COMPLETION = (
     '{"city":"Tokyo"}<|call|>'
 )
 
-WIDTH, MARGIN, GAP = 880, 24, 5
+MARGIN, GAP = 20, 5
 LINE_HEIGHT, CHARACTER = 30, 7.3
-STEP, CYCLE = 0.14, 9.0
-"""Seconds from one sampled token to the next, and until the picture begins again."""
+HOLD, STEP, CYCLE = 2.0, 0.14, 9.0
+"""Seconds with the end, from one sampled token to the next, and until it all begins again."""
 
 STYLE = """
   svg { --page: #fff; --edge: #d0d7de; --text: #1f2328; --soft: #59636e;
@@ -45,7 +49,7 @@ STYLE = """
 """
 
 
-def draw() -> str:
+def draw(width: int) -> str:
     """Return the picture as SVG."""
     encoding = load_harmony_encoding("HarmonyGptOss")
     question = Message.from_role_and_content(Role.USER, QUESTION)
@@ -53,10 +57,10 @@ def draw() -> str:
     prompt = encoding.render_conversation_for_completion(conversation, Role.ASSISTANT)
     completion = encoding.encode(COMPLETION, allowed_special="all")
 
-    drawing = _Drawing()
+    drawing = _Drawing(width)
     drawing.title("You send messages")
     drawing.card("user", QUESTION, "prompt", 0)
-    drawing.title("↓ render: the model reads these tokens, and samples the coloured ones")
+    drawing.title("↓ render: the model reads these tokens,", "and samples the coloured ones")
     for token in prompt:
         drawing.token(encoding.decode([token]), "prompt", 0)
 
@@ -82,22 +86,29 @@ def _text(message: Message) -> str:
 class _Drawing:
     """The picture from top to bottom; tokens flow as text does."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int) -> None:
+        self._width = width
         self.messages: list[tuple[Message, int]] = []
         self._shapes: list[str] = []
         self._x, self._y = float(MARGIN), 0.0
         self._bottom = 0.0
         self._time = 0
 
-    def title(self, text: str) -> None:
-        self._y = self._bottom + 30
+    def title(self, *parts: str) -> None:
+        """Write the parts in one line, or below each other in the narrow picture."""
+        self._y = self._bottom + 12
         self._x = MARGIN
-        self._shapes.append(f'<text class="title" x="{MARGIN}" y="{self._y}">{text}</text>')
+        for line in [" ".join(parts)] if self._width > 600 else parts:
+            self._y += 18
+            self._shapes.append(f'<text class="title" x="{MARGIN}" y="{self._y:g}">{line}</text>')
         self._y += 12
 
     def card(self, name: str, text: str, kind: str, time: int) -> None:
-        width = CHARACTER * 1.1 * max(len(text), len(name)) + 24
-        self._box(width, LINE_HEIGHT + 16, kind, time)
+        width = max(CHARACTER * len(text), 6.6 * len(name)) + 24
+        height = LINE_HEIGHT + 16
+        if self._x + width > self._width - MARGIN:
+            self._x, self._y = MARGIN, self._y + height + GAP
+        self._box(width, height, kind, time)
         x, y = self._x + 12, self._y
         self._write(x, y + 17, len(name) * 6.6, name, "name", time)
         self._write(x, y + 36, len(text) * CHARACTER, text, "", time)
@@ -113,7 +124,7 @@ class _Drawing:
     def token(self, text: str, kind: str, time: int) -> None:
         special = text.startswith("<|")
         width = CHARACTER * len(text) + 10
-        if self._x + width > WIDTH - MARGIN:
+        if self._x + width > self._width - MARGIN:
             self._x, self._y = MARGIN, self._y + LINE_HEIGHT
         self._box(width, LINE_HEIGHT - 6, f"{kind} special" if special else kind, time)
         self._write(self._x + 5, self._y + 16.5, len(text) * CHARACTER, text, "", time)
@@ -124,8 +135,8 @@ class _Drawing:
         times = "\n".join(_appearing(time) for time in range(1, self._time + 1))
         shapes = "\n".join(self._shapes)
         return f"""\
-<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height:g}" \
-viewBox="0 0 {WIDTH} {height:g}" role="img" aria-labelledby="title">
+<svg xmlns="http://www.w3.org/2000/svg" width="{self._width}" height="{height:g}" \
+viewBox="0 0 {self._width} {height:g}" role="img" aria-labelledby="title">
 <title id="title">A message becomes tokens; the tokens that the model samples become reasoning and \
 a tool call</title>
 <style>{STYLE}
@@ -133,7 +144,7 @@ a tool call</title>
 {times}
   }}
 </style>
-<rect class="page" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1:g}" rx="10"/>
+<rect class="page" x="0.5" y="0.5" width="{self._width - 1}" height="{height - 1:g}" rx="10"/>
 {shapes}
 </svg>
 """
@@ -157,16 +168,20 @@ def _time(time: int) -> str:
 
 
 def _appearing(time: int) -> str:
-    """Return the rules that show what belongs to one sampled token, from its time on."""
-    start = 100 * (1 + STEP * time) / CYCLE
+    """Return the rules that hide what belongs to a sampled token, from the hold to its time."""
+    hidden = 100 * HOLD / CYCLE
+    start = 100 * (HOLD + 1 + STEP * time) / CYCLE
     return (
         f"    .t{time} {{ animation: a{time} {CYCLE:g}s infinite; }}\n"
-        f"    @keyframes a{time} {{ 0%, {start:.1f}% {{ opacity: 0; }} "
-        f"{start + 1:.1f}%, 97% {{ opacity: 1; }} 100% {{ opacity: 0; }} }}"
+        f"    @keyframes a{time} {{ 0%, {hidden:.1f}% {{ opacity: 1; }} "
+        f"{hidden + 3:.1f}%, {start:.1f}% {{ opacity: 0; }} "
+        f"{start + 1:.1f}%, 100% {{ opacity: 1; }} }}"
     )
 
 
 if __name__ == "__main__":
+    drawn = {path: draw(width) for path, width in PICTURES.items()}
     if "--check" in sys.argv[1:]:
-        sys.exit(PICTURE.read_text("utf-8") != draw())
-    PICTURE.write_text(draw(), "utf-8")
+        sys.exit(any(path.read_text("utf-8") != picture for path, picture in drawn.items()))
+    for path, picture in drawn.items():
+        path.write_text(picture, "utf-8")
