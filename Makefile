@@ -99,7 +99,7 @@ format: $(VENV)/.installed-lint ## Format the code, repair what the linter can, 
 docs: $(VENV)/.installed-dev ## Build the documentation as a site in site/; broken links are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-docs-serve: $(VENV)/.installed-dev ## Show the documentation at http://127.0.0.1:8000, anew with each change
+docs-serve: $(VENV)/.installed-dev ## Show the documentation at http://127.0.0.1:8000, again with each change
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 reference: $(VENV)/.installed-dev ## Write the pages of the command's options and of the server's endpoints
@@ -109,7 +109,7 @@ reference: $(VENV)/.installed-dev ## Write the pages of the command's options an
 translations: $(VENV)/.installed-dev ## Copy code and links into the translations, list what is behind; DONE=page or BEHIND=page
 	$(BIN)/python scripts/docs/translations.py $(if $(DONE),--done $(DONE)) $(if $(BEHIND),--behind $(BEHIND))
 
-screenshots: $(VENV)/.installed-dev ## Take the pictures of the inspector in docs/images anew
+screenshots: $(VENV)/.installed-dev ## Take the pictures of the inspector in docs/images again
 	HARMONY_TEST_SCREENSHOTS=docs/images $(BIN)/python -m pytest -q tests/inspector/test_page_pictures.py
 
 ##@ Compare it
@@ -184,7 +184,7 @@ bench-training: $(VENV)/.installed-dev ## Measure training data beside the refer
 
 ##@ Train with it
 
-demo-model: $(VENV)/.installed-dev ## Train the demo model anew, for less than an hour, on two cores
+demo-model: $(VENV)/.installed-dev ## Train the demo model again, for less than an hour, on two cores
 	PYTHONPATH=scripts $(BIN)/python -m demo_model.train
 
 demo-accuracy: $(VENV)/.installed-dev ## Count how often the demo model is right on held-out prompts

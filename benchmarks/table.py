@@ -226,6 +226,7 @@ SPEED = {
     "Render the next turn of a known conversation (from the cache)": (
         "render 50 turns and the next one"
     ),
+    "Render 20 new tools": "render 20 new tools",
     "Import, load and parse in a new process": FIRST_PARSE,
     "Import, load and render in a new process": FIRST_RENDER,
 }
