@@ -37,6 +37,7 @@ def test_errors_name_extras_that_exist() -> None:
         "http",
         "inspect",
         "serve",
+        "terminal",
         "tools",
         "train",
         "transformers",

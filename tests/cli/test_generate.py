@@ -95,10 +95,14 @@ def test_problems_are_one_line(
 
 
 def talk(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lines: str, *options: str
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    lines: str,
+    *options: str,
+    code: int = 0,
 ) -> Any:
     monkeypatch.setattr("sys.stdin", io.StringIO(lines))
-    assert main(["chat", *options]) == 0
+    assert main(["chat", *options]) == code
     return capsys.readouterr()
 
 
@@ -106,7 +110,7 @@ def test_chat_keeps_the_conversation(
     engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     engine.completions = [ANSWER, NOON]
-    output = talk(monkeypatch, capsys, "2 + 2?\n\nand now?\n/history\n")
+    output = talk(monkeypatch, capsys, "2 + 2?\n\nand now?\n/history\n", "--reasoning")
     assert output.out.startswith("Hm.\n4\nNoon.\n[user]\n2 + 2?\n[assistant · analysis]\nHm.\n")
     assert output.err == ""
     first, second = engine.prompts
@@ -122,13 +126,14 @@ def test_chat_has_commands(
 ) -> None:
     engine.completions = [ANSWER, NOON]
     lines = "/effort high\nhi\n/new\n/effort much\n/nothing\n/help\nhello\n/quit\nmore\n"
-    output = talk(monkeypatch, capsys, lines, "--instructions", "Be brief.", "--effort", "low")
+    options = ("--instructions", "Be brief.", "--effort", "low")
+    output = talk(monkeypatch, capsys, lines, *options, code=1)
     assert "Reasoning: high" in engine.prompts[0]
     assert "# Instructions\n\nBe brief.<|end|>" in engine.prompts[0]
     assert "hi<|end|>" not in engine.prompts[1]
     assert "Reasoning: high" in engine.prompts[1]
-    assert "the effort is one of low, medium, high, not 'much'" in output.out
-    assert "there is no command /nothing; /help shows all commands" in output.out
+    assert "the effort is one of low, medium, high, not 'much'" in output.err
+    assert "there is no command /nothing; /help shows all commands" in output.err
     assert "/effort low|medium|high" in output.out
 
 
@@ -154,8 +159,9 @@ def test_chat_goes_on_after_an_error(
     engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     engine.completions = ["<|channel|>final<|message|>Hel!", NOON]
-    output = talk(monkeypatch, capsys, "hi\nhello\n")
-    assert output.out == "Hel\nthe script breaks off\nNoon.\n"
+    output = talk(monkeypatch, capsys, "hi\nhello\n", code=1)
+    assert output.out == "Hel\nNoon.\n"
+    assert "the script breaks off" in output.err
     assert engine.prompts[1].endswith(  # the model sees what it said
         "<|start|>user<|message|>hi<|end|><|start|>assistant<|channel|>final<|message|>Hel<|end|>"
         "<|start|>user<|message|>hello<|end|><|start|>assistant"
@@ -210,9 +216,10 @@ def test_a_turn_without_an_answer_is_taken_back(
     problem: str,
 ) -> None:
     engine.completions = [completion, NOON]
-    output = talk(monkeypatch, capsys, "a\nb\n").out
-    assert problem in output
-    assert output.endswith("(the question is taken back)\nNoon.\n")
+    output = talk(monkeypatch, capsys, "a\nb\n", code=1)
+    assert problem in output.err
+    assert "(the question is taken back)\nharmony: error: 1 line of the input failed" in output.err
+    assert output.out.endswith("Noon.\n")
     assert "<|message|>a<|end|>" not in engine.prompts[1]
 
 

@@ -226,7 +226,7 @@ def test_the_command_serves_with_an_mcp_server(tmp_path: Path, cache: Path) -> N
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (("--mcp", "/nowhere"), "harmony: error: cannot use the MCP server /nowhere: "),
+        (("--mcp", "/nowhere"), "harmony: error: --mcp: there is no command '/nowhere'"),
         (("--browser", "/nowhere"), "harmony: error: --browser: there is no folder '/nowhere'"),
         (("--browser", "brave"), "harmony: error: --browser brave needs an API key"),
     ],
