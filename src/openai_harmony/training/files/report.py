@@ -101,8 +101,8 @@ class TokenReport:
         The bounds are powers of two. If fewer than four of them have examples, all buckets have the
         same width instead.
 
-        >>> TokenReport(lengths=Counter({3: 2, 90: 1, 600: 5, 1000: 1})).length_buckets()
-        [(4, 2), (128, 1), (1024, 6)]
+        >>> TokenReport(lengths=Counter({3: 2, 10: 1, 90: 1, 600: 5, 1000: 1})).length_buckets()
+        [(4, 2), (16, 1), (128, 1), (1024, 6)]
         """
         powers: Counter[int] = Counter()
         for length, count in self.lengths.items():

@@ -50,7 +50,7 @@ CHUNK_BYTES = 4 * 1024 * 1024
 """The approximate bytes of a JSONL chunk.
 
 A worker's memory depends on this, not on the file. An interruption loses the chunk that each worker
-has begun, about a second of work. Packing still fills its sequences: a chunk has about a million
+has begun. Packing still fills its sequences: a chunk has about a million
 tokens.
 """
 
