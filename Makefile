@@ -103,8 +103,7 @@ docs-serve: $(VENV)/.installed-dev ## Show the documentation at http://127.0.0.1
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 reference: $(VENV)/.installed-dev ## Write the pages of the command's options and of the server's endpoints
-	$(BIN)/python scripts/docs/command_page.py
-	$(BIN)/python scripts/docs/endpoint_page.py
+	$(BIN)/python scripts/docs/reference.py
 
 translations: $(VENV)/.installed-dev ## Copy code and links into the translations, list what is behind; DONE=page or BEHIND=page
 	$(BIN)/python scripts/docs/translations.py $(if $(DONE),--done $(DONE)) $(if $(BEHIND),--behind $(BEHIND))

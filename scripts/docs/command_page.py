@@ -1,21 +1,9 @@
-"""Write docs/reference/command.md from the parsers of the command ``harmony``.
-
-    python scripts/docs/command_page.py [--check]
-
-With ``--check`` nothing is written; the exit status shows whether anything would change.
-"""
+"""Make docs/reference/command.md from the command's parsers; `reference.py` writes it."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
-from pathlib import Path
-
-from openai_harmony import cli
-from openai_harmony.cli.command import command_line
-
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "command.md"
 
 OPENING = """# Command line
 
@@ -108,16 +96,3 @@ def _meaning(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
 
 def _dedented(text: str) -> str:
     return "\n".join(line.strip() for line in text.splitlines())
-
-
-def main() -> int:
-    """Write the page, or compare it."""
-    page = command_page(command_line(cli.COMMANDS))
-    changed = not PAGE.exists() or page != PAGE.read_text(encoding="utf-8")
-    if changed and "--check" not in sys.argv:
-        PAGE.write_text(page, encoding="utf-8")
-    return int(changed and "--check" in sys.argv)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,22 +1,11 @@
-"""Write docs/reference/endpoints.md from the server's OpenAPI document.
-
-    python scripts/docs/endpoint_page.py [--check]
-
-With ``--check`` nothing is written; the exit status shows whether anything would change.
-"""
+"""Make docs/reference/endpoints.md from the server's OpenAPI document; `reference.py` writes it."""
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
-
-from openai_harmony.server import create_app
-
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "endpoints.md"
 
 OPENING = """# Server endpoints
 
@@ -212,16 +201,3 @@ def _title(name: str) -> str:
 
 def _in_cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
-
-
-def main() -> int:
-    """Write the page, or compare it."""
-    page = endpoint_page(create_app(None).openapi())  # type: ignore[arg-type]
-    changed = not PAGE.exists() or page != PAGE.read_text(encoding="utf-8")
-    if changed and "--check" not in sys.argv:
-        PAGE.write_text(page, encoding="utf-8")
-    return int(changed and "--check" in sys.argv)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -93,7 +93,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
-    """Link to the repository what lies outside ``docs``; give translations ids and a notice."""
+    """Link files outside ``docs`` to the repository; give a page its weight, ids and notice."""
     folder = posixpath.join("docs", posixpath.dirname(page.file.src_uri))
 
     def repository_link(match: re.Match[str]) -> str:

@@ -134,8 +134,7 @@ class Translation:
 
     def with_shared_parts(self) -> str:
         """Return the page with the English code and anchors, and links to translated pages."""
-        record = RECORD.search(self.text)
-        ending = f"\n{record[0].strip()}\n" if record else ""
+        ending = f"\n{self.record[0].strip()}\n" if self.record else ""
         if not self.has_same_headings:
             return self.text
         pairs = zip(self.sections, self.english, strict=True)

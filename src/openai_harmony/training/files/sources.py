@@ -50,8 +50,7 @@ CHUNK_BYTES = 4 * 1024 * 1024
 """The approximate bytes of a JSONL chunk.
 
 A worker's memory depends on this, not on the file. An interruption loses the chunk that each worker
-has begun. Packing still fills its sequences: a chunk has about a million
-tokens.
+has begun. Packing still fills its sequences: a chunk has about a million tokens.
 """
 
 TEMPORARY = ".tmp"

@@ -1,0 +1,42 @@
+"""Write the pages of the reference that are made from the code: ``make reference``.
+
+    python scripts/docs/reference.py [--check]
+
+With ``--check`` nothing is written; the exit status shows whether a page would change.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from command_page import command_page
+from endpoint_page import endpoint_page
+
+from openai_harmony import cli
+from openai_harmony.cli.command import command_line
+from openai_harmony.server import create_app
+
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
+
+
+def main() -> int:
+    """Write the pages, or compare them."""
+    pages = {
+        FOLDER / "command.md": command_page(command_line(cli.COMMANDS)),
+        FOLDER / "endpoints.md": endpoint_page(create_app(None).openapi()),  # type: ignore[arg-type]
+    }
+    changed = {
+        path: page
+        for path, page in pages.items()
+        if not path.exists() or page != path.read_text(encoding="utf-8")
+    }
+    if "--check" in sys.argv:
+        return int(bool(changed))
+    for path, page in changed.items():
+        path.write_text(page, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
