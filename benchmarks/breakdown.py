@@ -70,11 +70,11 @@ def add(times: dict[str, float], name: str, seconds: float) -> None:
 def module(file: str) -> str:
     """Name the module of a file, or the package where it is not ours.
 
-    >>> module("/src/openai_harmony/rendering/renderer.py")
+    >>> module("/src/gpt_oss_harmony/rendering/renderer.py")
     '`renderer.py`'
     """
     path = Path(file)
-    if "openai_harmony" in path.parts:
+    if "gpt_oss_harmony" in path.parts:
         return f"`{path.name}`"
     return "pydantic" if "pydantic" in path.parts else REST
 

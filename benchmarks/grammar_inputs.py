@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 from benchmarks.workloads import ENCODING, prose
-from openai_harmony import Conversation, DeveloperContent, Message, Role, ToolDescription
+from gpt_oss_harmony import Conversation, DeveloperContent, Message, Role, ToolDescription
 
 __all__ = ["COMPLETIONS", "tools"]
 

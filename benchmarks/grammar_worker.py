@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any, Protocol
 
 from benchmarks.grammar_inputs import COMPLETIONS, tools
-from openai_harmony import Conversation
+from gpt_oss_harmony import Conversation
 
 RUNS = 5
 """How often each mask and each compilation is measured; one more run comes before, as a warm-up."""
@@ -54,7 +54,7 @@ class Ours:
     """`turn_grammar` under llguidance."""
 
     def __init__(self) -> None:
-        from openai_harmony.grammar import Matcher, turn_grammar
+        from gpt_oss_harmony.grammar import Matcher, turn_grammar
 
         self.write = turn_grammar
         self._matcher = Matcher
@@ -81,7 +81,7 @@ class Theirs:
         )
         from engine import TagMatcher, compiler
 
-        from openai_harmony.grammar import structural_tag
+        from gpt_oss_harmony.grammar import structural_tag
 
         self.write = structural_tag
         self._compiler = compiler(threads=2)

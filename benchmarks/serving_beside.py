@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import httpx2
 
-from openai_harmony import load_harmony_encoding
-from openai_harmony.engines.demo_model import demo_model_folder
+from gpt_oss_harmony import load_harmony_encoding
+from gpt_oss_harmony.engines.demo_model import demo_model_folder
 
 __all__ = ["Beside", "beside_rows", "beside_table"]
 
@@ -111,7 +111,7 @@ def servers(port: Callable[[], int], transformers: str | None) -> Iterator[tuple
     """Yield the servers with their ports."""
     threads = {"OMP_NUM_THREADS": str(THREADS), "OMP_WAIT_POLICY": "PASSIVE"}
     number = port()
-    ours = [sys.executable, "-m", "openai_harmony", "serve", "demo", "--port", str(number)]
+    ours = [sys.executable, "-m", "gpt_oss_harmony", "serve", "demo", "--port", str(number)]
     ours += ["--max-running", str(REQUESTS), "--threads", str(THREADS), "--database"]
     yield Beside("ours", [*ours, "sqlite:////tmp/serving-benchmark.db"], "demo", threads), number
     if transformers is None:

@@ -24,8 +24,8 @@ from typing import Any
 
 from websockets.asyncio.client import connect
 
-from openai_harmony.server.auth.api_keys import ApiKeys
-from openai_harmony.server.store import Store
+from gpt_oss_harmony.server.auth.api_keys import ApiKeys
+from gpt_oss_harmony.server.store import Store
 
 __all__ = ["ATTACKS", "fair_rows", "fair_table"]
 

@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 
-from openai_harmony import Conversation, Message, Role, load_harmony_encoding
-from openai_harmony.engines import Sampling, TransformersEngine
-from openai_harmony.engines.demo_model import demo_model_folder
-from openai_harmony.grammar import turn_grammar
+from gpt_oss_harmony import Conversation, Message, Role, load_harmony_encoding
+from gpt_oss_harmony.engines import Sampling, TransformersEngine
+from gpt_oss_harmony.engines.demo_model import demo_model_folder
+from gpt_oss_harmony.grammar import turn_grammar
 
 __all__ = ["KINDS", "measure_overhead"]
 

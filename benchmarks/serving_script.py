@@ -13,7 +13,7 @@ import sys
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from openai_harmony import HarmonyEncodingName, load_harmony_encoding
+from gpt_oss_harmony import HarmonyEncodingName, load_harmony_encoding
 
 WORDS = 512
 TEXT = "<|channel|>analysis<|message|>Think.<|end|><|start|>assistant<|channel|>final<|message|>"
@@ -34,8 +34,8 @@ def serve_ours(port: int, workers: int = 1, database: str | None = None) -> None
     import tempfile
     from functools import partial
 
-    from openai_harmony.server import Settings
-    from openai_harmony.server.workers import serve_in_workers
+    from gpt_oss_harmony.server import Settings
+    from gpt_oss_harmony.server.workers import serve_in_workers
 
     with (
         socket.create_server(("127.0.0.1", port), backlog=2048) as listener,
@@ -58,9 +58,9 @@ def serve_in_process(settings: Any, folder: Any, listener: Any) -> None:
     import signal
     from contextlib import nullcontext
 
-    from openai_harmony.engines import Engine, FinishReason, Health, SampledToken, Sampling
-    from openai_harmony.server import create_app, run_server
-    from openai_harmony.server.hub import Worker
+    from gpt_oss_harmony.engines import Engine, FinishReason, Health, SampledToken, Sampling
+    from gpt_oss_harmony.server import create_app, run_server
+    from gpt_oss_harmony.server.hub import Worker
 
     tokens = script()
 

@@ -19,8 +19,8 @@ from statistics import median
 from typing import Any
 
 from benchmarks.workloads import ENCODING, conversation
-from openai_harmony.tokens.encoder import WORD_PATTERN
-from openai_harmony.tokens.vocabulary import load_vocabulary
+from gpt_oss_harmony.tokens.encoder import WORD_PATTERN
+from gpt_oss_harmony.tokens.vocabulary import load_vocabulary
 
 HEADINGS = ("two texts", "ms", "times as fast as the first row")
 

@@ -50,7 +50,7 @@ def rows(seed: int, count: int) -> list[dict[str, Any]]:
 
 def measure(side: str, seed: int) -> dict[str, float]:
     """Time one round: tokens in a second, from objects, and from lines of JSON."""
-    from openai_harmony import Conversation, RenderConversationConfig, load_harmony_encoding
+    from gpt_oss_harmony import Conversation, RenderConversationConfig, load_harmony_encoding
 
     encoding = load_harmony_encoding("HarmonyGptOss")
     lines = [json.dumps(row) for row in rows(seed, ROWS)]
@@ -63,8 +63,8 @@ def measure(side: str, seed: int) -> dict[str, float]:
         return len(encoding.render_conversation_for_training(known, keep))
 
     if side == "ours":
-        from openai_harmony.training import TrainingOptions, training_examples
-        from openai_harmony.training.rows import parse_line, read_row
+        from gpt_oss_harmony.training import TrainingOptions, training_examples
+        from gpt_oss_harmony.training.rows import parse_line, read_row
 
         # All in one sequence, as the loop has it: the same tokens are made by both.
         options = TrainingOptions(keep_past_reasoning=True)
@@ -100,13 +100,13 @@ def prepare_file(
     """
     import resource
 
-    from openai_harmony.training.files import prepare
+    from gpt_oss_harmony.training.files import prepare
 
     runner = None
     if with_ray:
         import ray
 
-        from openai_harmony.training.files.ray import ray_runner
+        from gpt_oss_harmony.training.files.ray import ray_runner
 
         ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
         runner = ray_runner()

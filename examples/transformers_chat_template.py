@@ -4,7 +4,7 @@ import sys
 
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from openai_harmony.engines.demo_model import demo_model_folder
+from gpt_oss_harmony.engines.demo_model import demo_model_folder
 
 name = sys.argv[1] if len(sys.argv) > 1 else str(demo_model_folder())
 tokenizer = AutoTokenizer.from_pretrained(name)

@@ -8,7 +8,7 @@ import sys
 import torch
 from transformers import AutoModelForCausalLM
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     Conversation,
     HarmonyEncodingName,
     Message,
@@ -16,8 +16,8 @@ from openai_harmony import (
     SystemContent,
     load_harmony_encoding,
 )
-from openai_harmony.engines.demo_model import demo_model_folder
-from openai_harmony.grammar import GrammarLogitsProcessor, turn_grammar
+from gpt_oss_harmony.engines.demo_model import demo_model_folder
+from gpt_oss_harmony.grammar import GrammarLogitsProcessor, turn_grammar
 
 encoding = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
 conversation = Conversation.from_messages(

@@ -7,7 +7,7 @@ import sys
 
 from transformers import pipeline
 
-from openai_harmony.engines.demo_model import demo_model_folder
+from gpt_oss_harmony.engines.demo_model import demo_model_folder
 
 model = sys.argv[1] if len(sys.argv) > 1 else str(demo_model_folder())
 generator = pipeline("text-generation", model=model, dtype="auto")

@@ -10,8 +10,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from openai_harmony import load_harmony_encoding
-from openai_harmony.tokens.special_tokens import (
+from gpt_oss_harmony import load_harmony_encoding
+from gpt_oss_harmony.tokens.special_tokens import (
     CALL,
     CHANNEL,
     CONSTRAIN,

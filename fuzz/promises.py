@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, get_args
 from unittest.mock import patch
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     Conversation,
     ConversationError,
     DeveloperContent,
@@ -25,11 +25,11 @@ from openai_harmony import (
     ToolDescription,
     load_harmony_encoding,
 )
-from openai_harmony.rendering.system_prompt import tool_declaration
-from openai_harmony.tokens import encoder
-from openai_harmony.tokens.encoder import FirstTexts
-from openai_harmony.tokens.special_tokens import CONSTRAIN, VOCABULARY_SIZE
-from openai_harmony.typescript.json_text import compact_json, json_value
+from gpt_oss_harmony.rendering.system_prompt import tool_declaration
+from gpt_oss_harmony.tokens import encoder
+from gpt_oss_harmony.tokens.encoder import FirstTexts
+from gpt_oss_harmony.tokens.special_tokens import CONSTRAIN, VOCABULARY_SIZE
+from gpt_oss_harmony.typescript.json_text import compact_json, json_value
 
 from .inputs import (
     Choices,

@@ -21,10 +21,10 @@ CORPUS = Path(__file__).parent.parent / "build" / "fuzz"
 
 def _instrumented() -> None:
     """Import every module of the library (many are imported lazily) with counters in it."""
-    with atheris.instrument_imports(include=["openai_harmony"]):
-        import openai_harmony
+    with atheris.instrument_imports(include=["gpt_oss_harmony"]):
+        import gpt_oss_harmony
 
-        for module in pkgutil.iter_modules(openai_harmony.__path__, "openai_harmony."):
+        for module in pkgutil.iter_modules(gpt_oss_harmony.__path__, "gpt_oss_harmony."):
             if not module.ispkg and not module.name.endswith("__main__"):
                 importlib.import_module(module.name)
 

@@ -1,9 +1,9 @@
-"""Build our wheel under the name of another library: ``make wheel-drop-in``.
+"""Build the drop-in under the name of another library: ``make wheel-drop-in``.
 
-Its files are those of gpt-oss-harmony; only the name differs, here and in errors that name an
-extra. Its version is that of the other library with ours as the local part, 0.0.8+gptoss.0.1.0.
-Installers accept that for ``==0.0.8`` and for ``>=0.0.3``. PyPI refuses local parts, so that the
-wheel is never published there by mistake.
+The wheel is that of gpt-oss-harmony-drop-in, one small module; only its name and version differ.
+The version is that of the other library with ours as the local part, 0.0.8+gptoss.0.1.0. Installers
+accept that for ``==0.0.8`` and for ``>=0.0.3``. PyPI refuses local parts, so that the wheel is never
+published there by mistake.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-OURS = "gpt-oss-harmony"
-INSTALLATION = Path("src", "openai_harmony", "installation.py")
+DROP_IN = ROOT / "packages" / "drop_in"
 
 
 def build_drop_in(requirement: str) -> None:
@@ -26,32 +25,20 @@ def build_drop_in(requirement: str) -> None:
     if asked is None:
         sys.exit(f"{requirement!r} does not name a version; expected openai-harmony==0.0.8")
     with tempfile.TemporaryDirectory() as folder:
-        _build("--sdist", folder, ROOT)
-        (archive,) = Path(folder).iterdir()
-        shutil.unpack_archive(archive, folder)
-        source = archive.with_name(archive.name.removesuffix(".tar.gz"))
-        rename(source, *asked.groups())
-        _build("--wheel", str(ROOT / "dist"), source)
+        source = Path(shutil.copytree(DROP_IN, Path(folder, "drop_in")))
+        rename(source / "pyproject.toml", *asked.groups())
+        command = [sys.executable, "-m", "build", "--wheel", "--outdir", str(ROOT / "dist")]
+        subprocess.run([*command, str(source)], check=True)
 
 
-def rename(source: Path, name: str, version: str) -> None:
-    """Give an unpacked source distribution the name of another library, and its version."""
-    project = source / "pyproject.toml"
-    _replace(project, rf'"{OURS}(?=["\[])', f'"{name}')  # the addresses of the project stay
-    _replace(project, r'^version = "(.+)"', rf'version = "{version}+gptoss.\1"')
-    _replace(source / INSTALLATION, rf'^DISTRIBUTION = "{OURS}"', f'DISTRIBUTION = "{name}"')
-
-
-def _replace(file: Path, pattern: str, replacement: str) -> None:
-    text, count = re.subn(pattern, replacement, file.read_text("utf-8"), flags=re.MULTILINE)
-    if not count:
-        sys.exit(f"{file.name} has nothing like {pattern}")
-    file.write_text(text, "utf-8")
-
-
-def _build(kind: str, out: str, source: Path) -> None:
-    command = [sys.executable, "-m", "build", kind, "--outdir", out, str(source)]
-    subprocess.run(command, check=True)
+def rename(project: Path, name: str, version: str) -> None:
+    """Write the name of another library into a pyproject.toml, and its version."""
+    text = project.read_text("utf-8")
+    text = re.sub(r'^name = ".+"', f'name = "{name}"', text, count=1, flags=re.MULTILINE)
+    text = re.sub(
+        r'^version = "(.+)"', rf'version = "{version}+gptoss.\1"', text, count=1, flags=re.MULTILINE
+    )
+    project.write_text(text, "utf-8")
 
 
 if __name__ == "__main__":

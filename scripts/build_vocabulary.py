@@ -1,11 +1,11 @@
-"""Build `src/openai_harmony/data/o200k_base.vocab` from the official `o200k_base.tiktoken`.
+"""Build `src/gpt_oss_harmony/data/o200k_base.vocab` from the official `o200k_base.tiktoken`.
 
     python scripts/build_vocabulary.py PATH/TO/o200k_base.tiktoken
 
 The official file is checked by its published SHA-256. The result has the sizes of its blocks (four
 bytes each, the lowest first) and the blocks, each a zlib stream for 8,192 tokens in the order of
 their ids: their lengths (one byte each), then their bytes. The SHA-256 of the file is printed, to
-be pinned in `openai_harmony/tokens/vocabulary.py`.
+be pinned in `gpt_oss_harmony/tokens/vocabulary.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 OFFICIAL_SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
 BLOCK = 8192
-TARGET = Path(__file__).parent.parent / "src/openai_harmony/data/o200k_base.vocab"
+TARGET = Path(__file__).parent.parent / "src/gpt_oss_harmony/data/o200k_base.vocab"
 
 
 def pack(official: bytes) -> bytes:

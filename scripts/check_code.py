@@ -34,7 +34,7 @@ TOOLS = (
     Tool(
         "npm run --prefix tests/page --silent check",
         "types of the inspector's page",
-        "change the scripts in src/openai_harmony/inspector/page",
+        "change the scripts in src/gpt_oss_harmony/inspector/page",
     ),
 )
 

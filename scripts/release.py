@@ -3,14 +3,13 @@
 ``release.py check [TAG]`` runs every step of the release that needs no network but the index of
 packages:
 
-1. All files name the same version, and the changelog has a dated section for it. Without a TAG, the
-   section *Unreleased* will do.
-2. The sdists and wheels of the library and of the conformance kit are built into an empty folder,
-   and `twine check --strict` accepts them.
-3. If the index has the conformance kit in this version, the wheel built here has the same files: a
-   version is published once.
-4. The wheels are installed into an empty environment. There, the command prints the version, and
-   the library passes the level *format* of the conformance kit, whose tokens are OpenAI's.
+1. All files name the same version, and the changelog has a section for it, dated if there is a TAG.
+2. The sdists and wheels of the four distributions are built into an empty folder, and `twine check
+   --strict` accepts them. No wheel has a file outside its own folder, and only the plugin's has an
+   entry point of another program.
+3. The wheels are installed into an empty environment. There, the command prints the version, the
+   drop-in's objects are the library's, and the library passes the level *format* of the conformance
+   kit, whose tokens are OpenAI's.
 
 ``release.py notes TAG`` prints the changelog's section of a version.
 """
@@ -29,10 +28,23 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
+PACKAGES = {
+    "gpt_oss_harmony": ROOT,
+    "openai_harmony": ROOT / "packages" / "drop_in",
+    "gpt_oss_harmony_vllm": ROOT / "packages" / "vllm",
+    "gpt_oss_harmony_conformance": ROOT / "packages" / "conformance",
+}
+"""The folder of each distribution's project, by the name that it is imported as."""
+
+_PROJECT = r'^version = "(.+)"$'
+_REQUIRES = r'"gpt-oss-harmony(?:\[\w+\])?==(.+?)"'
 VERSIONS = {
-    "pyproject.toml": r'^version = "(.+)"$',
-    "src/openai_harmony/installation.py": r'^VERSION = "(.+)"$',
-    "CITATION.cff": r"^version: (.+)$",
+    "pyproject.toml": (_PROJECT,),
+    "packages/drop_in/pyproject.toml": (_PROJECT, _REQUIRES),
+    "packages/vllm/pyproject.toml": (_PROJECT, _REQUIRES),
+    "packages/conformance/pyproject.toml": (_PROJECT,),
+    "src/gpt_oss_harmony/installation.py": (r'^VERSION = "(.+)"$',),
+    "CITATION.cff": (r"^version: (.+)$",),
 }
 """The files that name the version, and how."""
 
@@ -64,9 +76,12 @@ def main(arguments: list[str]) -> int:
 def version_of(root: Path) -> str:
     """Return the version that all files name; raise a ValueError where they differ."""
     versions = {}
-    for name, pattern in VERSIONS.items():
-        match = re.search(pattern, (root / name).read_text("utf-8"), re.MULTILINE)
-        versions[name] = match[1] if match else "no version"
+    for name, patterns in VERSIONS.items():
+        text = (root / name).read_text("utf-8")
+        for pattern in patterns:
+            match = re.search(pattern, text, re.MULTILINE)
+            place = name if pattern != _REQUIRES else f"the requirement in {name}"
+            versions[place] = match[1] if match else "no version"
     if len(set(versions.values())) > 1:
         listed = ", ".join(f"{name} has {version}" for name, version in versions.items())
         raise ValueError(f"the versions differ: {listed}")
@@ -100,17 +115,18 @@ def _check(tag: str | None, out: Path | None) -> None:
     _report(f"version {version} in {', '.join(VERSIONS)}; {lines} lines in CHANGELOG.md")
     with tempfile.TemporaryDirectory() as folder:
         dist = out or Path(folder, "dist")
-        for project in (ROOT, ROOT / "conformance"):
+        for project in PACKAGES.values():
             _run(sys.executable, "-m", "build", "--outdir", dist, project)
         files = sorted(dist.iterdir())
         _report(f"built {', '.join(file.name for file in files)}")
         _run(sys.executable, "-m", "twine", "check", "--strict", *files)
         _report("twine check --strict")
         wheels = [file for file in files if file.suffix == ".whl"]
-        (kit,) = (wheel for wheel in wheels if "conformance" in wheel.name)
-        _report(compare_with_published(kit, _published(kit, Path(folder, "published"))))
+        for wheel in wheels:
+            check_contents(wheel)
+        _report("each wheel has one folder; only the plugin's has an entry point for vLLM")
         programs = _install(wheels, Path(folder))
-        _report(f"installed; {try_command(programs, version, Path(folder))}")
+        _report(f"installed; {try_installation(programs, version, Path(folder))}")
     if tag is not None:
         _report(f"{tag} can be released")
     elif f"\n## [{version}] - " in (ROOT / "CHANGELOG.md").read_text("utf-8"):
@@ -122,38 +138,19 @@ def _check(tag: str | None, out: Path | None) -> None:
         )
 
 
-def _published(wheel: Path, folder: Path) -> Path | None:
-    """Download the wheel of this name and version; return None if the index has none."""
-    name, version, *_ = wheel.name.split("-")
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-    command += ["--only-binary", ":all:", "--dest", str(folder), f"{name}=={version}"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if "No matching distribution found" in done.stderr:
-        return None
-    if done.returncode:
-        print(done.stderr, file=sys.stderr)
-        done.check_returncode()
-    return next(folder.iterdir())
-
-
-def compare_with_published(wheel: Path, published: Path | None) -> str:
-    """Say if a wheel is new; raise a ValueError if its version is published with other files."""
-    name, version, *_ = wheel.name.split("-")
-    if published is None:
-        return f"{name} {version} is not published yet"
-    if _contents(wheel) != _contents(published):
-        raise ValueError(
-            f"{name} {version} is published with other files; raise the version in "
-            "conformance/pyproject.toml and in the files of the kit, as conformance/README.md says"
-        )
-    return f"{name} {version} is published with these files"
-
-
-def _contents(wheel: Path) -> dict[str, bytes]:
+def check_contents(wheel: Path) -> None:
+    """Raise a ValueError for a wheel that reaches into another library or program."""
     with zipfile.ZipFile(wheel) as archive:
-        return {
-            name: archive.read(name) for name in archive.namelist() if ".dist-info/" not in name
-        }
+        names = archive.namelist()
+        entries = "".join(
+            archive.read(name).decode() for name in names if name.endswith("entry_points.txt")
+        )
+    folders = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
+    if len(folders) != 1 or not folders <= set(PACKAGES):
+        raise ValueError(f"{wheel.name} has files in {', '.join(sorted(folders))}; expected one")
+    groups = set(re.findall(r"^\[(.+)\]$", entries, re.MULTILINE)) - {"console_scripts"}
+    if groups != ({"vllm.general_plugins"} if folders == {"gpt_oss_harmony_vllm"} else set()):
+        raise ValueError(f"{wheel.name} has entry points of another program: {sorted(groups)}")
 
 
 def _install(wheels: list[Path], folder: Path) -> Path:
@@ -164,13 +161,15 @@ def _install(wheels: list[Path], folder: Path) -> Path:
     return programs
 
 
-def try_command(programs: Path, version: str, folder: Path) -> str:
-    """Run the installed command in a folder: its version and the conformance kit; say the score."""
+def try_installation(programs: Path, version: str, folder: Path) -> str:
+    """Try the installed distributions in a folder: the command, the drop-in, the kit's score."""
     if (printed := _run(programs / "harmony", "--version").strip()) != f"harmony {version}":
         raise ValueError(f"the installed command prints {printed!r} as its version")
-    adapter = shutil.copy(ROOT / "conformance" / "adapters" / "ours.py", folder)
-    run = ("conformance", "run", "--module", adapter, "--level", "format")
-    _run(programs / "harmony", *run, "--output", folder / "report.json", cwd=folder)
+    code = "import openai_harmony, gpt_oss_harmony as ours; assert openai_harmony.Role is ours.Role"
+    _run(programs / "python", "-c", code, cwd=folder)
+    adapter = shutil.copy(PACKAGES["gpt_oss_harmony_conformance"] / "adapters" / "ours.py", folder)
+    run = ("run", "--command", f"{programs / 'python'} {adapter}", "--level", "format")
+    _run(programs / "harmony-conformance", *run, "--output", folder / "report.json", cwd=folder)
     counts = json.loads((folder / "report.json").read_text("utf-8"))["counts"]
     passed = counts["passed"]
     return f"passes {passed} of {sum(counts.values())} cases of the conformance kit's level format"

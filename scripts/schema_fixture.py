@@ -18,7 +18,7 @@ import sqlite3  # noqa: E402
 
 from sqlalchemy import text  # noqa: E402
 
-from openai_harmony.server.store import (  # noqa: E402
+from gpt_oss_harmony.server.store import (  # noqa: E402
     Conversation,
     KeyLimits,
     KeyRecord,

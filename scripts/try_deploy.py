@@ -31,7 +31,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 import httpx2  # noqa: E402
 from websockets.sync.client import connect  # noqa: E402
 
-from openai_harmony.server.store import Store  # noqa: E402
+from gpt_oss_harmony.server.store import Store  # noqa: E402
 from support.postgres_server import new_database, postgres_programs, running_postgres  # noqa: E402
 
 KEY = "sk-harmony-try"
@@ -183,7 +183,7 @@ def _process(folder: Path, name: str, *command: str, **variables: str) -> Iterat
 
 
 def _server(folder: Path, port: int, database: str) -> Any:
-    command = [sys.executable, "-m", "openai_harmony", "serve", "demo", f"--port={port}"]
+    command = [sys.executable, "-m", "gpt_oss_harmony", "serve", "demo", f"--port={port}"]
     command += [f"--database={database}", f"--key-file={folder / 'reasoning.key'}"]
     command += ["--log-format=json", "--log-level=info"]
     return _process(folder, f"harmony-{port}", *command, HARMONY_API_KEY=KEY)

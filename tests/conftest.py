@@ -13,7 +13,7 @@ from hypothesis import settings
 from support.missing_packages import skip_what_is_not_installed
 
 if TYPE_CHECKING:
-    from openai_harmony.engines import Engine
+    from gpt_oss_harmony.engines import Engine
 
 PATIENCE = 300
 """Seconds for what takes a few at most; what takes quadratic time needs hours."""
@@ -54,7 +54,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 @pytest.fixture(scope="session")
 def demo_url(demo: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The root of the API of a server with the demo model; all tests of a worker share it."""
-    from openai_harmony.server import Settings
+    from gpt_oss_harmony.server import Settings
     from support.served import serving
 
     database = f"sqlite:///{tmp_path_factory.mktemp('served') / 'responses.db'}"

@@ -19,8 +19,8 @@ from typing import Any
 import pydantic
 import pytest
 
-import openai_harmony
-from openai_harmony import (
+import gpt_oss_harmony
+from gpt_oss_harmony import (
     Author,
     ChannelConfig,
     Conversation,
@@ -46,10 +46,10 @@ from openai_harmony import (
     VocabularyError,
     load_harmony_encoding,
 )
-from openai_harmony.tokens import special_tokens, vocabulary
+from gpt_oss_harmony.tokens import special_tokens, vocabulary
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
-PACKAGE = Path(openai_harmony.__file__).parent
+PACKAGE = Path(gpt_oss_harmony.__file__).parent
 REFERENCE: dict[str, Any] = json.loads(
     (Path(__file__).parent / "data" / "reference_api.json").read_text(encoding="utf-8")
 )
@@ -82,24 +82,24 @@ def assert_takes(function: Any, expected: list[dict[str, Any]]) -> None:
 
 def test_names_of_the_reference() -> None:
     for name in {*REFERENCE["all"], *CLASSES, *REFERENCE["functions"]} - NOT_PUBLIC:
-        assert name in openai_harmony.__all__
+        assert name in gpt_oss_harmony.__all__
 
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_kinds_of_classes(name: str) -> None:
-    bases = [base.__name__ for base in getattr(openai_harmony, name).__mro__]
+    bases = [base.__name__ for base in getattr(gpt_oss_harmony, name).__mro__]
     assert set(CLASSES[name]["bases"]) <= set(bases)
 
 
 @pytest.mark.parametrize("name", [name for name in CLASSES if "values" in CLASSES[name]])
 def test_values_of_enumerations(name: str) -> None:
-    ours: type[enum.Enum] = getattr(openai_harmony, name)
+    ours: type[enum.Enum] = getattr(gpt_oss_harmony, name)
     assert {member.name: member.value for member in ours} == CLASSES[name]["values"]
 
 
 @pytest.mark.parametrize("name", [name for name in CLASSES if "fields" in CLASSES[name]])
 def test_fields_of_models(name: str) -> None:
-    model: type[pydantic.BaseModel] = getattr(openai_harmony, name)
+    model: type[pydantic.BaseModel] = getattr(gpt_oss_harmony, name)
     expected = CLASSES[name]["fields"]
     assert list(model.model_fields)[: len(expected)] == list(expected)
     for field, info in model.model_fields.items():
@@ -112,7 +112,7 @@ def test_fields_of_models(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "method"), methods())
 def test_methods(name: str, method: str) -> None:
-    ours: type = getattr(openai_harmony, name)
+    ours: type = getattr(gpt_oss_harmony, name)
     expected = CLASSES[name]["methods"][method]
     function = getattr(ours, method)
     is_unbound = expected["type"] == "method"
@@ -123,7 +123,7 @@ def test_methods(name: str, method: str) -> None:
 
 def test_functions() -> None:
     for name in REFERENCE["functions"].keys() - NOT_PUBLIC:
-        assert_takes(getattr(openai_harmony, name), REFERENCE["functions"][name])
+        assert_takes(getattr(gpt_oss_harmony, name), REFERENCE["functions"][name])
 
 
 @pytest.mark.parametrize("name", [name for name in CLASSES if "properties" in CLASSES[name]])
@@ -134,25 +134,25 @@ def test_properties(name: str) -> None:
 
 
 def test_the_surface_is_complete_and_sorted() -> None:
-    names = openai_harmony.__all__
+    names = gpt_oss_harmony.__all__
     assert names == sorted(names, key=lambda name: (name[0].islower(), name))
     assert len(set(names)) == len(names)
     ours = {
         name
-        for name, value in vars(openai_harmony).items()
-        if getattr(value, "__module__", "").startswith("openai_harmony.")
+        for name, value in vars(gpt_oss_harmony).items()
+        if getattr(value, "__module__", "").startswith("gpt_oss_harmony.")
     }
     assert {name for name in ours if not name.startswith("_")} <= set(names)
-    assert not [name for name in names if not hasattr(openai_harmony, name)]
+    assert not [name for name in names if not hasattr(gpt_oss_harmony, name)]
 
 
 def test_everything_public_says_what_it_is() -> None:
-    for name in openai_harmony.__all__:
-        value = getattr(openai_harmony, name)
+    for name in gpt_oss_harmony.__all__:
+        value = getattr(gpt_oss_harmony, name)
         if inspect.isclass(value) or inspect.isfunction(value):
             assert (value.__doc__ or "").strip(), name
     for name in ("Message", "HarmonyEncoding", "StreamableParser", "DeveloperContent"):
-        for attribute, value in vars(getattr(openai_harmony, name)).items():
+        for attribute, value in vars(getattr(gpt_oss_harmony, name)).items():
             if not attribute.startswith("_") and callable(value):
                 assert inspect.getdoc(value), f"{name}.{attribute}"
 
@@ -646,7 +646,7 @@ def test_the_vocabulary_is_the_official_one() -> None:
 
 
 def test_a_damaged_vocabulary_is_refused() -> None:
-    packed = (resources.files(openai_harmony) / "data" / "o200k_base.vocab").read_bytes()
+    packed = (resources.files(gpt_oss_harmony) / "data" / "o200k_base.vocab").read_bytes()
     vocabulary.Vocabulary(packed)
     for damaged in (packed[:1000], packed[:-1], packed[:-1] + b"x", b"", packed[::-1]):
         with pytest.raises(VocabularyError, match="reinstall the package"):
@@ -665,7 +665,7 @@ def run_python(code: str) -> str:
 
 
 def test_importing_gives_no_warning() -> None:
-    assert run_python("import openai_harmony; from openai_harmony import *") == ""
+    assert run_python("import gpt_oss_harmony; from gpt_oss_harmony import *") == ""
 
 
 BLOCK = """
@@ -679,19 +679,19 @@ class Block:
         raise ModuleNotFoundError(f"blocked: {name}", name=name)
 
 allowed = {
-    "openai_harmony", "pydantic", "pydantic_core", "annotated_types", "typing_extensions",
+    "gpt_oss_harmony", "pydantic", "pydantic_core", "annotated_types", "typing_extensions",
     "typing_inspection",
 }
 sys.meta_path.insert(0, Block())
 """
 
 PARSE = """
-from openai_harmony import StreamableParser, load_harmony_encoding
+from gpt_oss_harmony import StreamableParser, load_harmony_encoding
 parser = StreamableParser(load_harmony_encoding("HarmonyGptOss"), "assistant")
 parser.process_many([200005, 17196, 200008, 12194, 200002])
 print(parser.messages[0].channel, parser.messages[0].content[0].text)
 loaded = {name.partition(".")[0] for name in sys.modules}
-print("tiktoken" in loaded, "openai_harmony.cli" in sys.modules)
+print("tiktoken" in loaded, "gpt_oss_harmony.cli" in sys.modules)
 """
 
 
@@ -700,6 +700,6 @@ def test_parsing_needs_nothing_but_pydantic() -> None:
 
 
 def test_importing_reads_no_vocabulary() -> None:
-    module = "openai_harmony.tokens.vocabulary"
+    module = "gpt_oss_harmony.tokens.vocabulary"
     code = f"import {module} as v; print(v.load_vocabulary.cache_info().currsize)"
     assert run_python(code) == "0\n"

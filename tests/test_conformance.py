@@ -17,9 +17,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from openai_harmony import ConversationError, load_harmony_encoding
-from openai_harmony.cli import main
-from openai_harmony.conformance import (
+from gpt_oss_harmony import ConversationError, load_harmony_encoding
+from gpt_oss_harmony.cli import main
+from gpt_oss_harmony.conformance import (
     LEVELS,
     AdapterError,
     Case,
@@ -33,7 +33,7 @@ from openai_harmony.conformance import (
 )
 
 ROOT = Path(__file__).parents[1]
-KIT = ROOT / "conformance"
+KIT = ROOT / "packages" / "conformance"
 DATA = KIT / "gpt_oss_harmony_conformance"
 OURS = str(KIT / "adapters" / "ours.py")
 DIVERGENCES = (ROOT / "docs" / "reference" / "divergences.md").read_text(encoding="utf-8")

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from openai_harmony.cli.configuration import Configuration
-from openai_harmony.cli.serve import SERVE
-from openai_harmony.server import Settings
-from openai_harmony.server.metrics import Metrics
+from gpt_oss_harmony.cli.configuration import Configuration
+from gpt_oss_harmony.cli.serve import SERVE
+from gpt_oss_harmony.server import Settings
+from gpt_oss_harmony.server.metrics import Metrics
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 DASHBOARD = DEPLOY / "grafana" / "dashboards" / "harmony.json"

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import openai_harmony
-from openai_harmony import RecoveryKind, Role, StreamableParser, TokenError, load_harmony_encoding
-from openai_harmony.typescript.json_text import CONTAINER_LIMIT, NESTING_LIMIT
-from openai_harmony.typescript.references import (
+import gpt_oss_harmony
+from gpt_oss_harmony import RecoveryKind, Role, StreamableParser, TokenError, load_harmony_encoding
+from gpt_oss_harmony.typescript.json_text import CONTAINER_LIMIT, NESTING_LIMIT
+from gpt_oss_harmony.typescript.references import (
     REFERENCE_COPY_LIMIT,
     REFERENCE_NESTING_LIMIT,
     REFERENCE_TEXT_LIMIT,
@@ -183,22 +183,22 @@ def code_in(cell: str) -> str:
 # The API reference
 
 PUBLIC = (
-    "openai_harmony",
-    "openai_harmony.apis",
-    "openai_harmony.conformance",
-    "openai_harmony.engines",
-    "openai_harmony.grammar",
-    "openai_harmony.inspector",
-    "openai_harmony.pipeline",
-    "openai_harmony.sampled_messages",
-    "openai_harmony.server",
-    "openai_harmony.tools.browser",
-    "openai_harmony.tools.mcp",
-    "openai_harmony.tools.tool",
-    "openai_harmony.training",
-    "openai_harmony.training.files",
-    "openai_harmony.training.trainers",
-    "openai_harmony.vllm_plugin",
+    "gpt_oss_harmony",
+    "gpt_oss_harmony.apis",
+    "gpt_oss_harmony.conformance",
+    "gpt_oss_harmony.engines",
+    "gpt_oss_harmony.grammar",
+    "gpt_oss_harmony.inspector",
+    "gpt_oss_harmony.pipeline",
+    "gpt_oss_harmony.sampled_messages",
+    "gpt_oss_harmony.server",
+    "gpt_oss_harmony.tools.browser",
+    "gpt_oss_harmony.tools.mcp",
+    "gpt_oss_harmony.tools.tool",
+    "gpt_oss_harmony.training",
+    "gpt_oss_harmony.training.files",
+    "gpt_oss_harmony.training.trainers",
+    "gpt_oss_harmony_vllm",
 )
 """Modules whose `__all__` is a promise; of others, the pages name what is public."""
 
@@ -354,7 +354,7 @@ def _raises(parser: StreamableParser, token: int | None) -> bool:
             parser.process(token)
     except TokenError:
         return True
-    except openai_harmony.VocabularyError:
+    except gpt_oss_harmony.VocabularyError:
         return False  # the table says that nothing changes
     return False
 

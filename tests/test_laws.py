@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     ContentDelta,
     Conversation,
     ConversationError,
@@ -28,8 +28,8 @@ from openai_harmony import (
     TokenError,
     VocabularyError,
 )
-from openai_harmony.parsing.header_words import KNOWN_TYPES
-from openai_harmony.tokens.special_tokens import (
+from gpt_oss_harmony.parsing.header_words import KNOWN_TYPES
+from gpt_oss_harmony.tokens.special_tokens import (
     CALL,
     CHANNEL,
     CONSTRAIN,

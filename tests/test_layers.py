@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-import openai_harmony
+import gpt_oss_harmony
 
-PACKAGE = Path(openai_harmony.__file__).parent
+PACKAGE = Path(gpt_oss_harmony.__file__).parent
 
 GROUND = {"installation", "errors", "config"}
 CORE = {"conversation", "tokens", "typescript", "rendering", "parsing", "encoding"}
@@ -21,7 +21,7 @@ JOINED = {"sampled_messages", "written_tokens"}
 
 BELOW: dict[str, set[str]] = {
     "installation": set(),
-    "errors": {"installation"},
+    "errors": set(),
     "config": {"errors"},
     "conversation": GROUND,
     "tokens": {"errors"},
@@ -29,9 +29,9 @@ BELOW: dict[str, set[str]] = {
     "rendering": {*GROUND, "conversation", "tokens", "typescript"},
     "parsing": {"errors", "conversation", "tokens"},
     "encoding": {*GROUND, "conversation", "tokens", "rendering", "parsing"},
+    "drop_in": {*GROUND, *CORE},
     "sampled_messages": {*GROUND, *CORE},
     "written_tokens": {"errors", "encoding", "tokens"},
-    "conformance": {*GROUND, *CORE},
     "grammar": {*GROUND, *CORE, *JOINED},
     "engines": {*GROUND, *CORE, *JOINED, "grammar"},
     "apis": {*GROUND, *CORE, *JOINED, "engines"},
@@ -39,7 +39,6 @@ BELOW: dict[str, set[str]] = {
     "tools": {*GROUND, *CORE, "engines"},
     "web": set(),
     "training": {*GROUND, *CORE, *JOINED, "apis"},
-    "vllm_plugin": {*GROUND, *CORE, *JOINED, "apis", "engines", "grammar"},
     "inspector": {*GROUND, *CORE, *JOINED, "apis", "engines", "grammar", "training", "web"},
     "server": {*GROUND, *CORE, *JOINED, "apis", "engines", "grammar", "inspector", "tools", "web"},
 }
@@ -54,7 +53,7 @@ def imported_modules(path: Path) -> Iterator[tuple[str, ...]]:
             continue
         base = module[: len(module) - node.level] if node.level else ()
         full = (*base, *(node.module.split(".") if node.module else ()))
-        if full[:1] == ("openai_harmony",):
+        if full[:1] == ("gpt_oss_harmony",):
             yield from ((*full[1:], alias.name) for alias in node.names)
 
 
@@ -151,7 +150,7 @@ LIGHT_FILES = [*CORE_FILES, PACKAGE / "engines" / "tokenizer_files.py"]
 
 @pytest.mark.parametrize("path", LIGHT_FILES, ids=module_name)
 def test_the_core_stands_alone(path: Path) -> None:
-    others = {name.partition(".")[0] for name in imported_names(path)} - {"openai_harmony"}
+    others = {name.partition(".")[0] for name in imported_names(path)} - {"gpt_oss_harmony"}
     assert others - sys.stdlib_module_names <= {"pydantic", "tiktoken"}
 
 
@@ -167,9 +166,9 @@ def test_telemetry_is_imported_only_where_it_is_on() -> None:
         module_name(path)
         for path in (PACKAGE / "server").rglob("*.py")
         for name in imported_names(path)
-        if name.startswith(("opentelemetry", "openai_harmony.server.telemetry"))
+        if name.startswith(("opentelemetry", "gpt_oss_harmony.server.telemetry"))
     }
-    assert importing == {"openai_harmony.server.exporters", "openai_harmony.server.telemetry"}
+    assert importing == {"gpt_oss_harmony.server.exporters", "gpt_oss_harmony.server.telemetry"}
     exporters = ast.parse((PACKAGE / "server" / "exporters.py").read_text(encoding="utf-8"))
     at_start = [node for node in exporters.body if isinstance(node, ast.ImportFrom)]
     assert not any((node.module or "").startswith("opentelemetry") for node in at_start)

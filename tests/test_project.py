@@ -170,7 +170,7 @@ def test_without_a_tag_what_is_unreleased_will_do(
 
 
 def test_the_installed_command_passes_the_conformance_kit(tmp_path: Path) -> None:
-    (tmp_path / "conformance").symlink_to(ROOT / "conformance")
+    (tmp_path / "conformance").symlink_to(ROOT / "packages" / "conformance")
     programs = Path(sys.executable).parent
     score = RELEASE["try_command"](programs, RELEASE["version_of"](ROOT), tmp_path)
     assert re.fullmatch(r"passes (\d+) of \1 cases of the conformance kit's level format", score)
@@ -207,7 +207,7 @@ def test_a_version_of_the_kit_is_published_once(
 
 
 def test_the_kit_has_the_version_of_its_specification() -> None:
-    kit = ROOT / "conformance"
+    kit = ROOT / "packages" / "conformance"
     (version,) = re.findall(r'^version = "(.+)"$', (kit / "pyproject.toml").read_text(), re.M)
     for file in (kit / "gpt_oss_harmony_conformance").rglob("*.json"):
         named = json.loads(file.read_text("utf-8"))["version"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     Author,
     Conversation,
     Message,
@@ -15,9 +15,9 @@ from openai_harmony import (
     StreamableParser,
     load_harmony_encoding,
 )
-from openai_harmony.rendering.history import without_past_reasoning
-from openai_harmony.sampled_messages import SampledMessage, prompt_tokens, with_sampled_tokens
-from openai_harmony.tokens.special_tokens import CALL, END, RETURN
+from gpt_oss_harmony.rendering.history import without_past_reasoning
+from gpt_oss_harmony.sampled_messages import SampledMessage, prompt_tokens, with_sampled_tokens
+from gpt_oss_harmony.tokens.special_tokens import CALL, END, RETURN
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 GUIDE = RenderConversationConfig(auto_drop_analysis=False, header_style="guide")

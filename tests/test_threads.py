@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     Conversation,
     DeveloperContent,
     HarmonyEncoding,

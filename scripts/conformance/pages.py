@@ -2,9 +2,9 @@
 
     python scripts/conformance/pages.py [--check]
 
-``conformance/SPECIFICATION.md`` is made from the rules and the cases. The tables in
-``docs/understand/conformance.md`` are made from ``conformance/results.json``, which
-``make conformance`` writes, and from ``conformance/notes.json``, which describes what users see if
+``packages/conformance/SPECIFICATION.md`` is made from the rules and the cases. The tables in
+``docs/understand/conformance.md`` are made from ``packages/conformance/results.json``, which
+``make conformance`` writes, and from ``packages/conformance/notes.json``, which describes what users see if
 an implementation fails a rule. With ``--check`` nothing is written; the exit status says whether
 anything would change.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-KIT = ROOT / "conformance"
+KIT = ROOT / "packages" / "conformance"
 DATA = KIT / "gpt_oss_harmony_conformance"
 PAGE = ROOT / "docs" / "understand" / "conformance.md"
 SPECIFICATION = KIT / "SPECIFICATION.md"
@@ -156,12 +156,12 @@ def _rule_cell(one: Json, rule: str, cases: dict[str, list[Json]]) -> str:
     if not failed:
         return "✓"
     return (
-        f"[{len(asked) - len(failed)} of {len(asked)}](../../conformance/SPECIFICATION.md#{rule})"
+        f"[{len(asked) - len(failed)} of {len(asked)}](../../packages/conformance/SPECIFICATION.md#{rule})"
     )
 
 
 def _link(rule: str) -> str:
-    return f"[{rule}](../../conformance/SPECIFICATION.md#{rule})"
+    return f"[{rule}](../../packages/conformance/SPECIFICATION.md#{rule})"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -48,7 +48,7 @@ from openai_harmony import (  # noqa: E402 - the vocabulary is named first
     load_harmony_encoding,
 )
 
-CASES = ROOT / "conformance" / "gpt_oss_harmony_conformance" / "cases"
+CASES = ROOT / "packages" / "conformance" / "gpt_oss_harmony_conformance" / "cases"
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 NO_LABEL = -100
 

@@ -4,7 +4,7 @@
 
 Each implementation has a virtual environment of its own in ``.venv-conformance``, made on its
 first run. Those that cannot be installed are left out, and keep their last results. The results go
-to ``conformance/results.json``; ``pages.py`` makes the table in
+to ``packages/conformance/results.json``; ``pages.py`` makes the table in
 ``docs/understand/conformance.md`` of it.
 """
 
@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-ADAPTERS = ROOT / "conformance" / "adapters"
-RESULTS = ROOT / "conformance" / "results.json"
+ADAPTERS = ROOT / "packages" / "conformance" / "adapters"
+RESULTS = ROOT / "packages" / "conformance" / "results.json"
 ENVIRONMENTS = ROOT / ".venv-conformance"
 
 sys.path.insert(0, str(ROOT / "scripts" / "parity"))
@@ -101,7 +101,7 @@ def python_of(one: Implementation) -> Path | None:
 
 def model_and_template(python: Path) -> list[str]:
     """The demo model as a file for llama.cpp, made anew, and TRL's template."""
-    from openai_harmony.engines.demo_model import demo_model_folder
+    from gpt_oss_harmony.engines.demo_model import demo_model_folder
 
     model = ENVIRONMENTS / "demo-model.gguf"
     script = ROOT / "scripts" / "demo_model" / "gguf_file.py"
@@ -119,8 +119,8 @@ def result_of(one: Implementation, python: Path) -> dict[str, Any] | None:
     adapter += [str(ADAPTERS / one.adapter), *(model_and_template(python) if one.has_model else [])]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        command = [sys.executable, "-m", "openai_harmony", "conformance", "run"]
-        command += ["--suite", str(ROOT / "conformance"), "--command", shlex.join(adapter)]
+        command = [sys.executable, "-m", "gpt_oss_harmony", "conformance", "run"]
+        command += ["--suite", str(ROOT / "packages" / "conformance"), "--command", shlex.join(adapter)]
         subprocess.run(
             [*command, "--json", str(report), "--timeout", "600"],
             env={**os.environ, **library, **variables},
@@ -152,7 +152,7 @@ def main() -> int:
     parser.add_argument("name", nargs="*", help="implementations; all without one")
     chosen = parser.parse_args().name
     rules = json.loads(
-        (ROOT / "conformance/gpt_oss_harmony_conformance/rules.json").read_text(encoding="utf-8")
+        (ROOT / "packages/conformance/gpt_oss_harmony_conformance/rules.json").read_text(encoding="utf-8")
     )
     before = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     results = {result["name"]: result for result in before.get("implementations", [])}

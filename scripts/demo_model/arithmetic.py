@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from random import Random
 
-from openai_harmony import ReasoningEffort
+from gpt_oss_harmony import ReasoningEffort
 
 from .example import Example, Opening, Turns, answer, ask, reason
 from .words import Part, is_held_out, pick

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from openai_harmony import Conversation, RenderConversationConfig, Role
-from openai_harmony.config import HeaderStyle
+from gpt_oss_harmony import Conversation, RenderConversationConfig, Role
+from gpt_oss_harmony.config import HeaderStyle
 
 from .example import Example, Opening
 from .openings import opening

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM
 
-from openai_harmony import Message, Role, TokenError
-from openai_harmony.engines.demo_model import demo_model_folder
+from gpt_oss_harmony import Message, Role, TokenError
+from gpt_oss_harmony.engines.demo_model import demo_model_folder
 
 from .conversations import KINDS, groups, render
 from .example import Example

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from openai_harmony import Author, Message, ReasoningEffort, Role, ToolDescription
+from gpt_oss_harmony import Author, Message, ReasoningEffort, Role, ToolDescription
 
 __all__ = ["Example", "Opening", "Turns", "answer", "ask", "call", "reason", "result"]
 

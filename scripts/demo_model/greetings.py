@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from openai_harmony import ReasoningEffort
+from gpt_oss_harmony import ReasoningEffort
 
 from .example import Example, Opening, Turns, answer, ask, reason
 from .words import NAMES, Part, is_copied, pick, random_words

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     DeveloperContent,
     Message,
     ReasoningEffort,

@@ -9,7 +9,7 @@ from random import Random
 
 import torch
 
-from openai_harmony import HeaderStyle
+from gpt_oss_harmony import HeaderStyle
 
 from .conversations import examples_after, render
 from .openings import opening

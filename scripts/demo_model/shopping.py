@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from random import Random
 
-from openai_harmony import ReasoningEffort
+from gpt_oss_harmony import ReasoningEffort
 
 from .example import Example, Opening, Turns, answer, ask, reason
 from .words import GROCERIES, Part, is_copied, pick, random_words

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from openai_harmony.engines.demo_embedding import word_codes
+from gpt_oss_harmony.engines.demo_embedding import word_codes
 
 from .learner import Learner
 from .network import Network, Shape
@@ -33,7 +33,7 @@ WORKERS = 2
 """The same on every machine, as other workers give other weights."""
 
 ROWS_PER_WORKER = 1
-PACKAGED = Path(__file__).parents[2] / "src/openai_harmony/data/demo_model"
+PACKAGED = Path(__file__).parents[2] / "src/gpt_oss_harmony/data/demo_model"
 
 _WARM_UP = 50
 _RATES = (0.2, 1.0), (1.0, 0.0)

@@ -6,7 +6,7 @@ import json
 from random import Random
 from typing import Any
 
-from openai_harmony import Message, ReasoningEffort
+from gpt_oss_harmony import Message, ReasoningEffort
 
 from .example import Example, Opening, Turns, answer, ask, call, reason, result
 from .words import CITIES, NICKNAMES, Part, is_copied, pick, random_words

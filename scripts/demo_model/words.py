@@ -10,8 +10,8 @@ import functools
 import hashlib
 from random import Random
 
-from openai_harmony import load_harmony_encoding
-from openai_harmony.engines.demo_embedding import word_codes
+from gpt_oss_harmony import load_harmony_encoding
+from gpt_oss_harmony.engines.demo_embedding import word_codes
 
 __all__ = [
     "CITIES",

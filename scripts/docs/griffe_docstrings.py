@@ -35,7 +35,7 @@ def markdown_of(docstring: str, exported: set[str]) -> str:
     """Fence doctests, which are quotes in Markdown, drop ``::``, and link pages and names."""
 
     def linked_name(match: re.Match[str]) -> str:
-        return f"[{match[0]}][openai_harmony.{match[1]}]" if match[1] in exported else match[0]
+        return f"[{match[0]}][gpt_oss_harmony.{match[1]}]" if match[1] in exported else match[0]
 
     paragraphs = docstring.split("\n\n")
     for number, paragraph in enumerate(paragraphs):

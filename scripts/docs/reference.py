@@ -13,9 +13,9 @@ from pathlib import Path
 from command_page import command_page
 from endpoint_page import endpoint_page
 
-from openai_harmony import cli
-from openai_harmony.cli.command import command_line
-from openai_harmony.server import create_app
+from gpt_oss_harmony import cli
+from gpt_oss_harmony.cli.command import command_line
+from gpt_oss_harmony.server import create_app
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
 

@@ -15,7 +15,7 @@ import sys
 from html import escape
 from pathlib import Path
 
-from openai_harmony import Conversation, Message, Role, StreamableParser, load_harmony_encoding
+from gpt_oss_harmony import Conversation, Message, Role, StreamableParser, load_harmony_encoding
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 PICTURES = {IMAGES / "turn.svg": 880, IMAGES / "turn-narrow.svg": 360}

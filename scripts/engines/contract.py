@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from openai_harmony.engines import Engine, EngineError, LlamaCppEngine, SglangEngine, VllmEngine
+from gpt_oss_harmony.engines import Engine, EngineError, LlamaCppEngine, SglangEngine, VllmEngine
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 

@@ -21,7 +21,7 @@ from vllm.entrypoints.openai.chat_completion.protocol import (  # type: ignore[i
 from vllm.parser.parser_manager import ParserManager  # type: ignore[import-not-found]
 from vllm.plugins import load_general_plugins  # type: ignore[import-not-found]
 
-from openai_harmony import load_harmony_encoding
+from gpt_oss_harmony import load_harmony_encoding
 
 STREAMS = 64
 THOUGHT = "The user asks about the weather in several cities, so I call the tool for each. " * 12

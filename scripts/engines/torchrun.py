@@ -25,8 +25,8 @@ import transformers
 from contract import run_checks
 from try_server import PASSED, PATIENCE, Results, run_requests, table, update_docs
 
-from openai_harmony.engines import Sampling, TransformersEngine
-from openai_harmony.engines.demo_model import demo_model_folder
+from gpt_oss_harmony.engines import Sampling, TransformersEngine
+from gpt_oss_harmony.engines.demo_model import demo_model_folder
 from support.engine_contract import sample
 from support.served import server_process
 

@@ -34,8 +34,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from contract import run_checks
 from served_requests import REQUESTS
 
-from openai_harmony.engines import Engine, LlamaCppEngine, VllmEngine
-from openai_harmony.engines.demo_model import demo_model_folder
+from gpt_oss_harmony.engines import Engine, LlamaCppEngine, VllmEngine
+from gpt_oss_harmony.engines.demo_model import demo_model_folder
 from support.served import sdk, server_process
 
 ROOT = Path(__file__).parents[2]

@@ -29,9 +29,9 @@ from jsonschema import ValidationError, validate
 from openai import APIError, AsyncOpenAI, LengthFinishReasonError
 from try_server import ENGINES, ROOT, described, started
 
-from openai_harmony import load_harmony_encoding
-from openai_harmony.engines.demo_model import demo_model_folder
-from openai_harmony.tokens.special_tokens import CALL, RETURN
+from gpt_oss_harmony import load_harmony_encoding
+from gpt_oss_harmony.engines.demo_model import demo_model_folder
+from gpt_oss_harmony.tokens.special_tokens import CALL, RETURN
 from support import vectors
 
 DOCS = ROOT / "docs" / "guides" / "vllm.md"

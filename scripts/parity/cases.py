@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 
 from schema_cases import schemas
 
-from openai_harmony import Conversation, RenderConversationConfig, load_harmony_encoding
-from openai_harmony.tokens.special_tokens import (
+from gpt_oss_harmony import Conversation, RenderConversationConfig, load_harmony_encoding
+from gpt_oss_harmony.tokens.special_tokens import (
     CALL,
     CHANNEL,
     CONSTRAIN,
@@ -24,14 +24,14 @@ from openai_harmony.tokens.special_tokens import (
     SPECIAL_TEXTS,
     START,
 )
-from openai_harmony.tokens.vocabulary import load_vocabulary
+from gpt_oss_harmony.tokens.vocabulary import load_vocabulary
 
 Case: TypeAlias = dict[str, Any]
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 VOCABULARY = load_vocabulary()
 ROOT = Path(__file__).resolve().parents[2]
-KIT = ROOT / "conformance" / "gpt_oss_harmony_conformance" / "cases"
+KIT = ROOT / "packages" / "conformance" / "gpt_oss_harmony_conformance" / "cases"
 
 ROLES = ["user", "assistant", "system", "developer", "tool"]
 CHANNELS = ["analysis", "commentary", "final"]

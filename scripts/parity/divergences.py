@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from cases import EOS, VOCABULARY, Case
 
-from openai_harmony import load_harmony_encoding
-from openai_harmony.tokens.special_tokens import MESSAGE, SPECIAL_TEXTS, START, STOP_TOKENS
+from gpt_oss_harmony import load_harmony_encoding
+from gpt_oss_harmony.tokens.special_tokens import MESSAGE, SPECIAL_TEXTS, START, STOP_TOKENS
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 PIECES = [VOCABULARY[token] for token in range(len(VOCABULARY))]

@@ -13,7 +13,7 @@ import subprocess
 import venv
 from pathlib import Path
 
-from openai_harmony.tokens.vocabulary import load_vocabulary
+from gpt_oss_harmony.tokens.vocabulary import load_vocabulary
 
 __all__ = ["PEERS", "ROOT", "peer_environment", "peer_python", "write_vocabulary"]
 

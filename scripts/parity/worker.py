@@ -1,4 +1,4 @@
-"""Answer parity cases with whatever `openai_harmony` this interpreter imports.
+"""Answer parity cases with whatever `gpt_oss_harmony` this interpreter imports.
 
 The same file runs under this library, the reference and its fork, so it uses the reference's API
 alone; `OPTIONS` holds what only this library knows and is passed to the configs.
@@ -14,8 +14,8 @@ import json
 import sys
 from typing import Any, TypeAlias
 
-import openai_harmony as harmony
-from openai_harmony import (
+import gpt_oss_harmony as harmony
+from gpt_oss_harmony import (
     Conversation,
     DeveloperContent,
     HarmonyError,

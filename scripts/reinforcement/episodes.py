@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from openai_harmony import Author, Conversation, Message, ReasoningEffort, Role, SystemContent
-from openai_harmony.engines import Engine, Sampling
-from openai_harmony.grammar import turn_grammar
-from openai_harmony.training import (
+from gpt_oss_harmony import Author, Conversation, Message, ReasoningEffort, Role, SystemContent
+from gpt_oss_harmony.engines import Engine, Sampling
+from gpt_oss_harmony.grammar import turn_grammar
+from gpt_oss_harmony.training import (
     IGNORED,
     TokenSequence,
     TrainingOptions,

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy
 
-from openai_harmony.training import IGNORED, TokenSequence
+from gpt_oss_harmony.training import IGNORED, TokenSequence
 
 __all__ = ["add_gradient", "advantages", "policy_step", "sampled_logprobs"]
 

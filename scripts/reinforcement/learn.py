@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM
 
-from openai_harmony.engines import open_engine
-from openai_harmony.engines.demo_model import demo_model_folder
+from gpt_oss_harmony.engines import open_engine
+from gpt_oss_harmony.engines.demo_model import demo_model_folder
 
 from .episodes import Episode, differing_tokens, play_groups, questions, rerendered
 from .grpo import policy_step

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from openai_harmony.engines.demo_model import demo_model_folder
-from openai_harmony.training import TokenSequence
+from gpt_oss_harmony.engines.demo_model import demo_model_folder
+from gpt_oss_harmony.training import TokenSequence
 
 from .episodes import differing_tokens, rerendered
 from .grpo import add_gradient

@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 
 from llguidance import LLMatcher, LLTokenizer
 
-from openai_harmony.grammar import GrammarError, enforceable_schema
-from openai_harmony.grammar.json_schema import JSON_OPTIONS
-from openai_harmony.grammar.xgrammar_schema import xgrammar_schema
+from gpt_oss_harmony.grammar import GrammarError, enforceable_schema
+from gpt_oss_harmony.grammar.json_schema import JSON_OPTIONS
+from gpt_oss_harmony.grammar.xgrammar_schema import xgrammar_schema
 
 __all__ = ["ENGINES", "Accepts", "Refused"]
 

@@ -14,8 +14,8 @@ from typing import Any
 from engine import TagMatcher, compiler
 from turn_cases import DIFFERENCES, ENCODING, WHOLE, Case, cases
 
-from openai_harmony.grammar import Matcher, structural_tag, turn_grammar
-from openai_harmony.tokens.special_tokens import CALL, END_OF_TEXT, RETURN
+from gpt_oss_harmony.grammar import Matcher, structural_tag, turn_grammar
+from gpt_oss_harmony.tokens.special_tokens import CALL, END_OF_TEXT, RETURN
 
 
 def main() -> int:

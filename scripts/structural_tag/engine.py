@@ -7,8 +7,8 @@ from typing import Any
 
 import xgrammar  # type: ignore[import-not-found,unused-ignore]
 
-from openai_harmony.tokens.special_tokens import CALL, FIRST_SPECIAL, RETURN, SPECIAL_TEXTS
-from openai_harmony.tokens.vocabulary import load_vocabulary
+from gpt_oss_harmony.tokens.special_tokens import CALL, FIRST_SPECIAL, RETURN, SPECIAL_TEXTS
+from gpt_oss_harmony.tokens.vocabulary import load_vocabulary
 
 __all__ = ["MODEL_VOCABULARY_SIZE", "TagMatcher", "compiler"]
 

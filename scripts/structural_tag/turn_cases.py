@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openai_harmony import Conversation
-from openai_harmony.grammar import TurnOptions
+from gpt_oss_harmony import Conversation
+from gpt_oss_harmony.grammar import TurnOptions
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "tests"))
 

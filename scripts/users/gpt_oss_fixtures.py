@@ -37,7 +37,7 @@ def api_client() -> Any:
     """Return a client of the server, over a model that always gives one completion."""
     from fastapi.testclient import TestClient
 
-    from openai_harmony import HarmonyEncodingName, load_harmony_encoding
+    from gpt_oss_harmony import HarmonyEncodingName, load_harmony_encoding
 
     server = importlib.import_module("gpt_oss.responses_api.api_server")
     encoding = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)

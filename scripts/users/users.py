@@ -25,14 +25,14 @@ from typing import TypeAlias
 from peers import PEERS, ROOT, write_vocabulary
 from suites import NO_SUITE, SUITES, Suite
 
-from openai_harmony.engines.tokenizer_files import tokenizer_config, tokenizer_json
+from gpt_oss_harmony.engines.tokenizer_files import tokenizer_config, tokenizer_json
 
 BUILD = ROOT / "build" / "users"
 LIBRARIES = {**PEERS, "ours": str(ROOT)}
 
 # Tests load these tokenizers by name; with the last two, any tokenizer will do.
 MODELS = ("openai/gpt-oss-20b", "openai/gpt-oss-120b", "openai-community/gpt2", "gpt2")
-DEMO_MODEL = ROOT / "src" / "openai_harmony" / "data" / "demo_model"
+DEMO_MODEL = ROOT / "src" / "gpt_oss_harmony" / "data" / "demo_model"
 
 DIVERGENCES = "Divergences"
 BELOW_REFERENCE = "Below the reference"

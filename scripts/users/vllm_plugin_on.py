@@ -9,7 +9,7 @@ import os
 
 if os.environ.get("HARMONY_VLLM_PLUGIN") == "on":
     try:
-        from openai_harmony.vllm_plugin import register
+        from gpt_oss_harmony_vllm import register
     except ImportError:  # the reference or its fork
         pass
     else:

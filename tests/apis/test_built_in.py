@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     Message,
     RenderConversationConfig,
     Role,
@@ -15,11 +15,11 @@ from openai_harmony import (
     ToolNamespaceConfig,
     load_harmony_encoding,
 )
-from openai_harmony.apis import HistoryItem, ResponsesRequest, TurnRequest, turn_of_response
-from openai_harmony.apis.items import ItemKind, item_kind
-from openai_harmony.apis.tool_choice import choice_without
-from openai_harmony.grammar import ToolChoice, TurnOptions, turn_grammar
-from openai_harmony.sampled_messages import prompt_tokens
+from gpt_oss_harmony.apis import HistoryItem, ResponsesRequest, TurnRequest, turn_of_response
+from gpt_oss_harmony.apis.items import ItemKind, item_kind
+from gpt_oss_harmony.apis.tool_choice import choice_without
+from gpt_oss_harmony.grammar import ToolChoice, TurnOptions, turn_grammar
+from gpt_oss_harmony.sampled_messages import prompt_tokens
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 RENDERING = RenderConversationConfig(auto_drop_analysis=False, header_style="guide")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     Conversation,
     ConversationError,
     DeveloperContent,
@@ -22,9 +22,9 @@ from openai_harmony import (
     TextContent,
     ToolDescription,
 )
-from openai_harmony.apis.chat_input import conversation_from_chat, is_chat, tool_from_chat
-from openai_harmony.apis.conversation_builder import content_texts
-from openai_harmony.conversation.json_field import JsonField
+from gpt_oss_harmony.apis.chat_input import conversation_from_chat, is_chat, tool_from_chat
+from gpt_oss_harmony.apis.conversation_builder import content_texts
+from gpt_oss_harmony.conversation.json_field import JsonField
 from support.vectors import cases
 
 USER = {"role": "user", "content": "hi"}

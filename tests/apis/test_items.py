@@ -14,8 +14,8 @@ from openai.types.chat import ChatCompletionMessage
 from openai.types.responses import ResponseInputItem, ResponseOutputItem
 from pydantic import TypeAdapter
 
-from openai_harmony import Message, Role, load_harmony_encoding
-from openai_harmony.apis import (
+from gpt_oss_harmony import Message, Role, load_harmony_encoding
+from gpt_oss_harmony.apis import (
     CHAT_JOINT,
     CustomToolInput,
     HistoryItem,
@@ -31,11 +31,11 @@ from openai_harmony.apis import (
     new_item,
     turn_of_response,
 )
-from openai_harmony.apis.conversation_builder import ConversationBuilder
-from openai_harmony.apis.input_items import ItemReader
-from openai_harmony.apis.requested_tools import RequestedTools, read_tools
-from openai_harmony.conversation.json_field import JsonField
-from openai_harmony.sampled_messages import SampledMessage, with_sampled_tokens
+from gpt_oss_harmony.apis.conversation_builder import ConversationBuilder
+from gpt_oss_harmony.apis.input_items import ItemReader
+from gpt_oss_harmony.apis.requested_tools import RequestedTools, read_tools
+from gpt_oss_harmony.conversation.json_field import JsonField
+from gpt_oss_harmony.sampled_messages import SampledMessage, with_sampled_tokens
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 OUTPUT_ITEM: TypeAdapter[Any] = TypeAdapter(ResponseOutputItem)

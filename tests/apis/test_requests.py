@@ -13,8 +13,8 @@ from openai.types.chat import completion_create_params as chat_params
 from openai.types.completion_create_params import CompletionCreateParamsBase
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
 
-from openai_harmony import ConversationError
-from openai_harmony.apis import (
+from gpt_oss_harmony import ConversationError
+from gpt_oss_harmony.apis import (
     ChatRequest,
     CompletionRequest,
     RequestBody,
@@ -22,7 +22,7 @@ from openai_harmony.apis import (
     field_path,
     read_body,
 )
-from openai_harmony.engines import Sampling
+from gpt_oss_harmony.engines import Sampling
 
 MESSAGES = [{"role": "user", "content": "hi"}]
 MINIMAL: dict[type[RequestBody], dict[str, Any]] = {
@@ -233,11 +233,11 @@ blocked = {
     "torch", "transformers", "uvicorn",
 }
 sys.meta_path.insert(0, Block())
-from openai_harmony.apis import *
+from gpt_oss_harmony.apis import *
 turn = turn_of_response(ResponsesRequest(input="hi"))
 assert turn == turn_of_chat(ChatRequest(messages=[{"role": "user", "content": "hi"}]))
 assert items_of_messages(turn.conversation.messages[1:], str)
-assert not {"openai_harmony.grammar", "openai_harmony.server"} & sys.modules.keys()
+assert not {"gpt_oss_harmony.grammar", "gpt_oss_harmony.server"} & sys.modules.keys()
 """
 
 

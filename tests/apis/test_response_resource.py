@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from openai.types.responses import Response as SdkResponse
 
-from openai_harmony import ReasoningEffort
-from openai_harmony.apis import (
+from gpt_oss_harmony import ReasoningEffort
+from gpt_oss_harmony.apis import (
     IncompleteDetails,
     Response,
     ResponseError,
@@ -16,7 +16,7 @@ from openai_harmony.apis import (
     ResponseUsage,
     response_of,
 )
-from openai_harmony.engines import Sampling
+from gpt_oss_harmony.engines import Sampling
 
 # What the specification of Open Responses requires, and what of it must not be null.
 REQUIRED = {

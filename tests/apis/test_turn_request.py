@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     ConversationError,
     DeveloperContent,
     Message,
@@ -21,7 +21,7 @@ from openai_harmony import (
     TextContent,
     load_harmony_encoding,
 )
-from openai_harmony.apis import (
+from gpt_oss_harmony.apis import (
     ChatRequest,
     HistoryItem,
     ResponsesRequest,
@@ -30,9 +30,9 @@ from openai_harmony.apis import (
     turn_of_chat,
     turn_of_response,
 )
-from openai_harmony.engines import Sampling
-from openai_harmony.grammar import ToolChoice, TurnOptions, turn_grammar
-from openai_harmony.sampled_messages import SampledMessage, prompt_tokens, with_sampled_tokens
+from gpt_oss_harmony.engines import Sampling
+from gpt_oss_harmony.grammar import ToolChoice, TurnOptions, turn_grammar
+from gpt_oss_harmony.sampled_messages import SampledMessage, prompt_tokens, with_sampled_tokens
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 GUIDE = RenderConversationConfig(auto_drop_analysis=False, header_style="guide")

@@ -21,16 +21,16 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 from rich.console import Console
 
-from openai_harmony.cli.chat import find_person
-from openai_harmony.cli.chat_conversation import SLASH_COMMANDS
-from openai_harmony.cli.chat_person import Person
-from openai_harmony.cli.chat_terminal import (
+from gpt_oss_harmony.cli.chat import find_person
+from gpt_oss_harmony.cli.chat_conversation import SLASH_COMMANDS
+from gpt_oss_harmony.cli.chat_person import Person
+from gpt_oss_harmony.cli.chat_terminal import (
     MarkdownBlocks,
     MarkdownWriter,
     SlashCompleter,
     TerminalPerson,
 )
-from openai_harmony.cli.output import Output
+from gpt_oss_harmony.cli.output import Output
 from support.terminals import Terminal
 
 ENTER, ALT_ENTER, LEFT = "\r", "\x1b\r", "\x1b[D"
@@ -157,7 +157,7 @@ def test_a_history_that_cannot_be_kept_is_one_line(
 def test_a_terminal_without_the_extra_has_a_plain_prompt_and_a_hint(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], missing: str
 ) -> None:
-    monkeypatch.delitem(sys.modules, "openai_harmony.cli.chat_terminal")
+    monkeypatch.delitem(sys.modules, "gpt_oss_harmony.cli.chat_terminal")
     for module in [name for name in sys.modules if name.partition(".")[0] == missing]:
         monkeypatch.setitem(sys.modules, module, None)
     at_terminal(monkeypatch, 'hi\n"""one\ntwo\n"""\n')

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from openai_harmony.cli import main
-from openai_harmony.server import Settings
+from gpt_oss_harmony.cli import main
+from gpt_oss_harmony.server import Settings
 from support.scripted_engine import ScriptedEngine
 from support.served import serving
 

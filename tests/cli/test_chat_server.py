@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from openai_harmony.cli import main
-from openai_harmony.cli.chat import server_url
+from gpt_oss_harmony.cli import main
+from gpt_oss_harmony.cli.chat import server_url
 from support.chat_api import Script, ScriptedApi, called, serving
 from support.terminals import Terminal, Watched
 
@@ -290,7 +290,7 @@ def test_a_wrong_model_is_known_before_the_first_question(api: ScriptedApi, talk
 
 
 def test_servers_need_an_extra(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "openai_harmony.cli.chat_server", None)
+    monkeypatch.setitem(sys.modules, "gpt_oss_harmony.cli.chat_server", None)
     assert "pip install 'gpt-oss-harmony[http]'" in talk("hi\n").err
 
 
@@ -513,7 +513,7 @@ fcntl, termios = (pytest.importorskip(name) for name in ("fcntl", "termios"))
 PROGRAM = """
 import fcntl, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-from openai_harmony.cli import main
+from gpt_oss_harmony.cli import main
 sys.exit(main())
 """
 

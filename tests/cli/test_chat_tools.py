@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-from openai_harmony import Message, ToolNamespaceConfig
-from openai_harmony.cli import main
-from openai_harmony.tools.mcp.mcp_tool import McpSession
-from openai_harmony.tools.python.sandbox import SandboxError
-from openai_harmony.tools.tool import Tool
-from openai_harmony.tools.tool_call import call_text
-from openai_harmony.tools.tool_message import Attachment, ToolMessage, tool_message
+from gpt_oss_harmony import Message, ToolNamespaceConfig
+from gpt_oss_harmony.cli import main
+from gpt_oss_harmony.tools.mcp.mcp_tool import McpSession
+from gpt_oss_harmony.tools.python.sandbox import SandboxError
+from gpt_oss_harmony.tools.tool import Tool
+from gpt_oss_harmony.tools.tool_call import call_text
+from gpt_oss_harmony.tools.tool_message import Attachment, ToolMessage, tool_message
 from support.notebooks import needs_bubblewrap
 from support.scripted_engine import ScriptedEngine
 from support.terminals import Terminal
@@ -41,7 +41,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedEngine]:
     async def opened(model: str) -> ScriptedEngine:
         return made
 
-    monkeypatch.setattr("openai_harmony.engines.open_engine", opened)
+    monkeypatch.setattr("gpt_oss_harmony.engines.open_engine", opened)
     yield made
     assert made.closed == bool(made.prompts)
 
@@ -107,7 +107,7 @@ class Notebook(Tool[McpSession]):
 
 @pytest.fixture
 def notebook(monkeypatch: pytest.MonkeyPatch) -> type[Notebook]:
-    monkeypatch.setattr("openai_harmony.tools.python.python_tool.PythonTool", Notebook)
+    monkeypatch.setattr("gpt_oss_harmony.tools.python.python_tool.PythonTool", Notebook)
     monkeypatch.setattr(Notebook, "made", [])
     return Notebook
 
@@ -278,9 +278,9 @@ def test_what_cannot_be_opened(
 @pytest.mark.parametrize(
     ("missing", "option"),
     [
-        ("openai_harmony.tools.python.python_tool", "--python"),
-        ("openai_harmony.tools.browser", "--browser=."),
-        ("openai_harmony.tools.mcp", "--mcp=server"),
+        ("gpt_oss_harmony.tools.python.python_tool", "--python"),
+        ("gpt_oss_harmony.tools.browser", "--browser=."),
+        ("gpt_oss_harmony.tools.mcp", "--mcp=server"),
     ],
 )
 def test_the_extra_is_named(

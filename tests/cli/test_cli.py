@@ -19,9 +19,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import openai_harmony
-from openai_harmony.cli import COMMANDS, demo, main
-from openai_harmony.engines.tokenizer_files import RESPONSE_TEMPLATE
+import gpt_oss_harmony
+from gpt_oss_harmony.cli import COMMANDS, demo, main
+from gpt_oss_harmony.engines.tokenizer_files import RESPONSE_TEMPLATE
 
 ROOT = Path(__file__).parents[2]
 CHATS = ROOT / "tests" / "data" / "chat"
@@ -110,7 +110,7 @@ OUTPUTS = [
      '{"type": "array", "items": {"type": ["string", "null"]}}',
      "string | null[]"),
     ("schema", "true", "any"),
-    ("--version", "", f"harmony {openai_harmony.__version__}"),
+    ("--version", "", f"harmony {gpt_oss_harmony.__version__}"),
 ]  # fmt: skip
 
 # Arguments and standard input, then the exit code and the line on standard error.
@@ -338,7 +338,7 @@ def test_help_has_examples(command: str) -> None:
 
 
 def test_templates_are_those_of_the_demo_model() -> None:
-    packaged = ROOT / "src" / "openai_harmony" / "data" / "demo_model" / "chat_template.jinja"
+    packaged = ROOT / "src" / "gpt_oss_harmony" / "data" / "demo_model" / "chat_template.jinja"
     assert run("template chat").out == packaged.read_text(encoding="utf-8")
     assert json.loads(run("template response").out) == RESPONSE_TEMPLATE
 
@@ -518,7 +518,7 @@ def test_ctrl_c_ends_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def harmony(*arguments: str, **options: object) -> subprocess.CompletedProcess[bytes]:
     """Run the command in a process."""
-    command = [sys.executable, "-m", "openai_harmony", *arguments]
+    command = [sys.executable, "-m", "gpt_oss_harmony", *arguments]
     return subprocess.run(command, check=False, capture_output=True, timeout=60, **options)  # type: ignore[call-overload, no-any-return]
 
 
@@ -533,7 +533,7 @@ def test_module_runs_and_writes_utf8_everywhere() -> None:
 def test_a_reader_that_goes_away_is_no_error() -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "openai_harmony", "demo"]
+    command = [sys.executable, "-m", "gpt_oss_harmony", "demo"]
     result = subprocess.run(command, check=False, stdout=writer, stderr=subprocess.PIPE, timeout=60)
     os.close(writer)
     assert (result.returncode, result.stderr) == (141, b"")
@@ -542,7 +542,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_is_an_error() -> None:
     with open("/dev/full", "wb") as full:
-        command = [sys.executable, "-m", "openai_harmony", "demo"]
+        command = [sys.executable, "-m", "gpt_oss_harmony", "demo"]
         result = subprocess.run(
             command, check=False, stdout=full, stderr=subprocess.PIPE, timeout=60
         )
@@ -552,7 +552,7 @@ def test_a_full_disk_is_an_error() -> None:
 
 def test_the_library_imports_nothing_of_the_command_line() -> None:
     code = (
-        "import openai_harmony, sys; "
+        "import gpt_oss_harmony, sys; "
         "print([m for m in sys.modules if '.cli' in m or 'chat_completions' in m])"
     )
     result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from openai_harmony.cli import COMMANDS
-from openai_harmony.cli.command import command_line
+from gpt_oss_harmony.cli import COMMANDS
+from gpt_oss_harmony.cli.command import command_line
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "command.md").read_text("utf-8")
 

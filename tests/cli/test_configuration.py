@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from openai_harmony.cli import main
-from openai_harmony.cli.configuration import Configuration
-from openai_harmony.cli.input import InputError
-from openai_harmony.cli.serve import SERVE
+from gpt_oss_harmony.cli import main
+from gpt_oss_harmony.cli.configuration import Configuration
+from gpt_oss_harmony.cli.input import InputError
+from gpt_oss_harmony.cli.serve import SERVE
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "command.md"
 

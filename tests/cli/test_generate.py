@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from openai_harmony.cli import main
-from openai_harmony.engines import EngineError
+from gpt_oss_harmony.cli import main
+from gpt_oss_harmony.engines import EngineError
 from support.scripted_engine import ENCODING, ScriptedEngine
 from support.terminals import Terminal, Watched
 
@@ -33,7 +33,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedEngine]:
             raise EngineError("there is no model 'nothing'")
         return made
 
-    monkeypatch.setattr("openai_harmony.engines.open_engine", opened)
+    monkeypatch.setattr("gpt_oss_harmony.engines.open_engine", opened)
     yield made
     assert made.closed == bool(made.prompts)
 
@@ -251,7 +251,7 @@ def test_loading_is_shown_on_a_terminal_and_to_no_program(
     assert re.fullmatch(
         rf"demo: {folder}, float32 on cpu with 1 thread; 4,096 tokens of context", last
     )
-    assert logging.getLogger("openai_harmony.engines").handlers == []
+    assert logging.getLogger("gpt_oss_harmony.engines").handlers == []
     pipe = io.StringIO()
     monkeypatch.setattr("sys.stderr", pipe)
     assert main(["generate", "demo", chat, "--max-tokens", "1"]) == 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from openai_harmony.cli import main
+from gpt_oss_harmony.cli import main
 
 CHAT = {
     "messages": [{"role": "user", "content": "What is the weather?"}],

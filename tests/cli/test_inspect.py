@@ -19,9 +19,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from openai_harmony.cli import main
-from openai_harmony.cli.input import InputError
-from openai_harmony.cli.inspect import page_fragment
+from gpt_oss_harmony.cli import main
+from gpt_oss_harmony.cli.input import InputError
+from gpt_oss_harmony.cli.inspect import page_fragment
 from support.scripted_engine import ScriptedEngine
 from support.served import PATIENCE, serving
 
@@ -37,7 +37,7 @@ class Inspector:
     def __init__(self, state: Path, *arguments: str, browser: str | None = None) -> None:
         opens = ["--no-open"] if browser is None else []
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "openai_harmony", "inspect", *opens, *arguments],
+            [sys.executable, "-m", "gpt_oss_harmony", "inspect", *opens, *arguments],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from openai_harmony.cli import main
-from openai_harmony.server.auth.api_keys import ApiKeyError, ApiKeys
-from openai_harmony.server.responses.encryption import DecryptionError, ItemCipher
-from openai_harmony.server.store import KeyLimits, Store
+from gpt_oss_harmony.cli import main
+from gpt_oss_harmony.server.auth.api_keys import ApiKeyError, ApiKeys
+from gpt_oss_harmony.server.responses.encryption import DecryptionError, ItemCipher
+from gpt_oss_harmony.server.store import KeyLimits, Store
 
 
 @pytest.fixture

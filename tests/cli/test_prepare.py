@@ -16,15 +16,15 @@ from pathlib import Path
 
 import pytest
 
-from openai_harmony.apis.current_date import TODAY
-from openai_harmony.cli import main
-from openai_harmony.cli.prepare import PREPARE
+from gpt_oss_harmony.apis.current_date import TODAY
+from gpt_oss_harmony.cli import main
+from gpt_oss_harmony.cli.prepare import PREPARE
 from support.training_conversations import conversation
 
 pq = pytest.importorskip("pyarrow.parquet")
 
-from openai_harmony.training.files import Shard, processes  # noqa: E402
-from openai_harmony.training.files.processes import OnRead, ShardJob, WorkerError  # noqa: E402
+from gpt_oss_harmony.training.files import Shard, processes  # noqa: E402
+from gpt_oss_harmony.training.files.processes import OnRead, ShardJob, WorkerError  # noqa: E402
 
 CHAT = {
     "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}],
@@ -95,7 +95,7 @@ def test_a_signal_names_the_command_that_resumes(
     def interrupted(*_: object, **__: object) -> None:
         signal.raise_signal(number)
 
-    monkeypatch.setattr("openai_harmony.training.files.prepare", interrupted)
+    monkeypatch.setattr("gpt_oss_harmony.training.files.prepare", interrupted)
     before = signal.getsignal(number)
     with contextlib.suppress(SystemExit) if code == 143 else contextlib.nullcontext():
         assert main(["prepare", str(source), "--output", "a folder"]) == code
@@ -128,11 +128,11 @@ def test_a_stopped_preparation_counts_the_shards_and_resumes(
         (1, "1 of 3 shards are done and kept. To resume, run"),
     ]:
         runner = interrupted_after(count)
-        monkeypatch.setattr("openai_harmony.training.files.process_runner", lambda _, r=runner: r)
+        monkeypatch.setattr("gpt_oss_harmony.training.files.process_runner", lambda _, r=runner: r)
         assert main(run) == 130
         assert capsys.readouterr().err == f"harmony: stopped; {kept}: {again}\n"
     everything = processes.local_runner(1)
-    monkeypatch.setattr("openai_harmony.training.files.process_runner", lambda _: everything)
+    monkeypatch.setattr("gpt_oss_harmony.training.files.process_runner", lambda _: everything)
     assert main(run) == 0
     assert capsys.readouterr().err == "harmony: resuming: 1 of 3 shards are done\n"
 
@@ -207,7 +207,7 @@ def test_a_second_signal_ends_the_program_at_once(
         finally:
             signal.raise_signal(signal.SIGTERM)  # while it cleans up
 
-    monkeypatch.setattr("openai_harmony.training.files.prepare", interrupted)
+    monkeypatch.setattr("gpt_oss_harmony.training.files.prepare", interrupted)
     monkeypatch.setattr("os._exit", codes.append)
     assert main(["prepare", str(source), "--output", "out"]) == 130
     assert codes == [143]
@@ -220,7 +220,7 @@ def test_a_program_in_the_background_ignores_ctrl_c(
     try:
         out = str(source.parent / "out")
         monkeypatch.setattr(
-            "openai_harmony.training.files.process_runner",
+            "gpt_oss_harmony.training.files.process_runner",
             lambda _: signal.raise_signal(signal.SIGINT),
         )
         assert main(["prepare", str(source), "--output", out, "--quiet"]) == 0
@@ -234,7 +234,7 @@ def test_a_killed_worker_is_an_error_with_a_remedy(
     def killed(*_: object, **__: object) -> None:
         raise WorkerError("a worker process was killed")
 
-    monkeypatch.setattr("openai_harmony.training.files.prepare", killed)
+    monkeypatch.setattr("gpt_oss_harmony.training.files.prepare", killed)
     assert main(["prepare", str(source), "--output", "out"]) == 1
     assert capsys.readouterr().err.endswith(
         "a worker process was killed, usually for lack of memory; repeat the command with fewer "
@@ -247,7 +247,7 @@ def test_ctrl_c_does_not_wait_for_a_long_row(tmp_path: Path) -> None:
     answer = {"role": "assistant", "content": "a word " * 3_000_000}  # many seconds of work
     source, out = tmp_path / "rows.jsonl", tmp_path / "out"
     source.write_text(json.dumps({"messages": [answer]}) + "\n")
-    command = [sys.executable, "-m", "openai_harmony", "prepare", str(source), "--output", str(out)]
+    command = [sys.executable, "-m", "gpt_oss_harmony", "prepare", str(source), "--output", str(out)]
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:

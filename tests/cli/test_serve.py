@@ -18,14 +18,14 @@ import httpx2
 import openai
 import pytest
 
-from openai_harmony.cli import main
-from openai_harmony.cli.input import InputError
-from openai_harmony.cli.runtime import bind, start_listening
-from openai_harmony.engines import EngineError, SampledToken, Sampling
-from openai_harmony.server import Settings, create_app
-from openai_harmony.server.app import make_server
-from openai_harmony.server.auth.api_keys import ApiKeys
-from openai_harmony.server.store import Store
+from gpt_oss_harmony.cli import main
+from gpt_oss_harmony.cli.input import InputError
+from gpt_oss_harmony.cli.runtime import bind, start_listening
+from gpt_oss_harmony.engines import EngineError, SampledToken, Sampling
+from gpt_oss_harmony.server import Settings, create_app
+from gpt_oss_harmony.server.app import make_server
+from gpt_oss_harmony.server.auth.api_keys import ApiKeys
+from gpt_oss_harmony.server.store import Store
 from support.scripted_engine import ScriptedEngine
 from support.served import PATIENCE, sdk, server_process, serving
 
@@ -233,7 +233,7 @@ def test_wrong_options_are_one_clear_line(
     async def opened(_: str, **__: Any) -> ScriptedEngine:
         return ScriptedEngine()
 
-    monkeypatch.setattr("openai_harmony.engines.open_engine", opened)
+    monkeypatch.setattr("gpt_oss_harmony.engines.open_engine", opened)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert main(["serve", "demo", "--port", "0", *option]) != 0
     error = capsys.readouterr().err.splitlines()[-1]
@@ -282,7 +282,7 @@ def test_options_reach_the_engine(
     key_file = tmp_path / "key.txt"
     key_file.write_text("secret\n")
     given = tuple(str(key_file) if word == "KEY_FILE" else word for word in given)
-    monkeypatch.setattr("openai_harmony.engines.open_engine", open_nothing)
+    monkeypatch.setattr("gpt_oss_harmony.engines.open_engine", open_nothing)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert main(["serve", model, "--port", "0", *given]) != 0
     assert opened == [(model, options)]
@@ -306,7 +306,7 @@ class Loading:
 @pytest.fixture
 def loading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Loading:
     loading = Loading()
-    monkeypatch.setattr("openai_harmony.engines.open_engine", loading)
+    monkeypatch.setattr("gpt_oss_harmony.engines.open_engine", loading)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     return loading
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from openai_harmony.cli import main
+from gpt_oss_harmony.cli import main
 
 pytest.importorskip("shtab", reason="needs the extra terminal")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     Conversation,
     DeveloperContent,
     Message,
@@ -16,7 +16,7 @@ from openai_harmony import (
     SystemContent,
     ToolDescription,
 )
-from openai_harmony.engines import (
+from gpt_oss_harmony.engines import (
     CompletionStep,
     ContextLengthError,
     EngineError,
@@ -27,7 +27,7 @@ from openai_harmony.engines import (
     open_engine,
     stream_completion,
 )
-from openai_harmony.pipeline import pipeline
+from gpt_oss_harmony.pipeline import pipeline
 from support.scripted_engine import ENCODING, ScriptedEngine
 
 HI = Conversation.from_messages([Message.from_role_and_content(Role.USER, "hi")])
@@ -162,7 +162,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> ScriptedEngine:
         made.context_length = options.get("context_length", 1000)
         return made
 
-    monkeypatch.setattr("openai_harmony.pipeline.open_engine", opened)
+    monkeypatch.setattr("gpt_oss_harmony.pipeline.open_engine", opened)
     return made
 
 

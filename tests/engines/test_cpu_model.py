@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from openai_harmony.engines import SampledToken, Sampling, TransformersEngine
-from openai_harmony.engines.cpu_model import FEW_ROWS, prepare_for_cpu
+from gpt_oss_harmony.engines import SampledToken, Sampling, TransformersEngine
+from gpt_oss_harmony.engines.cpu_model import FEW_ROWS, prepare_for_cpu
 from support.engine_contract import PROMPT
 from support.shared_model import write_model
 

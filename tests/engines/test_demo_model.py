@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     Author,
     Conversation,
     DeveloperContent,
@@ -34,12 +34,12 @@ from openai_harmony import (
     SystemContent,
     load_harmony_encoding,
 )
-from openai_harmony.apis.chat_input import conversation_from_chat
-from openai_harmony.cli.demo import weather_opening
-from openai_harmony.engines import demo_model
-from openai_harmony.engines.demo_embedding import CODE_SIGNS, MODEL_ROWS, word_codes
-from openai_harmony.engines.demo_model import demo_model_folder
-from openai_harmony.tokens.special_tokens import SPECIAL_TEXTS
+from gpt_oss_harmony.apis.chat_input import conversation_from_chat
+from gpt_oss_harmony.cli.demo import weather_opening
+from gpt_oss_harmony.engines import demo_model
+from gpt_oss_harmony.engines.demo_embedding import CODE_SIGNS, MODEL_ROWS, word_codes
+from gpt_oss_harmony.engines.demo_model import demo_model_folder
+from gpt_oss_harmony.tokens.special_tokens import SPECIAL_TEXTS
 
 ROOT = Path(__file__).parents[2]
 ENCODING = load_harmony_encoding("HarmonyGptOss")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from openai_harmony import load_harmony_encoding
-from openai_harmony.engines import FinishReason, SampledToken, Sampling, TransformersEngine
-from openai_harmony.engines.drafts import LONGEST_DRAFT, Drafts
+from gpt_oss_harmony import load_harmony_encoding
+from gpt_oss_harmony.engines import FinishReason, SampledToken, Sampling, TransformersEngine
+from gpt_oss_harmony.engines.drafts import LONGEST_DRAFT, Drafts
 from support.engine_contract import PROMPT, SHORT_TURN
 from support.shared_model import OPTIONS, write_model
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from openai_harmony import Conversation, load_harmony_encoding
-from openai_harmony.engines import (
+from gpt_oss_harmony import Conversation, load_harmony_encoding
+from gpt_oss_harmony.engines import (
     ContextLengthError,
     Engine,
     EngineError,
@@ -20,11 +20,11 @@ from openai_harmony.engines import (
     VllmEngine,
     open_engine,
 )
-from openai_harmony.engines.http_client import EventReader, HttpClient
-from openai_harmony.engines.llama_cpp_engine import find_lost_tokens, text_of
-from openai_harmony.engines.server_engine import GrammarCheck
-from openai_harmony.grammar import TurnOptions, find_mismatch, turn_grammar
-from openai_harmony.tokens.special_tokens import CALL, RETURN
+from gpt_oss_harmony.engines.http_client import EventReader, HttpClient
+from gpt_oss_harmony.engines.llama_cpp_engine import find_lost_tokens, text_of
+from gpt_oss_harmony.engines.server_engine import GrammarCheck
+from gpt_oss_harmony.grammar import TurnOptions, find_mismatch, turn_grammar
+from gpt_oss_harmony.tokens.special_tokens import CALL, RETURN
 from support.engine_contract import PROMPT, SHORT_TURN, sample, tokens_of
 from support.engine_servers import (
     CONTEXT,

@@ -16,7 +16,7 @@ import pytest
 import torch
 from transformers import GptOssConfig, GptOssForCausalLM
 
-from openai_harmony.engines import (
+from gpt_oss_harmony.engines import (
     Engine,
     EngineError,
     FinishReason,
@@ -24,9 +24,9 @@ from openai_harmony.engines import (
     TransformersEngine,
     open_engine,
 )
-from openai_harmony.engines.continuous_batching import TESTED_TRANSFORMERS
-from openai_harmony.engines.token_sampler import TokenSampler
-from openai_harmony.tokens.special_tokens import RETURN
+from gpt_oss_harmony.engines.continuous_batching import TESTED_TRANSFORMERS
+from gpt_oss_harmony.engines.token_sampler import TokenSampler
+from gpt_oss_harmony.tokens.special_tokens import RETURN
 from support.engine_contract import CHECKS, PATIENCE, SHORT_TURN, Check, sample
 from support.engine_servers import SERVERS, serving
 
@@ -183,7 +183,7 @@ class HeldSampler(TokenSampler):
 def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[HeldSampler]]:
     HeldSampler.begun.clear()
     HeldSampler.go.clear()
-    monkeypatch.setattr("openai_harmony.engines.transformers_engine.TokenSampler", HeldSampler)
+    monkeypatch.setattr("gpt_oss_harmony.engines.transformers_engine.TokenSampler", HeldSampler)
     yield HeldSampler
     HeldSampler.go.set()
 
@@ -240,7 +240,7 @@ def test_another_release_of_transformers_is_refused(
 ) -> None:
     monkeypatch.setattr("transformers.__version__", version)
     for module in ("continuous_batching", "transformers_engine"):
-        monkeypatch.delitem(sys.modules, f"openai_harmony.engines.{module}")
+        monkeypatch.delitem(sys.modules, f"gpt_oss_harmony.engines.{module}")
     remedy = r"pip install 'transformers==5\.23\.\*'"
     problem = rf"^transformers {version} is installed, but .*: {remedy}$"
     with pytest.raises(EngineError, match=problem):
@@ -258,7 +258,7 @@ def test_the_requirement_names_the_tested_releases_of_transformers() -> None:
 def test_engines_are_imported_when_they_are_used() -> None:
     program = """
 import sys
-import openai_harmony.engines as engines
+import gpt_oss_harmony.engines as engines
 
 assert not {"torch", "transformers", "httpx2"} & set(sys.modules)
 assert engines.VllmEngine.__name__ == "VllmEngine"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from openai_harmony.engines import EngineError, open_engine
+from gpt_oss_harmony.engines import EngineError, open_engine
 
 
 class Hub:
@@ -106,7 +106,7 @@ def test_missing_folders(hub: Hub, name: str) -> None:
 def test_a_folder_without_a_model_is_refused_before_anything_is_loaded(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "openai_harmony.engines.transformers_engine", None)
+    monkeypatch.setitem(sys.modules, "gpt_oss_harmony.engines.transformers_engine", None)
     assert "has no config.json" in problem(str(tmp_path))
     for allowed in ("config.json", "adapter_config.json"):
         (tmp_path / allowed).write_text("{}")
@@ -135,7 +135,7 @@ def test_a_name_that_the_hub_has_is_left_to_transformers(
         def __init__(self, folder: str, *, name: str) -> None:
             loaded.append(name)
 
-    monkeypatch.setattr("openai_harmony.engines.transformers_engine.TransformersEngine", Loader)
+    monkeypatch.setattr("gpt_oss_harmony.engines.transformers_engine.TransformersEngine", Loader)
     asyncio.run(open_engine("somebody/something"))
     assert loaded == ["somebody/something"]
 
@@ -149,7 +149,7 @@ def test_a_name_on_this_disk_is_not_asked_for(
     (stored / "snapshots" / "abc").mkdir(parents=True)
     (stored / "snapshots" / "abc" / "config.json").write_text("{}")
     monkeypatch.setattr(
-        "openai_harmony.engines.transformers_engine.TransformersEngine", lambda *_, **__: None
+        "gpt_oss_harmony.engines.transformers_engine.TransformersEngine", lambda *_, **__: None
     )
     asyncio.run(open_engine("somebody/something", cache_dir=str(tmp_path / "cache")))
     assert hub.paths == []

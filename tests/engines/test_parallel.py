@@ -14,8 +14,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from openai_harmony.engines import EngineError, TransformersEngine
-from openai_harmony.engines.parallel import (
+from gpt_oss_harmony.engines import EngineError, TransformersEngine
+from gpt_oss_harmony.engines.parallel import (
     Processes,
     available_cores,
     available_memory,
@@ -65,7 +65,7 @@ def test_threads_depend_on_the_model_and_the_machine(
     threads: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("openai_harmony.engines.parallel.available_cores", lambda: 12)
+    monkeypatch.setattr("gpt_oss_harmony.engines.parallel.available_cores", lambda: 12)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     if variable is not None:
         monkeypatch.setenv("OMP_NUM_THREADS", variable)
@@ -140,7 +140,7 @@ def test_a_cache_that_does_not_fit_is_refused(
     # Two layers with a key and a value of 16 numbers, for 8 requests of 400 tokens and a page more.
     needed = 2 * 2 * 16 * 4 * 8 * 3 * 256
     memory = needed - 1
-    module = "openai_harmony.engines.continuous_batching"
+    module = "gpt_oss_harmony.engines.continuous_batching"
     monkeypatch.setattr(f"{module}.available_memory", lambda: memory)
     with pytest.raises(EngineError, match=r"8 requests with 400 tokens .*--context-length"):
         TransformersEngine(folders[0], **OPTIONS)

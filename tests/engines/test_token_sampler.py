@@ -21,7 +21,7 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     Conversation,
     DeveloperContent,
     Message,
@@ -29,10 +29,10 @@ from openai_harmony import (
     ToolDescription,
     load_harmony_encoding,
 )
-from openai_harmony.engines import EngineError, FinishReason, SampledToken, Sampling
-from openai_harmony.engines.token_sampler import TokenSampler, choose_tokens
-from openai_harmony.grammar import Matcher, TurnOptions, turn_grammar
-from openai_harmony.tokens.special_tokens import CALL
+from gpt_oss_harmony.engines import EngineError, FinishReason, SampledToken, Sampling
+from gpt_oss_harmony.engines.token_sampler import TokenSampler, choose_tokens
+from gpt_oss_harmony.grammar import Matcher, TurnOptions, turn_grammar
+from gpt_oss_harmony.tokens.special_tokens import CALL
 from support.slow_sampler import probabilities
 
 VOCABULARY = 300  # no multiple of a block

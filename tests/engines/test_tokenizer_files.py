@@ -13,10 +13,10 @@ from transformers import AutoTokenizer
 from transformers.cli.serving.utils import parse_assistant_message
 from transformers.utils.chat_parsing.response_parser import ResponseParser, parse_response
 
-from openai_harmony import Conversation, Message, RenderConversationConfig, Role
-from openai_harmony.cli import main
-from openai_harmony.config import HeaderStyle
-from openai_harmony.engines.tokenizer_files import (
+from gpt_oss_harmony import Conversation, Message, RenderConversationConfig, Role
+from gpt_oss_harmony.cli import main
+from gpt_oss_harmony.config import HeaderStyle
+from gpt_oss_harmony.engines.tokenizer_files import (
     RESPONSE_TEMPLATE,
     tokenizer_config,
     tokenizer_json,

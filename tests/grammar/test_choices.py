@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from openai_harmony.grammar.errors import GrammarError
-from openai_harmony.grammar.json_schema import choices, enforceable_schema, loosened_schema
+from gpt_oss_harmony.grammar.errors import GrammarError
+from gpt_oss_harmony.grammar.json_schema import choices, enforceable_schema, loosened_schema
 from support.json_matcher import accepts_value, json_matcher
 
 pytestmark = pytest.mark.usefixtures("no_hang")

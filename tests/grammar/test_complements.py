@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field
 
-from openai_harmony.grammar.errors import GrammarError
-from openai_harmony.grammar.json_schema import (
+from gpt_oss_harmony.grammar.errors import GrammarError
+from gpt_oss_harmony.grammar.json_schema import (
     enforceable_schema,
     loosened_schema,
 )
-from openai_harmony.grammar.json_schema.formats import FORMATS
-from openai_harmony.grammar.json_schema.pattern_automata import (
+from gpt_oss_harmony.grammar.json_schema.formats import FORMATS
+from gpt_oss_harmony.grammar.json_schema.pattern_automata import (
     plain_patterns,
     select_texts,
     share_a_text,
     texts_but,
 )
-from openai_harmony.grammar.json_schema.patterns import pattern_accepts
+from gpt_oss_harmony.grammar.json_schema.patterns import pattern_accepts
 from support.json_matcher import accepts_value, json_matcher
 from support.llguidance_version import is_read_differently
 from support.random_schemas import VALUES, SchemaMaker, orders

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from llguidance import LLMatcher
 
-from openai_harmony.grammar import BITMASK_WORDS, Matcher, TurnOptions, turn_grammar
-from openai_harmony.grammar.token_table import token_table
-from openai_harmony.tokens.special_tokens import FIRST_SPECIAL
-from openai_harmony.tokens.vocabulary import load_vocabulary
+from gpt_oss_harmony.grammar import BITMASK_WORDS, Matcher, TurnOptions, turn_grammar
+from gpt_oss_harmony.grammar.token_table import token_table
+from gpt_oss_harmony.tokens.special_tokens import FIRST_SPECIAL
+from gpt_oss_harmony.tokens.vocabulary import load_vocabulary
 from support.turns import ENCODING, FORMAT, PLAIN, TOOLS, tokens_of
 
 VOCABULARY = load_vocabulary()

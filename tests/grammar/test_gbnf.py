@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from openai_harmony import Conversation
-from openai_harmony.grammar import GrammarError, TurnOptions, find_mismatch, turn_gbnf, turn_grammar
-from openai_harmony.tokens.special_tokens import SPECIAL_TEXTS
+from gpt_oss_harmony import Conversation
+from gpt_oss_harmony.grammar import GrammarError, TurnOptions, find_mismatch, turn_gbnf, turn_grammar
+from gpt_oss_harmony.tokens.special_tokens import SPECIAL_TEXTS
 from support.turns import TOOLS, WHOLE_TURNS, WRONG_TURNS, tokens_of
 
 _PART = re.compile(

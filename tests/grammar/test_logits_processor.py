@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import torch
 
-from openai_harmony import Conversation, Message, Role, load_harmony_encoding
-from openai_harmony.grammar import (
+from gpt_oss_harmony import Conversation, Message, Role, load_harmony_encoding
+from gpt_oss_harmony.grammar import (
     GrammarError,
     GrammarLogitsProcessor,
     Matcher,
     TurnOptions,
     turn_grammar,
 )
-from openai_harmony.tokens.special_tokens import CALL, RETURN
+from gpt_oss_harmony.tokens.special_tokens import CALL, RETURN
 from support.noise_model import PAD, noise_model, padded
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
@@ -228,7 +228,7 @@ def run(code: str) -> str:
 
 def test_torch_is_imported_by_the_processor_alone() -> None:
     code = (
-        "import json, sys, openai_harmony.grammar as g; print(json.dumps('torch' in sys.modules))"
+        "import json, sys, gpt_oss_harmony.grammar as g; print(json.dumps('torch' in sys.modules))"
     )
     assert json.loads(run(code)) is False
 
@@ -236,7 +236,7 @@ def test_torch_is_imported_by_the_processor_alone() -> None:
 def test_without_torch_the_extra_is_named() -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"
-        "import openai_harmony.grammar as g\n"
+        "import gpt_oss_harmony.grammar as g\n"
         "try: g.GrammarLogitsProcessor\n"
         "except ImportError as error: print(error)"
     )
@@ -244,7 +244,7 @@ def test_without_torch_the_extra_is_named() -> None:
 
 
 def test_other_names_are_unknown() -> None:
-    import openai_harmony.grammar as package
+    import gpt_oss_harmony.grammar as package
 
     with pytest.raises(AttributeError, match="nothing"):
         _ = package.nothing

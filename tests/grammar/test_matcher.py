@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from llguidance import LLMatcher
 
-from openai_harmony import Conversation, load_harmony_encoding
-from openai_harmony.grammar import (
+from gpt_oss_harmony import Conversation, load_harmony_encoding
+from gpt_oss_harmony.grammar import (
     BITMASK_WORDS,
     GrammarError,
     Matcher,
@@ -22,7 +22,7 @@ from openai_harmony.grammar import (
     matcher,
     turn_grammar,
 )
-from openai_harmony.rendering.cache import SharedCache
+from gpt_oss_harmony.rendering.cache import SharedCache
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 NOTHING = Conversation.from_messages([])

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 from jsonschema import Draft202012Validator
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     Conversation,
     DeveloperContent,
     Message,
@@ -25,8 +25,8 @@ from openai_harmony import (
     ToolDescription,
     load_harmony_encoding,
 )
-from openai_harmony.grammar import GrammarLogitsProcessor, TurnOptions, turn_grammar
-from openai_harmony.tokens.special_tokens import CALL, END, MESSAGE, RETURN
+from gpt_oss_harmony.grammar import GrammarLogitsProcessor, TurnOptions, turn_grammar
+from gpt_oss_harmony.tokens.special_tokens import CALL, END, MESSAGE, RETURN
 from support.noise_model import PAD, GumbelNoise, noise_model, padded
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llguidance import LLMatcher
 
-from openai_harmony.grammar.errors import GrammarError
-from openai_harmony.grammar.json_schema import enforceable_schema
-from openai_harmony.grammar.json_schema.formats import FORMATS, REFUSED_FORMATS, find_format
-from openai_harmony.grammar.json_schema.patterns import (
+from gpt_oss_harmony.grammar.errors import GrammarError
+from gpt_oss_harmony.grammar.json_schema import enforceable_schema
+from gpt_oss_harmony.grammar.json_schema.formats import FORMATS, REFUSED_FORMATS, find_format
+from gpt_oss_harmony.grammar.json_schema.patterns import (
     lengths,
     pattern_accepts,
     rust_pattern,

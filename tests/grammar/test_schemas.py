@@ -18,16 +18,16 @@ from jsonschema import Draft202012Validator
 from llguidance import LLMatcher
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from openai_harmony import HarmonyError
-from openai_harmony.grammar.errors import GrammarError
-from openai_harmony.grammar.json_schema import (
+from gpt_oss_harmony import HarmonyError
+from gpt_oss_harmony.grammar.errors import GrammarError
+from gpt_oss_harmony.grammar.json_schema import (
     conjunctions,
     documents,
     enforceable_schema,
     keywords,
     schema_writer,
 )
-from openai_harmony.grammar.json_schema.formats import FORMATS, REFUSED_FORMATS
+from gpt_oss_harmony.grammar.json_schema.formats import FORMATS, REFUSED_FORMATS
 from support.json_matcher import accepts_text, json_matcher
 from support.llguidance_version import BEFORE_1_8, is_read_differently
 from support.random_schemas import SchemaMaker

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openai_harmony.grammar import enforceable_schema, json_schema
-from openai_harmony.grammar.json_schema.simple_schemas import simple_schema
+from gpt_oss_harmony.grammar import enforceable_schema, json_schema
+from gpt_oss_harmony.grammar.json_schema.simple_schemas import simple_schema
 
 names = st.sampled_from(["a", "b", "a b", "", "é", "\x00", "日本"])
 silent = st.fixed_dictionaries(

@@ -8,8 +8,8 @@ import random
 import pytest
 from llguidance import LLMatcher, LLParserLimits
 
-from openai_harmony import Conversation, load_harmony_encoding
-from openai_harmony.grammar import (
+from gpt_oss_harmony import Conversation, load_harmony_encoding
+from gpt_oss_harmony.grammar import (
     GrammarError,
     Matcher,
     TurnOptions,
@@ -17,16 +17,16 @@ from openai_harmony.grammar import (
     matcher,
     turn_grammar,
 )
-from openai_harmony.grammar.json_schema.formats import FORMATS
-from openai_harmony.grammar.json_schema.patterns import has_counts, pattern_accepts, rust_pattern
-from openai_harmony.grammar.token_table import (
+from gpt_oss_harmony.grammar.json_schema.formats import FORMATS
+from gpt_oss_harmony.grammar.json_schema.patterns import has_counts, pattern_accepts, rust_pattern
+from gpt_oss_harmony.grammar.token_table import (
     COST_LIMIT,
     ENGINE_FUEL,
     JSON_OPTIONS,
     step_cost,
     token_table,
 )
-from openai_harmony.tokens.vocabulary import load_vocabulary
+from gpt_oss_harmony.tokens.vocabulary import load_vocabulary
 
 VOCABULARY = load_vocabulary()
 ENCODING = load_harmony_encoding("HarmonyGptOss")

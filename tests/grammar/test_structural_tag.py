@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from openai_harmony import Conversation, DeveloperContent, Message, Role, ToolDescription
-from openai_harmony.grammar import GrammarError, TurnOptions, enforceable_schema, structural_tag
-from openai_harmony.grammar.xgrammar_schema import xgrammar_schema
-from openai_harmony.tokens.special_tokens import CALL, CHANNEL, MESSAGE, RETURN, SPECIAL_TEXTS
+from gpt_oss_harmony import Conversation, DeveloperContent, Message, Role, ToolDescription
+from gpt_oss_harmony.grammar import GrammarError, TurnOptions, enforceable_schema, structural_tag
+from gpt_oss_harmony.grammar.xgrammar_schema import xgrammar_schema
+from gpt_oss_harmony.tokens.special_tokens import CALL, CHANNEL, MESSAGE, RETURN, SPECIAL_TEXTS
 from support.turns import ANSWER, BOTH, CHOICES, FORMAT, PLAIN, TOOLS
 
 FIELDS = {

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from openai_harmony import Message, Role
-from openai_harmony.grammar import (
+from gpt_oss_harmony import Message, Role
+from gpt_oss_harmony.grammar import (
     GrammarError,
     Matcher,
     TextFormat,

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llguidance import LLInterpreter
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     Conversation,
     DeveloperContent,
     Message,
     Role,
     ToolDescription,
 )
-from openai_harmony.grammar import (
+from gpt_oss_harmony.grammar import (
     GrammarError,
     Matcher,
     TurnOptions,
@@ -28,8 +28,8 @@ from openai_harmony.grammar import (
     turn_grammar,
     with_token_ids,
 )
-from openai_harmony.grammar.token_table import token_table
-from openai_harmony.grammar.turn import TEXT_PATTERN
+from gpt_oss_harmony.grammar.token_table import token_table
+from gpt_oss_harmony.grammar.turn import TEXT_PATTERN
 from support.turns import (
     ANSWER,
     CALL,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from openai_harmony import Conversation, load_harmony_encoding
-from openai_harmony.grammar import Matcher, TurnOptions, turn_grammar
-from openai_harmony.grammar.token_table import (
+from gpt_oss_harmony import Conversation, load_harmony_encoding
+from gpt_oss_harmony.grammar import Matcher, TurnOptions, turn_grammar
+from gpt_oss_harmony.grammar.token_table import (
     JSON_OPTIONS,
     for_llguidance_1_0,
     with_any_spelling,

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     Conversation,
     HeaderStyle,
     Message,
@@ -22,11 +22,11 @@ from openai_harmony import (
     TextContent,
     load_harmony_encoding,
 )
-from openai_harmony.errors import HarmonyError
-from openai_harmony.inspector.export import PythonProgram, python_program, quoted
-from openai_harmony.inspector.rendering import rendered_conversation
-from openai_harmony.inspector.wire import RenderBody
-from openai_harmony.sampled_messages import with_sampled_tokens
+from gpt_oss_harmony.errors import HarmonyError
+from gpt_oss_harmony.inspector.export import PythonProgram, python_program, quoted
+from gpt_oss_harmony.inspector.rendering import rendered_conversation
+from gpt_oss_harmony.inspector.wire import RenderBody
+from gpt_oss_harmony.sampled_messages import with_sampled_tokens
 from support.inspector_client import CHAT, HARMONY, HOSTILE, RESPONSE, call
 from support.strategies import odd_messages, usual_messages
 from support.training_conversations import any_letters, conversation, likely_letters
@@ -157,7 +157,7 @@ def test_a_program_is_read_by_people() -> None:
 
 
 PROGRAM = """\
-from openai_harmony import (
+from gpt_oss_harmony import (
     Conversation,
     Message,
     RenderConversationConfig,
@@ -165,7 +165,7 @@ from openai_harmony import (
     SystemContent,
     load_harmony_encoding,
 )
-from openai_harmony.rendering.history import without_past_reasoning
+from gpt_oss_harmony.rendering.history import without_past_reasoning
 
 conversation = Conversation.from_messages(
     [

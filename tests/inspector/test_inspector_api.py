@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     Conversation,
     HeaderStyle,
     Message,
@@ -19,17 +19,17 @@ from openai_harmony import (
     TokenError,
     load_harmony_encoding,
 )
-from openai_harmony.apis import (
+from gpt_oss_harmony.apis import (
     ChatRequest,
     ResponsesRequest,
     message_text,
     turn_of_chat,
     turn_of_response,
 )
-from openai_harmony.grammar import find_mismatch
-from openai_harmony.sampled_messages import prompt_tokens
-from openai_harmony.tokens.special_tokens import FIRST_SPECIAL
-from openai_harmony.training import (
+from gpt_oss_harmony.grammar import find_mismatch
+from gpt_oss_harmony.sampled_messages import prompt_tokens
+from gpt_oss_harmony.tokens.special_tokens import FIRST_SPECIAL
+from gpt_oss_harmony.training import (
     IGNORED,
     TrainingOptions,
     inference_prompt,

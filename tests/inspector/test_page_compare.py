@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     Conversation,
     RenderConversationConfig,
     Role,

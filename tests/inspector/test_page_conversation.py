@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     Conversation,
     RenderConversationConfig,
     Role,

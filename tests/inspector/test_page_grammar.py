@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from openai_harmony import load_harmony_encoding
-from openai_harmony.apis.chat_input import read_chat
-from openai_harmony.grammar import Matcher, turn_grammar
+from gpt_oss_harmony import load_harmony_encoding
+from gpt_oss_harmony.apis.chat_input import read_chat
+from gpt_oss_harmony.grammar import Matcher, turn_grammar
 from support.page_visitor import Visitor, expect_token_ids, fragment, token_ids
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")

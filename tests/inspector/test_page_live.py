@@ -11,9 +11,9 @@ from typing import Any
 
 from playwright.sync_api import Locator, Page, expect
 
-from openai_harmony import load_harmony_encoding
-from openai_harmony.engines import Engine, SampledToken, Sampling
-from openai_harmony.server import Settings
+from gpt_oss_harmony import load_harmony_encoding
+from gpt_oss_harmony.engines import Engine, SampledToken, Sampling
+from gpt_oss_harmony.server import Settings
 from support.page_visitor import Visitor, fragment, token_ids
 from support.scripted_engine import GatedEngine, ScriptedEngine
 from support.served import CHAT_WEATHER, serving

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from openai_harmony.server import Settings
+from gpt_oss_harmony.server import Settings
 from support.inspector_page import CHROMIUM_ARGUMENTS, chromium_program
 from support.scripted_engine import ScriptedEngine
 from support.served import PATIENCE, serving

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from openai_harmony import load_harmony_encoding
+from gpt_oss_harmony import load_harmony_encoding
 from support.page_visitor import Visitor, fragment, inspecting, token_ids
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
@@ -113,7 +113,7 @@ def saved(page: Page, kind: str, folder: Path) -> Path:
 
 MARKS = {
     "Harmony JSON": re.compile(r'^\{\s*"messages"'),
-    "Python program": re.compile("^from openai_harmony import|^import json"),
+    "Python program": re.compile("^from gpt_oss_harmony import|^import json"),
     "Test vector": re.compile(r'^\{\s*"conversation"'),
 }
 
@@ -126,7 +126,7 @@ def test_the_python_program_gives_the_tokens_that_are_shown(
     tokens = tokens_shown(page)
     file = saved(page, "Python program", tmp_path)
     assert file.suffix == ".py"
-    more = "import json; from openai_harmony import *; print(json.dumps(list(tokens)))"
+    more = "import json; from gpt_oss_harmony import *; print(json.dumps(list(tokens)))"
     with file.open("a", encoding="utf-8") as program:
         program.write(f"\n{more}\n")
     done = subprocess.run(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from openai_harmony import load_harmony_encoding
+from gpt_oss_harmony import load_harmony_encoding
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 SIZES = [10_000, 100_000]

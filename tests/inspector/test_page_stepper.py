@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from openai_harmony import load_harmony_encoding
+from gpt_oss_harmony import load_harmony_encoding
 from support.page_visitor import Visitor, fragment, token_ids
 from support.served import CHAT_WEATHER
 

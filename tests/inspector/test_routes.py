@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-import openai_harmony.inspector
-from openai_harmony import __version__
-from openai_harmony.inspector import routes
+import gpt_oss_harmony.inspector
+from gpt_oss_harmony import __version__
+from gpt_oss_harmony.inspector import routes
 from support.inspector_client import CHAT, HERE, client
 from support.responses_server import serving
 
-PAGE = Path(openai_harmony.inspector.__file__).parent / "page"
+PAGE = Path(gpt_oss_harmony.inspector.__file__).parent / "page"
 JSON = {"Content-Type": "application/json"}
 RENDER = "/inspector/api/render"
 

@@ -6,9 +6,9 @@ import json
 import re
 from importlib import resources
 
-from openai_harmony import RecoveryKind, ToolNamespaceConfig
+from gpt_oss_harmony import RecoveryKind, ToolNamespaceConfig
 
-PAGE = resources.files("openai_harmony.inspector") / "page"
+PAGE = resources.files("gpt_oss_harmony.inspector") / "page"
 
 
 def test_the_page_declares_the_tools_of_the_library() -> None:

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     HarmonyError,
     Role,
     StreamableParser,
     VocabularyError,
     load_harmony_encoding,
 )
-from openai_harmony.tokens.special_tokens import (
+from gpt_oss_harmony.tokens.special_tokens import (
     CHANNEL,
     CONSTRAIN,
     END,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pytest
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     Author,
     Message,
     Role,
@@ -21,7 +21,7 @@ from openai_harmony import (
     VocabularyError,
     load_harmony_encoding,
 )
-from openai_harmony.tokens.special_tokens import STOP_TOKENS
+from gpt_oss_harmony.tokens.special_tokens import STOP_TOKENS
 from support.vectors import cases
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     Author,
     ConversationError,
     Message,
@@ -23,8 +23,8 @@ from openai_harmony import (
     TokenError,
     load_harmony_encoding,
 )
-from openai_harmony.parsing.header_words import WORD_RULES, Place, Word
-from openai_harmony.tokens.special_tokens import (
+from gpt_oss_harmony.parsing.header_words import WORD_RULES, Place, Word
+from gpt_oss_harmony.tokens.special_tokens import (
     CALL,
     CHANNEL,
     CONSTRAIN,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     Author,
     Conversation,
     ConversationError,

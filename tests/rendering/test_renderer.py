@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     Author,
     ChannelConfig,
     Content,
@@ -32,9 +32,9 @@ from openai_harmony import (
     ToolNamespaceConfig,
     load_harmony_encoding,
 )
-from openai_harmony.rendering.renderer import Renderer
-from openai_harmony.tokens.special_tokens import CALL, END, RETURN
-from openai_harmony.tokens.tokenizer import load_tokenizer
+from gpt_oss_harmony.rendering.renderer import Renderer
+from gpt_oss_harmony.tokens.special_tokens import CALL, END, RETURN
+from gpt_oss_harmony.tokens.tokenizer import load_tokenizer
 from support.vectors import cases
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")

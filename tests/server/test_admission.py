@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openai_harmony.server import Settings
-from openai_harmony.server.generation.admission import Admission
-from openai_harmony.server.http.errors import ApiError
+from gpt_oss_harmony.server import Settings
+from gpt_oss_harmony.server.generation.admission import Admission
+from gpt_oss_harmony.server.http.errors import ApiError
 
 
 class Guest:

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from openai_harmony.server.auth.api_keys import ApiKeyError, ApiKeys
-from openai_harmony.server.auth.limits import KeyLimiter
-from openai_harmony.server.store import KeyLimits, NotFoundError, Store
+from gpt_oss_harmony.server.auth.api_keys import ApiKeyError, ApiKeys
+from gpt_oss_harmony.server.auth.limits import KeyLimiter
+from gpt_oss_harmony.server.store import KeyLimits, NotFoundError, Store
 from support.databases import Clock
 
 pytest_plugins = ("support.postgres_server", "support.databases")

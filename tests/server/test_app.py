@@ -10,11 +10,11 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
 
-from openai_harmony import ConversationError, HarmonyError
-from openai_harmony.engines import ContextLengthError, EngineError, SamplingError
-from openai_harmony.grammar import GrammarError
-from openai_harmony.server import Settings, create_app
-from openai_harmony.server.auth.api_keys import AuthenticatedCaller
+from gpt_oss_harmony import ConversationError, HarmonyError
+from gpt_oss_harmony.engines import ContextLengthError, EngineError, SamplingError
+from gpt_oss_harmony.grammar import GrammarError
+from gpt_oss_harmony.server import Settings, create_app
+from gpt_oss_harmony.server.auth.api_keys import AuthenticatedCaller
 from support.local_client import LocalClient
 from support.scripted_engine import ScriptedEngine
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from openai_harmony.apis import ItemKind
+from gpt_oss_harmony.apis import ItemKind
 from support.chat_server import (
     CALL,
     CUSTOM,

@@ -15,8 +15,8 @@ import pytest
 from openai import APIError, NotFoundError, OpenAI, RateLimitError
 from pydantic import BaseModel
 
-from openai_harmony.engines import EngineError, SampledToken, Sampling
-from openai_harmony.server import Settings
+from gpt_oss_harmony.engines import EngineError, SampledToken, Sampling
+from gpt_oss_harmony.server import Settings
 from support.chat_server import CALL, FINAL, HI, NOW, THINK
 from support.scripted_engine import ScriptedEngine
 from support.served import PATIENCE, sdk, serving

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, Field
 
-from openai_harmony import load_harmony_encoding
+from gpt_oss_harmony import load_harmony_encoding
 from support.served import CHAT_WEATHER, sdk
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from openai import NotFoundError, OpenAI
 
-from openai_harmony.server import Settings
-from openai_harmony.server.store import Store
+from gpt_oss_harmony.server import Settings
+from gpt_oss_harmony.server.store import Store
 from support.chat_server import CALL, FINAL, HI, NOW, THINK
 from support.scripted_engine import ScriptedEngine
 from support.served import serving

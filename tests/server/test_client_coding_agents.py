@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from openai_harmony.grammar import Matcher
-from openai_harmony.server import Settings
+from gpt_oss_harmony.grammar import Matcher
+from gpt_oss_harmony.server import Settings
 from support.scripted_engine import ENCODING
 from support.served import PATIENCE, serving
 from support.server_tools import RoomyEngine, answer

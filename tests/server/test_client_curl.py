@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from openai_harmony.engines import Engine
-from openai_harmony.server import Settings
+from gpt_oss_harmony.engines import Engine
+from gpt_oss_harmony.server import Settings
 from support.open_responses import check, check_response, event_schema
 from support.scripted_engine import ScriptedEngine
 from support.served import PATIENCE, serving

@@ -12,7 +12,7 @@ import pytest
 from openai.types.responses import Response
 from pydantic import BaseModel
 
-from openai_harmony.server import Settings
+from gpt_oss_harmony.server import Settings
 from support.scripted_engine import ScriptedEngine
 from support.served import CHAT_WEATHER, WEATHER, sdk, serving
 

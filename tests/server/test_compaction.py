@@ -10,8 +10,8 @@ from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openai_harmony.apis import HistoryItem
-from openai_harmony.server.responses.compaction import compacted_items
+from gpt_oss_harmony.apis import HistoryItem
+from gpt_oss_harmony.server.responses.compaction import compacted_items
 from support.responses_server import NOW, create, serving, stream
 from support.scripted_engine import ENCODING, START
 from support.server_tools import RoomyEngine, answer

@@ -11,11 +11,11 @@ import pytest
 from fastapi.testclient import TestClient
 from openai.types import Completion
 
-from openai_harmony.engines import EngineError, FinishReason, Sampling
-from openai_harmony.engines.vllm_engine import VllmEngine
-from openai_harmony.server import Settings
-from openai_harmony.tokens.special_tokens import CALL as CALL_TOKEN
-from openai_harmony.tokens.special_tokens import RETURN
+from gpt_oss_harmony.engines import EngineError, FinishReason, Sampling
+from gpt_oss_harmony.engines.vllm_engine import VllmEngine
+from gpt_oss_harmony.server import Settings
+from gpt_oss_harmony.tokens.special_tokens import CALL as CALL_TOKEN
+from gpt_oss_harmony.tokens.special_tokens import RETURN
 from support.chat_server import CALL, FINAL, THINK, TellingEngine
 from support.responses_server import serving
 from support.scripted_engine import ENCODING, ScriptedEngine

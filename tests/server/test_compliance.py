@@ -18,8 +18,8 @@ import httpx2
 import pytest
 from websockets.sync.client import ClientConnection, connect
 
-from openai_harmony.engines import Engine
-from openai_harmony.server import Settings
+from gpt_oss_harmony.engines import Engine
+from gpt_oss_harmony.server import Settings
 from support.open_responses import (
     COMPACTION,
     TERMINAL,

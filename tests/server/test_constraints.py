@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from openai_harmony.apis import ChatRequest, turn_of_chat
-from openai_harmony.engines import FinishReason, SampledToken, Sampling
-from openai_harmony.grammar import Matcher
-from openai_harmony.server.generation.preparation import message_limits
+from gpt_oss_harmony.apis import ChatRequest, turn_of_chat
+from gpt_oss_harmony.engines import FinishReason, SampledToken, Sampling
+from gpt_oss_harmony.grammar import Matcher
+from gpt_oss_harmony.server.generation.preparation import message_limits
 from support.chat_server import HI, NOW, chat, chunks, joined
 from support.responses_server import NOW as FLAT_NOW
 from support.responses_server import RUN, create, serving, stream

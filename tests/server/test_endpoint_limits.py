@@ -17,11 +17,11 @@ from fastapi.testclient import TestClient
 from starlette.routing import BaseRoute
 from starlette.testclient import WebSocketDenialResponse
 
-from openai_harmony.server import Settings, create_app, services
-from openai_harmony.server.auth.api_keys import ApiKeys
-from openai_harmony.server.pools import FairPool
-from openai_harmony.server.responses import plan
-from openai_harmony.server.store import KeyLimits, Store
+from gpt_oss_harmony.server import Settings, create_app, services
+from gpt_oss_harmony.server.auth.api_keys import ApiKeys
+from gpt_oss_harmony.server.pools import FairPool
+from gpt_oss_harmony.server.responses import plan
+from gpt_oss_harmony.server.store import KeyLimits, Store
 from support.responses_server import TEXT
 from support.scripted_engine import ScriptedEngine
 from support.served import PATIENCE, serving
@@ -172,8 +172,8 @@ def test_work_of_clients_that_have_gone_is_not_begun(monkeypatch: pytest.MonkeyP
             raise
 
     monkeypatch.setattr(FairPool, "run", watched_run)
-    monkeypatch.setattr("openai_harmony.server.responses.routes.planned_turn", slow)
-    monkeypatch.setattr("openai_harmony.server.pools.os.cpu_count", lambda: 1)
+    monkeypatch.setattr("gpt_oss_harmony.server.responses.routes.planned_turn", slow)
+    monkeypatch.setattr("gpt_oss_harmony.server.pools.os.cpu_count", lambda: 1)
     with serving(ScriptedEngine(TEXT)) as url, httpx2.Client(base_url=url) as client:
         path = "/responses/input_tokens"
         answers = list[httpx2.Response]()

@@ -9,22 +9,22 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from openai_harmony import Conversation, DeveloperContent, Message, Role, ToolDescription
-from openai_harmony.apis.items import message_text
-from openai_harmony.apis.turn_request import TurnRequest
-from openai_harmony.engines import FinishReason, SampledToken
-from openai_harmony.sampled_messages import SampledMessage
-from openai_harmony.server.generation.events import (
+from gpt_oss_harmony import Conversation, DeveloperContent, Message, Role, ToolDescription
+from gpt_oss_harmony.apis.items import message_text
+from gpt_oss_harmony.apis.turn_request import TurnRequest
+from gpt_oss_harmony.engines import FinishReason, SampledToken
+from gpt_oss_harmony.sampled_messages import SampledMessage
+from gpt_oss_harmony.server.generation.events import (
     MessageBegun,
     MessageEnded,
     TextAdded,
     TurnEnded,
     TurnEvent,
 )
-from openai_harmony.server.generation.preparation import compiled_constraint, prepare_turn
-from openai_harmony.server.generation.reader import TurnReader
-from openai_harmony.server.generation.stop_texts import StopTexts
-from openai_harmony.tokens.special_tokens import END
+from gpt_oss_harmony.server.generation.preparation import compiled_constraint, prepare_turn
+from gpt_oss_harmony.server.generation.reader import TurnReader
+from gpt_oss_harmony.server.generation.stop_texts import StopTexts
+from gpt_oss_harmony.tokens.special_tokens import END
 from support.scripted_engine import ENCODING
 
 TOOL = ToolDescription.new("now", "Tells the time.", {"type": "object", "properties": {}})

@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from openai_harmony.server import Settings
+from gpt_oss_harmony.server import Settings
 from support.scripted_engine import TalkingEngine
 from support.served import CHAT_WEATHER, PATIENCE, WEATHER, serving
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from openai_harmony.engines import SampledToken, Sampling
-from openai_harmony.tools.browser import Browser, SearchResult, WebLimits
-from openai_harmony.tools.python.python_tool import PythonTool
+from gpt_oss_harmony.engines import SampledToken, Sampling
+from gpt_oss_harmony.tools.browser import Browser, SearchResult, WebLimits
+from gpt_oss_harmony.tools.python.python_tool import PythonTool
 from support.hostile_pages import MEBIBYTE, Answer, Site, hostile_site, pdf, web
 from support.notebooks import SETTINGS, needs_bubblewrap
 from support.responses_server import create, stream

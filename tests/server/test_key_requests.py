@@ -8,10 +8,10 @@ from contextlib import AsyncExitStack, suppress
 
 import pytest
 
-from openai_harmony.server.auth.limits import SharedKeyLimiter
-from openai_harmony.server.http.errors import ApiError
-from openai_harmony.server.pools import FairPool
-from openai_harmony.server.store import KeyLimits, KeyRequest, Store
+from gpt_oss_harmony.server.auth.limits import SharedKeyLimiter
+from gpt_oss_harmony.server.http.errors import ApiError
+from gpt_oss_harmony.server.pools import FairPool
+from gpt_oss_harmony.server.store import KeyLimits, KeyRequest, Store
 from support.databases import Clock
 
 pytest_plugins = ("support.postgres_server", "support.databases")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from openai_harmony.server import Settings, create_app
-from openai_harmony.server.auth.api_keys import ApiKeys
-from openai_harmony.server.store import KeyLimits, Store
+from gpt_oss_harmony.server import Settings, create_app
+from gpt_oss_harmony.server.auth.api_keys import ApiKeys
+from gpt_oss_harmony.server.store import KeyLimits, Store
 from support.local_client import LocalClient
 from support.scripted_engine import ScriptedEngine
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from openai_harmony.server.logs import announce, configure_logs
-from openai_harmony.server.store import StoreError
+from gpt_oss_harmony.server.logs import announce, configure_logs
+from gpt_oss_harmony.server.store import StoreError
 from support.chat_server import HI
 from support.responses_server import PATH, THOUGHT, answer, serving
 from support.scripted_engine import ScriptedEngine
@@ -30,7 +30,7 @@ def logged(
     monkeypatch: pytest.MonkeyPatch, *, form: Any = "json", level: str = "debug"
 ) -> Iterator[io.StringIO]:
     """Configure the log of this process for a while; what is written to it is given."""
-    library, root = logging.getLogger("openai_harmony"), logging.getLogger()
+    library, root = logging.getLogger("gpt_oss_harmony"), logging.getLogger()
     before = library.level, root.level, root.handlers[:]
     monkeypatch.setattr(logging.getLogger("mcp"), "propagate", True)  # set back at the end
     written = io.StringIO()
@@ -190,11 +190,11 @@ def test_lines_of_text_and_of_other_libraries(monkeypatch: pytest.MonkeyPatch) -
         try:
             raise StoreError("the database is gone") from ValueError(SECRET)
         except StoreError:
-            logging.getLogger("openai_harmony.server").exception("failed")
+            logging.getLogger("gpt_oss_harmony.server").exception("failed")
     first, second, *rest = written.getvalue().splitlines()
     assert first.endswith("Z WARNING a.library: a\\nb")
-    assert second.endswith("Z ERROR openai_harmony.server: failed")
-    assert rest[0] == "openai_harmony.server.store.errors.StoreError: the database is gone"
+    assert second.endswith("Z ERROR gpt_oss_harmony.server: failed")
+    assert rest[0] == "gpt_oss_harmony.server.store.errors.StoreError: the database is gone"
     assert rest[-1] == "builtins.ValueError"
 
 

@@ -15,10 +15,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 import support.hostile_mcp_server as hostile
-from openai_harmony.conversation.json_field import JsonField
-from openai_harmony.server.tools.approvals import needs_approval
-from openai_harmony.tools.mcp import McpAddress, McpTool
-from openai_harmony.tools.tool import ServerFunction
+from gpt_oss_harmony.conversation.json_field import JsonField
+from gpt_oss_harmony.server.tools.approvals import needs_approval
+from gpt_oss_harmony.tools.mcp import McpAddress, McpTool
+from gpt_oss_harmony.tools.tool import ServerFunction
 from support.responses_server import NOW, create, stream, types
 from support.server_tools import NEXT, PretendedPython, RoomyEngine, answer, compute, serving_tools
 

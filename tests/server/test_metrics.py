@@ -8,8 +8,8 @@ import pytest
 from fastapi.testclient import TestClient
 from openai.types import Model
 
-from openai_harmony.engines import Health
-from openai_harmony.server import create_app
+from gpt_oss_harmony.engines import Health
+from gpt_oss_harmony.server import create_app
 from support.chat_server import CALL, FINAL, HI, NOW, THINK, TellingEngine, chat, chunks
 from support.local_client import LocalClient
 from support.responses_server import serving

@@ -16,9 +16,9 @@ from schemathesis import checks
 from schemathesis.core.result import Ok
 from schemathesis.generation import GenerationMode
 
-from openai_harmony.apis.request_body import RequestBody
-from openai_harmony.apis.requests import ConstraintFields
-from openai_harmony.server import Settings, create_app
+from gpt_oss_harmony.apis.request_body import RequestBody
+from gpt_oss_harmony.apis.requests import ConstraintFields
+from gpt_oss_harmony.server import Settings, create_app
 from support.scripted_engine import TalkingEngine
 from support.served import PATIENCE, serving
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openai_harmony.server.http.errors import ApiError
-from openai_harmony.server.pools import FairPool
-from openai_harmony.server.turns import Turns
+from gpt_oss_harmony.server.http.errors import ApiError
+from gpt_oss_harmony.server.pools import FairPool
+from gpt_oss_harmony.server.turns import Turns
 
 PATIENCE = 60  # seconds
 

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from openai_harmony import Conversation, DeveloperContent, Message, Role, ToolDescription
-from openai_harmony.apis.turn_request import TurnRequest
-from openai_harmony.conversation.tool_choice import ToolMode
-from openai_harmony.grammar import (
+from gpt_oss_harmony import Conversation, DeveloperContent, Message, Role, ToolDescription
+from gpt_oss_harmony.apis.turn_request import TurnRequest
+from gpt_oss_harmony.conversation.tool_choice import ToolMode
+from gpt_oss_harmony.grammar import (
     GrammarError,
     Matcher,
     ToolChoice,
     TurnConstraint,
     turn_gbnf,
 )
-from openai_harmony.grammar import turn_constraint as write_constraint
-from openai_harmony.server.generation.preparation import (
+from gpt_oss_harmony.grammar import turn_constraint as write_constraint
+from gpt_oss_harmony.server.generation.preparation import (
     compiled_constraint,
     constraint_options,
     unenforced_header,
@@ -49,7 +49,7 @@ def turn_constraint(turn: TurnRequest) -> TurnConstraint:
 
 
 def accepts(grammar: str, text: str) -> bool:
-    from openai_harmony import load_harmony_encoding
+    from gpt_oss_harmony import load_harmony_encoding
 
     matcher = Matcher(grammar)
     tokens = load_harmony_encoding("HarmonyGptOss").encode(text, allowed_special="all")

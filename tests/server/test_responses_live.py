@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from openai_harmony.engines import Engine
-from openai_harmony.server import Settings
-from openai_harmony.server.store import Responses, StoreError
+from gpt_oss_harmony.engines import Engine
+from gpt_oss_harmony.server import Settings
+from gpt_oss_harmony.server.store import Responses, StoreError
 from support.responses_server import EVENT, TEXT, THOUGHT, checked_events, checked_response, types
 from support.scripted_engine import PATIENCE, GatedEngine, ScriptedEngine
 from support.served import serving

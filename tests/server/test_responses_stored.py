@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from openai_harmony.engines import FinishReason, SampledToken, Sampling
-from openai_harmony.server.responses.history import CURRENT_DATE
-from openai_harmony.tokens.special_tokens import END, RETURN
+from gpt_oss_harmony.engines import FinishReason, SampledToken, Sampling
+from gpt_oss_harmony.server.responses.history import CURRENT_DATE
+from gpt_oss_harmony.tokens.special_tokens import END, RETURN
 from support.responses_server import (
     CALL,
     NOW,

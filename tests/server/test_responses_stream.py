@@ -8,12 +8,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openai_harmony.apis import ResponsesRequest, response_of, turn_of_response
-from openai_harmony.engines import FinishReason, SampledToken
-from openai_harmony.server.generation.events import TextAdded, TurnEnded
-from openai_harmony.server.generation.reader import TurnReader
-from openai_harmony.server.responses.stream import ResponseStream
-from openai_harmony.tokens.special_tokens import CALL, RETURN
+from gpt_oss_harmony.apis import ResponsesRequest, response_of, turn_of_response
+from gpt_oss_harmony.engines import FinishReason, SampledToken
+from gpt_oss_harmony.server.generation.events import TextAdded, TurnEnded
+from gpt_oss_harmony.server.generation.reader import TurnReader
+from gpt_oss_harmony.server.responses.stream import ResponseStream
+from gpt_oss_harmony.tokens.special_tokens import CALL, RETURN
 from support.responses_server import EVENT, NOW, RUN, checked_response, written_text
 from support.scripted_engine import ENCODING
 

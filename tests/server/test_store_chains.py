@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from openai_harmony.server.store import Conversation, NewItem, NewResponse, NotFoundError, Store
-from openai_harmony.server.store.tables import response_items, responses
+from gpt_oss_harmony.server.store import Conversation, NewItem, NewResponse, NotFoundError, Store
+from gpt_oss_harmony.server.store.tables import response_items, responses
 from support.databases import Clock
 
 pytest_plugins = ("support.postgres_server", "support.databases")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from openai_harmony.server.store import (
+from gpt_oss_harmony.server.store import (
     Conversation,
     ItemIdError,
     NewItem,

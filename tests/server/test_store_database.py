@@ -15,8 +15,8 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import text
 
-from openai_harmony.server.http.json import json_text
-from openai_harmony.server.store import (
+from gpt_oss_harmony.server.http.json import json_text
+from gpt_oss_harmony.server.store import (
     Conversation,
     NewItem,
     NewResponse,
@@ -25,8 +25,8 @@ from openai_harmony.server.store import (
     StoreError,
     StoreVersionError,
 )
-from openai_harmony.server.store.database import Database
-from openai_harmony.server.store.tables import METADATA
+from gpt_oss_harmony.server.store.database import Database
+from gpt_oss_harmony.server.store.tables import METADATA
 
 pytest_plugins = ("support.postgres_server", "support.databases")
 
@@ -156,7 +156,7 @@ def test_a_newer_database_is_refused(
         Store(url)
 
 
-OPEN = "import sys; from openai_harmony.server.store import Store; Store(sys.argv[1]).close()"
+OPEN = "import sys; from gpt_oss_harmony.server.store import Store; Store(sys.argv[1]).close()"
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])

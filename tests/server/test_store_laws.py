@@ -7,7 +7,7 @@ import uuid
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from openai_harmony.server.store import (
+from gpt_oss_harmony.server.store import (
     Conversation,
     NewItem,
     NewResponse,

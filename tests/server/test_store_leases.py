@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from openai_harmony.server.store import NewItem, NewResponse, Store, StoreError, StoreInUseError
+from gpt_oss_harmony.server.store import NewItem, NewResponse, Store, StoreError, StoreInUseError
 from support.databases import Clock
 
 pytest_plugins = ("support.postgres_server", "support.databases")
@@ -22,7 +22,7 @@ OWNER = "key_1"
 
 SERVER = """
 import sys
-from openai_harmony.server.store import NewItem, NewResponse, Store
+from gpt_oss_harmony.server.store import NewItem, NewResponse, Store
 
 store = Store(sys.argv[1])
 store.start_serving()

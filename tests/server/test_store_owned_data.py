@@ -14,8 +14,8 @@ import pytest
 from sqlalchemy import Boolean, Column, LargeBinary, Table, func, insert, select
 from sqlalchemy.types import BigInteger, Integer
 
-from openai_harmony.cli import main
-from openai_harmony.server.store import (
+from gpt_oss_harmony.cli import main
+from gpt_oss_harmony.server.store import (
     Conversation,
     KeyLimits,
     KeyRecord,
@@ -26,8 +26,8 @@ from openai_harmony.server.store import (
     Store,
     StoreError,
 )
-from openai_harmony.server.store.owned_data import owned_tables
-from openai_harmony.server.store.tables import METADATA, JsonText, TokenIds
+from gpt_oss_harmony.server.store.owned_data import owned_tables
+from gpt_oss_harmony.server.store.tables import METADATA, JsonText, TokenIds
 from support.databases import Clock
 
 pytest_plugins = ("support.postgres_server", "support.databases")

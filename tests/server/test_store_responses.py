@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from openai_harmony.server.http.json import json_text
-from openai_harmony.server.store import (
+from gpt_oss_harmony.server.http.json import json_text
+from gpt_oss_harmony.server.store import (
     ItemIdError,
     NewItem,
     NewResponse,

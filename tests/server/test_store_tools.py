@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from openai_harmony.server.store import (
+from gpt_oss_harmony.server.store import (
     Conversation,
     NewFile,
     NewItem,

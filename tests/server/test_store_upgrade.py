@@ -13,8 +13,8 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from openai_harmony.server.store import NewItem, NewResponse, Store
-from openai_harmony.server.store.tables import METADATA
+from gpt_oss_harmony.server.store import NewItem, NewResponse, Store
+from gpt_oss_harmony.server.store.tables import METADATA
 
 pytest_plugins = ("support.postgres_server", "support.databases")
 

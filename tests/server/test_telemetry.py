@@ -24,12 +24,12 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id
 
-from openai_harmony.engines import Engine, VllmEngine
-from openai_harmony.server import Settings, create_app
-from openai_harmony.server.exporters import TelemetryError, exported_telemetry
-from openai_harmony.server.telemetry import Telemetry
-from openai_harmony.tools.mcp import McpAddress, McpTool
-from openai_harmony.tools.tool import Tool
+from gpt_oss_harmony.engines import Engine, VllmEngine
+from gpt_oss_harmony.server import Settings, create_app
+from gpt_oss_harmony.server.exporters import TelemetryError, exported_telemetry
+from gpt_oss_harmony.server.telemetry import Telemetry
+from gpt_oss_harmony.tools.mcp import McpAddress, McpTool
+from gpt_oss_harmony.tools.tool import Tool
 from support.chat_server import CALL, FINAL, HI, NOW, THINK, TellingEngine
 from support.engine_servers import VllmStandIn
 from support.local_client import LocalClient

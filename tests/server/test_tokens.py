@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from openai_harmony.cli import main
+from gpt_oss_harmony.cli import main
 from support.chat_server import CALL, FINAL, HI, NOW, PREAMBLE, THINK
 from support.responses_server import serving
 from support.scripted_engine import ENCODING, ScriptedEngine

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from openai_harmony import Message, Role
-from openai_harmony.apis import ResponsesRequest, response_of
-from openai_harmony.server.generation.admission import Admission
-from openai_harmony.server.generation.events import (
+from gpt_oss_harmony import Message, Role
+from gpt_oss_harmony.apis import ResponsesRequest, response_of
+from gpt_oss_harmony.server.generation.admission import Admission
+from gpt_oss_harmony.server.generation.events import (
     MessageBegun,
     MessageEnded,
     TextAdded,
     TokenLogprob,
 )
-from openai_harmony.server.responses.stream import ResponseStream
-from openai_harmony.server.tools.citations import CitedAnswer
-from openai_harmony.tools.browser import BrowserSession, Page
+from gpt_oss_harmony.server.responses.stream import ResponseStream
+from gpt_oss_harmony.server.tools.citations import CitedAnswer
+from gpt_oss_harmony.tools.browser import BrowserSession, Page
 from support.responses_server import NOW, create, replay, stream, types
 from support.scripted_engine import ENCODING, PATIENCE
 from support.server_tools import (

@@ -15,16 +15,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openai_harmony import ToolDescription, ToolNamespaceConfig
-from openai_harmony.apis import ResponsesRequest, response_of, turn_of_response
-from openai_harmony.engines import Engine, FinishReason, SampledToken
-from openai_harmony.server import Settings
-from openai_harmony.server.generation.events import MessageEnded, TextAdded, TurnEnded
-from openai_harmony.server.generation.reader import TurnReader
-from openai_harmony.server.responses.stream import ResponseStream
-from openai_harmony.server.tools.conversation_tools import AnsweredCall
-from openai_harmony.tokens.special_tokens import CALL, RETURN
-from openai_harmony.tools.python.python_tool import PythonTool
+from gpt_oss_harmony import ToolDescription, ToolNamespaceConfig
+from gpt_oss_harmony.apis import ResponsesRequest, response_of, turn_of_response
+from gpt_oss_harmony.engines import Engine, FinishReason, SampledToken
+from gpt_oss_harmony.server import Settings
+from gpt_oss_harmony.server.generation.events import MessageEnded, TextAdded, TurnEnded
+from gpt_oss_harmony.server.generation.reader import TurnReader
+from gpt_oss_harmony.server.responses.stream import ResponseStream
+from gpt_oss_harmony.server.tools.conversation_tools import AnsweredCall
+from gpt_oss_harmony.tokens.special_tokens import CALL, RETURN
+from gpt_oss_harmony.tools.python.python_tool import PythonTool
 from support import hostile_mcp_server
 from support.notebooks import SETTINGS, needs_bubblewrap
 from support.responses_server import EVENT, PATH, checked_response, create, written_text

@@ -12,11 +12,11 @@ import openai
 import pytest
 from openai import OpenAI
 
-from openai_harmony.server import Settings
-from openai_harmony.server.store import UploadedFile
-from openai_harmony.server.tools.conversation_tools import ConversationTools
-from openai_harmony.tools.python.python_tool import PythonTool
-from openai_harmony.tools.python.session import PythonSession
+from gpt_oss_harmony.server import Settings
+from gpt_oss_harmony.server.store import UploadedFile
+from gpt_oss_harmony.server.tools.conversation_tools import ConversationTools
+from gpt_oss_harmony.tools.python.python_tool import PythonTool
+from gpt_oss_harmony.tools.python.session import PythonSession
 from support.hostile_pages import pdf
 from support.served import PATIENCE, sdk, serving
 from support.server_tools import PretendedPython, RoomyEngine, _Memory, answer, compute

@@ -13,7 +13,7 @@ from starlette.testclient import WebSocketDenialResponse, WebSocketTestSession
 from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import connect
 
-from openai_harmony.server import Settings
+from gpt_oss_harmony.server import Settings
 from support.responses_server import CALL, ENDS, NOW, PATH, TEXT, THOUGHT, answer, serving, types
 from support.scripted_engine import GatedEngine, ScriptedEngine
 from support.served import sdk

@@ -14,9 +14,9 @@ from starlette.testclient import WebSocketDenialResponse
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from openai_harmony.server import Settings, create_app
-from openai_harmony.server.auth.api_keys import ApiKeys
-from openai_harmony.server.store import Store
+from gpt_oss_harmony.server import Settings, create_app
+from gpt_oss_harmony.server.auth.api_keys import ApiKeys
+from gpt_oss_harmony.server.store import Store
 from support.local_client import LocalClient
 from support.responses_server import PATH, TEXT, answer, serving
 from support.scripted_engine import ScriptedEngine

@@ -9,7 +9,7 @@ from typing import Any
 from fastapi.testclient import TestClient
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from openai_harmony.engines import SampledToken, Sampling
+from gpt_oss_harmony.engines import SampledToken, Sampling
 from support.scripted_engine import ScriptedEngine
 
 HI = [{"role": "user", "content": "hi"}]

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncGenerator
 
-from openai_harmony.engines import SampledToken, Sampling
+from gpt_oss_harmony.engines import SampledToken, Sampling
 from support.scripted_engine import ENCODING, ScriptedEngine
 
 __all__ = ["COUNT", "CountingEngine"]

@@ -13,8 +13,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from openai_harmony.server.store import Store
-from openai_harmony.server.store.tables import METADATA
+from gpt_oss_harmony.server.store import Store
+from gpt_oss_harmony.server.store.tables import METADATA
 from support.postgres_server import new_database
 
 DATABASES = ("sqlite", "postgresql")

@@ -12,8 +12,8 @@ import math
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
-from openai_harmony import Conversation, Message, Role, load_harmony_encoding
-from openai_harmony.engines import (
+from gpt_oss_harmony import Conversation, Message, Role, load_harmony_encoding
+from gpt_oss_harmony.engines import (
     ContextLengthError,
     Engine,
     EngineError,
@@ -22,8 +22,8 @@ from openai_harmony.engines import (
     Sampling,
     SamplingError,
 )
-from openai_harmony.grammar import Matcher, TurnOptions, turn_grammar
-from openai_harmony.tokens.special_tokens import CALL, RETURN
+from gpt_oss_harmony.grammar import Matcher, TurnOptions, turn_grammar
+from gpt_oss_harmony.tokens.special_tokens import CALL, RETURN
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 CONVERSATION = Conversation.from_messages(

@@ -12,10 +12,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from openai_harmony import load_harmony_encoding
-from openai_harmony.engines import Engine, LlamaCppEngine, SglangEngine, VllmEngine
-from openai_harmony.engines.llama_cpp_engine import text_of
-from openai_harmony.tokens.special_tokens import (
+from gpt_oss_harmony import load_harmony_encoding
+from gpt_oss_harmony.engines import Engine, LlamaCppEngine, SglangEngine, VllmEngine
+from gpt_oss_harmony.engines.llama_cpp_engine import text_of
+from gpt_oss_harmony.tokens.special_tokens import (
     CALL,
     CHANNEL,
     CONSTRAIN,

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ssl import SSLContext
 from typing import NamedTuple
 
-from openai_harmony.tools.browser import AddressRules, WebLimits, WebPages
+from gpt_oss_harmony.tools.browser import AddressRules, WebLimits, WebPages
 
 MEBIBYTE = 1 << 20
 

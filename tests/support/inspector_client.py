@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from openai_harmony.inspector import create_inspector
+from gpt_oss_harmony.inspector import create_inspector
 
 HERE = "http://127.0.0.1"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from llguidance import LLMatcher, LLTokenizer
 
-from openai_harmony.grammar.json_schema import JSON_OPTIONS
+from gpt_oss_harmony.grammar.json_schema import JSON_OPTIONS
 
 __all__ = ["accepts_text", "accepts_value", "json_matcher"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from openai_harmony import Message, Role
-from openai_harmony.tools.mcp import McpTool
-from openai_harmony.tools.tool_message import ToolMessage
+from gpt_oss_harmony import Message, Role
+from gpt_oss_harmony.tools.mcp import McpTool
+from gpt_oss_harmony.tools.tool_message import ToolMessage
 
 
 def call(recipient: str, text: str = "{}") -> Message:

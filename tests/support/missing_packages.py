@@ -16,7 +16,7 @@ from types import ModuleType
 
 import pytest
 
-OURS = ("openai_harmony", "support")
+OURS = ("gpt_oss_harmony", "support")
 FOLDERS = (
     "<doctest ",
     *(

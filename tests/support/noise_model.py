@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from transformers import GptOssConfig, GptOssForCausalLM, LogitsProcessor
 
-from openai_harmony import load_harmony_encoding
-from openai_harmony.grammar.token_table import MODEL_VOCABULARY_SIZE
-from openai_harmony.tokens.special_tokens import CALL, END, END_OF_TEXT, RETURN
+from gpt_oss_harmony import load_harmony_encoding
+from gpt_oss_harmony.grammar.token_table import MODEL_VOCABULARY_SIZE
+from gpt_oss_harmony.tokens.special_tokens import CALL, END, END_OF_TEXT, RETURN
 
 __all__ = ["PAD", "GumbelNoise", "noise_model", "padded"]
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from openai_harmony.engines.llama_cpp_engine import text_of
-from openai_harmony.grammar import Matcher
-from openai_harmony.tokens.special_tokens import FIRST_SPECIAL
+from gpt_oss_harmony.engines.llama_cpp_engine import text_of
+from gpt_oss_harmony.grammar import Matcher
+from gpt_oss_harmony.tokens.special_tokens import FIRST_SPECIAL
 
 CANDIDATES = 40  # tokens that get any probability
 

@@ -13,14 +13,14 @@ from typing import TypeVar
 import ipykernel  # noqa: F401 - what notebooks run; without it their tests are skipped
 import pytest
 
-from openai_harmony import Message, Role
-from openai_harmony.tools.python.notebook import NotebookOutput
-from openai_harmony.tools.python.python_tool import PythonTool
-from openai_harmony.tools.python.sandbox import Limits
-from openai_harmony.tools.python.sandbox.bubblewrap import find_bubblewrap
-from openai_harmony.tools.python.sandbox.launch import Launch
-from openai_harmony.tools.python.session import PythonSession
-from openai_harmony.tools.python.settings import PythonSettings
+from gpt_oss_harmony import Message, Role
+from gpt_oss_harmony.tools.python.notebook import NotebookOutput
+from gpt_oss_harmony.tools.python.python_tool import PythonTool
+from gpt_oss_harmony.tools.python.sandbox import Limits
+from gpt_oss_harmony.tools.python.sandbox.bubblewrap import find_bubblewrap
+from gpt_oss_harmony.tools.python.sandbox.launch import Launch
+from gpt_oss_harmony.tools.python.session import PythonSession
+from gpt_oss_harmony.tools.python.settings import PythonSettings
 
 _Found = TypeVar("_Found")
 

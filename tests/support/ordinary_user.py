@@ -13,19 +13,19 @@ from typing import Any
 
 import pytest
 
-import openai_harmony
-from openai_harmony.tools.python.sandbox.limits import process_tree
+import gpt_oss_harmony
+from gpt_oss_harmony.tools.python.sandbox.limits import process_tree
 
 USER = 65534  # nobody, which has no files and no other processes
-_SOURCE = str(Path(openai_harmony.__file__).parents[1])
+_SOURCE = str(Path(gpt_oss_harmony.__file__).parents[1])
 
 # A server in short: it answers each line, a cell as JSON, with its text as JSON.
 _SERVER = """
 import asyncio, json, sys
 from dataclasses import replace
-from openai_harmony.tools.python.sandbox import Limits, Sandbox
-from openai_harmony.tools.python.sandbox.bubblewrap import bubblewrap_launch, find_bubblewrap
-from openai_harmony.tools.python.sandbox.launch import find_python
+from gpt_oss_harmony.tools.python.sandbox import Limits, Sandbox
+from gpt_oss_harmony.tools.python.sandbox.bubblewrap import bubblewrap_launch, find_bubblewrap
+from gpt_oss_harmony.tools.python.sandbox.launch import find_python
 
 async def main():
     limits = Limits(memory=1 << 30, disk=8 << 20, temporary=4 << 20, processes=64)

@@ -92,7 +92,7 @@ class Visitor:
 def inspecting(*arguments: str) -> Iterator[str]:
     """Run ``harmony inspect`` as a process; the URL that it prints is given."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "openai_harmony", "inspect", "--no-open", *arguments],
+        [sys.executable, "-m", "gpt_oss_harmony", "inspect", "--no-open", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -12,10 +12,10 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 from starlette.testclient import WebSocketTestSession
 
-from openai_harmony.engines import Engine
-from openai_harmony.server import Settings, create_app
-from openai_harmony.server.generation.events import TextAdded
-from openai_harmony.server.responses.stream import EVENT_TYPES, ResponseStream
+from gpt_oss_harmony.engines import Engine
+from gpt_oss_harmony.server import Settings, create_app
+from gpt_oss_harmony.server.generation.events import TextAdded
+from gpt_oss_harmony.server.responses.stream import EVENT_TYPES, ResponseStream
 from support.local_client import LocalClient
 from support.scripted_engine import ScriptedEngine
 

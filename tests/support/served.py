@@ -17,10 +17,10 @@ from typing import Any
 
 from openai import OpenAI
 
-from openai_harmony.engines import Engine
-from openai_harmony.server import Settings, create_app
-from openai_harmony.server.app import make_server
-from openai_harmony.tools.tool import Tool
+from gpt_oss_harmony.engines import Engine
+from gpt_oss_harmony.server import Settings, create_app
+from gpt_oss_harmony.server.app import make_server
+from gpt_oss_harmony.tools.tool import Tool
 
 PATIENCE = 60
 """Seconds to wait for what a machine under load has done in a few."""
@@ -95,8 +95,8 @@ def sdk(url: str, key: str = "none") -> OpenAI:
 @contextmanager
 def demo_engine(cache: Path) -> Iterator[Engine]:
     """The demo model, by Transformers."""
-    from openai_harmony.engines import TransformersEngine
-    from openai_harmony.engines.demo_model import demo_model_folder
+    from gpt_oss_harmony.engines import TransformersEngine
+    from gpt_oss_harmony.engines.demo_model import demo_model_folder
 
     engine = TransformersEngine(demo_model_folder(cache), name="demo")
     try:
@@ -117,7 +117,7 @@ class ServerProcess:
         self.log: list[str] = []
         self._told = threading.Event()
         self.process = subprocess.Popen(
-            [sys.executable, *launcher, "-m", "openai_harmony", "serve", *arguments],
+            [sys.executable, *launcher, "-m", "gpt_oss_harmony", "serve", *arguments],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx2
 
-from openai_harmony.server import Settings, create_app, run_server
+from gpt_oss_harmony.server import Settings, create_app, run_server
 from support.counting_engine import COUNT, CountingEngine
 from support.responses_server import TEXT, THOUGHT
 from support.served import PATIENCE

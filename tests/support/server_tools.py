@@ -12,13 +12,13 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from openai_harmony import Message, ToolNamespaceConfig
-from openai_harmony.engines import Engine
-from openai_harmony.server import Settings, create_app
-from openai_harmony.tools.browser import Browser, LocalIndex
-from openai_harmony.tools.tool import Tool
-from openai_harmony.tools.tool_call import call_text
-from openai_harmony.tools.tool_message import Attachment, ToolMessage, tool_message
+from gpt_oss_harmony import Message, ToolNamespaceConfig
+from gpt_oss_harmony.engines import Engine
+from gpt_oss_harmony.server import Settings, create_app
+from gpt_oss_harmony.tools.browser import Browser, LocalIndex
+from gpt_oss_harmony.tools.tool import Tool
+from gpt_oss_harmony.tools.tool_call import call_text
+from gpt_oss_harmony.tools.tool_message import Attachment, ToolMessage, tool_message
 from support.local_client import LocalClient
 from support.scripted_engine import ScriptedEngine
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from transformers import GptOssConfig, GptOssForCausalLM
 
-from openai_harmony.engines import Sampling, TransformersEngine
+from gpt_oss_harmony.engines import Sampling, TransformersEngine
 
 from .engine_contract import PROMPT, SHORT_TURN
 

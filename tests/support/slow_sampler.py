@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from openai_harmony.engines import Sampling
+from gpt_oss_harmony.engines import Sampling
 
 Row = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, get_args
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     Author,
     ChannelConfig,
     Content,
@@ -31,7 +31,7 @@ from openai_harmony import (
     ToolNamespaceConfig,
     load_harmony_encoding,
 )
-from openai_harmony.tokens.special_tokens import (
+from gpt_oss_harmony.tokens.special_tokens import (
     CALL,
     CHANNEL,
     CONSTRAIN,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     Author,
     Conversation,
     DeveloperContent,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     Conversation,
     DeveloperContent,
     Message,
@@ -13,7 +13,7 @@ from openai_harmony import (
     ToolDescription,
     load_harmony_encoding,
 )
-from openai_harmony.grammar import ToolChoice
+from gpt_oss_harmony.grammar import ToolChoice
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 

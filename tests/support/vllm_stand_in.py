@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
-from openai_harmony import Conversation, Message, Role, load_harmony_encoding
+from gpt_oss_harmony import Conversation, Message, Role, load_harmony_encoding
 
 VERSION = "0.33.0"
 

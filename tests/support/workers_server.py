@@ -13,9 +13,9 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from openai_harmony.server import Settings, create_app, run_server
-from openai_harmony.server.hub import HubEngine, Worker
-from openai_harmony.server.workers import serve_in_workers
+from gpt_oss_harmony.server import Settings, create_app, run_server
+from gpt_oss_harmony.server.hub import HubEngine, Worker
+from gpt_oss_harmony.server.workers import serve_in_workers
 from support.counting_engine import CountingEngine
 from support.server_process import COMPLETION
 

@@ -15,7 +15,7 @@ import tiktoken
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openai_harmony.tokens.encoder import (
+from gpt_oss_harmony.tokens.encoder import (
     LIMIT,
     LONGEST_WORD,
     TESTED_TIKTOKEN,

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openai_harmony import Message, Role, load_harmony_encoding
-from openai_harmony.tokens import encoder
+from gpt_oss_harmony import Message, Role, load_harmony_encoding
+from gpt_oss_harmony.tokens import encoder
 
 WORDS = Path(__file__).parents[1] / "data" / "hostile" / "words.json"
 ENCODING = load_harmony_encoding("HarmonyGptOss")

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     Author,
     DeveloperContent,
     Message,
@@ -18,9 +18,9 @@ from openai_harmony import (
     ToolDescription,
     load_harmony_encoding,
 )
-from openai_harmony.rendering.system_prompt import tool_declaration
-from openai_harmony.tokens import encoder
-from openai_harmony.tokens.special_tokens import END
+from gpt_oss_harmony.rendering.system_prompt import tool_declaration
+from gpt_oss_harmony.tokens import encoder
+from gpt_oss_harmony.tokens.special_tokens import END
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 DIALECTS: tuple[SchemaDialect, ...] = get_args(SchemaDialect)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openai_harmony import VocabularyError
-from openai_harmony.tokens.special_tokens import FIRST_SPECIAL, SPECIAL_TEXTS, VOCABULARY_SIZE
-from openai_harmony.tokens.tokenizer import Tokenizer
-from openai_harmony.tokens.vocabulary import load_vocabulary
+from gpt_oss_harmony import VocabularyError
+from gpt_oss_harmony.tokens.special_tokens import FIRST_SPECIAL, SPECIAL_TEXTS, VOCABULARY_SIZE
+from gpt_oss_harmony.tokens.tokenizer import Tokenizer
+from gpt_oss_harmony.tokens.vocabulary import load_vocabulary
 
 TABLES = Tokenizer()
 TIKTOKEN = Tokenizer()

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openai_harmony import Message, Role, SystemContent, TextContent, load_harmony_encoding
-from openai_harmony.tools.browser import Browser, BrowserSession, Link, Page, SearchResult
-from openai_harmony.tools.browser.backends import search_page
-from openai_harmony.tools.tool import ToolError
-from openai_harmony.tools.tool_message import ToolMessage
+from gpt_oss_harmony import Message, Role, SystemContent, TextContent, load_harmony_encoding
+from gpt_oss_harmony.tools.browser import Browser, BrowserSession, Link, Page, SearchResult
+from gpt_oss_harmony.tools.browser.backends import search_page
+from gpt_oss_harmony.tools.tool import ToolError
+from gpt_oss_harmony.tools.tool_message import ToolMessage
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openai_harmony.tools.browser import (
+from gpt_oss_harmony.tools.browser import (
     BrowserSession,
     CitedText,
     Link,
@@ -17,8 +17,8 @@ from openai_harmony.tools.browser import (
     find_citations,
     rewrite_citations,
 )
-from openai_harmony.tools.browser.backends import search_page
-from openai_harmony.tools.browser.find_in_page import find_in_page
+from gpt_oss_harmony.tools.browser.backends import search_page
+from gpt_oss_harmony.tools.browser.find_in_page import find_in_page
 
 
 def a_session() -> BrowserSession:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     Conversation,
     Message,
     Role,
@@ -17,8 +17,8 @@ from openai_harmony import (
     TextContent,
     load_harmony_encoding,
 )
-from openai_harmony.tokens.special_tokens import CALL, RETURN
-from openai_harmony.tools.browser import Browser, LocalIndex, find_citations
+from gpt_oss_harmony.tokens.special_tokens import CALL, RETURN
+from gpt_oss_harmony.tools.browser import Browser, LocalIndex, find_citations
 from support.hostile_pages import Site, hostile_site, web
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")

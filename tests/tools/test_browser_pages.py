@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openai_harmony import load_harmony_encoding
-from openai_harmony.tools.browser import Page
-from openai_harmony.tools.browser.find_in_page import find_in_page, line_of_passage
-from openai_harmony.tools.browser.page import (
+from gpt_oss_harmony import load_harmony_encoding
+from gpt_oss_harmony.tools.browser import Page
+from gpt_oss_harmony.tools.browser.find_in_page import find_in_page, line_of_passage
+from gpt_oss_harmony.tools.browser.page import (
     MOST_TOKENS,
     WIDTH,
     WINDOW,
@@ -21,11 +21,11 @@ from openai_harmony.tools.browser.page import (
     window_end,
     write_view,
 )
-from openai_harmony.tools.browser.page_reading import UnreadableError, read_body
-from openai_harmony.tools.browser.page_reading.body import read_markdown
-from openai_harmony.tools.browser.page_reading.characters import clean_text, decode
-from openai_harmony.tools.browser.page_reading.html_page import read_html
-from openai_harmony.tools.tool import ToolError
+from gpt_oss_harmony.tools.browser.page_reading import UnreadableError, read_body
+from gpt_oss_harmony.tools.browser.page_reading.body import read_markdown
+from gpt_oss_harmony.tools.browser.page_reading.characters import clean_text, decode
+from gpt_oss_harmony.tools.browser.page_reading.html_page import read_html
+from gpt_oss_harmony.tools.tool import ToolError
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 

@@ -12,9 +12,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from openai_harmony.tools.browser import Brave, Exa, LocalIndex, SearchResult, SearXng, YouCom
-from openai_harmony.tools.browser.search_services import SearchService
-from openai_harmony.tools.tool import ToolError
+from gpt_oss_harmony.tools.browser import Brave, Exa, LocalIndex, SearchResult, SearXng, YouCom
+from gpt_oss_harmony.tools.browser.search_services import SearchService
+from gpt_oss_harmony.tools.tool import ToolError
 from support.hostile_pages import Answer, Site, hostile_site, pdf
 
 # Services

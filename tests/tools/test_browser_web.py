@@ -16,10 +16,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from openai_harmony.tools.browser import AddressRules, Page, WebLimits, WebPages
-from openai_harmony.tools.browser.web_fetch import BoundedBody
-from openai_harmony.tools.browser.web_pages import ReadingProcesses
-from openai_harmony.tools.tool import ToolError
+from gpt_oss_harmony.tools.browser import AddressRules, Page, WebLimits, WebPages
+from gpt_oss_harmony.tools.browser.web_fetch import BoundedBody
+from gpt_oss_harmony.tools.browser.web_pages import ReadingProcesses
+from gpt_oss_harmony.tools.tool import ToolError
 from support.hostile_pages import LOOPBACK, MEBIBYTE, Answer, Site, hostile_site, pdf, web
 
 HASTY = WebLimits(seconds=1, patience=5)

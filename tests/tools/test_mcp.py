@@ -24,11 +24,11 @@ from mcp.types import (
 from mcp.types import Tool as ListedTool
 
 import support.hostile_mcp_server as hostile
-from openai_harmony import Message, Role, SystemContent, load_harmony_encoding
-from openai_harmony.tools.mcp import McpAddress, McpServerError, McpSettings, McpTool
-from openai_harmony.tools.mcp.listing import ListingError, harmony_name, list_tools, make_listing
-from openai_harmony.tools.mcp.mcp_tool import McpResult, McpSession
-from openai_harmony.tools.tool_call import call_text
+from gpt_oss_harmony import Message, Role, SystemContent, load_harmony_encoding
+from gpt_oss_harmony.tools.mcp import McpAddress, McpServerError, McpSettings, McpTool
+from gpt_oss_harmony.tools.mcp.listing import ListingError, harmony_name, list_tools, make_listing
+from gpt_oss_harmony.tools.mcp.mcp_tool import McpResult, McpSession
+from gpt_oss_harmony.tools.tool_call import call_text
 from support.mcp_calls import answer
 
 HOSTILE = McpAddress(command=(sys.executable, str(Path(hostile.__file__))))

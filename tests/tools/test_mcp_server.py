@@ -22,22 +22,22 @@ from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import BlobResourceContents, EmbeddedResource, ImageContent, TextContent
 
-from openai_harmony import Message, ToolNamespaceConfig
-from openai_harmony.cli import main
-from openai_harmony.tools.browser import Browser, LocalIndex
-from openai_harmony.tools.mcp import (
+from gpt_oss_harmony import Message, ToolNamespaceConfig
+from gpt_oss_harmony.cli import main
+from gpt_oss_harmony.tools.browser import Browser, LocalIndex
+from gpt_oss_harmony.tools.mcp import (
     KeyGate,
     McpAddress,
     McpTool,
     make_http_app,
     make_server,
 )
-from openai_harmony.tools.mcp.mcp_tool import McpSession
-from openai_harmony.tools.mcp.tool_server import ClientSessions
-from openai_harmony.tools.python.sandbox.limits import process_tree
-from openai_harmony.tools.tool import Tool
-from openai_harmony.tools.tool_call import call_text
-from openai_harmony.tools.tool_message import Attachment, ToolMessage, tool_message
+from gpt_oss_harmony.tools.mcp.mcp_tool import McpSession
+from gpt_oss_harmony.tools.mcp.tool_server import ClientSessions
+from gpt_oss_harmony.tools.python.sandbox.limits import process_tree
+from gpt_oss_harmony.tools.tool import Tool
+from gpt_oss_harmony.tools.tool_call import call_text
+from gpt_oss_harmony.tools.tool_message import Attachment, ToolMessage, tool_message
 from support.mcp_calls import answer
 from support.notebooks import needs_bubblewrap
 from support.served import PATIENCE
@@ -46,7 +46,7 @@ FILES = (
     Attachment("image-1.png", b"PNG", "image/png"),
     Attachment("a b/table.csv", b"1,2", "text/csv"),
 )
-HARMONY = (sys.executable, "-m", "openai_harmony", "mcp")
+HARMONY = (sys.executable, "-m", "gpt_oss_harmony", "mcp")
 
 
 class Notebook(Tool[McpSession]):
@@ -378,6 +378,6 @@ def test_an_occupied_port_is_told(folder: Path, capsys: pytest.CaptureFixture[st
 def test_the_extra_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "openai_harmony.tools.mcp", None)
+    monkeypatch.setitem(sys.modules, "gpt_oss_harmony.tools.mcp", None)
     assert main(["mcp", "--python"]) == 1
     assert "pip install 'gpt-oss-harmony[tools]'" in capsys.readouterr().err

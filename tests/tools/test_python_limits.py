@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from openai_harmony.tools.python.notebook import Notebook, NotebookOutput
-from openai_harmony.tools.python.sandbox import Limits, Sandbox
-from openai_harmony.tools.python.session import PythonSession
+from gpt_oss_harmony.tools.python.notebook import Notebook, NotebookOutput
+from gpt_oss_harmony.tools.python.sandbox import Limits, Sandbox
+from gpt_oss_harmony.tools.python.session import PythonSession
 from support.notebooks import (
     SETTINGS,
     Conversation,

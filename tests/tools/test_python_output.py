@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openai_harmony import ToolNamespaceConfig
-from openai_harmony.tools.python.output import (
+from gpt_oss_harmony import ToolNamespaceConfig
+from gpt_oss_harmony.tools.python.output import (
     clean_text,
     joined_output,
     listed,
     output_with_notes,
 )
-from openai_harmony.tools.python.session import PythonSession, is_plain_path
-from openai_harmony.tools.python.settings import PythonSettings
-from openai_harmony.tools.tool_call import read_code
-from openai_harmony.tools.tool_message import Attachment
+from gpt_oss_harmony.tools.python.session import PythonSession, is_plain_path
+from gpt_oss_harmony.tools.python.settings import PythonSettings
+from gpt_oss_harmony.tools.tool_call import read_code
+from gpt_oss_harmony.tools.tool_message import Attachment
 
 CLEANED = {
     "plain": ("text\n", "text\n"),

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from openai_harmony import HarmonyEncodingName, Message, Role, load_harmony_encoding
-from openai_harmony.tools.python.notebook_pool import NotebookPool
-from openai_harmony.tools.python.python_tool import PythonTool
-from openai_harmony.tools.python.sandbox.limits import process_tree
-from openai_harmony.tools.python.session import PythonSession
-from openai_harmony.tools.tool_call import call_text
-from openai_harmony.tools.tool_message import ToolMessage
+from gpt_oss_harmony import HarmonyEncodingName, Message, Role, load_harmony_encoding
+from gpt_oss_harmony.tools.python.notebook_pool import NotebookPool
+from gpt_oss_harmony.tools.python.python_tool import PythonTool
+from gpt_oss_harmony.tools.python.sandbox.limits import process_tree
+from gpt_oss_harmony.tools.python.session import PythonSession
+from gpt_oss_harmony.tools.tool_call import call_text
+from gpt_oss_harmony.tools.tool_message import ToolMessage
 from support.notebooks import SETTINGS, Conversation, call, conversation, needs_bubblewrap
 
 pytestmark = [needs_bubblewrap, pytest.mark.usefixtures("no_hang")]
@@ -404,7 +404,7 @@ def test_closing_ends_calls_under_way() -> None:
 SERVER = """
 import asyncio, sys
 from support.notebooks import SETTINGS
-from openai_harmony.tools.python.python_tool import PythonTool
+from gpt_oss_harmony.tools.python.python_tool import PythonTool
 
 LEFT_BEHIND = '''
 import os, subprocess, sys

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openai_harmony.tools.python.sandbox import (
+from gpt_oss_harmony.tools.python.sandbox import (
     Container,
     Isolation,
     Limits,
@@ -27,20 +27,20 @@ from openai_harmony.tools.python.sandbox import (
     SandboxGone,
     SandboxMaker,
 )
-from openai_harmony.tools.python.sandbox import sandbox as sandbox_module
-from openai_harmony.tools.python.sandbox.agent import Folder, Output
-from openai_harmony.tools.python.sandbox.bubblewrap import bubblewrap_launch, find_bubblewrap
-from openai_harmony.tools.python.sandbox.isolation import container_launch
-from openai_harmony.tools.python.sandbox.launch import (
+from gpt_oss_harmony.tools.python.sandbox import sandbox as sandbox_module
+from gpt_oss_harmony.tools.python.sandbox.agent import Folder, Output
+from gpt_oss_harmony.tools.python.sandbox.bubblewrap import bubblewrap_launch, find_bubblewrap
+from gpt_oss_harmony.tools.python.sandbox.isolation import container_launch
+from gpt_oss_harmony.tools.python.sandbox.launch import (
     _PROBE,
     BOOTSTRAP,
     Launch,
     PythonEnvironment,
     find_python,
 )
-from openai_harmony.tools.python.sandbox.limits import ControlGroup, delegated_group, process_tree
-from openai_harmony.tools.python.sandbox.sandbox import FrameError, pack_frame, read_frame
-from openai_harmony.tools.python.sandbox.system_calls import system_call_filter
+from gpt_oss_harmony.tools.python.sandbox.limits import ControlGroup, delegated_group, process_tree
+from gpt_oss_harmony.tools.python.sandbox.sandbox import FrameError, pack_frame, read_frame
+from gpt_oss_harmony.tools.python.sandbox.system_calls import system_call_filter
 from support.notebooks import conversation, false_agent, needs_bubblewrap
 
 LIMITS = Limits()

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-import openai_harmony
-from openai_harmony.tools.python.sandbox import Sandbox
-from openai_harmony.tools.python.sandbox.bubblewrap import bubblewrap_launch, find_bubblewrap
-from openai_harmony.tools.python.sandbox.launch import find_python
-from openai_harmony.tools.python.sandbox.limits import process_tree
+import gpt_oss_harmony
+from gpt_oss_harmony.tools.python.sandbox import Sandbox
+from gpt_oss_harmony.tools.python.sandbox.bubblewrap import bubblewrap_launch, find_bubblewrap
+from gpt_oss_harmony.tools.python.sandbox.launch import find_python
+from gpt_oss_harmony.tools.python.sandbox.limits import process_tree
 from support.notebooks import SETTINGS, Conversation, conversation, needs_bubblewrap
 
 pytestmark = [needs_bubblewrap, pytest.mark.usefixtures("no_hang")]
@@ -66,7 +66,7 @@ def test_reads_no_files_of_the_server(prisoner: Conversation, tmp_path: Path) ->
     files = [
         str(secret),
         __file__,
-        str(Path(openai_harmony.__file__)),
+        str(Path(gpt_oss_harmony.__file__)),
         *("/etc/shadow", "/etc/hostname", "/etc/machine-id", "/etc/resolv.conf"),
         *("/proc/kcore", "/proc/kmsg", "/dev/mem", "/dev/sda", "/dev/vda", "/dev/vsock"),
     ]

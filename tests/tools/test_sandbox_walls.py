@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from openai_harmony.tools.python.sandbox.limits import process_tree
+from gpt_oss_harmony.tools.python.sandbox.limits import process_tree
 from support.notebooks import conversation, needs_bubblewrap
 from support.ordinary_user import OrdinaryServer, needs_ordinary_user
 
@@ -248,7 +248,7 @@ def test_nothing_outlives_a_killed_server_of_root() -> None:
 
 LANDLOCKED = """
 import errno, os, sys
-from openai_harmony.tools.python.sandbox.notebook_kernel import restrict_writing
+from gpt_oss_harmony.tools.python.sandbox.notebook_kernel import restrict_writing
 def tried(f, *args):
     try:
         f(*args)

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from openai_harmony import HarmonyEncodingName, Message, Role, TextContent, load_harmony_encoding
-from openai_harmony.tools.browser import AddressRules, Browser, LocalIndex, WebPages
-from openai_harmony.tools.mcp import McpAddress, McpTool
-from openai_harmony.tools.python.python_tool import PythonTool
-from openai_harmony.tools.tool import Tool
-from openai_harmony.tools.tool_call import read_arguments
-from openai_harmony.tools.tool_message import ToolMessage
+from gpt_oss_harmony import HarmonyEncodingName, Message, Role, TextContent, load_harmony_encoding
+from gpt_oss_harmony.tools.browser import AddressRules, Browser, LocalIndex, WebPages
+from gpt_oss_harmony.tools.mcp import McpAddress, McpTool
+from gpt_oss_harmony.tools.python.python_tool import PythonTool
+from gpt_oss_harmony.tools.tool import Tool
+from gpt_oss_harmony.tools.tool_call import read_arguments
+from gpt_oss_harmony.tools.tool_message import ToolMessage
 from support import hostile_mcp_server
 from support.notebooks import SETTINGS, needs_bubblewrap
 

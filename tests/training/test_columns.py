@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from openai_harmony import ConversationError, load_harmony_encoding
-from openai_harmony.training import IGNORED, TokenSequence
-from openai_harmony.training.trainers import preference_example, rollout_columns
+from gpt_oss_harmony import ConversationError, load_harmony_encoding
+from gpt_oss_harmony.training import IGNORED, TokenSequence
+from gpt_oss_harmony.training.trainers import preference_example, rollout_columns
 from support.training_conversations import conversation, result
 
 np = pytest.importorskip("numpy")
 pq = pytest.importorskip("pyarrow.parquet")
 
-from openai_harmony.training.files import PrepareSettings, prepare  # noqa: E402
+from gpt_oss_harmony.training.files import PrepareSettings, prepare  # noqa: E402
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 DATE = "2025-06-28"

@@ -23,16 +23,16 @@ from typing import Any
 
 import pytest
 
-from openai_harmony import load_harmony_encoding
-from openai_harmony.apis.current_date import TODAY, current_date
-from openai_harmony.training import IGNORED, TrainingOptions, training_examples
+from gpt_oss_harmony import load_harmony_encoding
+from gpt_oss_harmony.apis.current_date import TODAY, current_date
+from gpt_oss_harmony.training import IGNORED, TrainingOptions, training_examples
 from support.training_conversations import conversation, spoken
 
 pa = pytest.importorskip("pyarrow")
 pc = pytest.importorskip("pyarrow.compute")
 pq = pytest.importorskip("pyarrow.parquet")
 
-from openai_harmony.training.files import (  # noqa: E402
+from gpt_oss_harmony.training.files import (  # noqa: E402
     Chunk,
     PrepareSettings,
     Progress,
@@ -43,9 +43,9 @@ from openai_harmony.training.files import (  # noqa: E402
     process_runner,
     processes,
 )
-from openai_harmony.training.files.processes import ShardJob, WorkerError  # noqa: E402
-from openai_harmony.training.files.report import write_plot  # noqa: E402
-from openai_harmony.training.files.sources import OutputError, SourceError, read_chunk  # noqa: E402
+from gpt_oss_harmony.training.files.processes import ShardJob, WorkerError  # noqa: E402
+from gpt_oss_harmony.training.files.report import write_plot  # noqa: E402
+from gpt_oss_harmony.training.files.sources import OutputError, SourceError, read_chunk  # noqa: E402
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 
@@ -184,7 +184,7 @@ def test_the_date_is_that_of_the_server_unless_given(
     assert today == current_date()
     # A preparation that goes on another day keeps its date.
     tomorrow = lambda choice: "2099-01-01" if choice == TODAY else choice  # noqa: E731
-    monkeypatch.setattr("openai_harmony.training.files.shards.current_date", tomorrow)
+    monkeypatch.setattr("gpt_oss_harmony.training.files.shards.current_date", tomorrow)
     (tmp_path / "out" / ".harmony" / "00000.json").unlink()
     prepare(source, tmp_path / "out", workers=1)
     monkeypatch.undo()
@@ -245,8 +245,8 @@ def test_what_a_killed_preparation_left_is_removed(tmp_path: Path, done: int) ->
 _ENDLESS = """
 import sys, time
 from pathlib import Path
-from openai_harmony.training.files.processes import ShardJob, process_runner
-from openai_harmony.training.files.sources import Chunk
+from gpt_oss_harmony.training.files.processes import ShardJob, process_runner
+from gpt_oss_harmony.training.files.sources import Chunk
 
 class Job(ShardJob):
     def run(self, on_read):
@@ -660,7 +660,7 @@ def test_labels_of_the_picture_do_not_overlap(
 def test_ray_makes_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ray = pytest.importorskip("ray", reason="ray is not installed")
     pytest.importorskip("ray.data", reason="ray is installed without its data library")
-    from openai_harmony.training.files.ray import ray_runner
+    from gpt_oss_harmony.training.files.ray import ray_runner
 
     source = write_jsonl(tmp_path / "rows.jsonl", [*ROWS, "{"])
     prepare(source, tmp_path / "local", workers=1, chunk_bytes=20_000)
@@ -679,7 +679,7 @@ def check_rows_that_are_in_ray(folder: Path, pack: bool) -> None:
     """Compare the examples of a Ray data set, as a file, with what `prepare` wrote."""
     import ray.data
 
-    from openai_harmony.training.files.ray import ray_examples
+    from gpt_oss_harmony.training.files.ray import ray_examples
 
     settings = PrepareSettings(TrainingOptions(context_length=400), pack=pack, loss_weights=True)
     bad = {"messages": [{"role": "user", "content": "hi"}], "tools": None}

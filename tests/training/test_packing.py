@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openai_harmony.training import IGNORED, PackedSequence, pack, packed_groups, training_examples
+from gpt_oss_harmony.training import IGNORED, PackedSequence, pack, packed_groups, training_examples
 from support.training_conversations import conversation
 
 # Lengths, capacity, groups.

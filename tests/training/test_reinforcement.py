@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from openai_harmony import load_harmony_encoding
-from openai_harmony.training import IGNORED, TokenSequence
+from gpt_oss_harmony import load_harmony_encoding
+from gpt_oss_harmony.training import IGNORED, TokenSequence
 from support.training_conversations import conversation, result
 
 torch = pytest.importorskip("torch")

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openai_harmony import ConversationError, load_harmony_encoding
-from openai_harmony.apis.requests import ChatRequest
-from openai_harmony.apis.turn_request import turn_of_chat
-from openai_harmony.sampled_messages import prompt_tokens
-from openai_harmony.training import IGNORED, TrainingOptions, row_examples
-from openai_harmony.training.trainers import chat_prompt, chat_sequence, read_completion
+from gpt_oss_harmony import ConversationError, load_harmony_encoding
+from gpt_oss_harmony.apis.requests import ChatRequest
+from gpt_oss_harmony.apis.turn_request import turn_of_chat
+from gpt_oss_harmony.sampled_messages import prompt_tokens
+from gpt_oss_harmony.training import IGNORED, TrainingOptions, row_examples
+from gpt_oss_harmony.training.trainers import chat_prompt, chat_sequence, read_completion
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 DATE = "2025-06-28"
@@ -118,7 +118,7 @@ def test_calls_are_read_with_their_tokens() -> None:
 
 def test_the_renderer_of_primeintellect() -> None:
     renderers = pytest.importorskip("renderers", reason="renderers is not installed")
-    path = "openai_harmony.training.trainers.renderers.HarmonyRenderer"
+    path = "gpt_oss_harmony.training.trainers.renderers.HarmonyRenderer"
     config = renderers.CustomRendererConfig(import_path=path, conversation_start_date=DATE)
     renderer = renderers.create_renderer(None, config)
     assert isinstance(renderer, renderers.Renderer)
@@ -160,7 +160,7 @@ def test_the_renderer_of_primeintellect() -> None:
 
 def test_the_renderer_of_tinker() -> None:
     base = pytest.importorskip("tinker_cookbook.renderers.base", reason="it is not installed")
-    from openai_harmony.training.trainers.tinker import HarmonyRenderer
+    from gpt_oss_harmony.training.trainers.tinker import HarmonyRenderer
 
     renderer = HarmonyRenderer(start_date=DATE)
     opening = renderer.create_conversation_prefix_with_tools(TOOLS, "Be brief.")

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openai_harmony import ConversationError, Message, Role, load_harmony_encoding
-from openai_harmony.training import (
+from gpt_oss_harmony import ConversationError, Message, Role, load_harmony_encoding
+from gpt_oss_harmony.training import (
     IGNORED,
     RejectedRow,
     TrainingOptions,
@@ -23,7 +23,7 @@ from openai_harmony.training import (
     stream_examples,
     training_examples,
 )
-from openai_harmony.training.rows import RowDates, detect_form, parse_line, read_row
+from gpt_oss_harmony.training.rows import RowDates, detect_form, parse_line, read_row
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from openai_harmony.apis.requests import ChatRequest
-from openai_harmony.apis.turn_request import turn_of_chat
-from openai_harmony.training import IGNORED, training_examples
-from openai_harmony.training.rows import read_row
+from gpt_oss_harmony.apis.requests import ChatRequest
+from gpt_oss_harmony.apis.turn_request import turn_of_chat
+from gpt_oss_harmony.training import IGNORED, training_examples
+from gpt_oss_harmony.training.rows import read_row
 
 preparation = pytest.importorskip(
-    "openai_harmony.server.generation.preparation", reason="the extra serve is not installed"
+    "gpt_oss_harmony.server.generation.preparation", reason="the extra serve is not installed"
 )
 
 DATE = "2025-06-28"

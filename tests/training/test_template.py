@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import openai_harmony
-from openai_harmony import ConversationError
-from openai_harmony.training import TrainingOptions, find_template_difference
+import gpt_oss_harmony
+from gpt_oss_harmony import ConversationError
+from gpt_oss_harmony.training import TrainingOptions, find_template_difference
 
 pytest.importorskip("jinja2")
 
@@ -219,7 +219,7 @@ def test_a_difference_says_where_it_stands() -> None:
 
 
 def test_our_own_template_agrees_on_calls() -> None:
-    folder = Path(openai_harmony.__file__).parent / "data" / "demo_model"
+    folder = Path(gpt_oss_harmony.__file__).parent / "data" / "demo_model"
     template = (folder / "chat_template.jinja").read_text(encoding="utf-8")
     variables = {"conversation_start_date": DATE}
     chats: list[Any] = [[SYSTEM, USER], with_tools(taking(type="string", enum=["x"], default="x"))]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openai_harmony import Conversation, ConversationError, Role, load_harmony_encoding
-from openai_harmony.training import (
+from gpt_oss_harmony import Conversation, ConversationError, Role, load_harmony_encoding
+from gpt_oss_harmony.training import (
     IGNORED,
     TokenSequence,
     inference_prompt,

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from openai_harmony.engines.demo_model import demo_model_folder
-from openai_harmony.training import IGNORED, TrainingOptions, stream_examples
+from gpt_oss_harmony.engines.demo_model import demo_model_folder
+from gpt_oss_harmony.training import IGNORED, TrainingOptions, stream_examples
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -19,7 +19,7 @@ datasets = pytest.importorskip("datasets")
 pytest.importorskip("accelerate")
 pytest.importorskip("pyarrow")
 
-from openai_harmony.training.files import PrepareSettings, prepare  # noqa: E402
+from gpt_oss_harmony.training.files import PrepareSettings, prepare  # noqa: E402
 
 PAD = 199999
 CITIES = ("Rome", "Oslo")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     Conversation,
     Message,
     RenderConversationConfig,
@@ -16,8 +16,8 @@ from openai_harmony import (
     SegmentKind,
     load_harmony_encoding,
 )
-from openai_harmony.sampled_messages import SampledMessage
-from openai_harmony.training import (
+from gpt_oss_harmony.sampled_messages import SampledMessage
+from gpt_oss_harmony.training import (
     IGNORED,
     TrainingExample,
     TrainingOptions,
@@ -26,7 +26,7 @@ from openai_harmony.training import (
     training_examples,
     untrainable_reason,
 )
-from openai_harmony.training.examples import least_context_length
+from gpt_oss_harmony.training.examples import least_context_length
 from support.training_conversations import any_letters, call, conversation, likely_letters, spoken
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")

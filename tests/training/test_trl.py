@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from openai_harmony import load_harmony_encoding
-from openai_harmony.apis.chat_input import conversation_from_chat
-from openai_harmony.engines.demo_model import demo_model_folder
-from openai_harmony.tokens.special_tokens import CALL, RETURN
-from openai_harmony.training import TokenSequence
-from openai_harmony.training.trainers import preference_example, rollout_columns
+from gpt_oss_harmony import load_harmony_encoding
+from gpt_oss_harmony.apis.chat_input import conversation_from_chat
+from gpt_oss_harmony.engines.demo_model import demo_model_folder
+from gpt_oss_harmony.tokens.special_tokens import CALL, RETURN
+from gpt_oss_harmony.training import TokenSequence
+from gpt_oss_harmony.training.trainers import preference_example, rollout_columns
 from support.served import CHAT_WEATHER
 from support.training_conversations import result
 

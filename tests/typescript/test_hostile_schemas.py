@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import pytest
 
-from openai_harmony import (
+from gpt_oss_harmony import (
     Conversation,
     DeveloperContent,
     Message,
@@ -19,7 +19,7 @@ from openai_harmony import (
     ToolDescription,
     load_harmony_encoding,
 )
-from openai_harmony.rendering.system_prompt import tool_declaration
+from gpt_oss_harmony.rendering.system_prompt import tool_declaration
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 DIALECTS: tuple[SchemaDialect, ...] = get_args(SchemaDialect)

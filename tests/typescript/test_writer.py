@@ -14,17 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openai_harmony.errors import HarmonyError, SchemaError
-from openai_harmony.typescript.json_text import (
+from gpt_oss_harmony.errors import HarmonyError, SchemaError
+from gpt_oss_harmony.typescript.json_text import (
     NESTING_LIMIT,
     JsonValue,
     compact_json,
     json_value,
     quoted,
 )
-from openai_harmony.typescript.reference_dialect import reference_schema_to_typescript
-from openai_harmony.typescript.references import REFERENCE_COPY_LIMIT
-from openai_harmony.typescript.writer import schema_to_typescript
+from gpt_oss_harmony.typescript.reference_dialect import reference_schema_to_typescript
+from gpt_oss_harmony.typescript.references import REFERENCE_COPY_LIMIT
+from gpt_oss_harmony.typescript.writer import schema_to_typescript
 
 ROOT = Path(__file__).parents[2]
 CASES = json.loads((ROOT / "tests/data/typescript/cases.json").read_text(encoding="utf-8"))

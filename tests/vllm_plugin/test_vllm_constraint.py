@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from openai_harmony import load_harmony_encoding
-from openai_harmony.grammar import Matcher
-from openai_harmony.vllm_plugin.constraint import constrain
-from openai_harmony.vllm_plugin.patches import patch_parser
-from openai_harmony.vllm_plugin.settings import Settings
+from gpt_oss_harmony import load_harmony_encoding
+from gpt_oss_harmony.grammar import Matcher
+from gpt_oss_harmony_vllm.constraint import constrain
+from gpt_oss_harmony_vllm.patches import patch_parser
+from gpt_oss_harmony_vllm.settings import Settings
 from support import vllm_stand_in as vllm
 from support.vllm_stand_in import Function, Request, StructuredOutputsParams, Tool
 
@@ -167,7 +167,7 @@ def test_a_missing_package_is_named(
     def without(*_: object, **__: object) -> None:
         raise ImportError("No module named 'llguidance'", name="llguidance")
 
-    monkeypatch.setattr("openai_harmony.vllm_plugin.parser.constrain", without)
+    monkeypatch.setattr("gpt_oss_harmony_vllm.parser.constrain", without)
     request = parser_type(None, STRICT).adjust_request(Request(tools=STRICT))
     assert request.structured_outputs.structural_tag == "vLLM's own"
     assert "pip install 'gpt-oss-harmony[vllm]'" in caplog.text

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
-from openai_harmony import load_harmony_encoding
-from openai_harmony.apis.items import message_text
-from openai_harmony.vllm_plugin.parser import JOINT, declared_recipients, parser_class
-from openai_harmony.vllm_plugin.patches import patch_parser
-from openai_harmony.vllm_plugin.settings import Settings
+from gpt_oss_harmony import load_harmony_encoding
+from gpt_oss_harmony.apis.items import message_text
+from gpt_oss_harmony_vllm.parser import JOINT, declared_recipients, parser_class
+from gpt_oss_harmony_vllm.patches import patch_parser
+from gpt_oss_harmony_vllm.settings import Settings
 from support import vllm_stand_in as vllm
 from support.vectors import cases
 from support.vllm_stand_in import Function, Request, Tool

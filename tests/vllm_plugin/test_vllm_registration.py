@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from openai_harmony import load_harmony_encoding
-from openai_harmony.errors import HarmonyError
-from openai_harmony.vllm_plugin import register
-from openai_harmony.vllm_plugin.parser import RecoveringParser
-from openai_harmony.vllm_plugin.settings import Settings
+from gpt_oss_harmony import load_harmony_encoding
+from gpt_oss_harmony.errors import HarmonyError
+from gpt_oss_harmony_vllm import register
+from gpt_oss_harmony_vllm.parser import RecoveringParser
+from gpt_oss_harmony_vllm.settings import Settings
 from support import vllm_stand_in as vllm
 from support.vllm_stand_in import Function, Request, Tool
 
@@ -42,7 +42,7 @@ def is_ours(modules: dict[str, ModuleType]) -> bool:
 def test_vllm_finds_the_plugin() -> None:
     project = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
     _, _, rest = project.partition('[project.entry-points."vllm.general_plugins"]\n')
-    assert rest.startswith('harmony = "openai_harmony.vllm_plugin:register"\n')
+    assert rest.startswith('harmony = "gpt_oss_harmony_vllm:register"\n')
 
 
 def test_the_parser_is_replaced_once(
@@ -122,7 +122,7 @@ def test_vllm_starts_where_another_library_replaced_ours(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "openai_harmony.vllm_plugin.patches", None)
+    monkeypatch.setitem(sys.modules, "gpt_oss_harmony_vllm.patches", None)
     register()
     assert not is_ours(modules)
     assert "harmony: the plugin is off: " in caplog.text

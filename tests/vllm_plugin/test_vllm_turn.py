@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openai_harmony import load_harmony_encoding
-from openai_harmony.apis.items import message_text
-from openai_harmony.vllm_plugin.turn import Piece, TurnFollower
+from gpt_oss_harmony import load_harmony_encoding
+from gpt_oss_harmony.apis.items import message_text
+from gpt_oss_harmony_vllm.turn import Piece, TurnFollower
 from support.vectors import cases
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")

@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from openai_harmony.web import HttpConfig, RequestTimes
+from gpt_oss_harmony.web import HttpConfig, RequestTimes
 from support.served import PATIENCE
 
 SHORT = RequestTimes(head=0.3, body=0.3, body_rate=1000)

@@ -9,7 +9,7 @@ import pytest
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from openai_harmony.web import Refusal, RequestGuard, is_loopback, read_host, read_origin
+from gpt_oss_harmony.web import Refusal, RequestGuard, is_loopback, read_host, read_origin
 
 LOCAL = ("127.0.0.1", 8000)
 HOSTS = {

@@ -1,0 +1,78 @@
+"""Requests to vLLM as constraints of a whole turn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gpt_oss_harmony.apis.constraints import requested_format
+from gpt_oss_harmony.apis.conversation_builder import ConversationBuilder
+from gpt_oss_harmony.apis.requested_tools import read_tools
+from gpt_oss_harmony.apis.tool_choice import read_tool_choice
+from gpt_oss_harmony.conversation.json_field import JsonField
+from .settings import Settings
+
+if TYPE_CHECKING:
+    from gpt_oss_harmony.grammar.errors import GrammarError
+
+__all__ = ["Constraint", "constrain"]
+
+_BACKENDS = {"grammar": ("guidance", "auto"), "structural-tag": ("xgrammar", "auto"), "off": ()}
+_FORMATS = ("json", "json_object", "regex", "choice", "grammar")
+
+
+class Constraint(NamedTuple):
+    """The fields of vLLM's `StructuredOutputsParams`, and the parts that they do not enforce."""
+
+    fields: Mapping[str, str]
+    unenforced: tuple[GrammarError, ...] = ()
+
+
+def constrain(
+    request: Any, settings: Settings, backend: str | None, *, is_strict: bool = False
+) -> Constraint | None:
+    """Return the constraint of a request to either API.
+
+    `backend` is the one that enforces it. With `is_strict`, a request with callable tools is always
+    constrained. The result is None if the request has no constraints, or if only vLLM can enforce
+    them: structural tags of the client, tools that vLLM runs, or another backend.
+
+    Raises `HarmonyError` if the request cannot be read.
+    """
+    if backend not in _BACKENDS[settings.grammar]:
+        return None
+    tools = [tool.model_dump(exclude_none=True) for tool in request.tools or ()]
+    if any(tool["type"] != "function" for tool in tools):
+        return None
+    outputs = request.extract_structured_outputs()
+    if outputs is not None and outputs.structural_tag is not None:
+        return None
+    form = {name: value for name in _FORMATS if (value := getattr(outputs, name, None)) is not None}
+    declared = read_tools(JsonField(tool, f"tools[{i}]") for i, tool in enumerate(tools))
+    choice = request.tool_choice
+    if hasattr(choice, "model_dump"):
+        choice = choice.model_dump(exclude_none=True)
+    tool_choice = read_tool_choice(JsonField(choice, "tool_choice"), declared)
+    is_restricted = tool_choice.mode != "auto" or tool_choice.names is not None
+    if not form and not (tools and (is_restricted or declared.strict or is_strict)):
+        return None
+    answer = requested_format(
+        JsonField({"structured_outputs": form}), JsonField(None, "response_format")
+    )
+    # Imported for the first constrained request: llguidance and the modules for schemas.
+    from gpt_oss_harmony.grammar import TurnOptions, structural_tag, turn_constraint
+
+    conversation = ConversationBuilder(declared).conversation(
+        effort=None, start_date=None, response_format=None
+    )
+    options = TurnOptions(
+        tool_choice=tool_choice,
+        response_format=None if answer is None else answer.to_dict(),
+        on_unsupported="loosen",
+    )
+    grammar, unenforced = turn_constraint(conversation, options)
+    if settings.grammar == "structural-tag":
+        tag = structural_tag(conversation, options)
+        return Constraint({"structural_tag": json.dumps(tag)}, unenforced)
+    return Constraint({"grammar": grammar}, unenforced)

@@ -1,0 +1,49 @@
+"""The settings of the plugin, from the environment variables of vLLM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from gpt_oss_harmony.errors import HarmonyError
+
+__all__ = ["Settings"]
+
+_CHOICES = {
+    "HARMONY_VLLM_PLUGIN": ("on", "off"),
+    "HARMONY_VLLM_GRAMMAR": ("grammar", "structural-tag", "off"),
+    "HARMONY_VLLM_RENDERING": ("vllm", "harmony"),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of the plugin.
+
+    - `enabled` (``HARMONY_VLLM_PLUGIN``): ``off`` leaves vLLM unchanged.
+    - `grammar` (``HARMONY_VLLM_GRAMMAR``): ``grammar`` constrains the whole turn with llguidance,
+      ``structural-tag`` with xgrammar. ``off`` leaves constraints to vLLM.
+    - `renders` (``HARMONY_VLLM_RENDERING``): ``harmony`` renders prompts with our mapping.
+
+    >>> Settings.from_environment({"HARMONY_VLLM_GRAMMAR": "off"}).grammar
+    'off'
+    """
+
+    enabled: bool = True
+    grammar: Literal["grammar", "structural-tag", "off"] = "grammar"
+    renders: bool = False
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Settings:
+        """Read the settings; raise `HarmonyError` for an unknown value."""
+        values = {}
+        for name, choices in _CHOICES.items():
+            value = values[name] = environment.get(name) or choices[0]
+            if value not in choices:
+                raise HarmonyError(f"{name}={value!r:.80}: set it to {' or '.join(choices)}")
+        return cls(
+            enabled=values["HARMONY_VLLM_PLUGIN"] == "on",
+            grammar=values["HARMONY_VLLM_GRAMMAR"],  # type: ignore[arg-type]
+            renders=values["HARMONY_VLLM_RENDERING"] == "harmony",
+        )

@@ -1,0 +1,97 @@
+"""The harmony response format of gpt-oss: conversations to tokens, tokens to messages.
+
+The layers, each importing only those above it::
+
+    installation, errors, config          checks of the installation, error classes, options
+    conversation   tokens   typescript    messages, the tokenizer, JSON Schemas as TypeScript
+    rendering      parsing                messages to tokens, tokens to messages
+    encoding                              `HarmonyEncoding`: all of the core behind one object
+    grammar                               a grammar for the whole assistant turn
+    engines                               engines, which run models
+    apis           tools                  the Responses and Chat Completions APIs as data; the
+                                          built-in tools
+    pipeline       training               one function that runs a model; training data
+    web                                   origin checks and time limits of our servers
+    inspector                             the page that shows tokens and messages
+    server                                the APIs over HTTP
+    cli                                   the command ``harmony``
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from .config import (
+    HeaderStyle,
+    ReasoningRule,
+    RenderConversationConfig,
+    RenderOptions,
+    SchemaDialect,
+)
+from .conversation.content import (
+    ChannelConfig,
+    Content,
+    DeveloperContent,
+    ReasoningEffort,
+    ResponseFormat,
+    SystemContent,
+    TextContent,
+)
+from .conversation.messages import Author, Conversation, Message, Role
+from .conversation.tool_namespaces import ToolDescription, ToolNamespaceConfig
+from .encoding import HarmonyEncoding, HarmonyEncodingName, load_harmony_encoding
+from .errors import ConversationError, HarmonyError, SchemaError, TokenError, VocabularyError
+from .installation import VERSION
+from .parsing.parser import StreamableParser
+from .parsing.recovery import Recovery, RecoveryKind
+from .parsing.state import ContentDelta, StreamState
+from .rendering.segments import Segment, SegmentKind
+
+if TYPE_CHECKING:
+    from .typescript.writer import schema_to_typescript
+
+__all__ = [
+    "Author",
+    "ChannelConfig",
+    "Content",
+    "ContentDelta",
+    "Conversation",
+    "ConversationError",
+    "DeveloperContent",
+    "HarmonyEncoding",
+    "HarmonyEncodingName",
+    "HarmonyError",
+    "HeaderStyle",
+    "Message",
+    "ReasoningEffort",
+    "ReasoningRule",
+    "Recovery",
+    "RecoveryKind",
+    "RenderConversationConfig",
+    "RenderOptions",
+    "ResponseFormat",
+    "Role",
+    "SchemaDialect",
+    "SchemaError",
+    "Segment",
+    "SegmentKind",
+    "StreamState",
+    "StreamableParser",
+    "SystemContent",
+    "TextContent",
+    "TokenError",
+    "ToolDescription",
+    "ToolNamespaceConfig",
+    "VocabularyError",
+    "load_harmony_encoding",
+    "schema_to_typescript",
+]
+
+__version__ = VERSION
+
+
+def __getattr__(name: str) -> Any:
+    """Import `schema_to_typescript` on first use; few programs need it."""
+    if name == "schema_to_typescript":
+        from .typescript.writer import schema_to_typescript
+
+        return schema_to_typescript
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

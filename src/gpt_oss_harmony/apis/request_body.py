@@ -1,0 +1,180 @@
+"""The common fields and checks of all request bodies, and errors that name a field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
+
+from ..engines.engine import Sampling
+from ..errors import ConversationError
+
+__all__ = [
+    "Metadata",
+    "RequestBody",
+    "SamplingFields",
+    "StopTexts",
+    "field_path",
+    "is_deeper",
+    "no_bias",
+    "read_body",
+    "validation_problem",
+]
+
+_Body = TypeVar("_Body", bound="RequestBody")
+
+Metadata: TypeAlias = Annotated[
+    dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]],
+    Field(max_length=16),
+]
+"""Up to 16 keys (of 64 characters) with texts (of 512), for the client's own use."""
+
+
+MANY_ERRORS = 1000
+"""The most errors that are listed; more would take seconds, during which no other thread runs."""
+
+NESTING_LIMIT = 200
+"""The deepest nesting of a field: Python writes JSON by recursion."""
+
+
+class RequestBody(BaseModel):
+    """A request. Unknown fields are ignored, and null is the same as a missing field."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _can_be_written_again(cls, data: Any) -> Any:
+        for name, value in data.items() if isinstance(data, dict) else ():
+            if is_deeper(value, NESTING_LIMIT):
+                raise ValueError(f"{name} is nested deeper than {NESTING_LIMIT} levels; flatten it")
+        return data
+
+
+def read_body(body: type[_Body], raw: object) -> _Body:
+    """Read a request from parsed JSON; raise `ConversationError`, which names the wrong field.
+
+    >>> from gpt_oss_harmony.apis import ChatRequest
+    >>> read_body(ChatRequest, {"messages": [{}], "n": 0})
+    Traceback (most recent call last):
+    gpt_oss_harmony.errors.ConversationError: n: Input should be greater than or equal to 1
+    """
+    if not isinstance(raw, Mapping):
+        raise ConversationError(f"expected an object, found {type(raw).__name__}")
+    try:
+        return body.model_validate(raw)
+    except ValidationError as error:
+        if error.error_count() > MANY_ERRORS:
+            problem = f"the request has {error.error_count():,} values that are not valid"
+            raise ConversationError(problem) from None
+        path, problem = validation_problem(error.errors(include_url=False))
+        raise ConversationError(problem, field=path) from None
+
+
+def validation_problem(errors: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    """Return the path of the first field that pydantic rejects, and the problem."""
+    first = errors[0]
+    return field_path(first["loc"]), str(first["msg"]).removeprefix("Value error, ")
+
+
+def field_path(location: Sequence[str | int]) -> str:
+    """Write a location as a JSON path.
+
+    >>> field_path(("input", 0, "content"))
+    'input[0].content'
+    """
+    path = ""
+    for part in location:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif part != "[key]":  # pydantic's mark for the key of an object itself
+            path += f".{part}" if path else part
+    return path
+
+
+def is_deeper(value: object, limit: int) -> bool:
+    """Return whether lists and objects are nested deeper than `limit`."""
+    level = [value]
+    for _ in range(limit + 1):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, (dict, list))
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, (dict, list))
+        ]
+        if not level:
+            return False
+    return True
+
+
+_SEEDS = 2**63
+
+
+_StopText: TypeAlias = Annotated[str, Field(min_length=1)]
+
+StopTexts: TypeAlias = Annotated[
+    list[_StopText],
+    Field(max_length=16),
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {"type": "array", "items": {"type": "string", "minLength": 1}, "maxItems": 16},
+            ]
+        }
+    ),
+]
+"""One text, or a list of texts."""
+
+
+def no_bias(bias: Any) -> Any:
+    """Reject a `logit_bias`: no engine supports it."""
+    if bias:
+        raise ValueError("no engine supports this setting; leave it out")
+    return bias
+
+
+class SamplingFields(RequestBody):
+    """The sampling settings; the server has defaults for missing ones."""
+
+    temperature: float | None = Field(default=None, ge=0, le=2, description="0 is greedy.")
+    top_p: float | None = Field(default=None, ge=0, le=1)
+    top_k: int | None = Field(default=None, ge=-1, description="0 and -1 keep all tokens.")
+    min_p: float | None = Field(default=None, ge=0, le=1)
+    seed: int | None = Field(default=None, ge=-_SEEDS, lt=_SEEDS)  # as numbers that a float can be
+    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
+    presence_penalty: float | None = Field(default=None, ge=-2, le=2)
+    repetition_penalty: float | None = Field(default=None, ge=0.01, le=100)
+    stop: StopTexts | None = Field(
+        default=None, description="Texts that end the answer; the answer does not contain them."
+    )
+
+    def settings(
+        self, defaults: Sampling, *, max_tokens: int | None, logprobs: int | None
+    ) -> Sampling:
+        """Override the defaults with the settings of the request."""
+        requested = {name: getattr(self, name) for name in _SETTINGS}
+        requested |= {"max_tokens": max_tokens, "logprobs": logprobs}
+        if self.top_k == -1:
+            requested["top_k"] = 0
+        return replace(defaults, **{k: v for k, v in requested.items() if v is not None})
+
+    @property
+    def stop_texts(self) -> tuple[str, ...]:
+        """The texts that end the answer."""
+        return tuple(self.stop or ())
+
+
+_SETTINGS = tuple(name for name in SamplingFields.model_fields if name != "stop")

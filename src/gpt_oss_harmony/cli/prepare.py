@@ -1,0 +1,392 @@
+"""``harmony prepare``: a data set becomes token ids and labels for trainers."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import shlex
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from ..apis.current_date import TODAY
+from ..config import HeaderStyle
+from ..installation import missing_package
+from .command import Command, keep_old_name
+from .input import STANDARD_INPUT, InputError, UsageError
+from .options import add_color, add_schema_dialect, positive
+from .output import Output
+
+if TYPE_CHECKING:
+    from ..training.files import Preparation, PrepareSettings, Progress
+
+__all__ = ["PREPARE"]
+
+_REJECTED_SHOWN = 8
+
+_MANY_REJECTED = 0.1
+"""A larger share of rejected rows is a warning."""
+
+_CHANNELS = ("analysis", "commentary", "final")
+_COLUMNS = ("labels", "assistant_masks", "attention_mask")
+
+
+class _Prepare(Command):
+    name = "prepare"
+    purpose = "train a model"
+    summary = "turn conversations into training data: token ids and labels"
+    examples = """\
+  harmony prepare chats.jsonl --output data
+  harmony prepare chats.jsonl.gz --output data --turns last
+  harmony prepare chats.parquet --output data --context-length 8192 --pack
+  harmony prepare dataset_folder --output data --from sharegpt --channels final
+  harmony prepare chats.jsonl --output data --date 2025-06-01..2025-12-31
+
+Each row is a conversation, such as
+  {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]}
+The output has one Parquet file (shard) for each 4 MB of JSON lines or each row group of a
+Parquet file. The progress bar counts bytes of the input. Ctrl-C stops at once, keeps the shards
+that are done, and prints their number; the same command makes the others. On a cluster, run the
+preparation from Python with Ray: gpt_oss_harmony.training.files.ray.
+"""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "file",
+            metavar="FILE",
+            help="JSON lines (.jsonl, .jsonl.gz, .jsonl.zst), Parquet (.parquet), a folder of "
+            "such files, or a data set that Hugging Face's datasets saved",
+        )
+        output = parser.add_argument(
+            "--output",
+            "--out",
+            required=True,
+            metavar="FOLDER",
+            help="the folder for the output; to resume, give the same folder again",
+        )
+        keep_old_name(output, "--out")
+        parser.add_argument(
+            "--from",
+            dest="form",
+            choices=("harmony", "chat", "sharegpt"),
+            help="the form of all rows (default: detected for each row)",
+        )
+        parser.add_argument(
+            "--date",
+            type=_date,
+            default=TODAY,
+            metavar="DATE",
+            help="the current date in the system message of chats: today (in UTC), a day as "
+            "YYYY-MM-DD, a range of days as A..B, from which each row gets one, field:NAME for a "
+            "field of the row, or none (default: today)",
+        )
+        parser.add_argument(
+            "--header-style",
+            choices=get_args(HeaderStyle),
+            default="guide",
+            help="how headers with a recipient are written; models write guide (default: guide)",
+        )
+        add_schema_dialect(parser)
+        parser.add_argument(
+            "--turns",
+            choices=("all", "last"),
+            default="all",
+            help="train on all turns of the assistant, or only on the last (default: all)",
+        )
+        parser.add_argument(
+            "--channels",
+            metavar="NAME",
+            nargs="+",
+            help="train only on messages on these channels: analysis, commentary, final "
+            "(default: all)",
+        )
+        parser.add_argument(
+            "--keep-past-reasoning",
+            action="store_true",
+            help="keep the reasoning of earlier turns, although prompts at inference leave it out",
+        )
+        parser.add_argument(
+            "--context-length",
+            type=positive,
+            metavar="N",
+            help="the most tokens of an example; longer examples lose their oldest turns",
+        )
+        parser.add_argument(
+            "--pack",
+            action="store_true",
+            help="put several examples into one sequence of up to --context-length tokens",
+        )
+        parser.add_argument(
+            "--loss-weights",
+            action="store_true",
+            help="add a column with the weight of each token, from the field weight of a message: "
+            '{"role": "assistant", "weight": 0.5, "content": "ho"}',
+        )
+        parser.add_argument(
+            "--columns",
+            nargs="+",
+            metavar="NAME",
+            choices=_COLUMNS,
+            help=f"the columns beside input_ids, of {', '.join(_COLUMNS)} "
+            "(default: labels assistant_masks)",
+        )
+        parser.add_argument(
+            "--format",
+            dest="target",
+            choices=("parquet", "megatron"),
+            default="parquet",
+            help="megatron also writes Megatron's indexed data sets, into FOLDER/megatron "
+            "(default: parquet)",
+        )
+        parser.add_argument(
+            "--max-rejected",
+            type=_share,
+            metavar="SHARE",
+            help="fail if more rows are rejected than this, such as 1%% or 0 (default: warn above "
+            "10%%)",
+        )
+        parser.add_argument(
+            "--workers",
+            type=positive,
+            metavar="N",
+            help="the number of worker processes (default: one for each core)",
+        )
+        parser.add_argument(
+            "--quiet",
+            action="store_true",
+            help="print neither the progress bar nor the report; FOLDER/README.md has the report",
+        )
+        add_color(parser)
+
+    def run(self, arguments: argparse.Namespace) -> None:
+        _check(arguments)
+        try:
+            from ..training.files import prepare, process_runner
+            from ..training.files.processes import WorkerError
+            from ..training.files.sources import OutputError, OutputFolderError, SourceError
+        except ModuleNotFoundError as error:
+            raise InputError(missing_package("prepare needs", error, "train")) from error
+        source, out, settings = Path(arguments.file), Path(arguments.output), _settings(arguments)
+        try:
+            with (
+                _ProgressLine(arguments.quiet) as progress,
+                _interruptible(arguments.words, out, progress),
+            ):
+                runner = process_runner(arguments.workers)
+                made = prepare(source, out, settings, runner=runner, watch=progress.watch)
+        except WorkerError as error:
+            raise InputError(
+                f"{error}, usually for lack of memory; repeat the command with fewer --workers "
+                "to resume"
+            ) from error
+        except OutputError:
+            raise  # the command's own message about output
+        except OutputFolderError as error:
+            raise InputError(f"--output {error}") from error
+        except (SourceError, OSError) as error:
+            problem = str(error).removeprefix(f"{source}: ")
+            raise InputError(f"{source}: {problem}") from error
+        _report(made, arguments)
+
+
+PREPARE = _Prepare()
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Raise `UsageError` for arguments that do not go together."""
+    if arguments.file == STANDARD_INPUT:
+        raise UsageError(
+            "standard input cannot be read again to resume; save it to a file such as "
+            "rows.jsonl, and give that file"
+        )
+    if arguments.pack and arguments.context_length is None:
+        raise UsageError("--pack needs --context-length, the length of the sequences")
+    if arguments.target == "megatron" and "labels" not in (arguments.columns or ["labels"]):
+        raise UsageError("--format megatron needs the column labels; add it to --columns")
+    for name in arguments.channels or ():
+        close = difflib.get_close_matches(name.casefold(), _CHANNELS, 1)
+        if close and name not in _CHANNELS:  # a channel may have any name
+            print(f"harmony: warning: --channels {name}: did you mean {close[0]}?", file=sys.stderr)
+
+
+def _settings(arguments: argparse.Namespace) -> PrepareSettings:
+    from ..training import TrainingOptions
+    from ..training.files import PrepareSettings
+
+    training = TrainingOptions(
+        turns=arguments.turns,
+        channels=None if arguments.channels is None else frozenset(arguments.channels),
+        keep_past_reasoning=arguments.keep_past_reasoning,
+        context_length=arguments.context_length,
+        header_style=arguments.header_style,
+        schema_dialect=arguments.schema_dialect,
+    )
+    return PrepareSettings(
+        training,
+        form=arguments.form,
+        start_date=arguments.date,
+        pack=arguments.pack,
+        loss_weights=arguments.loss_weights,
+        columns=None if arguments.columns is None else tuple(arguments.columns),
+        megatron=arguments.target == "megatron",
+    )
+
+
+def _report(made: Preparation, arguments: argparse.Namespace) -> None:
+    """Write the report and the place of the output.
+
+    Raises `InputError` without any example, or with more rejected rows than allowed.
+    """
+    output = Output(arguments.color)
+    report, place = made.report, f"{made.out}/rejected.jsonl"
+    if not arguments.quiet:
+        output.line(report.text())
+        output.line()
+        for row in made.rejected[:_REJECTED_SHOWN]:
+            output.line(f"rejected: {row.file}:{row.line}: {row.reason}")
+    if not report.examples:
+        raise InputError(f"{arguments.file}: {_no_examples(made, arguments.quiet)}")
+    if not arguments.quiet:
+        more = f", {place} has the rejected rows" if made.rejected else ""
+        output.line(f"{made.out}/data has the examples{more}")
+    allowed = arguments.max_rejected
+    rejected = f"{report.rejected:,} of {report.rows:,} rows are rejected"
+    if allowed is not None and report.rejected_share > allowed:
+        problem = f"{rejected}, more than --max-rejected {100 * allowed:g}%"
+        raise InputError(f"{arguments.file}: {problem}; {place} has the reasons")
+    if allowed is None and report.rejected_share > _MANY_REJECTED:
+        print(f"harmony: warning: {rejected}; {place} has the reasons", file=sys.stderr)
+
+
+def _no_examples(made: Preparation, is_quiet: bool) -> str:
+    """Say why there are no examples, with the reasons unless the report has them."""
+    if not made.report.rows:
+        return "there are no rows in it; expected a conversation in each row"
+    place = f"{made.out}/rejected.jsonl"
+    if not is_quiet:
+        return f"no row gives an example; the reasons are in the report and in {place}"
+    reasons = ", ".join(f"{n:,} × {reason}" for reason, n in made.report.reasons.most_common())
+    first = made.rejected[0]
+    row = f"{first.file}:{first.line}: {first.reason}"
+    return f"no row gives an example ({reasons}); the first is {row}; {place} has the rejected rows"
+
+
+@contextmanager
+def _interruptible(words: Sequence[str], out: Path, progress: _ProgressLine) -> Iterator[None]:
+    """Stop at Ctrl-C or SIGTERM, and write what is kept and the command that goes on.
+
+    A second signal ends the program at once.
+    """
+    received: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        if received:
+            os._exit(128 + number)
+        received.append(number)
+        raise KeyboardInterrupt
+
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    before = {
+        number: signal.signal(number, stop)
+        for number in (signal.SIGINT, signal.SIGTERM)
+        # A shell that starts a command in the background makes it ignore Ctrl-C.
+        if in_main_thread and signal.getsignal(number) != signal.SIG_IGN
+    }
+    try:
+        yield
+    except KeyboardInterrupt:
+        progress.close()
+        command = shlex.join(["harmony", "prepare", *words])
+        print(f"harmony: stopped; {_kept(out, progress)}: {command}", file=sys.stderr)
+        if received == [signal.SIGTERM]:
+            sys.exit(128 + signal.SIGTERM)
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _kept(out: Path, progress: _ProgressLine) -> str:
+    """Say how many shards are done, and what the command does that follows."""
+    from ..training.files.preparation import finished_shards
+
+    done = finished_shards(out)
+    of_all = f" of {progress.shards:,}" if progress.shards else ""
+    noun = "shard is" if (progress.shards or done) == 1 else "shards are"
+    shards = f"{done:,}{of_all} {noun}"
+    if not done:
+        return f"{shards} done, so the same command starts again"
+    return f"{shards} done and kept. To resume, run"
+
+
+class _ProgressLine:
+    """A bar of the bytes unpacked or read, if standard error is a terminal; and what is resumed."""
+
+    def __init__(self, is_quiet: bool) -> None:
+        self.shards = 0
+        """The number of all shards, or 0 while it is not known."""
+        self._is_quiet = is_quiet
+        self._has_bar = not is_quiet and sys.stderr.isatty()
+        self._shown: Progress | None = None
+        self._bar: Any = None
+
+    def __enter__(self) -> _ProgressLine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def watch(self, progress: Progress) -> None:
+        """Show the progress."""
+        if progress.shards and not self.shards:
+            self.shards = progress.shards
+            if progress.shards_done and not self._is_quiet:
+                self.close()
+                done = f"{progress.shards_done:,} of {progress.shards:,} shards are done"
+                print(f"harmony: resuming: {done}", file=sys.stderr)
+        if not self._has_bar:
+            return
+        from tqdm import tqdm  # type: ignore[import-untyped]
+
+        shown, step, total = self._shown, progress.step, progress.total
+        if self._bar is None or shown is None or (shown.step, shown.total) != (step, total):
+            self.close()
+            self._bar = tqdm(total=total, desc=step, unit="B", unit_scale=True, leave=False)
+        self._shown = progress
+        self._bar.update(progress.done - self._bar.n)
+        self._bar.refresh()  # the runner limits how often this happens
+
+    def close(self) -> None:
+        """Remove the bar."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+
+def _share(text: str) -> float:
+    """Read a share of the rows, such as ``1%`` or ``0.01``."""
+    number, percent, rest = text.partition("%")
+    try:
+        share = float(number) / (100 if percent else 1)
+    except ValueError:
+        share = -1.0
+    if rest or not 0 <= share <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share; write a percentage such as 1%")
+    return share
+
+
+def _date(text: str) -> str | None:
+    if text in (TODAY, "none"):
+        return None if text == "none" else text
+    from ..training.rows import RowDates
+
+    try:
+        RowDates.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text

@@ -1,0 +1,219 @@
+"""``harmony render``, ``schema`` and ``template``: the prompt that the model reads."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import get_args
+
+from ..apis.chat_input import tool_from_chat
+from ..config import HeaderStyle, ReasoningRule, RenderConversationConfig, SchemaDialect
+from ..encoding import load_harmony_encoding
+from ..rendering.segments import SegmentKind
+from ..rendering.system_prompt import tool_declaration
+from ..typescript.json_text import JsonValue
+from ..typescript.reference_dialect import reference_schema_to_typescript
+from ..typescript.writer import schema_to_typescript
+from .command import Command, keep_old_name
+from .input import InputError, add_file, add_request, named_in_errors, read_json, read_request
+from .options import add_color, add_format, add_schema_dialect, role_named, role_names
+from .output import Output, json_lines, style_of
+
+__all__ = ["RENDER", "SCHEMA", "TEMPLATE"]
+
+
+class _Render(Command):
+    name = "render"
+    purpose = "see the format"
+    summary = "turn a conversation into the prompt that the model reads"
+    examples = """\
+  harmony render chat.json
+  harmony render chat.json --date 2025-06-28 --format ids
+  harmony render --training --header-style guide < conversation.json
+"""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_request(parser)
+        ending = parser.add_mutually_exclusive_group()
+        ending.add_argument(
+            "--role",
+            choices=role_names(),
+            default="assistant",
+            help="the role of the next message; none ends the prompt after the last message "
+            "(default: assistant)",
+        )
+        ending.add_argument(
+            "--training",
+            action="store_true",
+            help="write a training example: its last answer ends in <|return|>",
+        )
+        parser.add_argument(
+            "--keep-analysis",
+            action="store_true",
+            help="keep all reasoning (default: drop what --reasoning-rule drops)",
+        )
+        parser.add_argument(
+            "--reasoning-rule",
+            choices=get_args(ReasoningRule),
+            default="reference",
+            help="which past reasoning to drop: reference drops all before the first final "
+            "message, as openai-harmony does; by-turn drops that of every finished turn, as "
+            "servers do (default: reference)",
+        )
+        parser.add_argument(
+            "--header-style",
+            choices=get_args(HeaderStyle),
+            default="reference",
+            help="how to spell a header with a recipient (default: reference)",
+        )
+        add_schema_dialect(parser)
+        add_format(
+            parser,
+            ("text", "ids", "json"),
+            "how to print the prompt: marked-up text, token ids, or JSON with both and their "
+            "segments (default: text)",
+        )
+        add_color(parser)
+
+    def run(self, arguments: argparse.Namespace) -> None:
+        conversation, _ = read_request(arguments)
+        encoding = load_harmony_encoding("HarmonyGptOss")
+        config = RenderConversationConfig(
+            auto_drop_analysis=not arguments.keep_analysis,
+            reasoning_rule=arguments.reasoning_rule,
+            schema_dialect=arguments.schema_dialect,
+            header_style=arguments.header_style,
+        )
+        with named_in_errors(arguments.file):
+            if arguments.training:
+                segments = encoding.segments_for_training(conversation, config)
+            else:
+                role = role_named(arguments.role)
+                segments = encoding.segments_for_completion(conversation, role, config)
+        tokens = [token for segment in segments for token in segment.tokens]
+        output = Output(arguments.color)
+        if arguments.format == "ids":
+            output.line(" ".join(map(str, tokens)))
+        elif arguments.format == "json":
+            fields = {
+                "text": "".join(segment.text for segment in segments),
+                "tokens": tokens,
+                "segments": [segment._asdict() for segment in segments],
+            }
+            output.line(json_lines(fields))
+        else:
+            for segment in segments:
+                is_body = segment.kind is SegmentKind.BODY
+                style = style_of(conversation.messages[segment.message]) if is_body else "marker"
+                output.write(segment.text, style)
+            output.line()
+
+
+RENDER = _Render()
+
+
+class _Schema(Command):
+    name = "schema"
+    purpose = "see the format"
+    summary = "turn a tool or a JSON Schema into TypeScript, as models read it"
+    examples = """\
+  harmony schema tools.json
+  harmony schema tool.json --schema-dialect reference
+  echo '{"type": "array", "items": {"type": "string"}}' | harmony schema
+"""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_file(parser, "a function tool, a list of them, or a JSON Schema, as JSON")
+        add_schema_dialect(parser, "--dialect")
+
+    def run(self, arguments: argparse.Namespace) -> None:
+        raw, _ = read_json(arguments.file)
+        with named_in_errors(arguments.file):
+            Output().line("\n\n".join(_types(raw, arguments.schema_dialect)))
+
+
+SCHEMA = _Schema()
+
+
+class _Template(Command):
+    name = "template"
+    purpose = "train a model"
+    summary = "print the template of prompts or of responses for Transformers"
+    examples = """\
+  harmony template response
+  harmony template response --output gpt-oss-20b
+  harmony template chat --output gpt-oss-20b
+"""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "kind",
+            metavar="KIND",
+            choices=["chat", "response"],
+            help="chat: the Jinja template that writes prompts; response: the JSON by which "
+            "Transformers separates reasoning and calls from the answer (`response_template`)",
+        )
+        option = parser.add_argument(
+            "--output",
+            "--into",
+            metavar="FOLDER",
+            type=Path,
+            help="write the template into the folder of a model, where Transformers finds it "
+            "(default: print it)",
+        )
+        keep_old_name(option, "--into")
+
+    def run(self, arguments: argparse.Namespace) -> None:
+        folder: Path | None = arguments.output
+        if arguments.kind == "response":
+            from ..engines.tokenizer_files import RESPONSE_TEMPLATE
+
+            if folder is None:
+                Output().line(json.dumps(RESPONSE_TEMPLATE, indent=2))
+                return
+            file = folder / "tokenizer_config.json"
+            try:
+                config = {**json.loads(file.read_text(encoding="utf-8"))}
+            except OSError as error:
+                raise InputError(f"{file}: {error.strerror}; name a model's folder") from None
+            except (ValueError, TypeError):
+                raise InputError(f"{file} is no configuration of a tokenizer") from None
+            config["response_template"] = RESPONSE_TEMPLATE
+            text = json.dumps(config, indent=2, ensure_ascii=False)
+            file.write_text(f"{text}\n", encoding="utf-8")
+            return
+        data = resources.files("gpt_oss_harmony") / "data" / "demo_model"
+        template = data.joinpath("chat_template.jinja").read_text(encoding="utf-8")
+        if folder is None:
+            Output().line(template.removesuffix("\n"))
+        else:
+            file = folder / "chat_template.jinja"
+            try:
+                file.write_text(template, encoding="utf-8")
+            except OSError as error:
+                raise InputError(f"{file}: {error.strerror}; name a model's folder") from None
+
+
+TEMPLATE = _Template()
+
+
+def _types(raw: JsonValue, dialect: SchemaDialect) -> Iterator[str]:
+    if isinstance(raw, list):
+        if not raw:
+            raise InputError("the list of tools is empty")
+        for index, tool in enumerate(raw):
+            yield tool_declaration(tool_from_chat(tool, field=f"[{index}]"), dialect)
+    elif isinstance(raw, dict) and (
+        # No JSON Schema has such a type or name.
+        raw.get("type") == "function" or isinstance(raw.get("name"), str)
+    ):
+        yield tool_declaration(tool_from_chat(raw), dialect)
+    elif not isinstance(raw, (dict, bool)):
+        raise InputError(f"expected a tool or a JSON Schema, found {raw!r:.80}")
+    elif dialect == "reference":
+        yield reference_schema_to_typescript(raw)
+    else:
+        yield schema_to_typescript(raw)

@@ -1,0 +1,213 @@
+"""The contents of a message: text, system settings, or developer instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from .tool_namespaces import ToolDescription, ToolNamespaceConfig
+
+__all__ = [
+    "ChannelConfig",
+    "Content",
+    "DeveloperContent",
+    "ReasoningEffort",
+    "ResponseFormat",
+    "SystemContent",
+    "TextContent",
+]
+
+_Self = TypeVar("_Self", bound="_ToolContent")
+
+
+class ReasoningEffort(str, Enum):
+    """The amount of reasoning before an answer; a line of the system message states it."""
+
+    LOW = "Low"
+    MEDIUM = "Medium"
+    HIGH = "High"
+
+
+class ChannelConfig(BaseModel):
+    """The channels that a system message lists.
+
+    If `channel_required` is true, the system message requires a channel for every message.
+    """
+
+    valid_channels: list[str]
+    channel_required: bool
+
+    @classmethod
+    def require_channels(cls, channels: list[str]) -> ChannelConfig:
+        """List `channels`, and require one of them for every message."""
+        return cls(valid_channels=channels, channel_required=True)
+
+
+class ResponseFormat(BaseModel):
+    """A format for structured output; `json_schema` is its JSON Schema."""
+
+    name: str
+    json_schema: dict[str, Any] | bool
+    description: str | None = None
+
+
+class Content(BaseModel):
+    """One item of a message's content.
+
+    Use a subclass: `TextContent`, `SystemContent` or `DeveloperContent`.
+    """
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the canonical JSON form, with its ``type``."""
+        raise NotImplementedError
+
+
+class TextContent(Content):
+    """Plain text.
+
+    >>> TextContent(text="hi").to_dict()
+    {'type': 'text', 'text': 'hi'}
+    """
+
+    text: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the canonical JSON form, with its ``type``."""
+        return {"type": "text", "text": self.text}
+
+
+class _ToolContent(Content):
+    """Content with tools; its JSON form has no empty fields."""
+
+    _type: ClassVar[str]
+
+    if TYPE_CHECKING:  # each subclass declares it itself, because the order of fields matters
+        tools: dict[str, ToolNamespaceConfig] | None
+
+    def with_tools(self: _Self, ns_config: ToolNamespaceConfig) -> _Self:
+        """Add a tool namespace, in place; it replaces one of the same name."""
+        self.tools = {**(self.tools or {}), ns_config.name: ns_config}
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the canonical JSON form, with ``type`` and without fields that are None."""
+        return {**self.model_dump(exclude_none=True), "type": self._type}
+
+    @classmethod
+    def from_dict(cls: type[_Self], raw: dict[str, Any]) -> _Self:
+        """Read the canonical JSON form; ignore unknown keys.
+
+        Raises `pydantic.ValidationError` (a `ValueError`) if a field has the wrong type.
+        """
+        return cls.model_validate(raw)
+
+
+class SystemContent(_ToolContent):
+    """The content of a system message: identity, dates, reasoning effort, channels, built-in tools.
+
+    A field that is None adds nothing to the prompt.
+
+    >>> SystemContent.new().with_reasoning_effort(ReasoningEffort.HIGH).reasoning_effort.value
+    'High'
+    """
+
+    model_config = ConfigDict(
+        protected_namespaces=()
+    )  # before 2.10, pydantic warns of model_identity
+
+    _type = "system_content"
+
+    model_identity: str | None = "You are ChatGPT, a large language model trained by OpenAI."
+    reasoning_effort: ReasoningEffort | None = ReasoningEffort.MEDIUM
+    conversation_start_date: str | None = None
+    knowledge_cutoff: str | None = "2024-06"
+    channel_config: ChannelConfig | None = Field(
+        default_factory=lambda: ChannelConfig.require_channels(["analysis", "commentary", "final"])
+    )
+    tools: dict[str, ToolNamespaceConfig] | None = None
+
+    @classmethod
+    def new(cls) -> SystemContent:
+        """Return the default system content."""
+        return cls()
+
+    def with_model_identity(self, model_identity: str) -> SystemContent:
+        """Set the identity, which is the first line of the system message, in place."""
+        self.model_identity = model_identity
+        return self
+
+    def with_reasoning_effort(self, reasoning_effort: ReasoningEffort) -> SystemContent:
+        """Set the reasoning effort, in place."""
+        self.reasoning_effort = reasoning_effort
+        return self
+
+    def with_conversation_start_date(self, conversation_start_date: str) -> SystemContent:
+        """Set the current date, such as ``2025-06-28``, in place."""
+        self.conversation_start_date = conversation_start_date
+        return self
+
+    def with_knowledge_cutoff(self, knowledge_cutoff: str) -> SystemContent:
+        """Set the knowledge cutoff, such as ``2024-06``, in place."""
+        self.knowledge_cutoff = knowledge_cutoff
+        return self
+
+    def with_channel_config(self, channel_config: ChannelConfig) -> SystemContent:
+        """Set the valid channels, in place."""
+        self.channel_config = channel_config
+        return self
+
+    def with_required_channels(self, channels: list[str]) -> SystemContent:
+        """List `channels`, and require one of them for every message, in place."""
+        return self.with_channel_config(ChannelConfig.require_channels(channels))
+
+    def with_browser_tool(self) -> SystemContent:
+        """Add the built-in tool `browser`, in place."""
+        return self.with_tools(ToolNamespaceConfig.browser())
+
+    def with_python_tool(self) -> SystemContent:
+        """Add the built-in tool `python`, in place."""
+        return self.with_tools(ToolNamespaceConfig.python())
+
+
+class DeveloperContent(_ToolContent):
+    """The content of a developer message: instructions, function tools, response formats.
+
+    >>> content = DeveloperContent.new().with_instructions("Talk like a pirate.")
+    >>> content.to_dict()
+    {'instructions': 'Talk like a pirate.', 'type': 'developer_content'}
+    """
+
+    _type = "developer_content"
+
+    instructions: str | None = None
+    tools: dict[str, ToolNamespaceConfig] | None = None
+    response_formats: dict[str, ResponseFormat] | None = None
+
+    @classmethod
+    def new(cls) -> DeveloperContent:
+        """Return a developer content without instructions or tools."""
+        return cls()
+
+    def with_instructions(self, instructions: str) -> DeveloperContent:
+        """Set the instructions (the "system prompt" of other models), in place."""
+        self.instructions = instructions
+        return self
+
+    def with_function_tools(self, tools: Sequence[ToolDescription]) -> DeveloperContent:
+        """Declare `tools` in the namespace `functions`, in place."""
+        return self.with_tools(ToolNamespaceConfig(name="functions", tools=list(tools)))
+
+    def with_response_format(
+        self, name: str, schema: dict[str, Any] | bool, description: str | None = None
+    ) -> DeveloperContent:
+        """Request output that follows the JSON Schema `schema`, in place.
+
+        The prompt shows the schema to the model, but only a grammar enforces it
+        (`gpt_oss_harmony.grammar.turn_grammar`).
+        """
+        added = ResponseFormat(name=name, json_schema=schema, description=description)
+        self.response_formats = {**(self.response_formats or {}), name: added}
+        return self

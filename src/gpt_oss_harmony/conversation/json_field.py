@@ -1,0 +1,82 @@
+"""JSON values with their path, so that every error can name the wrong field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ConversationError
+
+__all__ = ["JsonField", "shown"]
+
+
+@dataclass(slots=True)  # not frozen: frozen objects are slower to make, and histories need many
+class JsonField:
+    """A value of a request and its path; reading it as the wrong type raises `ConversationError`.
+
+    >>> [message["role"].text() for message in JsonField({"messages": [{}]})["messages"].items()]
+    Traceback (most recent call last):
+    gpt_oss_harmony.errors.ConversationError: messages[0].role: the field is missing; expected text
+    """
+
+    value: Any
+    path: str = ""
+
+    def __getitem__(self, key: str) -> JsonField:
+        """Return a field of an object; a missing one is null."""
+        return JsonField(self.object().get(key), f"{self.path}.{key}" if self.path else key)
+
+    @property
+    def is_null(self) -> bool:
+        """Return whether the value is null or missing."""
+        return self.value is None
+
+    def object(self) -> Mapping[str, Any]:
+        """Read an object."""
+        if isinstance(self.value, (dict, Mapping)):
+            return self.value
+        raise self.unexpected("an object")
+
+    def items(self) -> Iterator[JsonField]:
+        """Read a list."""
+        if not isinstance(self.value, list):
+            raise self.unexpected("a list")
+        for index, item in enumerate(self.value):
+            yield JsonField(item, f"{self.path}[{index}]")
+
+    def text(self) -> str:
+        """Read a text."""
+        if not isinstance(self.value, str):
+            raise self.unexpected("text")
+        return self.value
+
+    def optional_items(self) -> Iterable[JsonField]:
+        """Read a list; null counts as an empty one."""
+        return () if self.is_null else self.items()
+
+    def optional_text(self) -> str | None:
+        """Read a text or null."""
+        return None if self.is_null else self.text()
+
+    def unexpected(self, expected: str) -> ConversationError:
+        """Make the error for a value of the wrong type."""
+        if self.is_null:
+            return self.error(f"the field is missing; expected {expected}")
+        return self.error(f"expected {expected}, found {shown(self.value)}")
+
+    def error(self, problem: str) -> ConversationError:
+        """Make an error about this field."""
+        return ConversationError(problem, field=self.path)
+
+
+def shown(value: object, length: int = 80) -> str:
+    """Return the beginning of a value's repr for an error message.
+
+    >>> shown([1, 2, 3], length=5)
+    '[1, 2'
+    """
+    try:
+        return f"{value!r:.{length}}"
+    except (RecursionError, ValueError):  # nested too deeply, or an integer of too many digits
+        return f"a value ({type(value).__name__}) too large to show"

@@ -1,0 +1,73 @@
+"""The classes of errors: one for each of the conversation, the tokens and the vocabulary.
+
+Every error that this library raises on purpose is a `HarmonyError`, which is a `RuntimeError`, as
+in openai-harmony. Errors about an argument are also a `ValueError`.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConversationError",
+    "HarmonyError",
+    "SchemaError",
+    "TokenError",
+    "VocabularyError",
+]
+
+
+class HarmonyError(RuntimeError):
+    """Rendering, parsing or decoding failed; the base class of all errors of this library."""
+
+
+class ConversationError(HarmonyError, ValueError):
+    """The caller's conversation cannot be read or rendered.
+
+    `field` is the path of the wrong field, such as ``messages[2].role``; it may be empty.
+    """
+
+    def __init__(self, problem: str, *, field: str = "") -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.field = field
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.problem}" if self.field else self.problem
+
+
+class SchemaError(ConversationError):
+    """A JSON Schema cannot be written as TypeScript: nested too deeply, or not a JSON value."""
+
+
+class TokenError(HarmonyError):
+    """The model's tokens do not follow the format.
+
+    `token` is the wrong token id (None at the end of the input), `position` its index in the token
+    stream, and `state` the name of the parser's state before it. `problem` has the words of
+    openai-harmony, which name tokens by their ids; `detail` names them by their texts.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        token: int | None = None,
+        position: int | None = None,
+        state: str | None = None,
+        detail: str = "",
+    ) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.token = token
+        self.position = position
+        self.state = state
+        self.detail = detail
+
+    def __str__(self) -> str:
+        words = f"{self.problem}: {self.detail}" if self.detail else self.problem
+        if self.position is None:
+            return words
+        return f"{words} (token {self.position}, state {self.state})"
+
+
+class VocabularyError(HarmonyError, ValueError):
+    """A text or a token id is not in the vocabulary, or the vocabulary's file is damaged."""

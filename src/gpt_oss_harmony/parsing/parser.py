@@ -1,0 +1,331 @@
+"""The public parser: tokens go in, one by one or many at once; messages come out."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Iterable, Sequence
+from operator import index
+from typing import Any, Protocol
+
+from ..conversation.messages import Message, Role
+from ..tokens.special_tokens import FIRST_SPECIAL, VOCABULARY_SIZE
+from ..tokens.tokenizer import (
+    ASSISTANT,
+    Tokenizer,
+    collection_of_ids,
+    id_array,
+    integer,
+    special_positions,
+)
+from .recovery import Recovery
+from .state import (
+    NO_SPLIT_TOKENS,
+    ContentDelta,
+    ParserState,
+    StreamState,
+    Transitions,
+    decode_next,
+)
+from .strict import STRICT_TRANSITIONS
+
+__all__ = ["ContentDelta", "StreamableParser", "parse_messages"]
+
+
+class Encoding(Protocol):
+    """The part of a `HarmonyEncoding` that a parser needs."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The vocabulary."""
+
+
+class StreamableParser:
+    """Parse tokens while the model samples them.
+
+    - `role` is the author of the first message if the prompt ended in ``<|start|>`` and this role.
+      With None, the tokens begin with ``<|start|>`` and a role, as in a whole prompt.
+    - `strict` chooses the mode. In strict mode the parser does what openai-harmony 0.0.8 does,
+      token by token (``docs/reference/divergences.md`` lists the few differences). In lenient
+      mode no token id raises an error; `recoveries` lists what was repaired or left out.
+    - `tools` are the recipients that the conversation declares, such as ``functions.get_weather``.
+
+    All properties can be read after every token. `messages`, `tokens` and `recoveries` are copies.
+    A parser can be copied and pickled at any token.
+
+    >>> from gpt_oss_harmony import load_harmony_encoding
+    >>> encoding = load_harmony_encoding("HarmonyGptOss")
+    >>> parser = StreamableParser(encoding, Role.ASSISTANT)
+    >>> text = "<|channel|>final<|message|>2 + 2 = 4.<|return|>"
+    >>> for token in encoding.encode(text, allowed_special="all"):
+    ...     _ = parser.process(token)
+    >>> parser.messages[0].channel, parser.messages[0].content[0].text
+    ('final', '2 + 2 = 4.')
+    """
+
+    __slots__ = ("_encoded", "_state")
+
+    def __init__(
+        self,
+        encoding: Encoding,
+        role: Role | str | None,
+        *,
+        strict: bool = True,
+        tools: Collection[str] = (),
+    ) -> None:
+        self._state = ParserState(
+            encoding.tokenizer,
+            STRICT_TRANSITIONS if strict else _lenient_transitions(),
+            None if role is None else Role(role),
+            frozenset(tools),
+            strict=strict,
+        )
+        self._encoded = _EncodedBody()
+
+    def process(self, token: int) -> StreamableParser:
+        """Take one token. In strict mode, raise `TokenError` if it does not follow the format.
+
+        A value that is not a token id raises an error and changes nothing: `TypeError` or
+        `OverflowError` in strict mode, `VocabularyError` in lenient mode.
+        """
+        state = self._state
+        try:
+            text = state.texts[token]
+            if text is not None:
+                state.received.append(token)
+                state.delta = text
+                return self
+            split = state.splits.get(token)
+            if split is not None:
+                state.received.append(token)
+                state.delta, state.texts, state.splits = split
+                return self
+        except (TypeError, IndexError):
+            pass  # not a plain integer, or one outside the table
+        state.step(_token_id(token, strict=state.strict))
+        return self
+
+    def process_many(self, tokens: Iterable[int]) -> list[ContentDelta]:
+        """Take several tokens at once; return the text that they add, joined per message.
+
+        After an error, the parser has taken the tokens before the wrong one.
+        """
+        state = self._state
+        if type(tokens) is list and len(tokens) == 1 and state.splits is not NO_SPLIT_TOKENS:
+            (token,) = tokens  # by far the most calls when a model streams
+            if type(token) is int and 0 <= token < FIRST_SPECIAL and token != ASSISTANT:
+                self.process(token)  # it only adds text to the open body
+                return [ContentDelta(len(state.messages), state.delta)] if state.delta else []
+        return self._process_all(tokens, check_first=False)
+
+    def _process_all(self, tokens: Iterable[int], *, check_first: bool) -> list[ContentDelta]:
+        state = self._state
+        state.read_counted()  # before the delta of the last token is replaced
+        joined: dict[int, list[str]] = {}
+        ids, positions = _split_points(tokens, check=check_first)
+        done = 0
+        for position in positions:
+            if position > done:
+                self._process_run(ids[done:position], joined)
+            self._process_single(ids[position], joined)
+            done = position + 1
+        if done < len(ids):
+            self._process_run(ids[done:], joined)
+        deltas = [ContentDelta(message, "".join(texts)) for message, texts in joined.items()]
+        state.delta = "".join(delta.text for delta in deltas) or None
+        return deltas
+
+    def _process_run(self, run: Sequence[int], joined: dict[int, list[str]]) -> None:
+        text = self._state.read_run(run)
+        if text:
+            joined.setdefault(len(self._state.messages), []).append(text)
+        elif text is None:
+            for token in run:
+                self._process_single(token, joined)
+
+    def _process_single(self, token: int, joined: dict[int, list[str]]) -> None:
+        state = self._state
+        token = _token_id(token, strict=state.strict)
+        state.receive(token)
+        state.take(token)
+        if state.added:
+            for message, text in state.take_added():
+                joined.setdefault(message, []).append(text)
+
+    def process_eos(self) -> StreamableParser:
+        """End the tokens. An open body becomes a message.
+
+        In strict mode an open header raises `TokenError`.
+        """
+        self._state.end()
+        self._state.take_added()
+        return self
+
+    @property
+    def state(self) -> StreamState:
+        """The part of a message that the parser expects next."""
+        return self._state.state
+
+    @property
+    def current_role(self) -> Role | None:
+        """The role of the open message's author, or the given role before the first header ends."""
+        return self._state.role
+
+    @property
+    def current_channel(self) -> str | None:
+        """The channel of the open message."""
+        return self._state.channel
+
+    @property
+    def current_recipient(self) -> str | None:
+        """The recipient of the open message."""
+        return self._state.recipient
+
+    @property
+    def current_content_type(self) -> str | None:
+        """The content type of the open message."""
+        return self._state.content_type
+
+    @property
+    def current_content(self) -> str:
+        """The text of the open body so far."""
+        state = self._state
+        state.read_counted()
+        return state.text
+
+    @property
+    def last_content_delta(self) -> str | None:
+        """The text that the last token completed, or None."""
+        return self._state.delta
+
+    @property
+    def messages(self) -> list[Message]:
+        """The messages that have ended."""
+        return self._state.messages.copy()
+
+    @property
+    def tokens(self) -> list[int]:
+        """All tokens so far, as plain integers."""
+        return [*map(int, self._state.received)]
+
+    @property
+    def recoveries(self) -> list[Recovery]:
+        """The repairs so far; always empty in strict mode."""
+        return self._state.recoveries.copy()
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether the tokens ended inside a message; set by `process_eos`."""
+        return self._state.incomplete
+
+    @property
+    def state_data(self) -> dict[str, Any]:
+        """The state as plain data.
+
+        In a header, ``header_tokens`` are its tokens. In a body, ``header`` has the fields of the
+        header, and ``content_tokens`` are the body's tokens. In strict mode each body token is
+        decoded and encoded again, as in the reference.
+        """
+        state = self._state
+        data: dict[str, Any] = {"state": state.state.value}
+        if state.state is StreamState.HEADER:
+            data["header_tokens"] = list(state.header_tokens)
+        elif state.state is StreamState.CONTENT and state.header is not None:
+            header = state.header
+            author = {"role": header.role.value}
+            if header.name is not None:
+                author["name"] = header.name
+            data["header"] = {
+                "author": author,
+                "recipient": header.recipient,
+                "channel": header.channel,
+                "content_type": header.content_type,
+            }
+            data["content_tokens"] = (
+                self._encoded.up_to_now(state)
+                if state.strict
+                else state.received[state.body_start :]
+            )
+        return data
+
+
+_NO_TEXT = b"\xff"
+"""The bytes of an id outside the vocabulary, which are not UTF-8."""
+
+
+class _EncodedBody:
+    """The tokens of a body, each decoded and encoded again; continues where the last call ended."""
+
+    def __init__(self) -> None:
+        self._start = self._end = -1
+        self._partial = b""
+        self._tokens: list[int] = []
+
+    def up_to_now(self, state: ParserState) -> list[int]:
+        """Return a copy of the tokens of the open body so far."""
+        if self._start != state.body_start:
+            self._start = self._end = state.body_start
+            self._partial, self._tokens = b"", []
+        for token in state.received[self._end :]:
+            known = token < VOCABULARY_SIZE
+            data = state.tokenizer.pieces[token] if known else _NO_TEXT
+            text, self._partial = decode_next(self._partial, data)
+            self._tokens += _encoded(state.tokenizer, text)
+        self._end = len(state.received)
+        return self._tokens.copy()
+
+
+@functools.lru_cache(maxsize=4096)
+def _encoded(tokenizer: Tokenizer, text: str) -> list[int]:
+    return tokenizer.encode_ordinary(text)
+
+
+def parse_messages(
+    encoding: Encoding,
+    tokens: Iterable[int],
+    role: Role | str | None,
+    *,
+    strict: bool,
+    tools: Collection[str],
+) -> list[Message]:
+    """Parse a whole completion, or a whole prompt, into its messages."""
+    parser = StreamableParser(encoding, role, strict=strict, tools=tools)
+    parser._process_all(tokens, check_first=strict)
+    return parser.process_eos().messages
+
+
+def _lenient_transitions() -> Transitions:
+    # Imported on first use, which saves programs that parse strictly 10 ms at their start.
+    from .lenient import LENIENT_TRANSITIONS
+
+    return LENIENT_TRANSITIONS
+
+
+def _token_id(token: object, *, strict: bool) -> int:
+    """Return a token as a plain integer; in strict mode, raise the errors of the reference."""
+    if not strict:
+        return integer(token)
+    try:
+        number = int(index(token))  # type: ignore[arg-type]
+    except TypeError as error:
+        raise TypeError(f"argument 'token': {error}") from None
+    if not 0 <= number < 1 << 32:
+        raise OverflowError("out of range integral type conversion attempted: a token has 32 bits")
+    return number
+
+
+def _split_points(tokens: Iterable[int], *, check: bool) -> tuple[Sequence[int], Iterable[int]]:
+    """Return the tokens, and the positions of those that need a separate step.
+
+    With `check`, a value that is not a token raises an error before any token is parsed, as in the
+    reference.
+    """
+    ids = collection_of_ids(tokens)
+    try:
+        plain = id_array(ids)
+    except (TypeError, OverflowError, ValueError):  # each one is checked in its own step
+        listed = [_token_id(token, strict=True) for token in ids] if check else list(ids)
+        return listed, range(len(listed))
+    # A list that begins and ends with plain integers is assumed to contain only plain integers.
+    if isinstance(ids, list) and ids and type(ids[0]) is type(ids[-1]) is int:
+        return ids, special_positions(plain)
+    return plain.tolist(), special_positions(plain)

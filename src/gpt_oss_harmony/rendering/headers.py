@@ -1,0 +1,124 @@
+"""The three spellings of a message header.
+
+==============  ==============================================================
+``reference``   ``assistant to=functions.f<|channel|>commentary json``
+``guide``       ``assistant<|channel|>commentary to=functions.f <|constrain|>json``
+``oss-harmony`` on ``commentary`` the channel comes first, for tools as well;
+                every content type is constrained
+==============  ==============================================================
+
+A header becomes pieces of text and ids of special tokens. Each piece of text is encoded by itself,
+so the boundaries between pieces are part of the format.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from ..config import HeaderStyle
+from ..conversation.header import INVISIBLE, ROLES, Header
+from ..conversation.messages import Role
+from ..errors import ConversationError
+from ..tokens.special_tokens import CHANNEL, CONSTRAIN, CONSTRAIN_TEXT, MESSAGE, START
+
+__all__ = ["HeaderPiece", "check_header", "header_pieces"]
+
+HeaderPiece: TypeAlias = "str | int"
+"""Text, or the id of a special token."""
+
+_ENDS_FIELD = re.compile(rf"[\s={INVISIBLE}]|<\|")
+_NAMED_LIKE_ROLE = re.compile(rf"(?!tool$)(?:{'|'.join(ROLES)})(?::|$)")
+
+
+def header_pieces(header: Header, style: HeaderStyle) -> Iterator[HeaderPiece]:
+    """Spell a header from ``<|start|>`` to ``<|message|>``.
+
+    Raises `ConversationError` for a field that a parser would read as something else.
+
+    >>> header = Header(Role.ASSISTANT, channel="commentary", recipient="functions.f")
+    >>> list(header_pieces(header, "guide"))
+    [200006, 'assistant', 200005, 'commentary', ' to=functions.f', 200008]
+    """
+    check_header(header)
+    channel, recipient = header.channel, header.recipient
+    # A message to all has no recipient in its header.
+    target = "" if recipient is None or recipient == "all" else f" to={recipient}"
+    if style == "guide":
+        channel_first = channel is not None and header.role is Role.ASSISTANT
+    else:
+        channel_first = channel == "commentary" and style == "oss-harmony"
+    yield START
+    yield _author(header) + ("" if channel_first else target)
+    if channel is not None:
+        yield CHANNEL
+        yield channel
+    if channel_first and target:
+        yield target
+    if header.content_type is not None:
+        yield from _content_type(header, header.content_type, style)
+    yield MESSAGE
+
+
+def check_header(header: Header) -> None:
+    """Raise `ConversationError` for a field that a parser would read as something else.
+
+    A header is plain text between two special tokens, so a name that contains white space or
+    ``to=`` could be read as another role or recipient.
+
+    >>> check_header(Header(Role.TOOL, "system to=assistant"))
+    Traceback (most recent call last):
+    gpt_oss_harmony.errors.ConversationError: author.name: a header cannot contain ' ', found in \
+'system to=assistant'; use a name without white space, control characters, '=' and '<|'
+    """
+    role, name, channel, recipient, content_type = header
+    if content_type is not None and content_type.startswith(CONSTRAIN_TEXT):
+        # The guide has a space in `<|constrain|> json`.
+        content_type = content_type.removeprefix(CONSTRAIN_TEXT).removeprefix(" ")
+    if role is Role.TOOL and name is None:
+        raise ConversationError("a message by a tool needs the tool's name", field="author.name")
+    for field, value in (
+        ("author.name", name),
+        ("channel", channel),
+        ("recipient", recipient),
+        ("content_type", content_type or None),
+    ):
+        if value is None:
+            continue
+        if not value:
+            raise ConversationError("the field is empty; leave it out instead", field=field)
+        character = _ENDS_FIELD.search(value)
+        if character is not None:
+            problem = (
+                f"a header cannot contain {character[0]!r}, found in {value[:100]!r}; use a name "
+                "without white space, control characters, '=' and '<|'"
+            )
+            raise ConversationError(problem, field=field)
+    if channel is not None and "<" in channel:
+        raise ConversationError(
+            f"a channel's name cannot contain '<', found in {channel!r}", field="channel"
+        )
+    if role is Role.TOOL and name is not None and _NAMED_LIKE_ROLE.match(name):
+        problem = f"a tool named {name[:100]!r} would be read as a role; rename the tool"
+        raise ConversationError(problem, field="author.name")
+
+
+def _author(header: Header) -> str:
+    role, name = header.role, header.name
+    if role is Role.TOOL:
+        return name or ""
+    return role.value if name is None else f"{role.value}:{name}"
+
+
+def _content_type(header: Header, content_type: str, style: HeaderStyle) -> Iterator[HeaderPiece]:
+    constrained = content_type.startswith(CONSTRAIN_TEXT) or style == "oss-harmony"
+    if style == "guide" and header.role is Role.ASSISTANT and header.recipient is not None:
+        # Calls are constrained to a data type; models write `code` for python without the marker.
+        constrained = constrained or content_type != "code"
+    if constrained:
+        yield " "
+        yield CONSTRAIN
+        yield content_type.removeprefix(CONSTRAIN_TEXT)
+    else:
+        yield f" {content_type}"

@@ -1,0 +1,200 @@
+"""API keys: how they are created, checked and revoked, and the caller of a request.
+
+A key is ``sk-harmony-`` and 256 random bits. The store has only its SHA-256. Nobody can guess 256
+random bits, so a slow hash with salt, which passwords need, would only cost time at each request. A
+key is shown once, when it is created.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Annotated, TypeAlias
+
+from fastapi import Depends
+from fastapi.requests import HTTPConnection
+
+from ...errors import HarmonyError
+from ..http.errors import ApiError, shutting_down
+from ..store.keys import KeyLimits, KeyRecord, Keys
+from .limits import RequestUsage
+
+__all__ = [
+    "ApiKeyError",
+    "ApiKeys",
+    "AuthenticatedCaller",
+    "Caller",
+    "NewKey",
+    "authenticate",
+    "counted",
+    "hash_key",
+]
+
+_PREFIX = "sk-harmony-"
+_BYTES = 32
+_GIVEN = "given to the server"
+
+
+class ApiKeyError(HarmonyError):
+    """A request has no API key or an invalid one; the message does not show the key."""
+
+
+@dataclass(frozen=True)
+class NewKey:
+    """A new key: the text, which only its user has, and the stored record."""
+
+    key: str = field(repr=False)
+    record: KeyRecord
+
+
+def hash_key(key: str) -> str:
+    """Hash a key.
+
+    >>> hash_key("sk-harmony-example")[:16]
+    '60d90488c04ce5e8'
+    """
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class ApiKeys:
+    """The keys of a server: those in its store, and those that it was given when it started.
+
+    `stored` is `Store.keys` or None. `given` are keys of any form, without limits; they are valid
+    as long as the server's settings contain them. `clock` returns seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        stored: Keys | None = None,
+        given: Iterable[str] = (),
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._stored = stored
+        self._clock = clock
+        self._given: list[KeyRecord] = []
+        self._are_needed = False
+        for key in given:
+            if not key.strip():
+                raise ValueError("an API key that was given to the server is empty; leave it out")
+            hash = hash_key(key)
+            # The id depends only on the key, so the owner is the same after a restart.
+            record = KeyRecord(id=f"key_{hash[:24]}", hash=hash, name=_GIVEN, created_at=0)
+            self._given.append(record)
+
+    def create(self, name: str, limits: KeyLimits | None = None) -> NewKey:
+        """Create a key and store its hash. Raises `ValueError` for a limit below one."""
+        limits = limits or KeyLimits()
+        for limit, value in vars(limits).items():
+            if value is not None and value < 1:
+                raise ValueError(f"{limit} is {value}; give 1 or more, or nothing for no limit")
+        key = _PREFIX + secrets.token_urlsafe(_BYTES)
+        record = KeyRecord(
+            id=f"key_{secrets.token_hex(12)}",
+            hash=hash_key(key),
+            name=name,
+            created_at=int(self._clock()),
+            limits=limits,
+        )
+        self._store().add(record)
+        return NewKey(key, record)
+
+    def all(self) -> list[KeyRecord]:
+        """List all keys, also revoked ones; the given keys come first."""
+        return [*self._given, *(self._stored.all() if self._stored else ())]
+
+    def revoke(self, id: str) -> KeyRecord:
+        """Revoke a key of the store permanently. Raises `NotFoundError`."""
+        return self._store().revoke(id, int(self._clock()))
+
+    @property
+    def are_needed(self) -> bool:
+        """True if there has ever been a key, even if all keys were revoked."""
+        if not self._are_needed:  # no key is ever deleted
+            self._are_needed = bool(self._given) or bool(self._stored and self._stored.exist())
+        return self._are_needed
+
+    def check(self, key: str | None) -> KeyRecord | None:
+        """Return the record of a request's key; None on a server without keys.
+
+        Once a key exists, every request needs one, even if all keys were revoked. Raises
+        `ApiKeyError`.
+        """
+        if key is None:
+            if self.are_needed:
+                raise ApiKeyError("an API key is needed: send it as 'Authorization: Bearer KEY'")
+            return None
+        hash = hash_key(key)
+        # If all hashes are in memory, comparing in constant time costs nothing. The time of a
+        # database look-up may reveal something about hashes, but a hash reveals nothing of a key.
+        record = next((own for own in self._given if hmac.compare_digest(own.hash, hash)), None)
+        if record is None and self._stored is not None:
+            record = self._stored.find(hash)
+        if record is None and not self.are_needed:
+            return None  # many clients always send a key
+        if record is None:
+            raise ApiKeyError("the API key is unknown to this server")
+        if record.revoked_at is not None:
+            raise ApiKeyError("the API key was revoked")
+        return record
+
+    def _store(self) -> Keys:
+        if self._stored is None:
+            raise ApiKeyError("keys are kept in the store, but this server has no store")
+        return self._stored
+
+
+@dataclass(frozen=True)
+class Caller:
+    """The owner of a request's data: the id of its key, empty on a server without keys.
+
+    `usage` is the usage of the request if it counts against the limits of the key.
+    """
+
+    owner: str
+    limits: KeyLimits = field(default_factory=KeyLimits)
+    usage: RequestUsage = field(default_factory=RequestUsage)
+
+
+_CALLER = "gpt_oss_harmony.caller"
+
+
+async def authenticate(connection: HTTPConnection) -> Caller:
+    """Read the key of a request, once; raise `ApiError` if it is missing or unknown."""
+    if _CALLER in connection.scope:
+        caller: Caller = connection.scope[_CALLER]
+        return caller
+    services = connection.app.state.services
+    keys: ApiKeys = services.keys
+    scheme, _, credentials = connection.headers.get("authorization", "").partition(" ")
+    key = credentials.strip() if scheme.lower() == "bearer" else ""
+    try:
+        record = await services.pools.keys.run(key, keys.check, key or None)
+    except ApiKeyError as error:
+        code = "invalid_api_key" if key else "missing_api_key"
+        raise ApiError(401, str(error), kind="authentication_error", code=code) from error
+    return Caller("") if record is None else Caller(record.id, record.limits)
+
+
+AuthenticatedCaller: TypeAlias = Annotated[Caller, Depends(authenticate)]
+"""A parameter of routes that need a caller."""
+
+
+@asynccontextmanager
+async def counted(connection: HTTPConnection) -> AsyncGenerator[Caller, None]:
+    """Count a request against the limits of its key; raise `ApiError` if it is refused.
+
+    Its routes get the same caller from `authenticate`.
+    """
+    services = connection.app.state.services
+    caller = await authenticate(connection)
+    if services.admission.is_closed:
+        raise shutting_down()
+    async with services.limiter.request(caller.owner, caller.limits) as usage:
+        caller = connection.scope[_CALLER] = replace(caller, usage=usage)
+        yield caller

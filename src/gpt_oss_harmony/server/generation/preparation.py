@@ -1,0 +1,140 @@
+"""One turn of the model before it is sampled: a request in, its prompt and its grammar out.
+
+A schema may have keywords that no grammar can check token by token. If the client requires them
+(``strict``), the request is refused. Otherwise they are left out of the grammar, the response lists
+them in a header, and the sampled output is validated against the whole schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+from urllib.parse import quote
+
+from ...apis.turn_request import TurnRequest
+from ...config import RenderConversationConfig
+from ...conversation.content import ReasoningEffort
+from ...encoding import load_harmony_encoding
+from ...engines.engine import Sampling
+from ...grammar import (
+    GrammarError,
+    Matcher,
+    TextFormat,
+    TurnConstraint,
+    TurnOptions,
+    turn_constraint,
+)
+from ...sampled_messages import prompt_tokens
+
+__all__ = [
+    "RENDERING",
+    "PreparedTurn",
+    "compiled_constraint",
+    "constraint_options",
+    "message_limits",
+    "prepare_turn",
+    "unenforced_header",
+]
+
+RENDERING = RenderConversationConfig(auto_drop_analysis=False, header_style="guide")
+"""The server's rendering: requests have already left out past reasoning; calls keep their tokens.
+"""
+
+_SHOWN_POINTERS = 20
+_HEADER_LIMIT = 2_000
+
+
+class PreparedTurn(NamedTuple):
+    """The input of the engine, and the keywords of schemas that its grammar leaves out."""
+
+    prompt: list[int]
+    sampling: Sampling
+    unenforced: tuple[GrammarError, ...] = ()
+
+
+def prepare_turn(request: TurnRequest) -> PreparedTurn:
+    """Render the prompt; the sampling settings have no grammar yet.
+
+    This may take a while; do not call it on the event loop. Raises `ConversationError`.
+    """
+    encoding = load_harmony_encoding("HarmonyGptOss")
+    return PreparedTurn(prompt_tokens(encoding, request.conversation, RENDERING), request.sampling)
+
+
+_SHARES = (12, 2, 1, 1)  # of the messages of a turn, in sixteenths of its budget
+
+
+def message_limits(request: TurnRequest, room: int) -> tuple[int, ...]:
+    """Return the token limits of the messages before the answer or call; `room` is for the turn.
+
+    Together they have a quarter of the room with low effort, a half with medium and three quarters
+    with high, so there is always room for the call or the answer. A request may set another number,
+    up to three quarters; 0 forbids such messages. The room is rounded down to three binary digits,
+    so that requests share their grammars.
+
+    >>> from gpt_oss_harmony import Conversation
+    >>> message_limits(TurnRequest(Conversation.from_messages([])), 5000)
+    (1536, 256, 128, 128)
+    """
+    rounded = room - room % (1 << max(room.bit_length() - 3, 0))
+    most = rounded * 3 // 4
+    effort = request.effort or ReasoningEffort.MEDIUM
+    budget = {ReasoningEffort.LOW: rounded // 4, ReasoningEffort.HIGH: most}.get(
+        effort, rounded // 2
+    )
+    if request.reasoning_tokens is not None:
+        budget = min(request.reasoning_tokens, most)
+    limits = (budget * share // sum(_SHARES) for share in _SHARES)
+    return tuple(limit for limit in limits if limit)
+
+
+def compiled_constraint(
+    request: TurnRequest, room: int, *, skips_forced: bool = False, counts_tokens: bool = True
+) -> TurnConstraint:
+    """Write the grammar of a request and compile it for the engine, which reuses the result.
+
+    `room` is the most tokens of the turn. If the engine does not count tokens, the grammar has only
+    the limits in the request. This may take a while; do not call it on the event loop. Raises
+    `GrammarError`.
+    """
+    options = constraint_options(request, skips_forced=skips_forced)
+    if counts_tokens or request.reasoning_tokens is not None:
+        options = replace(options, message_limits=message_limits(request, room))
+    constraint = turn_constraint(request.conversation, options)
+    Matcher(constraint.grammar)
+    return constraint
+
+
+def constraint_options(request: TurnRequest, *, skips_forced: bool = False) -> TurnOptions:
+    """Return the options of a request's grammar; only strict schemas must be enforced in full.
+
+    If the engine skips forced tokens, a required call has only one spelling, to force more tokens.
+    """
+    response_format = request.response_format
+    return TurnOptions(
+        tool_choice=request.tool_choice,
+        response_format=response_format,
+        tool_texts={
+            recipient: TextFormat("regex" if syntax == "regex" else "lark", definition)
+            for recipient, (syntax, definition) in request.tool_texts.items()
+        },
+        # Clients read the text of an answer as JSON, and a preamble would be part of that text.
+        preambles=response_format is None or response_format.get("type") == "text",
+        on_unsupported="loosen",
+        strict_tools=request.strict_tools,
+        canonical=skips_forced and request.tool_choice.mode == "required",
+    )
+
+
+def unenforced_header(unenforced: Sequence[GrammarError]) -> dict[str, str]:
+    """Return a header with the pointers of the keywords that the grammar leaves out.
+
+    >>> unenforced_header([GrammarError("", pointer="tools/functions.f#/uniqueItems")])
+    {'Harmony-Unenforced': 'tools/functions.f#/uniqueItems'}
+    """
+    pointers = [quote(error.pointer, safe="/#$~.") for error in unenforced]
+    shown = pointers[:_SHOWN_POINTERS]
+    if len(pointers) > len(shown):
+        shown.append(f"... {len(pointers) - len(shown)} more")
+    return {"Harmony-Unenforced": ", ".join(shown)[:_HEADER_LIMIT]} if shown else {}

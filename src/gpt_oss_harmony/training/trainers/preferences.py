@@ -1,0 +1,91 @@
+"""Pairs of answers and sampled sequences as columns for the trainers of TRL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...apis.current_date import TODAY, current_date
+from ...conversation.json_field import JsonField
+from ...errors import ConversationError
+from ..chat_rows import parsed_json
+from ..examples import IGNORED
+from ..rows import row_examples
+from ..token_sequence import TokenSequence
+
+__all__ = ["preference_example", "rollout_columns"]
+
+_SIDES = ("chosen", "rejected")
+
+
+def preference_example(
+    row: Mapping[str, Any], *, start_date: str | None = TODAY
+) -> dict[str, list[int]]:
+    """Make the columns ``prompt_ids``, ``chosen_ids`` and ``rejected_ids`` of a row, for DPO.
+
+    The row has ``chosen`` and ``rejected``, lists of Chat Completions messages, and ``prompt``, the
+    messages before them. Without ``prompt``, the common beginning of both is the prompt. Raises
+    `ConversationError` unless both answers follow the same prompt and the model samples all their
+    tokens.
+
+    >>> row = {"prompt": [{"role": "user", "content": "2 + 2?"}],
+    ...        "chosen": [{"role": "assistant", "content": "4"}],
+    ...        "rejected": [{"role": "assistant", "content": "5"}]}
+    >>> example = preference_example(row)
+    >>> [len(example[name]) for name in ("chosen_ids", "rejected_ids")]
+    [5, 5]
+    """
+    field = JsonField(row)
+    date = current_date(start_date)
+    sides = {name: [m.object() for m in parsed_json(field[name]).items()] for name in _SIDES}
+    prompt = [message.object() for message in parsed_json(field["prompt"]).optional_items()]
+    if not prompt:
+        pairs = enumerate(zip(*sides.values(), strict=False))
+        shortest = min(map(len, sides.values()))
+        same = next((index for index, (one, other) in pairs if one != other), shortest)
+        # The model answers the last message of the prompt.
+        while same and sides["chosen"][same - 1].get("role") == "assistant":
+            same -= 1
+        prompt = sides["chosen"][:same]
+        sides = {name: messages[same:] for name, messages in sides.items()}
+    result: dict[str, list[int]] = {}
+    for name, messages in sides.items():
+        silent = [{**message, "weight": 0} for message in prompt]
+        chat = {**row, "messages": [*silent, *messages]}
+        examples = row_examples(chat, form="chat", start_date=date)[1].examples
+        labels = examples[-1].labels
+        start = next(index for index, label in enumerate(labels) if label != IGNORED)
+        if len(examples) > 1 or IGNORED in labels[start:]:
+            problem = "holds more than the model samples in one go; end it with a call or an answer"
+            raise ConversationError(problem, field=name)
+        prompt_ids = examples[-1].input_ids[:start]
+        if result.setdefault("prompt_ids", prompt_ids) != prompt_ids:
+            raise ConversationError("follows another prompt than the chosen answer", field=name)
+        result[f"{name}_ids"] = examples[-1].input_ids[start:]
+    return result
+
+
+def rollout_columns(sequences: Sequence[TokenSequence]) -> dict[str, list[list[Any]]]:
+    """Return the columns that a ``rollout_func`` of TRL's `GRPOTrainer` returns for sequences.
+
+    A completion goes from the first sampled token to the last. ``env_mask`` is 0 for its tokens
+    that were not sampled, such as the results of calls. Sequences in `earlier` are not included.
+
+    >>> from gpt_oss_harmony import Conversation, Message
+    >>> question = Conversation.from_messages([Message.from_role_and_content("user", "2 + 2?")])
+    >>> prompt = TokenSequence.of_prompt(question)
+    >>> sequence = prompt.add_sampled([200005, 17196, 200008, 19, 200002], [-0.1] * 5)
+    >>> columns = rollout_columns([sequence])
+    >>> len(columns["prompt_ids"][0]), columns["env_mask"]
+    (11, [[1, 1, 1, 1, 1]])
+    """
+    names = ("prompt_ids", "completion_ids", "logprobs", "env_mask")
+    columns: dict[str, list[list[Any]]] = {name: [] for name in names}
+    for sequence in sequences:
+        mask = sequence.sampled_mask()
+        start = mask.index(True)
+        columns["prompt_ids"].append(sequence.input_ids[:start])
+        columns["completion_ids"].append(sequence.input_ids[start:])
+        columns["logprobs"].append(sequence.logprobs[start:])
+        columns["env_mask"].append([int(sampled) for sampled in mask[start:]])
+    return columns
