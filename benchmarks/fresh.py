@@ -6,7 +6,7 @@ the whole process, from its start to its end.
 
 import sys
 
-from gpt_oss_harmony import Conversation, Message, Role, load_harmony_encoding
+from openai_harmony import Conversation, Message, Role, load_harmony_encoding
 
 FINAL_HI = [200005, 17196, 200008, 3686, 200002]  # <|channel|>final<|message|>hi<|return|>
 

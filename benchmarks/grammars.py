@@ -37,7 +37,7 @@ def grammars() -> dict[str, Any]:
         pythons["xgrammar"] = theirs
     measured = {engine: _measured(python, engine) for engine, python in pythons.items()}
     return {
-        "packages": {engine: versions(python, ENGINES) for engine, python in pythons.items()},
+        "packages": {engine: versions(ENGINES, python) for engine, python in pythons.items()},
         "rows": [dict(zip(HEADINGS, row, strict=True)) for row in grammar_rows(measured)],
     }
 

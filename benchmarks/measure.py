@@ -1,4 +1,4 @@
-"""Run workloads and new processes under each library in turn.
+"""Run workloads and new processes with each library in turn.
 
 What disturbs the machine for a while then disturbs all libraries alike, and the median of many
 runs forgets it.
@@ -7,26 +7,28 @@ runs forgets it.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts" / "parity"))
 
-from peers import PEERS, ROOT, peer_environment, peer_python, write_vocabulary
+from peers import PEERS, ROOT, peer_environment, peer_folder, write_vocabulary
 
 __all__ = [
+    "PACKAGES",
     "ROOT",
     "Effort",
+    "Environments",
     "Samples",
     "fresh_samples",
-    "interpreters",
-    "peer_environment",
+    "libraries",
     "started_workers",
     "versions",
     "workload_samples",
@@ -34,8 +36,17 @@ __all__ = [
 ]
 
 FRESH = Path(__file__).with_name("fresh.py")
-PACKAGES = ("gpt-oss-harmony", "openai-harmony", "oss-harmony", "pydantic", "tiktoken")
+PACKAGES = {
+    "ours": ("gpt-oss-harmony", "pydantic", "tiktoken"),
+    "reference": ("openai-harmony", "pydantic"),
+    "fork": ("oss-harmony", "pydantic"),
+}
+"""The packages that matter, by library."""
+
 MOST_RUNS = 7  # of a workload in a round
+
+Environments: TypeAlias = dict[str, dict[str, str]]
+"""Environment variables, by the library that `openai_harmony` is with them."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +91,13 @@ class Samples:
 class Worker:
     """One interpreter that times workloads."""
 
-    def __init__(self, python: Path) -> None:
+    def __init__(self, environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
-            [str(python), "-m", "benchmarks.worker"],
+            [sys.executable, "-m", "benchmarks.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=ROOT,
-            env=peer_environment(python),
+            env=environment,
             text=True,
         )
 
@@ -110,9 +121,9 @@ class Worker:
 
 
 @contextmanager
-def started_workers(pythons: dict[str, Path]) -> Iterator[dict[str, Worker]]:
+def started_workers(environments: Environments) -> Iterator[dict[str, Worker]]:
     """Start an interpreter for each library."""
-    workers = {library: Worker(python) for library, python in pythons.items()}
+    workers = {library: Worker(environment) for library, environment in environments.items()}
     yield workers
     for worker in workers.values():
         worker.close()
@@ -136,15 +147,15 @@ def workload_samples(
     return samples
 
 
-def fresh_samples(pythons: dict[str, Path], stage: str, runs: int) -> tuple[Samples, Samples]:
+def fresh_samples(environments: Environments, stage: str, runs: int) -> tuple[Samples, Samples]:
     """Start new processes that go to a stage: their seconds, and their bytes of memory."""
     seconds, memory = Samples("process"), Samples("bytes")
     for at in range(1 + runs):  # the first may have to compile the modules
-        for library, python in pythons.items():
+        for library, environment in environments.items():
             start = time.perf_counter()
             output = subprocess.run(
-                [str(python), str(FRESH), stage],
-                env=peer_environment(python),
+                [sys.executable, str(FRESH), stage],
+                env=environment,
                 check=True,
                 capture_output=True,
                 text=True,
@@ -155,25 +166,30 @@ def fresh_samples(pythons: dict[str, Path], stage: str, runs: int) -> tuple[Samp
     return seconds, memory
 
 
-def versions(python: Path, packages: Iterable[str] = PACKAGES) -> dict[str, str]:
-    """Versions of the packages that matter, where they are installed."""
+def versions(
+    packages: Iterable[str],
+    python: str | Path = sys.executable,
+    environment: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Return the versions of packages, where they are installed."""
     code = (
         "import importlib.metadata, json\n"
         "found = importlib.metadata.distributions()\n"
         f"print(json.dumps({{d.name: d.version for d in found if d.name in {set(packages)}}}))"
     )
-    output = subprocess.run([str(python), "-c", code], check=True, capture_output=True).stdout
+    output = subprocess.run(
+        [str(python), "-c", code], env=environment, check=True, capture_output=True
+    ).stdout
     found: dict[str, str] = json.loads(output)
     return dict(sorted(found.items()))
 
 
-def interpreters() -> dict[str, Path]:
-    """The interpreters of ours and of the peers that can be had."""
-    found = {"ours": Path(sys.executable)}
+def libraries() -> Environments:
+    """Return the environment variables with which `openai_harmony` is ours, or a peer."""
+    found: Environments = {"ours": dict(os.environ)}
     for name in PEERS:
-        python = peer_python(name)
-        if python is None:
+        if peer_folder(name) is None:
             print(f"{name}: {PEERS[name]} cannot be installed here", file=sys.stderr)
         else:
-            found[name] = python
+            found[name] = peer_environment(name)
     return found

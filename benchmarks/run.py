@@ -26,10 +26,12 @@ from benchmarks import table
 from benchmarks.breakdown import breakdown
 from benchmarks.grammars import grammars
 from benchmarks.measure import (
+    PACKAGES,
     ROOT,
     Effort,
+    Environments,
     fresh_samples,
-    interpreters,
+    libraries,
     started_workers,
     versions,
     workload_samples,
@@ -101,18 +103,18 @@ def parse_arguments() -> argparse.Namespace:
 
 def measure(effort: Effort, is_wanted: Callable[[str], bool]) -> dict[str, Any]:
     """Measure what is wanted; return what the JSON file holds."""
-    pythons = interpreters()
-    measured_on = machine(pythons)
-    rows = list(workload_rows(pythons, effort, is_wanted))
+    environments = libraries()
+    measured_on = machine(environments)
+    rows = list(workload_rows(environments, effort, is_wanted))
     if gain := table.speedup(rows):
         rows.append(gain)
-    rows += process_rows(pythons, effort, is_wanted)
-    rows += text_rows(pythons, effort, is_wanted)
+    rows += process_rows(environments, effort, is_wanted)
+    rows += text_rows(environments, effort, is_wanted)
     return {
         "machine": measured_on,
         "rows": [row.to_dict() for row in rows],
         "threads": thread_rows(5 * effort.rounds) if is_wanted("threads") else [],
-        "sweeps": {name: sweep(pythons, name, effort) for name in SWEEPS if is_wanted(name)},
+        "sweeps": {name: sweep(environments, name, effort) for name in SWEEPS if is_wanted(name)},
         "breakdown": breakdown() if is_wanted("breakdown") else [],
         "grammars": measured_grammars() if is_wanted("grammars") else None,
     }
@@ -127,28 +129,28 @@ def measured_grammars() -> dict[str, Any]:
 
 
 def workload_rows(
-    pythons: dict[str, Path], effort: Effort, is_wanted: Callable[[str], bool]
+    environments: Environments, effort: Effort, is_wanted: Callable[[str], bool]
 ) -> Iterator[table.Row]:
     """Measure one workload after the other."""
     for name in filter(is_wanted, WORKLOADS):
         progress(name)
-        with started_workers(pythons) as workers:
+        with started_workers(environments) as workers:
             yield table.row(name, workload_samples(workers, name, None, effort))
 
 
 def text_rows(
-    pythons: dict[str, Path], effort: Effort, is_wanted: Callable[[str], bool]
+    environments: Environments, effort: Effort, is_wanted: Callable[[str], bool]
 ) -> Iterator[table.Row]:
-    """Measure parsing and decoding of several texts, all in the same interpreters."""
+    """Measure parsing and decoding of several texts, all in the same processes."""
     names = [name for name in TEXT_WORKLOADS if is_wanted(name)]
-    with started_workers(pythons if names else {}) as workers:
+    with started_workers(environments if names else {}) as workers:
         for name in names:
             progress(name)
             yield table.row(name, workload_samples(workers, name, None, effort))
 
 
 def process_rows(
-    pythons: dict[str, Path], effort: Effort, is_wanted: Callable[[str], bool]
+    environments: Environments, effort: Effort, is_wanted: Callable[[str], bool]
 ) -> Iterator[table.Row]:
     """Measure what new processes take."""
     for stage, time_name, memory_name in (
@@ -160,36 +162,39 @@ def process_rows(
         if not names:
             continue
         progress(", ".join(names))
-        seconds, memory = fresh_samples(pythons, stage, effort.processes)
+        seconds, memory = fresh_samples(environments, stage, effort.processes)
         for name in names:
             yield table.row(name, seconds if name == time_name else memory)
 
 
 def sweep(
-    pythons: dict[str, Path], name: str, effort: Effort
+    environments: Environments, name: str, effort: Effort
 ) -> dict[str, list[tuple[int, float]]]:
     """Measure one work at growing lengths: library to pairs of length and seconds."""
     effort = replace(effort, rounds=min(3, effort.rounds), budget=effort.budget / 5, fewest=1)
-    points: dict[str, list[tuple[int, float]]] = {library: [] for library in pythons}
+    points: dict[str, list[tuple[int, float]]] = {library: [] for library in environments}
     shared, ours_alone = SWEEP_SIZES[name]
     for size in (size for size in shared + ours_alone if size <= effort.longest):
         progress(f"{name}: {size:,}")
-        libraries = pythons if size in shared else {"ours": pythons["ours"]}
-        with started_workers(libraries) as workers:
+        wanted = environments if size in shared else {"ours": environments["ours"]}
+        with started_workers(wanted) as workers:
             samples = workload_samples(workers, name, size, effort)
         for library, seconds in samples.runs.items():
             points[library].append((size, median(seconds)))
     return points
 
 
-def machine(pythons: dict[str, Path]) -> dict[str, Any]:
+def machine(environments: Environments) -> dict[str, Any]:
     """Where, when and with what is measured."""
     return {
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
         "load": round(os.getloadavg()[0], 1),
         "python": platform.python_version(),
-        "packages": {library: versions(python) for library, python in pythons.items()},
+        "packages": {
+            library: versions(PACKAGES[library], environment=environment)
+            for library, environment in environments.items()
+        },
         "date": datetime.date.today().isoformat(),
     }
 

@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 import httpx2
 import psutil
 
-from benchmarks.measure import ROOT, peer_environment, write_vocabulary
+from benchmarks.measure import ROOT, write_vocabulary
 from benchmarks.run import DOCS, cpu_model
 from benchmarks.serving_beside import beside_rows, beside_table
 from benchmarks.serving_beside import servers as beside_servers
@@ -94,7 +94,8 @@ def servers(port: int) -> Iterator[tuple[str, Server]]:
             write_vocabulary(vocabulary)
         body = {**asked, "model": "gpt-oss"}
         name = "gpt-oss, responses_api"
-        yield script, Server(name, command, "responses", body, peer_environment(theirs))
+        environment = {**os.environ, "TIKTOKEN_ENCODINGS_BASE": str(vocabulary.parent)}
+        yield script, Server(name, command, "responses", body, environment)
 
 
 def measured(streams: int) -> Iterator[Row]:

@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +45,12 @@ def rows(seed: int, count: int) -> list[dict[str, Any]]:
     return made
 
 
-# In the interpreter of either library
+# In a process of either library
 
 
 def measure(side: str, seed: int) -> dict[str, float]:
     """Time one round: tokens in a second, from objects, and from lines of JSON."""
-    from gpt_oss_harmony import Conversation, RenderConversationConfig, load_harmony_encoding
+    from openai_harmony import Conversation, RenderConversationConfig, load_harmony_encoding
 
     encoding = load_harmony_encoding("HarmonyGptOss")
     lines = [json.dumps(row) for row in rows(seed, ROWS)]
@@ -131,10 +131,8 @@ def prepare_file(
 # Here
 
 
-def _run(python: Path, *arguments: str) -> Any:
-    command = [str(python), "-m", "benchmarks.training", *arguments]
-    # Where the reference's environment has its vocabulary; ours reads no such variable.
-    environment = {**os.environ, "TIKTOKEN_ENCODINGS_BASE": str(python.parent.parent)}
+def _run(environment: Mapping[str, str], *arguments: str) -> Any:
+    command = [sys.executable, "-m", "benchmarks.training", *arguments]
     output = subprocess.run(
         command,
         cwd=Path(__file__).parent.parent,
@@ -151,13 +149,13 @@ def compare(rounds: int) -> None:
 
     The ratio is the median of the rounds' own, since a round disturbs both sides alike.
     """
-    from benchmarks.measure import interpreters
+    from benchmarks.measure import libraries
 
-    pythons = {name: python for name, python in interpreters().items() if name != "fork"}
+    environments = {name: found for name, found in libraries().items() if name != "fork"}
     found: dict[tuple[str, str], list[float]] = {}
     for seed in range(rounds):
-        for name, python in pythons.items():
-            for kind, rate in _run(python, "--side", name, "--seed", str(seed)).items():
+        for name, environment in environments.items():
+            for kind, rate in _run(environment, "--side", name, "--seed", str(seed)).items():
                 found.setdefault((kind, name), []).append(rate)
     print("| From | Ours | Reference | Ratio | Least and most |\n|---|--:|--:|--:|--:|")
     for kind, title in (("objects", "objects"), ("json", "lines of JSON")):
@@ -193,7 +191,7 @@ def scale(sizes: list[int], workers: list[int], chunk_bytes: int) -> None:
                 out = str(Path(folder) / f"{size}-{count}-{with_ray}")
                 given = ["--prepare", str(source), out, "--workers", str(count)]
                 given += ["--chunk-bytes", str(chunk_bytes), *["--ray"] * with_ray]
-                one = _run(Path(sys.executable), *given)
+                one = _run(os.environ, *given)
                 seconds = one["seconds"]
                 alone = alone or seconds * count
                 cells = [f"{size:,}", f"{one['tokens']:,}", f"{count}{' of Ray' * with_ray}"]

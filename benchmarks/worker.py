@@ -1,4 +1,4 @@
-"""Time workloads with whatever `gpt_oss_harmony` this interpreter imports.
+"""Time workloads with whatever `openai_harmony` this interpreter imports: ours, or a peer.
 
 Reads one JSON request a line, ``{"name", "size", "first", "count"}``: a workload, or a sweep where
 `size` is a number, and which runs of it. Answers ``{"name", "unit", "units", "runs"}``: seconds

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from gpt_oss_harmony import (
+from openai_harmony import (
     Conversation,
     Message,
     RenderConversationConfig,

@@ -1,7 +1,10 @@
-"""The installed library: its name, extras that are missing, other libraries in its folder."""
+"""The four distributions as they are installed: names, extras, the drop-in, modules they import."""
 
 from __future__ import annotations
 
+import ast
+import json
+import pickle
 import re
 import runpy
 import shutil
@@ -12,16 +15,13 @@ from pathlib import Path
 import pytest
 
 import gpt_oss_harmony
+import openai_harmony
+from gpt_oss_harmony import drop_in
 from gpt_oss_harmony.installation import DISTRIBUTION, missing_package
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = Path(gpt_oss_harmony.__file__).parent
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-REMEDY = (
-    "run 'pip uninstall -y gpt-oss-harmony openai-harmony oss-harmony', "
-    "then 'pip install gpt-oss-harmony'"
-)
-OTHERS = ("gpt_oss_harmony.abi3.so", "gpt_oss_harmony.pyd")
 
 
 def test_name_and_version_are_those_of_the_project() -> None:
@@ -41,7 +41,6 @@ def test_errors_name_extras_that_exist() -> None:
         "tools",
         "train",
         "transformers",
-        "vllm",
     }
     assert all(re.search(rf"^{extra} = \[", PROJECT, re.MULTILINE) for extra in named)
 
@@ -51,105 +50,160 @@ def test_the_text_for_a_missing_package() -> None:
     assert text == "keys need alembic; pip install 'gpt-oss-harmony[serve]'"
 
 
-# Two libraries in one folder
+# The drop-in
 
-
-@pytest.fixture
-def copied(tmp_path: Path) -> Path:
-    folder = tmp_path / "gpt_oss_harmony"
-    shutil.copytree(PACKAGE, folder, ignore=shutil.ignore_patterns("__pycache__", "data", "page"))
-    return folder
+COMPILED = ("openai_harmony.abi3.so", "openai_harmony.pyd")
+PROGRAM = """
+import importlib.util, sys
+from openai_harmony import HarmonyEncodingName, Role, load_harmony_encoding
+import openai_harmony, gpt_oss_harmony
+assert Role is gpt_oss_harmony.Role
+assert importlib.util.find_spec("openai_harmony")
+encoding = load_harmony_encoding(HarmonyEncodingName.HARMONY_GPT_OSS)
+print(__name__, sys.argv[1:], encoding.encode("hi"))
+"""
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run Python beside a copy of the package."""
+    """Run Python in a folder, which comes first among those that it imports from."""
     command = [sys.executable, *arguments]
     return subprocess.run(
-        command, cwd=folder.parent, capture_output=True, text=True, check=False, timeout=60
+        command, cwd=folder, capture_output=True, text=True, check=False, timeout=60
     )
 
 
-def test_the_copy_works_alone(copied: Path) -> None:
-    done = run(copied, "-c", "import gpt_oss_harmony; print(gpt_oss_harmony.__file__)")
-    assert done.stdout.strip() == str(copied / "__init__.py"), done.stderr
+def test_the_drop_in_has_the_public_names_of_the_reference() -> None:
+    recorded = json.loads((ROOT / "tests" / "data" / "reference_api.json").read_text("utf-8"))
+    public = {*recorded["all"], *recorded["classes"]}
+    assert set(openai_harmony.__all__) == set(drop_in.__all__) == public
+    for name in openai_harmony.__all__:
+        assert getattr(openai_harmony, name) is getattr(gpt_oss_harmony, name)
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_another_library_in_the_folder_is_an_import_error(copied: Path, name: str) -> None:
-    (copied / name).touch()
-    code = "try: import gpt_oss_harmony\nexcept ImportError as error: print(error.path, error)"
-    done = run(copied, "-c", code)
-    path = copied / name
-    assert done.stdout == (
+def test_pickles_of_the_drop_in_and_of_the_library_agree() -> None:
+    message = openai_harmony.Message.from_role_and_content(openai_harmony.Role.USER, "hi")
+    read = pickle.loads(pickle.dumps(message))
+    assert type(read) is gpt_oss_harmony.Message
+    assert read == message
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_another_library_in_the_folder_is_an_import_error(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "openai_harmony"
+    shutil.copytree(ROOT / "packages" / "drop_in" / "openai_harmony", folder)
+    (folder / name).touch()
+    code = "try: import openai_harmony\nexcept ImportError as error: print(error.path, error)"
+    path = folder / name
+    assert run(tmp_path, "-c", code).stdout == (
         f"{path} two libraries are installed in one folder: {path} belongs to OpenAI's or its "
-        f"fork; {REMEDY}\n"
-    ), done.stderr
+        "fork; run 'pip uninstall -y gpt-oss-harmony-drop-in openai-harmony oss-harmony', then "
+        "install the one that you want\n"
+    )
 
 
-@pytest.mark.parametrize("package", ["apis", "cli", "engines", "grammar", "pipeline", "training"])
-def test_it_is_one_where_the_other_was_installed_last(copied: Path, package: str) -> None:
-    (copied / OTHERS[0]).touch()
-    (copied / "__init__.py").write_text("")  # that of the other library, which has its own names
-    done = run(copied, "-c", f"from gpt_oss_harmony.{package} import *")
-    assert REMEDY in done.stderr
+def test_the_drop_in_requires_exactly_its_version_of_the_library() -> None:
+    for package in ("drop_in", "vllm"):
+        project = (ROOT / "packages" / package / "pyproject.toml").read_text("utf-8")
+        (version,) = re.findall(r'"gpt-oss-harmony(?:\[\w+\])?==(.+?)"', project)
+        assert version == gpt_oss_harmony.__version__
 
 
-def test_the_command_says_so_in_both_orders(copied: Path) -> None:
-    (copied / OTHERS[0]).touch()
-    assert REMEDY in run(copied, "-m", "gpt_oss_harmony", "--version").stderr
-    (copied / "__init__.py").write_text("")
-    assert REMEDY in run(copied, "-m", "gpt_oss_harmony", "--version").stderr
-
-
-# Beside vLLM, which requires the fork
-
-
-@pytest.fixture
-def beside_vllm(copied: Path) -> Path:
-    (copied / OTHERS[0]).touch()
-    (copied.parent / "vllm").mkdir()
-    (copied.parent / "vllm" / "__init__.py").write_text("raise AssertionError('not to import')")
-    return copied
-
-
-def test_beside_vllm_it_may_be_installed_over_the_fork(beside_vllm: Path) -> None:
-    done = run(beside_vllm, "-c", "import gpt_oss_harmony; print(gpt_oss_harmony.__version__)")
-    assert done.stdout.strip() == gpt_oss_harmony.__version__, done.stderr
-
-
-def test_beside_vllm_the_plugin_is_off_where_the_fork_was_installed_last(
-    beside_vllm: Path,
-) -> None:
-    (beside_vllm / "gpt_oss_harmony").mkdir()  # what the fork's own `__init__.py` imports
-    (beside_vllm / "gpt_oss_harmony" / "__init__.py").touch()
-    (beside_vllm / "__init__.py").write_text("from . import gpt_oss_harmony")
-    done = run(beside_vllm, "-c", "from gpt_oss_harmony_vllm import register; register()")
-    assert done.returncode == 0, done.stderr
-    assert "the plugin is off: two libraries are installed in one folder" in done.stderr
-    assert "run 'pip install --force-reinstall --no-deps gpt-oss-harmony'" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-
-
-# The wheel under another name
-
-
-def test_a_drop_in_has_the_name_and_a_version_of_the_other_library(tmp_path: Path) -> None:
+def test_a_wheel_has_the_name_and_a_version_of_the_other_library(tmp_path: Path) -> None:
     script = runpy.run_path(str(ROOT / "scripts" / "build_drop_in.py"))
-    installation = tmp_path / script["INSTALLATION"]
-    installation.parent.mkdir(parents=True)
-    shutil.copy(PACKAGE / "installation.py", installation)
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    script["rename"](tmp_path, "openai-harmony", "0.0.8")
-    project = (tmp_path / "pyproject.toml").read_text(encoding="utf-8")
-    assert '\nname = "openai-harmony"\n' in project
-    assert f'\nversion = "0.0.8+gptoss.{gpt_oss_harmony.__version__}"\n' in project
-    assert '"openai-harmony[grammar]"' in project
-    assert f'"{DISTRIBUTION}' not in project
-    assert runpy.run_path(str(installation))["DISTRIBUTION"] == "openai-harmony"
+    project = Path(shutil.copy(script["DROP_IN"] / "pyproject.toml", tmp_path))
+    script["rename"](project, "openai-harmony", "0.0.8")
+    text = project.read_text(encoding="utf-8")
+    assert '\nname = "openai-harmony"\n' in text
+    assert f'\nversion = "0.0.8+gptoss.{gpt_oss_harmony.__version__}"\n' in text
+    assert f'dependencies = ["{DISTRIBUTION}=={gpt_oss_harmony.__version__}"]' in text
 
 
 @pytest.mark.parametrize("requirement", ["openai-harmony", "openai-harmony>=0.0.3", "==0.0.8"])
-def test_a_drop_in_needs_a_version(requirement: str) -> None:
+def test_a_wheel_under_another_name_needs_a_version(requirement: str) -> None:
     build = runpy.run_path(str(ROOT / "scripts" / "build_drop_in.py"))["build_drop_in"]
     with pytest.raises(SystemExit, match="does not name a version"):
         build(requirement)
+
+
+# Trying it without installing it: a library of the same name is there, and is not imported
+
+
+@pytest.fixture
+def beside(tmp_path: Path) -> Path:
+    """A folder with a program, and with another library under the name."""
+    (tmp_path / "openai_harmony").mkdir()
+    (tmp_path / "openai_harmony" / "__init__.py").write_text("raise SystemExit('the other one')")
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__main__.py").write_text(PROGRAM)
+    return tmp_path
+
+
+@pytest.mark.parametrize("program", [["program.py"], ["-m", "program"], ["-m", "package"]])
+def test_a_program_runs_with_our_names(beside: Path, program: list[str]) -> None:
+    assert run(beside, *program[:-1], program[-1]).stderr == "the other one\n"
+    done = run(beside, "-m", "gpt_oss_harmony.drop_in", *program, "-m", "--flag")
+    assert done.stdout == "__main__ ['-m', '--flag'] [3686]\n", done.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["-m"], ["--help"]])
+def test_without_a_program_the_usage_is_shown(beside: Path, arguments: list[str]) -> None:
+    done = run(beside, "-m", "gpt_oss_harmony.drop_in", *arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith("usage: python -m gpt_oss_harmony.drop_in (program.py | -m")
+
+
+def test_a_library_that_is_imported_already_is_not_replaced(beside: Path) -> None:
+    (beside / "openai_harmony" / "__init__.py").write_text("")
+    code = "import openai_harmony; from gpt_oss_harmony.drop_in import register; register()"
+    assert "register this library first" in run(beside, "-c", code).stderr
+
+
+def test_registering_twice_is_harmless() -> None:
+    assert drop_in.register() is sys.modules["openai_harmony"]
+
+
+# Every platform
+
+POSIX_ONLY = {
+    "crypt",
+    "fcntl",
+    "grp",
+    "posix",
+    "pty",
+    "pwd",
+    "resource",
+    "syslog",
+    "termios",
+    "tty",
+}
+PORTABLE = ("conversation", "tokens", "typescript", "rendering", "parsing", "grammar", "apis",
+            "training")  # fmt: skip
+
+
+def imported_at_start(tree: ast.AST) -> set[str]:
+    """The modules that a module imports while it is imported itself."""
+    found = set()
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            found.add(str(node.module).partition(".")[0])
+        found |= imported_at_start(node)
+    return found
+
+
+@pytest.mark.parametrize("room", PORTABLE)
+def test_no_module_that_only_posix_has_is_imported_at_start(room: str) -> None:
+    for path in [*PACKAGE.glob("*.py"), *(PACKAGE / room).rglob("*.py")]:
+        imported = imported_at_start(ast.parse(path.read_text(encoding="utf-8")))
+        assert not imported & POSIX_ONLY, path
+
+
+def test_the_portable_layers_are_imported_without_posix() -> None:
+    blocked = "\n".join(f"sys.modules[{name!r}] = None" for name in sorted(POSIX_ONLY - {"posix"}))
+    names = ", ".join(f"gpt_oss_harmony.{room}" for room in PORTABLE)
+    done = run(ROOT, "-c", f"import sys\n{blocked}\nimport {names}, gpt_oss_harmony")
+    assert done.returncode == 0, done.stderr

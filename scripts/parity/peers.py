@@ -1,21 +1,24 @@
-"""The two libraries that ours is compared with, each in a virtual environment of its own.
+"""The two libraries that ours is compared with: openai-harmony and its fork.
 
-They have the same import name. The environments are made when they are first asked for
-(``.venv-reference``, ``.venv-fork``), from PyPI; nothing is downloaded after that.
+Both are imported as `openai_harmony`, so a process can import one of them, beside ours. Each lies
+in a folder of its own (``build/peers``), where it is installed from PyPI when it is first needed;
+nothing is downloaded after that.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import importlib
 import os
 import subprocess
-import venv
+import sys
 from pathlib import Path
+from types import ModuleType
 
 from gpt_oss_harmony.tokens.vocabulary import load_vocabulary
 
-__all__ = ["PEERS", "ROOT", "peer_environment", "peer_python", "write_vocabulary"]
+__all__ = ["PEERS", "ROOT", "import_peer", "peer_environment", "peer_folder", "write_vocabulary"]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PEERS = {
@@ -24,27 +27,37 @@ PEERS = {
 }
 
 
-def peer_python(name: str) -> Path | None:
-    """Make the peer's virtual environment if it is not there; None when it cannot be had."""
-    folder = ROOT / f".venv-{name}"
-    python = folder / "bin" / "python"
+def peer_folder(name: str) -> Path | None:
+    """Return the folder of a peer, installed if it is not there; None if it cannot be had."""
+    folder = ROOT / "build" / "peers" / name
     if not (folder / "ready").exists():
-        venv.create(folder, with_pip=True, clear=True)
-        command = [str(python), "-m", "pip", "install", "--quiet", PEERS[name]]
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade"]
+        command += ["--target", str(folder), PEERS[name]]
         if subprocess.run(command, capture_output=True, check=False).returncode != 0:
             return None
         write_vocabulary(folder / "o200k_base.tiktoken")
         (folder / "ready").touch()
-    return python
+    return folder
 
 
-def peer_environment(python: Path) -> dict[str, str]:
-    """Environment variables that tell a peer's interpreter where its vocabulary lies.
+def peer_environment(name: str) -> dict[str, str]:
+    """Return the variables with which an interpreter imports a peer, and finds its vocabulary."""
+    folder = str(ROOT / "build" / "peers" / name)
+    return {**os.environ, "PYTHONPATH": folder, "TIKTOKEN_ENCODINGS_BASE": folder}
 
-    Without ``PYTHONPATH``, which could put our package in the place of the peer's.
-    """
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return {**kept, "TIKTOKEN_ENCODINGS_BASE": str(python.parent.parent)}
+
+def import_peer(name: str) -> ModuleType | None:
+    """Import a peer into this process, where it stays; None if it cannot be had."""
+    folder = peer_folder(name)
+    if folder is None:
+        return None
+    os.environ["TIKTOKEN_ENCODINGS_BASE"] = str(folder)
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    peer = importlib.import_module("openai_harmony")
+    if Path(str(peer.__file__)).parent.parent != folder:
+        raise RuntimeError(f"{peer.__file__} is imported already; use a process for each peer")
+    return peer
 
 
 def write_vocabulary(path: Path) -> None:

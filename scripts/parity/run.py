@@ -2,8 +2,9 @@
 
     python scripts/parity/run.py --cases 2000 [--seed 1] [--jobs 2]
 
-The peers run in virtual environments of their own, which `peers` makes on the first run. The fork
-answers a tenth of the cases, all of them renderings: the spelling of headers is what it changes.
+A process imports one peer beside this library and asks both. `peers` installs the peers on the
+first run. The fork answers a tenth of the cases, all of them renderings: the spelling of headers is
+what it changes.
 """
 
 from __future__ import annotations
@@ -12,98 +13,60 @@ import argparse
 import collections
 import itertools
 import json
+import multiprocessing
 import os
-import subprocess
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import Any, TypeAlias
 
-import worker
 from cases import Case, case
 from divergences import explain
-from peers import PEERS, peer_environment, peer_python
+from library import Library
+from peers import PEERS, import_peer, peer_folder
 
-__all__ = ["PEERS", "Worker", "compare", "peer_python"]
+import gpt_oss_harmony
 
 Counts: TypeAlias = collections.Counter[str]
 
-BATCH = 100
 MOST_REPORTS = 5
 UNEXPLAINED = "MISMATCH"
 
 
-class Worker:
-    """A peer's interpreter, which answers cases."""
-
-    def __init__(self, python: Path) -> None:
-        self._process = subprocess.Popen(
-            [str(python), worker.__file__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=peer_environment(python),
-            text=True,
-        )
-
-    def send(self, batch: list[Case], *, whole: bool = False) -> None:
-        """Hand over a batch; the peer reads all of it before it answers, so no pipe is blocked."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"cases": batch, "whole": whole}) + "\n")
-        self._process.stdin.flush()
-
-    def receive(self) -> list[Any]:
-        """Wait for the answers to the last batch."""
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise SystemExit("a peer's interpreter died")
-        answers: list[Any] = json.loads(line)
-        return answers
-
-    def answer(self, one: Case) -> Any:
-        """The whole answer to one case, and the words of its errors."""
-        self.send([one], whole=True)
-        return self.receive()[0]
-
-    def close(self) -> None:
-        """End the interpreter."""
-        self._process.communicate()
-
-
-def compare(peer: str, python: Path, seed: int, count: int, jobs: int = 1) -> Counts:
+def compare(peer: str, seed: int, count: int, jobs: int = 1) -> Counts:
     """Run the cases on both sides, print mismatches, and count cases and named differences."""
-    shares = [range(job, -(-count // BATCH), jobs) for job in range(jobs)]
-    work = [(peer, python, seed, count, share) for share in shares]
-    if jobs == 1:
-        return compare_share(*work[0])
-    with ProcessPoolExecutor(jobs) as pool:
-        return sum(pool.map(compare_share, *zip(*work, strict=True)), collections.Counter())
+    shares = [range(job, count, jobs) for job in range(jobs)]
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        found = pool.map(compare_share, itertools.repeat(peer), itertools.repeat(seed), shares)
+        return sum(found, collections.Counter())
 
 
-def compare_share(peer: str, python: Path, seed: int, count: int, share: range) -> Counts:
-    """Compare some batches of the cases; the peer answers a batch while we answer it as well."""
+def compare_share(peer: str, seed: int, share: range) -> Counts:
+    """Compare some of the cases, in a process that imports no other peer."""
+    module = import_peer(peer)
+    assert module is not None
     style = "reference" if peer == "reference" else "oss-harmony"
-    worker.OPTIONS.update(schema_dialect="reference", header_style=style)
+    ours = Library(gpt_oss_harmony, schema_dialect="reference", header_style=style)
+    theirs = Library(module)
     only = "" if peer == "reference" else "render"
-    theirs = Worker(python)
     counts: Counts = collections.Counter()
     for number in share:
-        numbers = range(number * BATCH, min(count, (number + 1) * BATCH))
-        # As the peer gets them: what JSON cannot keep must not make a difference.
-        batch = json.loads(json.dumps([case(seed, at, only=only) for at in numbers]))
-        theirs.send(batch)
-        mine = [worker.digest(worker.answer(one)) for one in batch]
-        for one, my_digest, other_digest in zip(batch, mine, theirs.receive(), strict=True):
-            counts[one["name"]] += 1
-            if not agree(my_digest, other_digest):
-                counts.update(judge(one, theirs, quiet=counts[UNEXPLAINED] >= MOST_REPORTS))
-    theirs.close()
+        one = json.loads(json.dumps(case(seed, number, only=only)))  # only what JSON can keep
+        counts[one["name"]] += 1
+        mine, other = as_json(ours.answer(one)), as_json(theirs.answer(one))
+        if not agree(mine, other):
+            counts.update(judge(one, mine, theirs, quiet=counts[UNEXPLAINED] >= MOST_REPORTS))
     return counts
 
 
+def as_json(answer: Any) -> Any:
+    """Return an answer as JSON has it: 1, 1.0 and true differ, lists and tuples do not."""
+    what, words = answer
+    return [json.dumps(what), words]
+
+
 def agree(mine: Any, other: Any) -> bool:
-    """Compare answers, or their digests; our errors may say more than theirs."""
+    """Compare answers; our errors may say more than theirs."""
     return bool(
         mine[0] == other[0]
         and len(mine[1]) == len(other[1])
@@ -111,12 +74,16 @@ def agree(mine: Any, other: Any) -> bool:
     )
 
 
-def judge(one: Case, theirs: Worker, *, quiet: bool) -> list[str]:
+def judge(one: Case, mine: Any, theirs: Library, *, quiet: bool) -> list[str]:
     """Name the differences that explain a mismatch, or report it."""
-    mine = json.loads(json.dumps(worker.answer(one)))
-    names = explain(one, mine, theirs.answer, agree)
+    mine = [json.loads(mine[0]), mine[1]]
+
+    def ask(asked: Case) -> Any:
+        return json.loads(json.dumps(theirs.answer(asked)))
+
+    names = explain(one, mine, ask, agree)
     if names is None and not quiet:
-        report(one, mine, theirs.answer(one))
+        report(one, mine, ask(one))
     return [UNEXPLAINED] if names is None else [f"divergence: {name}" for name in names]
 
 
@@ -153,13 +120,12 @@ def main() -> int:
     arguments = parser.parse_args()
     failed = False
     for peer in PEERS if arguments.peer == "both" else [arguments.peer]:
-        python = peer_python(peer)
-        if python is None:
+        if peer_folder(peer) is None:
             print(f"{peer}: {PEERS[peer]} cannot be installed here; not compared")
             continue
         start = time.monotonic()
         count = arguments.cases if peer == "reference" else max(1, arguments.cases // 10)
-        counts = compare(peer, python, arguments.seed, count, arguments.jobs)
+        counts = compare(peer, arguments.seed, count, arguments.jobs)
         seconds = time.monotonic() - start
         print(
             f"{peer}: {count} cases, {counts[UNEXPLAINED]} mismatches"

@@ -4,7 +4,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-__all__ = ["NO_SUITE", "SUITES", "Suite"]
+from peers import PEERS, ROOT
+
+__all__ = ["NO_SUITE", "SETUPS", "SUITES", "Setup", "Suite"]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The harmony libraries of an environment."""
+
+    name: str
+    installs: tuple[str, ...]
+
+    drop_in: bool = False
+    """Whether our library stands in for `openai_harmony`."""
+
+    plugin: bool = False
+    """Whether our plugin for vLLM is loaded."""
+
+
+OURS = str(ROOT)
+SETUPS = {
+    setup.name: setup
+    for setup in (
+        Setup("reference", (PEERS["reference"],)),
+        Setup("fork", (PEERS["fork"],)),
+        Setup("ours", (OURS,), drop_in=True),
+        Setup("beside", (PEERS["fork"], OURS)),
+        Setup("plugin", (PEERS["fork"], OURS, str(ROOT / "packages" / "vllm")), plugin=True),
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -38,8 +67,13 @@ class Suite:
     command: tuple[str, str, str] | None = None
     """A program that the cases start: its name, its module, its function."""
 
+    by_plugin: dict[str, str] = field(default_factory=dict)
+    """Parts of the ids of cases that our plugin for vLLM changes on purpose, with the reason."""
+
     plugins: tuple[str, ...] = ("record",)
     """Pytest plugins in this folder."""
+
+    setups: tuple[Setup, ...] = tuple(SETUPS[name] for name in ("reference", "fork", "ours"))
 
     @property
     def name(self) -> str:
@@ -65,7 +99,6 @@ LENIENT = {
     "missing_message_token_tool_call[False-False]": "lenient mode",
 }
 
-# With HARMONY_VLLM_PLUGIN=on; without it they pass.
 _LOST = "asserts that text is lost, and the plugin keeps it"
 _LEAKED = "asserts special tokens in the content, and the plugin reads the header"
 VLLM_PLUGIN = {
@@ -137,8 +170,8 @@ SUITES = (
             (f"{_DERENDER}/test_derender.py", "if not cache_file.exists():", "if False:"),
         ),
         command=VLLM_COMMAND,
-        divergences=VLLM_PLUGIN,
-        plugins=("record", "vllm_plugin_on"),
+        by_plugin=VLLM_PLUGIN,
+        setups=tuple(SETUPS.values()),
     ),
     Suite(
         "vllm",

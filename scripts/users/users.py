@@ -3,10 +3,14 @@
     python scripts/users/users.py [SUITE …]
 
 Each suite of `suites` is fetched from PyPI into ``build/users``. Its dependencies are installed
-once; each library has an environment of its own on top of them. The table is printed; the outcome
-of every case is written to ``build/users/results/SUITE.json``. The exit status is 1 where a case
-passes with the reference and not with this library, unless `suites` lists it as a divergence, and
-where a case passes with no library.
+once; each `Setup` has an environment of its own on top of them. The table is printed; the outcome
+of every case is written to ``build/users/results/SUITE.json``. The exit status is 1
+
+- where a case passes with the reference and not with this library in its place, unless `suites`
+  lists it as a divergence,
+- where a case changes because this library is installed beside another one,
+- where our plugin changes a case that `suites` does not list,
+- and where a case passes with no library.
 """
 
 from __future__ import annotations
@@ -22,19 +26,20 @@ import venv
 from pathlib import Path
 from typing import TypeAlias
 
-from peers import PEERS, ROOT, write_vocabulary
-from suites import NO_SUITE, SUITES, Suite
+from peers import ROOT, write_vocabulary
+from suites import NO_SUITE, SETUPS, SUITES, Setup, Suite
 
 from gpt_oss_harmony.engines.tokenizer_files import tokenizer_config, tokenizer_json
 
 BUILD = ROOT / "build" / "users"
-LIBRARIES = {**PEERS, "ours": str(ROOT)}
 
 # Tests load these tokenizers by name; with the last two, any tokenizer will do.
 MODELS = ("openai/gpt-oss-20b", "openai/gpt-oss-120b", "openai-community/gpt2", "gpt2")
 DEMO_MODEL = ROOT / "src" / "gpt_oss_harmony" / "data" / "demo_model"
 
 DIVERGENCES = "Divergences"
+BESIDE = "Changed by our presence"
+BY_PLUGIN = "Changed by the plugin, and not listed"
 BELOW_REFERENCE = "Below the reference"
 NEVER_PASSES = "Pass with no library"
 
@@ -111,32 +116,37 @@ def install_dependencies(suite: Suite, source: Path) -> Path:
     return folder
 
 
-def install_library(suite: Suite, library: str, dependencies: Path) -> Path:
-    """Return a new environment that has the library and sees the dependencies."""
-    folder = BUILD / "environments" / suite.name / library
+def install_setup(suite: Suite, setup: Setup, dependencies: Path) -> Path:
+    """Return a new environment that has the libraries and sees the dependencies."""
+    folder = BUILD / "environments" / suite.name / setup.name
     python = folder / "bin" / "python"
     venv.create(folder, clear=True)
     (packages,) = folder.glob("lib/*/site-packages")
     (below,) = dependencies.glob("lib/*/site-packages")
     (packages / "dependencies.pth").write_text(f"{below}\n", "utf-8")
-    install(python, "--no-deps", LIBRARIES[library])
+    install(python, "--no-deps", *setup.installs)
     if suite.command:
         name, module, function = suite.command
         program = folder / "bin" / name
-        program.write_text(f"#!{python}\nimport {module}\n{module}.{function}()\n", "utf-8")
+        lines = [f"#!{python}", f"import {module}", f"{module}.{function}()"]
+        if setup.drop_in:
+            lines.insert(1, "from gpt_oss_harmony.drop_in import register; register()")
+        program.write_text("\n".join([*lines, ""]), "utf-8")
         program.chmod(0o755)
     return folder
 
 
-def run_cases(suite: Suite, library: str, source: Path, environment: Path) -> Outcomes:
-    record = BUILD / "results" / f"{suite.name}-{library}.json"
+def run_cases(suite: Suite, setup: Setup, source: Path, environment: Path) -> Outcomes:
+    record = BUILD / "results" / f"{suite.name}-{setup.name}.json"
     record.unlink(missing_ok=True)
     log = record.with_suffix(".log")
+    drop_in = ("-m", "gpt_oss_harmony.drop_in") if setup.drop_in else ()
+    plugins = (*suite.plugins, *(("vllm_plugin_on",) if setup.plugin else ()), "no:cacheprovider")
     with log.open("w", encoding="utf-8") as output:
         subprocess.run(
             [
-                *(environment / "bin" / "python", "-m", "pytest", "-c", "pyproject.toml"),
-                *(f"-p{plugin}" for plugin in (*suite.plugins, "no:cacheprovider")),
+                *(environment / "bin" / "python", *drop_in, "-m", "pytest", "-c", "pyproject.toml"),
+                *(f"-p{plugin}" for plugin in plugins),
                 *("--tb=short", "--continue-on-collection-errors", *suite.tests),
             ],
             cwd=source,
@@ -156,7 +166,7 @@ def run_cases(suite: Suite, library: str, source: Path, environment: Path) -> Ou
             check=False,
         )
     if not record.exists():
-        sys.exit(f"{suite.name} did not start with {library}; see {log}")
+        sys.exit(f"{suite.name} did not start with {setup.name}; see {log}")
     outcomes: Outcomes = json.loads(record.read_text("utf-8"))
     return outcomes
 
@@ -174,7 +184,7 @@ def table_row(suite: Suite, results: dict[str, Outcomes]) -> str:
     cells = (
         f"{suite.package} {suite.version}",
         counts["reference"]["passed"] + counts["reference"]["failed"],
-        *(counts[library]["passed"] for library in LIBRARIES),
+        *(counts[name]["passed"] if name in counts else "" for name in SETUPS),
         "; ".join(f"{count} {reason}" for reason, count in not_run.most_common()),
     )
     return f"| {' | '.join(map(str, cells))} |"
@@ -183,15 +193,23 @@ def table_row(suite: Suite, results: dict[str, Outcomes]) -> str:
 def findings(suite: Suite, results: dict[str, Outcomes]) -> dict[str, list[str]]:
     """Return by title the cases that pass with the reference alone, and with no library."""
     titles: dict[str, list[str]] = {
-        title: [] for title in (DIVERGENCES, BELOW_REFERENCE, NEVER_PASSES)
+        title: [] for title in (DIVERGENCES, BELOW_REFERENCE, BESIDE, BY_PLUGIN, NEVER_PASSES)
     }
+    own = results["fork"] if "fork" in results else results["reference"]
+    for title, setup, listed in ((BESIDE, "beside", {}), (BY_PLUGIN, "plugin", suite.by_plugin)):
+        for case, before in own.items() if setup in results else ():
+            after = results[setup].get(case, {"outcome": "missing"})
+            if before["outcome"] != after["outcome"] and not any(part in case for part in listed):
+                titles[title].append(
+                    f"{suite.name} {case}: {before['outcome']}, {after['outcome']}"
+                )
     for case, reference in results["reference"].items():
         ours = results["ours"].get(case, {"outcome": "missing", "reason": "not collected"})
         reasons = [why for part, why in suite.divergences.items() if part in case]
         if reference["outcome"] == "passed" != ours["outcome"]:
             title = DIVERGENCES if reasons else BELOW_REFERENCE
             titles[title].append(f"{suite.name} {case}: {(reasons or [ours['reason']])[0]}")
-        elif all(results[library].get(case, ours)["outcome"] == "failed" for library in LIBRARIES):
+        elif all(found.get(case, ours)["outcome"] == "failed" for found in results.values()):
             titles[NEVER_PASSES].append(f"{suite.name} {case}: {reference['reason']}")
     return titles
 
@@ -208,12 +226,12 @@ def main(names: list[str]) -> int:
         source = unpack(suite)
         dependencies = install_dependencies(suite, source)
         results: dict[str, Outcomes] = {}
-        for library in LIBRARIES:
-            print(f"{suite.name}: {library}", file=sys.stderr, flush=True)
-            environment = install_library(suite, library, dependencies)
-            results[library] = run_cases(suite, library, source, environment)
+        for setup in suite.setups:
+            print(f"{suite.name}: {setup.name}", file=sys.stderr, flush=True)
+            environment = install_setup(suite, setup, dependencies)
+            results[setup.name] = run_cases(suite, setup, source, environment)
         by_case = {
-            case: {library: results[library].get(case) for library in LIBRARIES}
+            case: {name: found.get(case) for name, found in results.items()}
             for case in sorted(set().union(*results.values()))
         }
         (BUILD / "results" / f"{suite.name}.json").write_text(json.dumps(by_case, indent=1))
@@ -221,14 +239,14 @@ def main(names: list[str]) -> int:
         for title, cases in findings(suite, results).items():
             listed[title] += cases
     print(
-        "| Suite | Cases | Reference | Fork | Ours | Not run |",
-        "|---|---|---|---|---|---|",
+        "| Suite | Cases | Reference | Fork | Ours | Ours beside it | Plugin | Not run |",
+        "|---|---|---|---|---|---|---|---|",
         sep="\n",
     )
-    print(*rows, *(f"| {name} | | | | | {why} |" for name, why in NO_SUITE.items()), sep="\n")
+    print(*rows, *(f"| {name} | | | | | | | {why} |" for name, why in NO_SUITE.items()), sep="\n")
     for title, cases in listed.items():
         print(f"\n{title}: {len(cases)}", *cases, sep="\n")
-    return 1 if listed[BELOW_REFERENCE] or listed[NEVER_PASSES] else 0
+    return int(any(cases for title, cases in listed.items() if title != DIVERGENCES))
 
 
 if __name__ == "__main__":

@@ -1,16 +1,11 @@
-"""A pytest plugin for vLLM's tests: with ``HARMONY_VLLM_PLUGIN=on``, our plugin for vLLM is on.
+"""A pytest plugin for vLLM's tests: it registers our plugin, as vLLM does when it starts.
 
-vLLM loads it when it starts, which most of its tests do not do.
+Most of vLLM's tests do not start it. They import its parser, so the plugin is registered before
+any of them is collected.
 """
 
 from __future__ import annotations
 
-import os
+from gpt_oss_harmony_vllm import register
 
-if os.environ.get("HARMONY_VLLM_PLUGIN") == "on":
-    try:
-        from gpt_oss_harmony_vllm import register
-    except ImportError:  # the reference or its fork
-        pass
-    else:
-        register()
+register()

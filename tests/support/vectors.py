@@ -8,7 +8,9 @@ from typing import Any
 
 __all__ = ["case", "cases"]
 
-CASES = Path(__file__).parents[2] / "packages" / "conformance" / "gpt_oss_harmony_conformance" / "cases"
+CASES = (
+    Path(__file__).parents[2] / "packages" / "conformance" / "gpt_oss_harmony_conformance" / "cases"
+)
 _READ: dict[str, list[dict[str, Any]]] = {}
 
 

@@ -10,7 +10,24 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
-from gpt_oss_harmony import Conversation, Message, Role, load_harmony_encoding
+from gpt_oss_harmony import Message as OurMessage
+
+
+class Message:
+    """The class of another library: only its dictionary is the same."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.fields = fields
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Message:
+        assert not isinstance(fields, OurMessage)
+        return cls(fields)
+
+    def ours(self) -> OurMessage:
+        """The same message of our class, for comparisons."""
+        return OurMessage.from_dict(self.fields)
+
 
 VERSION = "0.33.0"
 
@@ -107,6 +124,13 @@ class FlatTool(BaseModel):
     name: str
 
 
+class Limits:
+    """The cuts that a request asks for; the prompt is changed in place."""
+
+    def apply_post_tokenization(self, tokenizer: object, prompt: dict[str, Any]) -> None:
+        prompt["is_limited"] = True
+
+
 class ResponsesRequest(BaseModel):
     """A Responses request."""
 
@@ -125,8 +149,8 @@ class ResponsesRequest(BaseModel):
     def extract_structured_outputs(self) -> StructuredOutputsParams | None:
         return self.text and StructuredOutputsParams(json=self.text["format"]["schema"])
 
-    def build_tok_params(self, _: object) -> None:
-        return None
+    def build_tok_params(self, _: object) -> Limits:
+        return Limits()
 
 
 class ResponsesRenderResult(NamedTuple):
@@ -156,6 +180,7 @@ class _Config(NamedTuple):
 
 class _Renderer(NamedTuple):
     config: object
+    tokenizer: object = None
 
 
 class OnlineRenderer:
@@ -177,11 +202,6 @@ class OnlineRenderer:
     def _render_responses_with_harmony(self, request: ResponsesRequest, **history: Any) -> Any:
         return "vLLM's own"
 
-    def render_responses_harmony_messages(self, messages: list[Message], **_: object) -> list[int]:
-        conversation = Conversation.from_messages(messages)
-        encoding = load_harmony_encoding("HarmonyGptOss")
-        return encoding.render_conversation_for_completion(conversation, Role.ASSISTANT)
-
 
 def is_function_recipient(recipient: str) -> bool:
     first = recipient.partition(".")[0]
@@ -196,7 +216,8 @@ def modules() -> dict[str, ModuleType]:
         "vllm.sampling_params": {"StructuredOutputsParams": StructuredOutputsParams},
         "vllm.parser": {"__path__": [], "HarmonyParser": HarmonyParser},
         "vllm.parser.harmony": {
-            "HarmonyParser": HarmonyParser,
+            "HarmonyParser": type("HarmonyParser", (HarmonyParser,), {}),
+            "Message": Message,
             "Segment": Segment,
             "ChunkResult": ChunkResult,
             "DeltaMessage": DeltaMessage,
@@ -209,13 +230,16 @@ def modules() -> dict[str, ModuleType]:
         "vllm.renderers": {"__path__": []},
         "vllm.renderers.online_renderer": {
             "OnlineRenderer": type("OnlineRenderer", (OnlineRenderer,), {}),
+            "OpenAIMessage": Message,
             "ResponsesRenderResult": ResponsesRenderResult,
+            "TokensPrompt": dict,
             "tokens_input": lambda tokens, cache_salt: {
                 "prompt_token_ids": tokens,
                 "cache_salt": cache_salt,
             },
         },
     }
+    contents["vllm.parser"]["HarmonyParser"] = contents["vllm.parser.harmony"]["HarmonyParser"]
     made = {name: ModuleType(name) for name in contents}
     for name, values in contents.items():
         made[name].__dict__.update(values)

@@ -170,7 +170,7 @@ def test_a_missing_package_is_named(
     monkeypatch.setattr("gpt_oss_harmony_vllm.parser.constrain", without)
     request = parser_type(None, STRICT).adjust_request(Request(tools=STRICT))
     assert request.structured_outputs.structural_tag == "vLLM's own"
-    assert "pip install 'gpt-oss-harmony[vllm]'" in caplog.text
+    assert "pip install 'gpt-oss-harmony[grammar]'" in caplog.text
 
 
 def test_keywords_that_are_not_enforced_are_logged_once(

@@ -88,6 +88,8 @@ def responses(parser_type: Any, request: Request, tokens: list[int]) -> list[tup
         message = segment.completed_message
         if message is not None:
             assert not segment.delta, "vLLM skips the end of a message in a segment with text"
+            assert isinstance(message, vllm.Message)
+            message = message.ours()
             assert message_text(message) == text
             assert text or not message.recipient, "vLLM streams no call without arguments"
             messages.append((message.channel, message.recipient, text))
@@ -204,7 +206,7 @@ def test_a_parser_goes_on_with_the_next_turn(parser_type: Any) -> None:
     for tokens, expected in ((first, ["Hm.", "1"]), (second, ["One."])):
         segments = parser.process_chunk(tokens).segments + parser.flush()
         messages = [part.completed_message for part in segments if part.completed_message]
-        assert [message_text(message) for message in messages] == expected
+        assert [message_text(message.ours()) for message in messages] == expected
 
 
 @pytest.mark.parametrize("at_once", [1, 4, 100])

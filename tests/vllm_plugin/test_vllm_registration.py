@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gpt_oss_harmony import load_harmony_encoding
+from gpt_oss_harmony import Conversation, Role, load_harmony_encoding
 from gpt_oss_harmony.errors import HarmonyError
 from gpt_oss_harmony_vllm import register
 from gpt_oss_harmony_vllm.parser import RecoveringParser
@@ -19,6 +20,7 @@ from gpt_oss_harmony_vllm.settings import Settings
 from support import vllm_stand_in as vllm
 from support.vllm_stand_in import Function, Request, Tool
 
+ROOT = Path(__file__).parents[2]
 PARSER, RENDERER = "vllm.parser.harmony", "vllm.renderers.online_renderer"
 LOGGER = "vllm.plugins.harmony"
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}}
@@ -40,9 +42,22 @@ def is_ours(modules: dict[str, ModuleType]) -> bool:
 
 
 def test_vllm_finds_the_plugin() -> None:
-    project = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    project = (ROOT / "packages" / "vllm" / "pyproject.toml").read_text("utf-8")
     _, _, rest = project.partition('[project.entry-points."vllm.general_plugins"]\n')
     assert rest.startswith('harmony = "gpt_oss_harmony_vllm:register"\n')
+
+
+def test_the_library_has_no_entry_point_of_another_program() -> None:
+    project = (ROOT / "pyproject.toml").read_text("utf-8")
+    assert "[project.entry-points" not in project
+    assert not [*(ROOT / "src" / "gpt_oss_harmony").rglob("*vllm_plugin*")]
+
+
+def test_the_library_never_imports_the_plugin_or_the_drop_in() -> None:
+    for path in (ROOT / "src").rglob("*.py"):
+        text = path.read_text("utf-8")
+        names = "gpt_oss_harmony_vllm|gpt_oss_harmony_conformance|openai_harmony"
+        assert not re.search(rf"^\s*(from|import) ({names})\b", text, re.MULTILINE), path
 
 
 def test_the_parser_is_replaced_once(
@@ -117,15 +132,49 @@ def test_vllm_starts_where_the_plugin_is_broken(
     assert "vLLM's own vllm.parser.harmony is used" in caplog.text
 
 
-def test_vllm_starts_where_another_library_replaced_ours(
+def test_vllm_starts_where_registering_fails(
     modules: dict[str, ModuleType],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "gpt_oss_harmony_vllm.patches", None)
+    monkeypatch.setattr("gpt_oss_harmony_vllm._users_of_own_parser", lambda: 1 / 0)
     register()
     assert not is_ours(modules)
     assert "harmony: the plugin is off: " in caplog.text
+
+
+def test_a_late_registration_changes_a_parser_that_nobody_uses(
+    modules: dict[str, ModuleType], caplog: pytest.LogCaptureFixture
+) -> None:
+    own = modules[PARSER].HarmonyParser  # imported by now, and held by nothing but vLLM's packages
+    register()
+    assert is_ours(modules)
+    assert modules["vllm.parser"].HarmonyParser is not own
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("user", ["a module", "a server"])
+def test_a_late_registration_changes_nothing_where_the_parser_is_in_use(
+    modules: dict[str, ModuleType],
+    user: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    own = modules[PARSER].HarmonyParser
+    if user == "a module":
+        module = ModuleType("somebody.elses")
+        module.__dict__["Parser"] = own
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    else:
+        own.reasoning_parser_cls = object
+    initialize = modules[RENDERER].OnlineRenderer.__init__
+    register()
+    assert modules[PARSER].HarmonyParser is modules["vllm.parser"].HarmonyParser is own
+    assert modules[RENDERER].OnlineRenderer.__init__ is initialize
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    who = "somebody.elses" if user == "a module" else "a server that was started"
+    assert f"already in use ({who}); register first" in record.getMessage()
 
 
 def test_modules_are_changed_when_they_are_imported(
@@ -142,7 +191,9 @@ def test_modules_are_changed_when_they_are_imported(
     imported = importlib.import_module(PARSER)
     assert issubclass(imported.HarmonyParser, RecoveringParser)
     assert imported.__file__ == str(tmp_path / "harmony.py")
-    assert not any("vllm_plugin" in type(finder).__module__ for finder in sys.meta_path[1:])
+    assert not any(
+        "gpt_oss_harmony_vllm" in type(finder).__module__ for finder in sys.meta_path[1:]
+    )
 
 
 def test_a_renderer_tells_the_backend(modules: dict[str, ModuleType]) -> None:
@@ -215,7 +266,14 @@ def test_responses_are_rendered_too(
         input="2 + 2?", instructions="Be brief.", text=text, tools=[vllm.FlatTool(name="add")]
     )
     result = renderer._render_responses_with_harmony(request)
-    rendered = load_harmony_encoding("HarmonyGptOss").decode(result.engine_input)
+    assert result.engine_input["arrival_time"] > 0
+    encoding = load_harmony_encoding("HarmonyGptOss")
+    rendered = encoding.decode(result.engine_input["prompt_token_ids"])
+    _, developer, _ = messages = [message.ours() for message in result.messages]
+    assert encoding.decode(encoding.render(developer)) in rendered
+    assert encoding.render_conversation_for_completion(
+        Conversation.from_messages(messages), Role.ASSISTANT
+    ) == list(result.engine_input["prompt_token_ids"])
     for part in ("Be brief.", "## sum", "type add = () => any;", "2 + 2?"):
         assert part in rendered
     later = vllm.ResponsesRequest(input="And 3 + 3?")

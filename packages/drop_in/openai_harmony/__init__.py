@@ -1,4 +1,4 @@
-"""The public names of openai-harmony 0.0.8: the objects of gpt-oss-harmony under its import name."""
+"""The public names of openai-harmony 0.0.8: the same objects as in gpt-oss-harmony."""
 
 from pathlib import Path
 
@@ -17,4 +17,4 @@ for _compiled in ("openai_harmony.abi3.so", "openai_harmony.pyd"):
 from gpt_oss_harmony import drop_in as _drop_in  # noqa: E402
 from gpt_oss_harmony.drop_in import *  # noqa: E402, F403
 
-__all__ = _drop_in.__all__  # noqa: PLE0605
+__all__ = _drop_in.__all__

@@ -23,10 +23,16 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
+from .parser import RecoveringParser
+from .patches import patch_parser, patch_renderer
+from .settings import Settings
+
 __all__ = ["SUPPORTED", "register"]
 
 SUPPORTED = ((0, 32), (0, 33))
 """The first and the last supported version of vLLM."""
+
+_PARSER = "vllm.parser.harmony"
 
 logger = logging.getLogger("vllm.plugins.harmony")  # vLLM shows the loggers below its own name
 
@@ -40,10 +46,6 @@ def register() -> None:
 
 
 def _register() -> None:
-    # Imported here, because another library's `__init__.py` may have replaced ours.
-    from .patches import patch_parser, patch_renderer
-    from .settings import Settings
-
     settings = Settings.from_environment(os.environ)
     if not settings.enabled:
         logger.info("harmony: the plugin is off: HARMONY_VLLM_PLUGIN=off")
@@ -56,10 +58,37 @@ def _register() -> None:
         text = "harmony: the plugin is off: it supports vLLM %d.%d to %d.%d, but this is %s"
         logger.warning(text, *first, *last, vllm.__version__)
         return
-    _when_imported("vllm.parser.harmony", lambda module: patch_parser(module, settings))
+    users = _users_of_own_parser()
+    if users:
+        text = (
+            "harmony: the plugin is off: vLLM's own parser is already in use (%s); register first"
+        )
+        logger.warning(text, ", ".join(users))
+        return
+    _when_imported(_PARSER, lambda module: patch_parser(module, settings))
     _when_imported(
         "vllm.renderers.online_renderer", lambda module: patch_renderer(module, settings)
     )
+
+
+def _users_of_own_parser() -> list[str]:
+    """Return what already holds vLLM's `HarmonyParser`, and would keep it beside ours.
+
+    vLLM's package `vllm.parser` is not among them, because `patch_parser` changes it, too.
+    """
+    module = sys.modules.get(_PARSER)
+    own = getattr(module, "HarmonyParser", None)
+    if own is None or issubclass(own, RecoveringParser):
+        return []
+    changed = (_PARSER, _PARSER.rpartition(".")[0])
+    users = [
+        name
+        for name, other in [*sys.modules.items()]
+        if name not in changed and any(value is own for value in [*vars(other).values()])
+    ]
+    if vars(own).get("reasoning_parser_cls") is not None:
+        users.append("a server that was started")  # vLLM has chosen the parser of its model
+    return users
 
 
 def _when_imported(name: str, patch: Callable[[ModuleType], None]) -> None:

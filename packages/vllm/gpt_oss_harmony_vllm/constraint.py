@@ -11,6 +11,7 @@ from gpt_oss_harmony.apis.conversation_builder import ConversationBuilder
 from gpt_oss_harmony.apis.requested_tools import read_tools
 from gpt_oss_harmony.apis.tool_choice import read_tool_choice
 from gpt_oss_harmony.conversation.json_field import JsonField
+
 from .settings import Settings
 
 if TYPE_CHECKING:

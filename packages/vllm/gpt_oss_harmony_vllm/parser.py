@@ -16,7 +16,9 @@ from gpt_oss_harmony.apis.items import message_text
 from gpt_oss_harmony.errors import HarmonyError
 from gpt_oss_harmony.installation import missing_package
 from gpt_oss_harmony.parsing.recovery import Recovery
+
 from .constraint import constrain
+from .rendering import vllm_message
 from .settings import Settings
 from .turn import Piece, TurnFollower
 
@@ -38,6 +40,7 @@ _BUILT_IN = {
 class VllmTypes(NamedTuple):
     """vLLM's types that its parsers return, and its functions about recipients."""
 
+    message: Any
     segment: Callable[..., Any]
     chunk_result: Callable[..., Any]
     delta_message: Callable[..., Any]
@@ -76,14 +79,19 @@ class RecoveringParser:
     def process_chunk(self, token_ids: Sequence[int]) -> Any:
         """Parse some tokens of a turn."""
         before = self._counted()
-        segments = [self.vllm.segment(*piece) for piece in self._take(token_ids)]
+        segments = [self._segment(piece) for piece in self._take(token_ids)]
         return self.vllm.chunk_result(
             segments=segments, reasoning_token_count=self._counted() - before
         )
 
     def flush(self) -> list[Any]:
         """End the turn; the next tokens begin another one."""
-        return [self.vllm.segment(*piece) for piece in self._end()]
+        return [self._segment(piece) for piece in self._end()]
+
+    def _segment(self, piece: Piece) -> Any:
+        message = piece.completed_message
+        theirs = message and vllm_message(message, self.vllm.message)
+        return self.vllm.segment(piece.channel, piece.recipient, piece.delta, theirs)
 
     # Chat Completions
 
@@ -168,7 +176,7 @@ class RecoveringParser:
         except (HarmonyError, ImportError) as error:
             text = str(error)
             if isinstance(error, ImportError):
-                text = missing_package("grammars need", error, "vllm")
+                text = missing_package("grammars need", error, "grammar")
             _log_once("harmony: vLLM's own constraint is used: " + text)
             grammar = None
         if grammar is None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from functools import wraps
 from typing import Any
 
 from .parser import RecoveringParser, VllmTypes, parser_class
-from .rendering import chat_messages, prompt_of, response_messages
+from .rendering import chat_messages, prompt_of, response_messages, vllm_messages
 from .settings import Settings
 
 __all__ = ["patch_parser", "patch_renderer"]
@@ -24,6 +25,7 @@ def patch_parser(module: Any, settings: Settings) -> None:
     if issubclass(own, RecoveringParser):
         return
     types = VllmTypes(
+        message=module.Message,
         segment=module.Segment,
         chunk_result=module.ChunkResult,
         delta_message=module.DeltaMessage,
@@ -81,7 +83,7 @@ def _patch_rendering(module: Any, renderer: Any) -> None:
         asked = request.__dict__.pop(_ASKED, None)
         messages = chat_messages(request, asked, with_tools=should_include_tools)
         prompt = module.tokens_input(prompt_of(messages), cache_salt=request.cache_salt)
-        return messages, [prompt]
+        return vllm_messages(messages, module.OpenAIMessage), [prompt]
 
     @wraps(render_response)
     def render(self: Any, request: Any, **history: Any) -> Any:
@@ -90,12 +92,17 @@ def _patch_rendering(module: Any, renderer: Any) -> None:
             return render_response(self, request, **history)
         self.adjust_harmony_request(request)
         messages = response_messages(request, request.__dict__.pop(_ASKED, None))
-        prompt = self.render_responses_harmony_messages(
-            messages,
-            cache_salt=request.cache_salt,
-            tok_params=request.build_tok_params(self.model_config),
+        arrival_time = time.time()
+        prompt = module.TokensPrompt(prompt_token_ids=prompt_of(messages))
+        limits = request.build_tok_params(self.model_config)
+        limits.apply_post_tokenization(self.renderer.tokenizer, prompt)
+        engine_input = module.tokens_input(
+            prompt["prompt_token_ids"], cache_salt=request.cache_salt
         )
-        return module.ResponsesRenderResult(messages=messages, engine_input=prompt)
+        engine_input["arrival_time"] = arrival_time
+        return module.ResponsesRenderResult(
+            messages=vllm_messages(messages, module.OpenAIMessage), engine_input=engine_input
+        )
 
     renderer.adjust_harmony_request = adjust_harmony_request
     renderer._make_request_with_harmony = make_request
