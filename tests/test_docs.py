@@ -6,9 +6,11 @@ import ast
 import contextlib
 import doctest
 import importlib
+import importlib.util
 import io
 import re
 import runpy
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,6 +121,61 @@ def test_the_picture_of_a_turn_shows_what_the_library_says() -> None:
         assert picture.read_text(encoding="utf-8") == script["draw"](width)
 
 
+# The commands of the first pages
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("README*.md")), ids=page_name)
+def test_the_first_screen_has_a_clone_and_its_commands(page: Path) -> None:
+    screen = "\n".join(page.read_text(encoding="utf-8").splitlines()[:40]) + "\n"
+    commands = "".join(text for language, text in FENCED.findall(screen) if language == "sh")
+    assert "git clone https://github.com/gpt-oss-harmony/gpt-oss-harmony && cd " in commands
+    assert "uninstall" not in commands
+    targets = re.findall(r"^make (\S+)", commands, re.MULTILINE)
+    assert targets == ["demo", "serve", "test"]
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in targets:  # each installs what it needs
+        assert re.search(rf"^{target}: \$\(VENV\)/\.installed", makefile, re.MULTILINE), target
+
+
+SWITCH = ROOT / "docs" / "start" / "switch.md"
+WRITTEN_FOR_OPENAI_HARMONY = """import openai_harmony as library
+from openai_harmony import Role
+
+my_openai_harmony = "openai_harmony"
+print(library.Role is Role, my_openai_harmony, library.__version__)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the line is for GNU sed")
+def test_the_line_that_changes_the_import_changes_a_program(tmp_path: Path) -> None:
+    program = tmp_path / "a folder" / "program.py"
+    program.parent.mkdir()
+    program.write_text(WRITTEN_FOR_OPENAI_HARMONY)
+    unknown_to_git = tmp_path / "unknown.py"
+    unknown_to_git.write_text(WRITTEN_FOR_OPENAI_HARMONY)
+    (line,) = re.findall(
+        r"^git grep .+ sed .+$", section(SWITCH, "Change the import"), re.MULTILINE
+    )
+    commands = f"git init --quiet && git add 'a folder' && {line}"
+    subprocess.run(["bash", "-c", commands], cwd=tmp_path, check=True)
+    assert unknown_to_git.read_text() == WRITTEN_FOR_OPENAI_HARMONY
+    assert run(program) == f"True gpt_oss_harmony {gpt_oss_harmony.__version__}\n"
+
+
+def test_the_script_that_compares_prompts_runs(tmp_path: Path) -> None:
+    (script,) = (block.text for block in blocks(SWITCH) if block.text.startswith("# compare.py"))
+    (tmp_path / "compare.py").write_text(script)
+    message = gpt_oss_harmony.Message.from_role_and_content(Role.USER, "Hi")
+    line = gpt_oss_harmony.Conversation.from_messages([message]).to_json()
+    program = ("-m", "gpt_oss_harmony.drop_in", tmp_path / "compare.py")
+    assert run(*program, given=f"{line}\n{line}\n") == "2 of 2 prompts are the same\n"
+
+
+def run(*arguments: str | Path, given: str = "") -> str:
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, input=given, capture_output=True, text=True, check=True).stdout
+
+
 # Links
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
@@ -185,7 +242,6 @@ def code_in(cell: str) -> str:
 PUBLIC = (
     "gpt_oss_harmony",
     "gpt_oss_harmony.apis",
-    "gpt_oss_harmony.conformance",
     "gpt_oss_harmony.engines",
     "gpt_oss_harmony.grammar",
     "gpt_oss_harmony.inspector",
@@ -198,6 +254,7 @@ PUBLIC = (
     "gpt_oss_harmony.training",
     "gpt_oss_harmony.training.files",
     "gpt_oss_harmony.training.trainers",
+    "gpt_oss_harmony_conformance.runner",
     "gpt_oss_harmony_vllm",
 )
 """Modules whose `__all__` is a promise; of others, the pages name what is public."""
@@ -217,10 +274,11 @@ def referred_names() -> list[str]:
 
 def top_names(module: str) -> set[str]:
     """The names that the code of a module binds, imports for type checkers included."""
-    path = ROOT / "src" / module.replace(".", "/")
-    source = path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__init__.py"
+    spec = importlib.util.find_spec(module)
+    assert spec is not None, module
+    assert spec.origin is not None, module
     names: set[str] = set()
-    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
             names |= {alias.asname or alias.name for alias in node.names}
         elif isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
