@@ -6,6 +6,7 @@ import http.server
 import json
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 import threading
@@ -17,13 +18,15 @@ from typing import Any
 import jsonschema
 import pytest
 
-from gpt_oss_harmony import ConversationError, load_harmony_encoding
-from gpt_oss_harmony.cli import main
-from gpt_oss_harmony.conformance import (
+from gpt_oss_harmony import load_harmony_encoding
+from gpt_oss_harmony_conformance import tokens as token_table
+from gpt_oss_harmony_conformance.__main__ import main
+from gpt_oss_harmony_conformance.runner import (
     LEVELS,
     AdapterError,
     Case,
     CommandAdapter,
+    KitError,
     ModuleAdapter,
     Suite,
     UrlAdapter,
@@ -122,17 +125,62 @@ def test_pages_are_made_of_the_files() -> None:
     assert pages["page"]() == pages["PAGE"].read_text(encoding="utf-8")
 
 
-@pytest.mark.parity
 def test_expected_values_are_those_of_the_reference() -> None:
-    python = ROOT / ".venv-reference" / "bin" / "python"
-    if not python.exists():
-        pytest.skip("make parity makes the reference's environment")
+    """In a process of its own: here, `openai_harmony` may be the drop-in."""
     script = ROOT / "scripts" / "conformance" / "record_cases.py"
-    environment = {"TIKTOKEN_ENCODINGS_BASE": str(python.parents[1])}
     done = subprocess.run(
-        [python, script, "--check"], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, script, "--check"], capture_output=True, text=True, check=False
     )
+    if "cannot be installed" in done.stderr:
+        pytest.skip(done.stderr)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+# The table of tokens
+
+
+def tokens_of_cases() -> Iterator[list[int]]:
+    """The tokens of every case: those that it gives, and those that it expects."""
+    for case in SUITE.cases:
+        for said in (case.input, case.expected, *case.expected.get("also", ())):
+            yield from (said["tokens"],) if "tokens" in said else ()
+            yield from (example["tokens"] for example in said.get("examples", ()))
+
+
+def test_tokens_are_shown_as_the_vocabulary_spells_them() -> None:
+    for tokens in tokens_of_cases():
+        if max(tokens, default=0) <= 201087:  # the reference reads one id more
+            assert token_table.text_of(tokens) == ENCODING.decode(tokens)
+    for name in ("start", "end", "message", "channel", "constrain", "return", "call"):
+        (token,) = ENCODING.encode(f"<|{name}|>", allowed_special="all")
+        assert token_table.text_of([token]) == f"<|{name}|>"
+
+
+def test_a_token_outside_the_table_is_shown_as_its_id() -> None:
+    (token,) = ENCODING.encode(" harmony")
+    assert token_table.text_of([token, -1, 300000]) == f"<{token}><-1><300000>"
+
+
+@pytest.mark.parametrize("date", ["2025-06-28", "2031-01-02", "1999-12-31", "0007-10-10"])
+def test_dates_are_spelled_as_the_tokenizer_spells_them(date: str) -> None:
+    def prompt(day: str) -> list[int]:
+        text = f"<|start|>system<|message|>A harmonica.\nCurrent date: {day}\n\nReasoning: high"
+        return ENCODING.encode(text, allowed_special="all")
+
+    assert token_table.with_date(prompt("2024-11-05"), date) == prompt(date)
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        [],
+        ENCODING.encode("Current date: 2024-11-05\n"),
+        ENCODING.encode("\nCurrent date: today\n"),
+        [*ENCODING.encode("\nCurrent date:"), *ENCODING.encode(" 2024-11-05")],
+    ],
+)
+def test_a_prompt_without_a_date_is_kept(tokens: list[int]) -> None:
+    assert token_table.with_date(tokens, "2025-06-28") == tokens
 
 
 # This library
@@ -220,6 +268,8 @@ VERDICTS: list[tuple[str, dict[str, Any], str]] = [
     (PROMPT, {"unsupported": "no"}, "unsupported"),
     (PROMPT, {"messages": []}, "failed"),
     (PROMPT, {}, "failed"),
+    (PROMPT, {"tokens": "none"}, "failed"),
+    (PROMPT, {"tokens": None, "text": TEXT}, "failed"),
     (CALL, {"messages": MESSAGES}, "passed"),
     (CALL, {"messages": WITH_NULLS}, "passed"),
     (CALL, {"messages": MESSAGES[:1]}, "failed"),
@@ -236,6 +286,8 @@ VERDICTS: list[tuple[str, dict[str, Any], str]] = [
     (TRAINING, {"examples": [{"tokens": EXAMPLES[0]["tokens"]}]}, "passed"),
     (TRAINING, {"examples": [{**EXAMPLES[0], "labels": EXAMPLES[0]["tokens"]}]}, "failed"),
     (TRAINING, {"examples": []}, "failed"),
+    (TRAINING, {"examples": [{"tokens": EXAMPLES[0]["tokens"], "labels": [1]}]}, "failed"),
+    (TRAINING, {"examples": [{"tokens": ["a"]}]}, "failed"),
     (SPELLING, {"tokens": case(SPELLING).expected["also"][0]["tokens"]}, "passed"),
     ("reference/prompt-with-its-open-end", {"error": "other words"}, "passed"),
     ("reference/prompt-with-its-open-end", {"messages": []}, "failed"),
@@ -256,9 +308,21 @@ def test_differences_stand_side_by_side() -> None:
     rows = list(differing_lines(verdict))
     assert ("", "<|message|>Is it sunny in Rome?", "<|message|>Is it sunny in Rome?") in rows
     assert ("*", "", "<|start|>functions.now to=assistant") in rows
-    other_tokens = [*TOKENS[:3], *ENCODING.encode("W"), *ENCODING.encode("hat is 2 + 2?")]
-    verdict = judge(case(PROMPT), Fixed(tokens=other_tokens + TOKENS[-3:]))
-    assert any(right.startswith("  tokens [") for _, _, right in differing_lines(verdict))
+
+
+@pytest.mark.parametrize(
+    ("pieces", "difference"),
+    [
+        (["What is 2", " ", "+", " 2?"], "  tokens {}"),
+        (["W", "hat", " is 2 + 2?"], "<|message|><54><13274> is 2 + 2?"),
+    ],
+)
+def test_the_same_text_in_other_tokens_differs(pieces: list[str], difference: str) -> None:
+    other = [TOKENS[2], *(token for piece in pieces for token in ENCODING.encode(piece))]
+    assert ENCODING.decode(other) == ENCODING.decode(TOKENS[2:-3])
+    verdict = judge(case(PROMPT), Fixed(tokens=[*TOKENS[:2], *other, *TOKENS[-3:]]))
+    (row,) = (row for row in differing_lines(verdict) if row[0])
+    assert row[2] == difference.format(other)
 
 
 def test_a_program_answers_line_by_line() -> None:
@@ -292,7 +356,7 @@ def test_a_program_that_does_not_answer() -> None:
 
 
 def test_a_program_that_is_not_there() -> None:
-    with pytest.raises(ConversationError, match="nowhere cannot be started"):
+    with pytest.raises(KitError, match="nowhere cannot be started"):
         CommandAdapter(["nowhere"]).answer({})
 
 
@@ -333,18 +397,18 @@ def test_a_server_answers_with_its_own_date(url: str) -> None:
 
 
 def test_a_server_that_is_not_there() -> None:
-    with pytest.raises(ConversationError, match="cannot be reached"):
+    with pytest.raises(KitError, match="cannot be reached"):
         judge(case(CALL), UrlAdapter("http://127.0.0.1:1"))
 
 
 def test_modules_that_are_none(tmp_path: Path) -> None:
     for name in (str(tmp_path / "nowhere.py"), "no_such_module_here", "json"):
-        with pytest.raises(ConversationError):
+        with pytest.raises(KitError):
             ModuleAdapter(name)
 
 
 def test_a_folder_without_the_kit(tmp_path: Path) -> None:
-    with pytest.raises(ConversationError, match="install the package"):
+    with pytest.raises(KitError, match="name a folder with"):
         read_suite(tmp_path)
 
 
@@ -352,7 +416,7 @@ def test_a_folder_without_the_kit(tmp_path: Path) -> None:
 
 
 def run(*arguments: str) -> int:
-    return main(["conformance", "run", "--suite", str(KIT), *arguments])
+    return main(["run", *arguments])
 
 
 def test_the_command_writes_a_table_and_a_report(
@@ -373,18 +437,89 @@ def test_the_command_shows_what_differs(capsys: pytest.CaptureFixture[str]) -> N
     shown = capsys.readouterr()
     assert "expected" in shown.out
     assert '"recipient": "json"' in shown.out
-    assert shown.err == "harmony: error: 6 of 6 cases failed\n"
+    assert shown.err == "harmony-conformance: error: 6 of 6 cases failed\n"
+
+
+NOWHERE = "no-such-folder/report.json"
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "problem"),
     [
-        (["--rule", "chat-cal"], 1, "is it 'chat-call'?"),
-        (["--rule", "chat-call", "--level", "format"], 2, "no case is in the chosen"),
+        (["--module", OURS, "--rule", "chat-cal"], 1, "is it 'chat-call'?"),
+        (["--module", OURS, "--rule", "chat-call", "--level", "format"], 2, "no case is in the"),
+        (["--module", OURS, "--level", "chats"], 2, "invalid choice: 'chats'"),
+        (["--module", OURS, "--timeout", "0"], 2, "must be an integer from 1, not 0"),
+        (["--module", OURS, "--rules", "chat-call"], 2, "--rules"),
+        (["--module", OURS, "--url", "http://127.0.0.1:1"], 2, "not allowed with"),
+        (["--module", OURS, "--suite", "nowhere"], 1, "there is no conformance kit in nowhere"),
+        (["--module", OURS, "--rule", "chat-call", "--output", NOWHERE], 1, f"{NOWHERE} cannot be"),
+        (["--module", "json"], 1, "json has no function answer(request)"),
+        (["--command", "nowhere"], 1, "nowhere cannot be started"),
+        (["--command", "true"], 1, "the adapter did not describe itself"),
+        (["--command", ""], 2, "there is no program"),
+        (["--command", "'"], 2, "No closing quotation"),
+        ([], 2, "--command --url --module is required"),
     ],
 )
-def test_bad_choices(
+def test_wrong_arguments_are_one_line(
     arguments: list[str], code: int, problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("--module", OURS, *arguments) == code
-    assert problem in capsys.readouterr().err
+    assert run(*arguments) == code
+    written = capsys.readouterr().err
+    assert written.startswith("harmony-conformance: error: ")
+    assert problem in written
+    assert written.count("\n") == 1
+
+
+def test_the_command_alone_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert "harmony-conformance run --command './adapter'" in capsys.readouterr().out
+
+
+def test_control_codes_of_an_answer_do_not_reach_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    adapter = tmp_path / "adapter.py"
+    adapter.write_text("def answer(request): return {'text': 'red: \\x1b[31m \\ud800'}")
+    assert run("--module", str(adapter), "--rule", "chat-call", "--diff") == 1
+    shown = capsys.readouterr().out
+    assert "red: \\x1b[31m" in shown
+    assert "\x1b" not in shown
+
+
+def test_the_reader_may_close_the_output() -> None:
+    command = [sys.executable, "-m", "gpt_oss_harmony_conformance", "run", "--module", OURS]
+    with subprocess.Popen(
+        [*command, "--rule", "chat-call"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as program:
+        assert program.stdout is not None
+        assert program.stderr is not None
+        program.stdout.close()
+        assert program.stderr.read() == b""
+    assert program.returncode == 141
+
+
+def test_the_kit_needs_nothing_but_python(tmp_path: Path) -> None:
+    """Its folder is copied to where neither this library nor any other package can be imported."""
+    shutil.copytree(DATA, tmp_path / DATA.name)
+    (tmp_path / "adapter.py").write_text(
+        "import json, sys\n"
+        f"for line in sys.stdin: print(json.dumps({{'tokens': {TOKENS}}}), flush=True)\n"
+    )
+    python = [sys.executable, "-I", "-S"]  # without the folder of installed packages
+    adapter = " ".join([*python, str(tmp_path / "adapter.py")])
+    program = f"import runpy, sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+    program += f"sys.argv[1:] = {['run', '--command', adapter, '--level', 'chat', '--diff']}\n"
+    program += "runpy.run_module('gpt_oss_harmony_conformance', run_name='__main__')"
+    done = subprocess.run(
+        [*python, "-c", program], cwd=tmp_path, capture_output=True, encoding="utf-8", check=False
+    )
+    chats = sum(case.level == "chat" for case in SUITE.cases)
+    assert done.stderr == f"harmony-conformance: error: {chats} of {chats} cases failed\n"
+    assert "<|start|>assistant" in done.stdout
+    assert done.returncode == 1
+    blocked = subprocess.run(
+        [*python, "-c", "import gpt_oss_harmony"], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert b"No module named 'gpt_oss_harmony'" in blocked.stderr

@@ -169,49 +169,84 @@ def test_without_a_tag_what_is_unreleased_will_do(
     assert notes(checkout, None) == expected
 
 
-def test_the_installed_command_passes_the_conformance_kit(tmp_path: Path) -> None:
-    (tmp_path / "conformance").symlink_to(ROOT / "packages" / "conformance")
+def test_a_requirement_of_another_version_is_found(checkout: Path) -> None:
+    path = checkout / "packages" / "vllm" / "pyproject.toml"
+    path.write_text(path.read_text("utf-8").replace("]==0.2.0", "]==0.1.9"), "utf-8")
+    with pytest.raises(
+        ValueError, match=r"the requirement in packages/vllm/pyproject.toml has 0\.1\.9"
+    ):
+        notes(checkout, "v0.2.0")
+
+
+def test_the_installed_distributions_pass_the_conformance_kit(tmp_path: Path) -> None:
+    pytest.importorskip("openai_harmony", reason="needs the four distributions")
     programs = Path(sys.executable).parent
-    score = RELEASE["try_command"](programs, RELEASE["version_of"](ROOT), tmp_path)
+    score = RELEASE["try_installation"](programs, RELEASE["version_of"](ROOT), tmp_path)
     assert re.fullmatch(r"passes (\d+) of \1 cases of the conformance kit's level format", score)
 
 
+COMMAND = "[console_scripts]\nharmony = gpt_oss_harmony.cli:main\n"
+PLUGIN = "[vllm.general_plugins]\nharmony = gpt_oss_harmony_vllm:register\n"
+
+
 @pytest.mark.parametrize(
-    ("published", "answer"),
+    ("files", "entry_points", "problem"),
     [
-        (None, "kit 1.0.0 is not published yet"),
+        (["gpt_oss_harmony/__init__.py"], COMMAND, None),
+        (["openai_harmony/__init__.py"], "", None),
+        (["gpt_oss_harmony_vllm/__init__.py"], PLUGIN, None),
+        (["gpt_oss_harmony_conformance/cases/chat.json"], COMMAND, None),
         (
-            {"kit/cases.json": "[1]", "kit-1.0.0.dist-info/WHEEL": "hatchling 1"},
-            "kit 1.0.0 is published with these files",
+            ["gpt_oss_harmony/__init__.py", "openai_harmony/__init__.py"],
+            COMMAND,
+            "w.whl has files in gpt_oss_harmony, openai_harmony; expected one",
         ),
-        ({"kit/cases.json": "[2]"}, "kit 1.0.0 is published with other files; raise the version"),
-        ({}, "kit 1.0.0 is published with other files; raise the version"),
+        (["gpt_oss_harmony/__init__.py", "README.md"], "", "has files in README.md, gpt_oss"),
+        (["tests/test_project.py"], "", "has files in tests; expected one"),
+        ([], "", "expected one"),
+        (
+            ["gpt_oss_harmony/__init__.py"],
+            COMMAND + PLUGIN,
+            r"entry points of another program: \['vllm.general_plugins'\]",
+        ),
+        (
+            ["gpt_oss_harmony_vllm/__init__.py"],
+            PLUGIN + "[pytest11]\nharmony = gpt_oss_harmony_vllm\n",
+            "'pytest11'",
+        ),
+        (["gpt_oss_harmony_vllm/__init__.py"], "", "entry points"),
     ],
 )
-def test_a_version_of_the_kit_is_published_once(
-    tmp_path: Path, published: dict[str, str] | None, answer: str
+def test_a_wheel_reaches_into_no_other_library(
+    tmp_path: Path, files: list[str], entry_points: str, problem: str | None
 ) -> None:
-    def wheel(name: str, files: dict[str, str]) -> Path:
-        with zipfile.ZipFile(tmp_path / name, "w") as archive:
-            for file, text in files.items():
-                archive.writestr(file, text)
-        return tmp_path / name
+    wheel = tmp_path / "w.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for file in files:
+            archive.writestr(file, "")
+        archive.writestr("w-0.1.0.dist-info/METADATA", "Name: w")
+        if entry_points:
+            archive.writestr("w-0.1.0.dist-info/entry_points.txt", entry_points)
+    if problem is None:
+        RELEASE["check_contents"](wheel)
+    else:
+        with pytest.raises(ValueError, match=problem):
+            RELEASE["check_contents"](wheel)
 
-    ours = wheel("kit-1.0.0-py3-none-any.whl", {"kit/cases.json": "[1]"})
-    theirs = None if published is None else wheel("published.whl", published)
-    try:
-        said = RELEASE["compare_with_published"](ours, theirs)
-    except ValueError as error:
-        said = str(error)
-    assert said.startswith(answer)
+
+@pytest.mark.parametrize("name", RELEASE["PACKAGES"])
+def test_every_distribution_ships_its_license_and_runs_where_the_library_does(name: str) -> None:
+    folder = RELEASE["PACKAGES"][name]
+    project = (folder / "pyproject.toml").read_text("utf-8")
+    assert re.search(r'^license-files = \["LICENSE"', project, re.MULTILINE)
+    assert (folder / "LICENSE").read_text("utf-8") == (ROOT / "LICENSE").read_text("utf-8")
+    assert '\nrequires-python = ">=3.10"\n' in project
 
 
-def test_the_kit_has_the_version_of_its_specification() -> None:
-    kit = ROOT / "packages" / "conformance"
-    (version,) = re.findall(r'^version = "(.+)"$', (kit / "pyproject.toml").read_text(), re.M)
-    for file in (kit / "gpt_oss_harmony_conformance").rglob("*.json"):
-        named = json.loads(file.read_text("utf-8"))["version"]
-        assert version.startswith(f"{named}."), file.name
+def test_all_files_of_the_kit_name_one_specification() -> None:
+    data = ROOT / "packages" / "conformance" / "gpt_oss_harmony_conformance"
+    versions = {json.loads(file.read_text("utf-8"))["version"] for file in data.rglob("*.json")}
+    assert len(versions) == 1
 
 
 # make check

@@ -4,9 +4,9 @@
 
 ``packages/conformance/SPECIFICATION.md`` is made from the rules and the cases. The tables in
 ``docs/understand/conformance.md`` are made from ``packages/conformance/results.json``, which
-``make conformance`` writes, and from ``packages/conformance/notes.json``, which describes what users see if
-an implementation fails a rule. With ``--check`` nothing is written; the exit status says whether
-anything would change.
+``make conformance`` writes, and from ``packages/conformance/notes.json``, which describes what
+users see if an implementation fails a rule. With ``--check`` nothing is written; the exit status
+says whether anything would change.
 """
 
 from __future__ import annotations
@@ -155,13 +155,11 @@ def _rule_cell(one: Json, rule: str, cases: dict[str, list[Json]]) -> str:
         return "–"
     if not failed:
         return "✓"
-    return (
-        f"[{len(asked) - len(failed)} of {len(asked)}](../../packages/conformance/SPECIFICATION.md#{rule})"
-    )
+    return _link(rule, f"{len(asked) - len(failed)} of {len(asked)}")
 
 
-def _link(rule: str) -> str:
-    return f"[{rule}](../../packages/conformance/SPECIFICATION.md#{rule})"
+def _link(rule: str, text: str = "") -> str:
+    return f"[{text or rule}](../../packages/conformance/SPECIFICATION.md#{rule})"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

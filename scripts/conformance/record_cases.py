@@ -1,10 +1,9 @@
-"""Record what the reference makes of the cases in ``conformance``, or compare.
+"""Record what the reference makes of the cases of the conformance kit, or compare.
 
-    .venv-reference/bin/python scripts/conformance/record_cases.py [--check]
+    python scripts/conformance/record_cases.py [--check]
 
-It runs in the reference's environment, which ``make parity`` makes, and uses nothing of this
-library, so that no expected value is our own output. A case says under ``checked`` how its values
-are made:
+The reference, openai-harmony, lies in ``build/peers``, where it is installed if it is not there. No
+expected value comes from this library. A case says under ``checked`` how its values are made:
 
 ``recorded``
     The reference's own answer.
@@ -20,24 +19,32 @@ are made:
 ``hand``
     The messages are written by hand, after the source. The reference encodes the text alone.
 
+``tokens.json`` gets the spelling of every token in the cases, and of those that spell dates, from
+the vocabulary file of the reference.
+
 With ``--check`` nothing is written; the exit status says whether anything would change.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import json
-import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-os.environ.setdefault("TIKTOKEN_ENCODINGS_BASE", str(ROOT / ".venv-reference"))
+sys.path.insert(0, str(ROOT / "scripts" / "parity"))
 
-from openai_harmony import (  # noqa: E402 - the vocabulary is named first
+from peers import import_peer, peer_folder  # noqa: E402
+
+if import_peer("reference") is None:
+    sys.exit("record_cases: openai-harmony cannot be installed; run this with a package index")
+
+from openai_harmony import (  # noqa: E402 - the peer, instead of the drop-in
     Conversation,
     HarmonyError,
     Message,
@@ -48,7 +55,9 @@ from openai_harmony import (  # noqa: E402 - the vocabulary is named first
     load_harmony_encoding,
 )
 
-CASES = ROOT / "packages" / "conformance" / "gpt_oss_harmony_conformance" / "cases"
+DATA = ROOT / "packages" / "conformance" / "gpt_oss_harmony_conformance"
+CASES = DATA / "cases"
+TOKENS = DATA / "tokens.json"
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 NO_LABEL = -100
 
@@ -295,23 +304,79 @@ def as_text(file: Case) -> str:
     )
 
 
+# The table of tokens
+
+
+ALWAYS = re.compile(rb"[0-9]{1,3}|-| |<\|[a-z]+\|>")
+"""The pieces of a date, and the names of the special tokens that are not reserved."""
+
+
+def token_table(cases: list[Case], version: str) -> Case:
+    """The spelling of the tokens that the runner may have to show or to write."""
+    vocabulary = spellings()
+    always = {token for token, spelled in vocabulary.items() if ALWAYS.fullmatch(spelled)}
+    used = {*tokens_in(cases), *always}
+    text: dict[str, str] = {}
+    raw: dict[str, str] = {}
+    for token in sorted(used & {*vocabulary}):
+        try:
+            text[str(token)] = vocabulary[token].decode()
+        except UnicodeDecodeError:
+            raw[str(token)] = vocabulary[token].hex()
+    return {"version": version, "text": text, "bytes": raw}
+
+
+def spellings() -> dict[int, bytes]:
+    """The bytes of every token; those of a special token are its name."""
+    folder = peer_folder("reference")
+    assert folder is not None
+    vocabulary: dict[int, bytes] = {}
+    with (folder / "o200k_base.tiktoken").open(encoding="ascii") as lines:
+        for line in lines:
+            spelled, token = line.split()
+            vocabulary[int(token)] = base64.b64decode(spelled)
+    for name in ENCODING.special_tokens_set:
+        (special,) = encoded(name)
+        vocabulary[special] = name.encode()
+    return vocabulary
+
+
+def tokens_in(value: Any, name: str = "") -> Iterator[int]:
+    """All tokens of the cases: those of inputs, expected values and labels."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from tokens_in(item, key)
+    elif isinstance(value, list):
+        for item in value:
+            yield from tokens_in(item, name)
+    elif name in ("tokens", "labels"):
+        yield value
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Record the cases of the conformance kit.")
     parser.add_argument("--check", action="store_true", help="write nothing, only compare")
     check = parser.parse_args().check
     changed = 0
+    files: dict[Path, Case] = {}
     for path in sorted(CASES.glob("*.json")):
-        before = path.read_text(encoding="utf-8")
-        file = json.loads(before)
-        cases = [recorded(case) for case in file["cases"]]
-        for old, new in zip(file["cases"], cases, strict=True):
+        file = json.loads(path.read_text(encoding="utf-8"))
+        files[path] = {**file, "cases": [recorded(case) for case in file["cases"]]}
+        for old, new in zip(file["cases"], files[path]["cases"], strict=True):
             if old != new:
                 changed += 1
                 print("would change" if check else "recorded", new["id"])
-        after = as_text({**file, "cases": cases})
-        changed += after != before and cases == file["cases"]
+    rules = json.loads((DATA / "rules.json").read_text(encoding="utf-8"))
+    cases = [case for file in files.values() for case in file["cases"]]
+    files[TOKENS] = token_table(cases, rules["version"])
+    for path, file in files.items():
+        before = path.read_text(encoding="utf-8") if path.exists() else ""
+        if as_text(file) == before:
+            continue
+        changed += 1
+        print("would write" if check else "wrote", path.relative_to(ROOT))
         if not check:
-            path.write_text(after, encoding="utf-8")
+            path.write_text(as_text(file), encoding="utf-8")
     return int(check and changed > 0)
 
 

@@ -2,10 +2,11 @@
 
     python scripts/conformance/run_all.py [NAME ...]
 
-Each implementation has a virtual environment of its own in ``.venv-conformance``, made on its
-first run. Those that cannot be installed are left out, and keep their last results. The results go
-to ``packages/conformance/results.json``; ``pages.py`` makes the table in
-``docs/understand/conformance.md`` of it.
+This library, openai-harmony and its fork run in this environment; the other two lie in
+``build/peers``. Every other implementation has a virtual environment of its own in
+``.venv-conformance``, made on its first run. Those that cannot be installed are left out, and keep
+their last results. The results go to ``packages/conformance/results.json``; ``pages.py`` makes the
+table in ``docs/understand/conformance.md`` of it.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-ADAPTERS = ROOT / "packages" / "conformance" / "adapters"
-RESULTS = ROOT / "packages" / "conformance" / "results.json"
+KIT = ROOT / "packages" / "conformance"
+RESULTS = KIT / "results.json"
 ENVIRONMENTS = ROOT / ".venv-conformance"
 
 sys.path.insert(0, str(ROOT / "scripts" / "parity"))
 
 from pages import main as write_pages  # noqa: E402
-from peers import write_vocabulary  # noqa: E402
+from peers import peer_environment, peer_folder, write_vocabulary  # noqa: E402
 
 TORCH = "torch==2.13.0"
 TRANSFORMERS = ("transformers==5.23.0", "jinja2>=3.1.6")
@@ -46,14 +47,16 @@ class Implementation:
     asked: str
     installs: tuple[tuple[str, ...], ...] = ()
     """Arguments of ``pip install``, one call after the other; none for this environment."""
+    peer: str = ""
+    """Its name in ``peers.py``, for a library that is imported as `openai_harmony`."""
     has_model: bool = False
     """Whether the adapter wants a model of llama.cpp, and the chat template."""
 
 
 IMPLEMENTATIONS = (
     Implementation("gpt-oss-harmony", "ours.py", "its library"),
-    Implementation("openai-harmony", "reference.py", "its library", (("openai-harmony==0.0.8",),)),
-    Implementation("oss-harmony", "reference.py", "its library", (("oss-harmony==0.0.11",),)),
+    Implementation("openai-harmony", "reference.py", "its library", peer="reference"),
+    Implementation("oss-harmony", "reference.py", "its library", peer="fork"),
     Implementation(
         "chat template",
         "chat_template.py",
@@ -84,6 +87,8 @@ IMPLEMENTATIONS = (
 
 def python_of(one: Implementation) -> Path | None:
     """The interpreter of an implementation; None where it cannot be installed."""
+    if one.peer and peer_folder(one.peer) is None:
+        return None
     if not one.installs:
         return Path(sys.executable)
     folder = ENVIRONMENTS / one.name.replace(" ", "-")
@@ -112,18 +117,19 @@ def model_and_template(python: Path) -> list[str]:
 
 def result_of(one: Implementation, python: Path) -> dict[str, Any] | None:
     """Run the cases; None where the adapter does not start."""
-    library = {"PYTHONPATH": str(ROOT / "src")}
-    variables = {"TIKTOKEN_ENCODINGS_BASE": str(python.parents[1]), "VLLM_LOGGING_LEVEL": "ERROR"}
-    # Where another library is asked, ours must not stand in its place.
-    adapter = ["env", *(["-u", "PYTHONPATH"] if one.installs else []), str(python)]
-    adapter += [str(ADAPTERS / one.adapter), *(model_and_template(python) if one.has_model else [])]
+    environment = peer_environment(one.peer) if one.peer else dict(os.environ)
+    if one.installs:
+        environment["TIKTOKEN_ENCODINGS_BASE"] = str(python.parents[1])
+        environment["VLLM_LOGGING_LEVEL"] = "ERROR"
+    adapter = [str(python), str(KIT / "adapters" / one.adapter)]
+    adapter += model_and_template(python) if one.has_model else []
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        command = [sys.executable, "-m", "gpt_oss_harmony", "conformance", "run"]
-        command += ["--suite", str(ROOT / "packages" / "conformance"), "--command", shlex.join(adapter)]
+        command = [sys.executable, "-m", "gpt_oss_harmony_conformance", "run"]
+        command += ["--suite", str(KIT), "--command", shlex.join(adapter)]
         subprocess.run(
-            [*command, "--json", str(report), "--timeout", "600"],
-            env={**os.environ, **library, **variables},
+            [*command, "--output", str(report), "--timeout", "600"],
+            env=environment,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             check=False,
@@ -151,9 +157,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", nargs="*", help="implementations; all without one")
     chosen = parser.parse_args().name
-    rules = json.loads(
-        (ROOT / "packages/conformance/gpt_oss_harmony_conformance/rules.json").read_text(encoding="utf-8")
-    )
+    version = json.loads(
+        (KIT / "gpt_oss_harmony_conformance" / "rules.json").read_text(encoding="utf-8")
+    )["version"]
     before = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     results = {result["name"]: result for result in before.get("implementations", [])}
     for one in IMPLEMENTATIONS:
@@ -168,7 +174,7 @@ def main() -> int:
         print(f"{one.name} {result['version']}: {len(result['failed'])} cases failed")
     order = [one.name for one in IMPLEMENTATIONS]
     document = {
-        "specification": rules["version"],
+        "specification": version,
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "implementations": sorted(results.values(), key=lambda result: order.index(result["name"])),
     }

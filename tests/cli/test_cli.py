@@ -206,8 +206,6 @@ USAGE = [
     ("grammar FILE --tool-choice now", "--tool-choice: 'now' is not declared; declared tools: "),
     ("grammar FILE --reasoning-tokens 0", "--reasoning-tokens must be an integer from 1"),
     ("check FILE", "use --completion or --completion-file"),
-    ("conformance", "the following arguments are required: ACTION"),
-    ("conformance run", "use --command, --url or --module"),
     ("prepare rows.jsonl", "the following arguments are required: --output"),
     ("prepare rows.jsonl --output out --pack", "--pack needs --context-length, the length of "),
     ("template", "the following arguments are required: "),

@@ -16,7 +16,7 @@ pytest.importorskip("shtab", reason="needs the extra terminal")
 # The words of a line, and the completions of the last one.
 COMPLETIONS: list[tuple[list[str], set[str]]] = [
     (["ren"], {"render"}),
-    (["co"], {"conformance", "completion"}),
+    (["co"], {"completion"}),
     (["render", "--form"], {"--format"}),
     (["render", "--format", ""], {"text", "ids", "json"}),
     (["render", "--format", "ids", "ch"], {"chat.json"}),

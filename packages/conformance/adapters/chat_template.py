@@ -14,7 +14,7 @@ from typing import Any
 
 from transformers.utils.chat_template_utils import render_jinja_template
 
-from gpt_oss_harmony import load_harmony_encoding
+from openai_harmony import load_harmony_encoding
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 FOLDER = "trl/chat_templates"

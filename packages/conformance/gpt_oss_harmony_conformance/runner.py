@@ -1,7 +1,7 @@
 """The runner of the conformance kit: cases and an implementation's answers in, verdicts out.
 
-The kit is data in the repository's folder ``conformance``; its README describes cases and answers.
-An implementation is a command, a server or a Python module, behind an `Adapter`.
+The kit's README describes cases and answers. An implementation is a command, a server or a Python
+module, behind an `Adapter`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import itertools
 import json
 import operator
 import queue
-import re
 import subprocess
 import sys
 import threading
@@ -25,9 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from .encoding import load_harmony_encoding
-from .errors import ConversationError
-from .tokens.special_tokens import FIRST_SPECIAL
+from . import FOLDER
+from .tokens import FIRST_SPECIAL, text_of, with_date
 
 __all__ = [
     "LEVELS",
@@ -35,6 +33,7 @@ __all__ = [
     "AdapterError",
     "Case",
     "CommandAdapter",
+    "KitError",
     "ModuleAdapter",
     "Suite",
     "UrlAdapter",
@@ -48,7 +47,10 @@ Json: TypeAlias = dict[str, Any]
 _Comparison: TypeAlias = Callable[[Any, Any], bool]
 
 LEVELS = ("format", "reference", "recovery", "chat", "training")
-PACKAGE = "gpt_oss_harmony_conformance"
+
+
+class KitError(Exception):
+    """The kit cannot run: it has no cases, no such rule, or no implementation to test."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class Suite:
             if rule not in known:
                 near = difflib.get_close_matches(rule, known, n=1)
                 hint = f"; is it {near[0]!r}?" if near else "; SPECIFICATION.md lists them"
-                raise ConversationError(f"there is no rule {rule!r}{hint}")
+                raise KitError(f"there is no rule {rule!r}{hint}")
         return [
             case
             for case in self.cases
@@ -96,12 +98,10 @@ class Suite:
         ]
 
 
-def read_suite(folder: Path | None = None) -> Suite:
-    """Read the kit from its folder: the installed package, or ``conformance`` of a checkout."""
-    if folder is None:
-        folder = _installed_folder()
-    if (folder / PACKAGE).is_dir():
-        folder = folder / PACKAGE
+def read_suite(folder: Path = FOLDER) -> Suite:
+    """Read the kit from a folder, or from ``packages/conformance`` of a checkout."""
+    if (folder / FOLDER.name).is_dir():
+        folder = folder / FOLDER.name
     try:
         rules = json.loads((folder / "rules.json").read_text(encoding="utf-8"))
         files = [
@@ -109,9 +109,9 @@ def read_suite(folder: Path | None = None) -> Suite:
             for level in LEVELS
         ]
     except OSError as error:
-        raise ConversationError(
-            f"there is no conformance kit in {folder} ({error.strerror}); name the folder "
-            "conformance of a checkout, or install the package gpt-oss-harmony-conformance"
+        raise KitError(
+            f"there is no conformance kit in {folder} ({error.strerror}); name a folder with "
+            "rules.json and cases, or leave the folder out"
         ) from error
     cases = (
         Case(case["id"], case["rule"], file["level"], case["operation"], case["input"],
@@ -120,13 +120,6 @@ def read_suite(folder: Path | None = None) -> Suite:
         for case in file["cases"]
     )  # fmt: skip
     return Suite(rules["version"], tuple(rules["rules"]), tuple(cases))
-
-
-def _installed_folder() -> Path:
-    spec = importlib.util.find_spec(PACKAGE)
-    if spec is None or spec.origin is None:
-        return Path("conformance")
-    return Path(spec.origin).parent
 
 
 # Adapters
@@ -191,9 +184,7 @@ class CommandAdapter:
                 encoding="utf-8",
             )
         except OSError as error:
-            raise ConversationError(
-                f"{self._command[0]} cannot be started: {error.strerror}"
-            ) from error
+            raise KitError(f"{self._command[0]} cannot be started: {error.strerror}") from error
         self._process, self._lines = process, queue.SimpleQueue()
         threading.Thread(
             target=_read_lines, args=(process.stdout, self._lines), daemon=True
@@ -217,7 +208,7 @@ class ModuleAdapter:
         if path.suffix == ".py":
             spec = importlib.util.spec_from_file_location(path.stem, path)
             if spec is None or spec.loader is None or not path.is_file():
-                raise ConversationError(f"there is no module {name}")
+                raise KitError(f"there is no module {name}")
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
         else:
@@ -225,11 +216,11 @@ class ModuleAdapter:
             try:
                 module = importlib.import_module(name)
             except ImportError as error:
-                raise ConversationError(f"{name} cannot be imported: {error}") from error
+                raise KitError(f"{name} cannot be imported: {error}") from error
             finally:
                 sys.path.remove("")
         if not callable(getattr(module, "answer", None)):
-            raise ConversationError(f"{name} has no function answer(request)")
+            raise KitError(f"{name} has no function answer(request)")
         self._answer: Callable[[Json], Json] = module.answer
 
     def answer(self, request: Json) -> Json:
@@ -259,7 +250,11 @@ class UrlAdapter:
             body = dict(given["request"])
             if self._model is not None:
                 body["model"] = self._model
-            return self._rendered(self._post("render", body), given["date"])
+            answer = self._post("render", body)
+            for name in ("tokens", "token_ids", "prompt_token_ids"):
+                if name in answer:
+                    return {"tokens": with_date(_ids(answer[name]), given["date"])}
+            return answer
         if request["operation"] == "parse":
             strict = request["level"] != "recovery"
             fields = {key: given[key] for key in ("tokens", "role", "tools") if key in given}
@@ -286,21 +281,14 @@ class UrlAdapter:
         except TimeoutError as error:
             raise AdapterError(f"no answer (after {self._timeout:g} s at most)") from error
         except OSError as error:
-            raise ConversationError(f"{self._url} cannot be reached: {error}") from error
+            raise KitError(f"{self._url} cannot be reached: {error}") from error
 
-    def _rendered(self, answer: Json, date: str) -> Json:
-        names = ("tokens", "token_ids", "prompt_token_ids")
-        tokens = next((answer[name] for name in names if name in answer), None)
-        if tokens is None:
-            return answer
-        encoding = load_harmony_encoding("HarmonyGptOss")
-        written = re.search(r"\nCurrent date: (\d{4}-\d\d-\d\d)\n", encoding.decode(tokens))
-        if written is not None:
-            theirs, ours = (encoding.encode(f" {day}") for day in (written[1], date))
-            places = range(len(tokens) - len(theirs))
-            at = next(n for n in places if tokens[n : n + len(theirs)] == theirs)
-            tokens = [*tokens[:at], *ours, *tokens[at + len(theirs) :]]
-        return {"tokens": tokens}
+
+def _ids(value: Any) -> list[int]:
+    """Return token ids as they are; an answer may have anything in their place."""
+    if not isinstance(value, list) or not all(isinstance(token, int) for token in value):
+        raise AdapterError("tokens and labels are lists of integers")
+    return value
 
 
 def _object(text: str) -> Json:
@@ -354,6 +342,8 @@ def judge(case: Case, adapter: Adapter) -> Verdict:
             for key in keys
             if not any(compared[key](answer[key], value) for value in _accepted(case, key))
         )
+    except AdapterError as error:
+        return Verdict(case, "failed", str(error), (), answer)
     except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
         problem = f"the answer does not have the form that the kit's README describes: {error!r}"
         return Verdict(case, "failed", problem, (), answer)
@@ -424,13 +414,17 @@ def _without_space(answer: Json) -> Json:
 
 def _same_examples(answered: Sequence[Json], expected: Sequence[Json]) -> bool:
     """Compare tokens, and labels if the answer has them."""
+    for one in answered:
+        tokens, labels = _ids(one["tokens"]), one.get("labels")
+        if labels is not None and len(_ids(labels)) != len(tokens):
+            raise AdapterError(f"there are {len(tokens)} tokens and {len(labels)} labels")
     return len(answered) == len(expected) and all(
         mine["tokens"] == other["tokens"] and mine.get("labels") in (None, other["labels"])
         for mine, other in zip(answered, expected, strict=True)
     )
 
 
-_RENDERED: dict[str, _Comparison] = {"tokens": operator.eq, "text": operator.eq}
+_RENDERED: dict[str, _Comparison] = {"tokens": _equal(_ids), "text": operator.eq}
 _COMPARED: dict[str, dict[str, _Comparison]] = {
     "render": _RENDERED,
     "chat": _RENDERED,
@@ -453,16 +447,19 @@ def differing_lines(verdict: Verdict) -> Iterator[tuple[str, str, str]]:
 
     If several answers are accepted, the most similar one is shown.
 
-    Tokens are shown as text, with a line for each header, body and stop. If the text of a line is
-    the same, its tokens are shown.
+    Tokens are shown as text, with a line for each header, body and stop. A part that has the same
+    text in both answers and other tokens is shown with its tokens.
     """
     for key in verdict.differences:
         if key == "text" and "tokens" in verdict.differences:
             continue
         yield "", key, key
-        right = _lines(key, verdict.answer[key])
-        accepted = [_lines(key, expected) for expected in _accepted(verdict.case, key)]
-        left = max(accepted, key=lambda lines: _matcher(lines, right).ratio())
+        answered = verdict.answer[key]
+        accepted = [
+            (_lines(key, expected, answered), _lines(key, answered, expected))
+            for expected in _accepted(verdict.case, key)
+        ]
+        left, right = max(accepted, key=lambda lines: _matcher(*lines).ratio())
         for mark, pairs in _aligned(left, right):
             for mine, other in pairs:
                 yield mark, mine, other
@@ -478,9 +475,10 @@ def _matcher(left: list[str], right: list[str]) -> difflib.SequenceMatcher[str]:
     return difflib.SequenceMatcher(None, left, right, autojunk=False)
 
 
-def _lines(key: str, value: Any) -> list[str]:
+def _lines(key: str, value: Any, other: Any) -> list[str]:
+    """Return a value as lines, for a comparison with another one."""
     if key == "tokens":
-        return list(_token_lines(value))
+        return list(_token_lines(value, other))
     if key == "text":
         return str(value).splitlines()
     if key == "examples":
@@ -492,38 +490,42 @@ def _lines(key: str, value: Any) -> list[str]:
     return json.dumps(value, ensure_ascii=False, indent=1).splitlines()
 
 
-def _token_lines(tokens: Sequence[int]) -> Iterator[str]:
+def _token_lines(tokens: Sequence[int], other: Sequence[int]) -> Iterator[str]:
     """Yield a line for each marker with the text after it, and for each line of a body."""
-    encoding = load_harmony_encoding("HarmonyGptOss")
-    run: list[int] = []
-    for token in [*tokens, FIRST_SPECIAL]:
-        if token >= FIRST_SPECIAL and run:
-            special = run[0] >= FIRST_SPECIAL
-            marker, body = (run[:1], run[1:]) if special else ([], run)
-            spelled = encoding.decode(marker)
-            for line in encoding.decode(body).splitlines(keepends=True) or [""]:
-                yield spelled + line.replace("\n", "⏎").replace("<|", "‹|")
-                spelled = ""
-            if encoding.encode(encoding.decode(body), disallowed_special=()) != body:
-                yield f"  tokens {body}"
-            run = []
-        run.append(token)
+    others = list(_parts(other))
+    texts = {text_of(part) for part in others}
+    for part in _parts(tokens):
+        marker = sum(token >= FIRST_SPECIAL for token in part[:1])
+        spelled = text_of(part[:marker])
+        for line in text_of(part[marker:]).splitlines(keepends=True) or [""]:
+            yield spelled + line.replace("\n", "⏎").replace("<|", "‹|")
+            spelled = ""
+        if text_of(part) in texts and part not in others:
+            yield f"  tokens {part}"
+
+
+def _parts(tokens: Sequence[int]) -> Iterator[list[int]]:
+    """Split tokens before each special one."""
+    part: list[int] = []
+    for token in tokens:
+        if token >= FIRST_SPECIAL and part:
+            yield part
+            part = []
+        part.append(token)
+    if part:
+        yield part
 
 
 def _label_lines(example: Json) -> Iterator[str]:
     """Yield a line for each run of tokens with or without labels."""
-    encoding = load_harmony_encoding("HarmonyGptOss")
     labels = example.get("labels") or example["tokens"]
     pairs = zip(example["tokens"], labels, strict=True)
     for kind, run in itertools.groupby(pairs, _label_kind):
-        tokens = [token for token, _ in run]
-        yield f"{kind}: {encoding.decode(tokens)!r}"
+        yield f"{kind}: {text_of([token for token, _ in run])!r}"
 
 
 def _label_kind(pair: tuple[int, int]) -> str:
     token, label = pair
     if label < 0:
         return "no label"
-    if label == token:
-        return "label"
-    return f"label {load_harmony_encoding('HarmonyGptOss').decode([label])}"
+    return "label" if label == token else f"label {text_of([label])}"
