@@ -5,6 +5,7 @@ PYTHON ?= python3
 WORKERS ?= 3
 PYTHON_GPT_OSS ?= python3.12
 PYTHON_USERS ?= python3.12
+PYTHONS ?= python3.10 python3.11 python3.12 python3.13
 FILE ?= tests/parsing tests/rendering tests/tokens tests/typescript
 CASES ?= 1000
 SECONDS ?= 60
@@ -26,6 +27,7 @@ BIN := $(VENV)/bin
 BUILD_VENV := .venv-build
 FUZZ_VENV := .venv-fuzz
 LOWEST_VENV := .venv-lowest
+PYTHONS_VENVS := .venv-pythons
 GPT_OSS_VENV := .venv-gpt-oss
 XGRAMMAR_VENV := .venv-xgrammar
 USERS_VENV := .venv-users
@@ -134,6 +136,10 @@ users: $(USERS_VENV)/.installed ## Run the harmony tests of vLLM and others with
 lowest: $(LOWEST_VENV)/.installed ## Run the core's tests with the lowest versions of its requirements
 	$(LOWEST_VENV)/bin/python -m pytest -q $(CORE)
 
+pythons: $(PYTHONS:%=$(PYTHONS_VENVS)/%/.installed) ## Run the core's tests with each of PYTHONS="python3.10 python3.13"
+	@for python in $(PYTHONS); do echo "$$python"; \
+	$(PYTHONS_VENVS)/$$python/bin/python -m pytest -q $(CORE) tests/test_installation.py || exit 1; done
+
 llguidance: $(LLGUIDANCE:%=$(LLGUIDANCE_VENVS)/%/.installed) ## Run the grammar's tests with each version of LLGUIDANCE="1.7.6 1.8.0 1.9.1"
 	@for version in $(LLGUIDANCE); do echo "llguidance $$version"; \
 	$(LLGUIDANCE_VENVS)/$$version/bin/python -m pytest -q $(GRAMMAR) || exit 1; done
@@ -231,7 +237,7 @@ deploy-try: $(VENV)/.installed-dev ## Run two servers of the demo model behind n
 ##@ Tidy up
 
 clean: ## Remove the virtual environment, caches and builds
-	rm -rf $(VENV) .venv-conformance $(BUILD_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(TRANSFORMERS_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(DEPLOY_VENV) $(WORKFLOWS_VENV) $(CLIENTS)/node_modules $(AGENTS)/node_modules $(PAGE)/node_modules build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-conformance $(BUILD_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(PYTHONS_VENVS) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(TRANSFORMERS_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(DEPLOY_VENV) $(WORKFLOWS_VENV) $(CLIENTS)/node_modules $(AGENTS)/node_modules $(PAGE)/node_modules build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are remade when the dependencies in pyproject.toml may have changed.
@@ -308,6 +314,13 @@ $(LOWEST_VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(LOWEST_VENV)
 	$(LOWEST_VENV)/bin/python -m $(PIP_INSTALL) --editable '.[test]' $(LOWEST)
 	$(LOWEST_VENV)/bin/python -m $(INSTALL_PACKAGES)
+	@touch $@
+
+$(PYTHONS_VENVS)/%/.installed: pyproject.toml
+	@$* -c '' 2> /dev/null || { echo "$* cannot be started; name others: make pythons PYTHONS=\"python3.11 python3.12\""; exit 1; }
+	$* -m venv $(PYTHONS_VENVS)/$*
+	$(PYTHONS_VENVS)/$*/bin/python -m $(PIP_INSTALL) --editable '.[test]'
+	$(PYTHONS_VENVS)/$*/bin/python -m $(INSTALL_PACKAGES)
 	@touch $@
 
 $(FUZZ_VENV)/.installed: pyproject.toml

@@ -89,7 +89,7 @@ def test_every_floor_is_about_a_row() -> None:
 def test_the_worker_answers_runs() -> None:
     measure = module("measure")
     effort = measure.Effort(rounds=2, budget=0, fewest=2)
-    with measure.started_workers({"ours": Path(sys.executable)}) as workers:
+    with measure.started_workers({"ours": dict(os.environ)}) as workers:
         samples = measure.workload_samples(workers, "batch parse, emoji", None, effort)
     assert samples.unit == "token"
     assert len(samples.runs["ours"]) == 2
