@@ -8,6 +8,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
