@@ -20,11 +20,11 @@ from ..tokens.special_tokens import (
     STOP_TOKENS,
 )
 from ..tokens.tokenizer import ASSISTANT
-from .damaged_header import read_header, resolve_tool
-from .header_words import CHANNELS, LONGEST_NAME, Piece, split_header
+from .header_words import CHANNELS, LONGEST_NAME, Piece, find_tool, split_header
+from .least_cost import Reading, read_header, read_unfinished
 from .recovery import RecoveryKind
 from .state import NO_TOKEN, ParserState, StreamState, TokenKind, Transitions, spelling
-from .unfinished_header import Unfinished, split_body, split_last_header, split_plain_text
+from .unmarked_text import split_last_header, split_plain_text
 
 __all__ = ["LENIENT_TRANSITIONS"]
 
@@ -170,7 +170,7 @@ def _is_header(parser: ParserState, text: str) -> bool:
     """Return whether text between messages is only the start of a header."""
     if all(word in _HEADER_WORDS for word in text.split()):
         return True
-    unfinished = split_body([Piece(None, text)], Role.ASSISTANT, parser.tools)
+    unfinished = read_unfinished([Piece(None, text)], Role.ASSISTANT, parser.tools)
     return "to=" in text and unfinished.is_certain and _ends_in_header(parser, unfinished)
 
 
@@ -217,7 +217,9 @@ def _header_pieces(parser: ParserState) -> list[Piece]:
 
 def _open_body(parser: ParserState, _token: int) -> None:
     pieces = _header_pieces(parser)
-    header, notes = read_header(pieces, parser.given_role, parser.tools)
+    after_call = parser.last_stop == CALL and parser.suspended is None
+    reading = read_header(pieces, parser.given_role, parser.tools, after_call=after_call)
+    header, notes = reading.header, [*reading.notes]
     if tool := _recipient_at_end(parser, header):
         header = header._replace(recipient=tool)
         notes.append((RecoveryKind.HEADER_ORDER, f"to={tool}"))
@@ -225,12 +227,13 @@ def _open_body(parser: ParserState, _token: int) -> None:
     for kind, text in notes:
         parser.recover(kind, text)
     parser.open_body(header)
+    parser.add_text(reading.body)
 
 
 def _resolve_header(parser: ParserState, ending: int) -> None:
     """End a header without ``<|message|>``: decide whether it contains a body."""
     pieces = _header_pieces(parser)
-    unfinished = split_body(pieces, parser.given_role, parser.tools)
+    unfinished = read_unfinished(pieces, parser.given_role, parser.tools)
     if parser.suspended is not None:
         if not unfinished.is_certain:
             _resume_suspended(parser, ending)
@@ -260,7 +263,7 @@ def _resolve_header(parser: ParserState, ending: int) -> None:
         parser.open_header(started=True)
 
 
-def _may_be_cut(parser: ParserState, unfinished: Unfinished) -> bool:
+def _may_be_cut(parser: ParserState, unfinished: Reading) -> bool:
     """Return whether a supposed body may be a cut-off word of the header."""
     if unfinished.is_certain:
         return _ends_in_header(parser, unfinished)
@@ -270,7 +273,7 @@ def _may_be_cut(parser: ParserState, unfinished: Unfinished) -> bool:
     return names_no_role or len(words) < 2 or any(word.startswith("to=") for word in words)
 
 
-def _ends_in_header(parser: ParserState, unfinished: Unfinished) -> bool:
+def _ends_in_header(parser: ParserState, unfinished: Reading) -> bool:
     """Return whether a supposed body begins a word that comes later in a header."""
     rest = unfinished.body.strip()
     name = f"{unfinished.header.recipient} {rest}"
@@ -398,8 +401,8 @@ def _recipient_at_end(parser: ParserState, header: Header) -> str | None:
     if parser.suspended is None or header.recipient is not None or header.channel == "final":
         return None
     match = _RECIPIENT_AT_END.search(parser.suspended.text[-LONGEST_NAME:])
-    tool = match and resolve_tool(match[1], parser.tools)
-    return tool if tool in parser.tools else None
+    tool = match and find_tool(match[1], parser.tools)
+    return tool.name if tool and not tool.behind and tool.name in parser.tools else None
 
 
 def _resume_suspended(parser: ParserState, ending: int) -> None:
