@@ -101,7 +101,7 @@ def plain_name(word: str) -> bool:
 @functools.lru_cache(maxsize=64)
 def _spaced_names(tools: frozenset[str]) -> str:
     """Return a pattern for the declared names that contain a space, the longest first."""
-    bare = {_NAMESPACE.sub("", tool, count=1) for tool in tools if len(tool.split()) > 1}
+    bare = {_bare(tool) for tool in tools if len(tool.split()) > 1}
     names = [r"\s+".join(map(re.escape, name.split())) for name in sorted(bare, key=len)]
     return rf"(?:functions?\.)*(?:{'|'.join(reversed(names))})" if names else "(?!)"
 
@@ -241,17 +241,26 @@ def find_tool(word: str, tools: AbstractSet[str]) -> NamedTool | None:
 def _whole_name(word: str, tools: AbstractSet[str]) -> str | None:
     """Find the tool that a whole word names, with or without quotes, a namespace, and twice."""
     name = " ".join(word.strip(QUOTES).split())
-    bare = _NAMESPACE.sub("", name, count=1)
+    bare = _bare(name)
     middle = len(bare) // 2
     first, second = bare[:middle], bare[-middle:]
     written_twice = first == second and bare[middle:-middle] in ("", ".")
-    for candidate in (name, bare, first) if written_twice else (name, bare):
+    candidates = (name, bare, first) if written_twice else (name, bare)
+    for candidate in candidates:
         for declared in (candidate, f"functions.{candidate}"):
             if declared in tools:
                 return declared
+    folded = {candidate.casefold() for candidate in candidates}
+    alike = [tool for tool in tools if _bare(tool).casefold() in folded or tool.casefold() in folded]
+    if len(alike) == 1:
+        return alike[0]
     if name in _BUILT_IN:
         return name
     return name if not tools and _QUALIFIED_NAME.match(name) else None
+
+
+def _bare(name: str) -> str:
+    return _NAMESPACE.sub("", name, count=1)
 
 
 def type_at_end(text: str) -> str | None:

@@ -74,7 +74,7 @@ class Edit(Enum):
     ROLE_MISSING = EditRow(Kind.MISSING_ROLE, 0.5, "the header's other words say enough")
     ROLE_UNKNOWN = EditRow(Kind.UNKNOWN_ROLE, 1.5, "a name that is no tool cannot be called")
     # The author, if it is a tool
-    TOOL_ANSWERS = EditRow(None, 0.2, "a tool answers on a channel only after its call")
+    TOOL_ANSWERS = EditRow(Kind.UNKNOWN_ROLE, 0.2, "a tool answers on a channel only after its call")
     TOOL_NAMED_TWICE = EditRow(Kind.REPEATED_ROLE, 0.2, "`tool` before the name says the same")
     TOOL_UNKNOWN = EditRow(Kind.UNKNOWN_ROLE, 0.8, "only a tool has a header without a channel")
     TOOL_AS_ROLE = EditRow(Kind.TOOL_AS_ROLE, 1.0, "the assistant calls a tool that is declared")
@@ -88,6 +88,7 @@ class Edit(Enum):
     CHANNEL_REPLACED = EditRow(Kind.REPEATED_CHANNEL, 0.4, "models correct themselves")
     CHANNEL_KEPT = EditRow(Kind.REPEATED_CHANNEL, 0.7, "models seldom correct the right one")
     # The recipient
+    TO_SPELLED = EditRow(Kind.TOOL_NAME, 0.3, "no other word of a header has an equals sign")
     TO_EMPTY = EditRow(Kind.MISSING_RECIPIENT, 0.6, "a name may follow")
     TO_OTHER_WORD = EditRow(Kind.GLUED_WORDS, 0.6, "no tool has the name of a channel or a type")
     TO_ASSISTANT = EditRow(Kind.HEADER_TEXT, 0.4, "only tools address the assistant")
@@ -187,7 +188,10 @@ class _Path(NamedTuple):
     @property
     def has_text(self) -> bool:
         """Whether a word was left out; what follows is then rather prose too."""
-        return any(any(map(str.isalnum, word)) and word[:3] != "to=" for word in self.dirt)
+        return any(
+            any(map(str.isalnum, word)) and word[:3] != "to=" and word.rstrip("=:") != "to"
+            for word in self.dirt
+        )
 
 
 _BEFORE_THE_REST = frozenset({Edit.GLUED, Edit.ROLE_SPELLED, Edit.ROLE_REPEATED, Edit.ROLE_OTHER})
@@ -232,7 +236,9 @@ class _Reader:
                 yield path
             return
         yield self._dropped(path, word)
-        if text.startswith("to="):
+        if text[:3].casefold() == "to=":
+            if not text.startswith("to="):
+                path = path.having(Edit.TO_SPELLED, text)
             yield from self._addressed(path, word)
             return
         yield from self._authored(path, word)
@@ -411,7 +417,7 @@ class _Reader:
                 return
             elif marker == CONSTRAIN:
                 path = path.having(Edit.TYPE_UNUSUAL)
-            elif path.dirt or self.unfinished:
+            elif path.dirt or self.unfinished or (self.role or path.role) is None:
                 return
             else:
                 path = path.having(Edit.TYPE_UNMARKED)
@@ -465,7 +471,8 @@ class _Reader:
             if tool is not None:
                 yield assistant.having(Edit.TOOL_AS_ROLE, author, recipient=name)
                 if self.after_call:
-                    yield path.having(Edit.TOOL_ANSWERS)._replace(role=Role.TOOL, name=name)
+                    answer = path._replace(role=Role.TOOL, name=name)
+                    yield answer.having(Edit.TOOL_ANSWERS, author)
 
     def _is_callable(self, recipient: str | None) -> bool:
         return recipient is not None and find_tool(recipient, self.tools) is not None
@@ -598,8 +605,12 @@ def _read_sound(
         author = words.pop(0)
         answers = words[:1] and words[0][3:] in ROLES and words[0].startswith("to=")
         prefix, _, suffix = author.partition(":")
-        if author in ROLES:
-            role, name = ROLES[author], author if author == Role.TOOL.value else None
+        if author == Role.TOOL.value:
+            role, name = Role.TOOL, author  # a tool's name may follow, which is one word too many
+            if words and not words[0].startswith("to=") and words[0] not in KNOWN_TYPES:
+                return None
+        elif author in ROLES:
+            role = ROLES[author]
         elif suffix and prefix in ROLES and prefix != Role.TOOL.value:
             role, name = ROLES[prefix], suffix
         elif " " not in author and (
