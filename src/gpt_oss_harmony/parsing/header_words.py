@@ -23,6 +23,9 @@ __all__ = [
     "CHANNELS",
     "KNOWN_TYPES",
     "LONGEST_NAME",
+    "MOST_WORDS",
+    "QUOTES",
+    "TYPES",
     "NamedTool",
     "Piece",
     "Word",
@@ -32,6 +35,7 @@ __all__ = [
     "nearest_channel",
     "nearest_role",
     "plain_name",
+    "spelled_channel",
     "split_header",
     "split_words",
     "type_at_end",
@@ -200,7 +204,9 @@ def body_words(pieces: Sequence[Piece], tools: AbstractSet[str]) -> Iterator[Wor
 _NAMESPACE = re.compile(r"(?:functions?\.)*")
 _BUILT_IN = frozenset({"python", "browser.search", "browser.open", "browser.find"})
 _QUALIFIED_NAME = re.compile(r"(?:functions|browser)\.[\w.-]+$")
-_GLUED_TYPE = re.compile(r"(?:<\|constrain\|>|commentary|analysis|response|json|code)+$")
+_GLUED_TYPE = re.compile(
+    r"(?:<\|constrain\|>|commentary|analysis|response|json|code|to=[\w.-]*)+$"
+)
 _NAME_END = re.compile(r"[^\w.-]", re.ASCII)
 
 
@@ -229,12 +235,12 @@ def find_tool(word: str, tools: AbstractSet[str]) -> NamedTool | None:
         if tool in tools and tool is not None:
             return NamedTool(tool, match[0])
         match = _GLUED_TYPE.search(word, match.start() + 1)
-    end = _NAME_END.search(word.lstrip(QUOTES))
-    if end is not None and end.start():
-        name = word.lstrip(QUOTES)[: end.start()]
-        tool = _whole_name(name.rstrip(".-"), tools)
-        if tool is not None and (tool in tools or not tools):
-            return NamedTool(tool, word.lstrip(QUOTES)[end.start() :])
+    bare = word.lstrip(QUOTES)
+    end = _NAME_END.search(bare)
+    name = (bare[: end.start()] if end else bare).rstrip(".-")
+    tool = _whole_name(name, tools) if name != bare else None
+    if tool is not None and (tool in tools or not tools):
+        return NamedTool(tool, bare[len(name) :])
     return None
 
 
@@ -304,6 +310,16 @@ def nearest_channel(word: str) -> str | None:
     likeness = {name: SequenceMatcher(None, name, word).ratio() for name in CHANNELS}
     nearest = max(likeness, key=likeness.__getitem__)
     return nearest if likeness[nearest] >= _LEAST_LIKENESS else None
+
+
+def spelled_channel(word: str) -> str | None:
+    """Find the channel that a word spells in another case, or with signs or foreign letters.
+
+    >>> spelled_channel("Analysis:"), spelled_channel("finally")
+    ('analysis', None)
+    """
+    bare = re.sub(r"[^A-Za-z]+", "", word).lower() if len(word) <= LONGEST_NAME else ""
+    return bare if bare in CHANNELS else None
 
 
 def nearest_role(word: str) -> Role | None:

@@ -27,6 +27,7 @@ from .header_words import (
     KNOWN_TYPES,
     LONGEST_NAME,
     MOST_WORDS,
+    QUOTES,
     TYPES,
     Piece,
     Word,
@@ -36,6 +37,7 @@ from .header_words import (
     nearest_channel,
     nearest_role,
     plain_name,
+    spelled_channel,
     split_words,
     type_at_end,
 )
@@ -236,9 +238,9 @@ class _Reader:
                 yield path
             return
         yield self._dropped(path, word)
-        if text[:3].casefold() == "to=":
+        if (bare := text.lstrip(QUOTES))[:3].casefold() == "to=":
             if not text.startswith("to="):
-                path = path.having(Edit.TO_SPELLED, text)
+                path, word = path.having(Edit.TO_SPELLED, text), word._replace(text=bare)
             yield from self._addressed(path, word)
             return
         yield from self._authored(path, word)
@@ -307,9 +309,14 @@ class _Reader:
         text, marker = word.text, word.marker
         channel: str | None = text if text in CHANNELS else None
         if channel is None:
-            if marker != CHANNEL or text in ROLES or text in TYPES:
+            if text in ROLES or text in TYPES:
                 return
-            if (channel := nearest_channel(text)) is not None:
+            if marker != CHANNEL:
+                channel = spelled_channel(text)
+                if channel is None or self.unfinished:
+                    return
+                path = path.having(Edit.CHANNEL_NEARLY, text).having(Edit.CHANNEL_UNMARKED)
+            elif (channel := nearest_channel(text)) is not None:
                 path = path.having(Edit.CHANNEL_NEARLY, text)
             elif not self.unfinished and plain_name(text) and not self._begins_prose(word):
                 channel, path = text, path.having(Edit.CHANNEL_UNUSUAL)
@@ -360,10 +367,11 @@ class _Reader:
                 path = path.having(Edit.TOOL_RESPELLED, written)
             path = path.having(Edit.TOOL_GLUED, written)
             for longer in self._to(path, tool.name):
-                kind = next((t for t in (*TYPES, "response") if tool.behind.endswith(t)), None)
+                kind = next((name for name in TYPES if tool.behind.endswith(name)), None)
                 marked = tool.behind.endswith(f"{CONSTRAIN_TEXT}{kind}")
-                shown = CONSTRAIN_TEXT if marked else ""
-                found = None if kind == "response" else shown + (kind or tool.behind)
+                found = (CONSTRAIN_TEXT if marked else "") + kind if kind else None
+                if tool.behind in CHANNELS:
+                    found = tool.behind
                 yield longer._replace(content_type=longer.content_type or found)
         else:
             path = path.having(Edit.TOOL_WITH_DIRT, written)
@@ -708,14 +716,15 @@ def _with_body(path: _Path, word: Word, pieces: Sequence[Piece]) -> _Path:
     is_typed = path.content_type is not None and path.content_type.endswith(TYPES)
     if pieces[word.piece].marker == CONSTRAIN and not is_typed:
         path = path.having(Edit.BODY_AFTER_TYPE_MARKER)
+    signs = not any(map(str.isalnum, text))
     belongs_to_header = (
         text.startswith("to=")
+        or (signs and word.following.startswith("to="))
         or (text in CHANNELS and (path.channel is None or word.glued or word.marker == CHANNEL))
         or (text in ROLES and before.is_empty)
     )
     if belongs_to_header:
         path = path.having(Edit.BODY_HAS_HEADER_WORD)
-    signs = not any(map(str.isalnum, text))
     if path.recipient is not None and not (signs and word.glued):
         path = path.having(Edit.BODY_OF_CALL_IS_PROSE)
     else:

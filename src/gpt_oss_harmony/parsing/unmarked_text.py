@@ -22,7 +22,7 @@ _LOST_MARKERS = re.compile(
     # After the arguments of a call, two words of a header suffice without a role.
     rf"|(?<=[}}\]])(?:commentary)?(?:{_CHANNEL})(?=[A-Z])"
 )
-_LOST_CHANNEL = re.compile(rf"(?:{_CHANNEL})(?::\s|(?=[A-Z]|\s+to=))")
+_LOST_CHANNEL = re.compile(rf"\s*(?:{_CHANNEL})(?::\s|(?=[A-Z0-9]|\s+to=))")
 _REPEATED_ROLE = re.compile(r"assistant(?::\s*|\s+)")
 
 
