@@ -17,7 +17,7 @@ from ..tokens.tokenizer import (
     integer,
     special_positions,
 )
-from .recovery import Recovery
+from .recovery import DamagedHeader, Recovery, RecoveryKind
 from .state import (
     NO_SPLIT_TOKENS,
     ContentDelta,
@@ -29,6 +29,9 @@ from .state import (
 from .strict import STRICT_TRANSITIONS
 
 __all__ = ["ContentDelta", "StreamableParser", "parse_messages"]
+
+
+ALL_REPAIRS = frozenset(RecoveryKind)
 
 
 class Encoding(Protocol):
@@ -48,6 +51,8 @@ class StreamableParser:
       token by token (``docs/reference/divergences.md`` lists the few differences). In lenient
       mode no token id raises an error; `recoveries` lists what was repaired or left out.
     - `tools` are the recipients that the conversation declares, such as ``functions.get_weather``.
+    - `repairs` are the kinds of repairs after which a message may still be a call (default: all). A
+      call that needed another repair has no recipient, and is recorded as ``refused-call``.
 
     All properties can be read after every token. `messages`, `tokens` and `recoveries` are copies.
     A parser can be copied and pickled at any token.
@@ -71,6 +76,7 @@ class StreamableParser:
         *,
         strict: bool = True,
         tools: Collection[str] = (),
+        repairs: Collection[RecoveryKind] = ALL_REPAIRS,
     ) -> None:
         self._state = ParserState(
             encoding.tokenizer,
@@ -78,6 +84,7 @@ class StreamableParser:
             None if role is None else Role(role),
             frozenset(tools),
             strict=strict,
+            repairs=frozenset(map(RecoveryKind, repairs)),
         )
         self._encoded = _EncodedBody()
 
@@ -211,6 +218,11 @@ class StreamableParser:
     def recoveries(self) -> list[Recovery]:
         """The repairs so far; always empty in strict mode."""
         return self._state.recoveries.copy()
+
+    @property
+    def damaged_headers(self) -> list[DamagedHeader]:
+        """The damaged headers so far, each with its cost and the margin of its reading."""
+        return self._state.damaged.copy()
 
     @property
     def incomplete(self) -> bool:
