@@ -19,7 +19,7 @@ from ..services import Services
 from ..store import StoredResponse
 from .history import History, response_json
 from .plan import plan_response
-from .run import ResponseRun, store_beginning
+from .driver import ResponseRun, store_beginning
 
 __all__ = [
     "FollowedResponse",

@@ -28,7 +28,7 @@ from .lifecycle import (
     start_response,
 )
 from .plan import planned_turn
-from .run import ResponseRun
+from .driver import ResponseRun
 from .stream import ResponseEvent
 
 __all__ = ["router"]

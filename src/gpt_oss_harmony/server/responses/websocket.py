@@ -28,8 +28,8 @@ from ..http.requests import cancel_all, request_too_large
 from ..services import Services
 from .history import History
 from .lifecycle import start_response
-from .live_responses import WireEvent
-from .run import ResponseRun
+from .driver import ResponseRun
+from .stream import WireEvent
 
 __all__ = ["router"]
 
