@@ -431,7 +431,9 @@ class ResponseMachine:
         if self._calls_left <= 0:
             choice = choice_without(self._rules.tools, choice, sorted(turn.tools))
         limit = turn.sampling.max_tokens
-        remaining = None if limit is None else max(0, limit - self._tokens)
+        if limit is not None and limit <= self._tokens:
+            return self._finish("incomplete", reason="max_output_tokens", events=events)
+        remaining = None if limit is None else limit - self._tokens
         messages = [*turn.conversation.messages, *self._messages, *answered.messages]
         self._turn = replace(
             turn,
@@ -439,11 +441,7 @@ class ResponseMachine:
             tool_choice=choice,
             sampling=replace(turn.sampling, max_tokens=remaining),
         )
-        if self._approved:
-            return self._run_approved(events)
-        if remaining == 0:
-            return self._finish("incomplete", reason="max_output_tokens", events=events)
-        return self._sample(events)
+        return self._run_approved(events) if self._approved else self._sample(events)
 
     # The end
 

@@ -26,9 +26,9 @@ from ..http.json import json_text
 from ..http.large_json import read_json
 from ..http.requests import cancel_all, request_too_large
 from ..services import Services
+from .driver import ResponseRun
 from .history import History
 from .lifecycle import start_response
-from .driver import ResponseRun
 from .stream import WireEvent
 
 __all__ = ["router"]
