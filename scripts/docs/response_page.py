@@ -10,17 +10,17 @@ from gpt_oss_harmony.server.responses.machine import TRANSITIONS, Cancelled, Fai
 __all__ = ["response_page", "response_picture"]
 
 _PLACES = {
-    State.PLANNED: (90, 190),
-    State.COMPLETING: (370, 60),
-    State.SAMPLING: (370, 190),
-    State.CALLING: (370, 320),
-    State.STORING: (650, 190),
-    State.ENDED: (860, 190),
+    State.PLANNED: (90, 220),
+    State.COMPLETING: (350, 100),
+    State.SAMPLING: (350, 220),
+    State.CALLING: (350, 340),
+    State.STORING: (650, 220),
+    State.ENDED: (950, 220),
 }
 _WIDTH, _HEIGHT = 132, 46
 _NOTE = "Cancelled and Failed lead from each of the four states on the left to STORING or ENDED."
 
-_HEAD = """<svg xmlns="http://www.w3.org/2000/svg" width="960" height="400" viewBox="0 0 960 400" role="img" aria-labelledby="title description">
+_HEAD = """<svg xmlns="http://www.w3.org/2000/svg" width="1040" height="430" viewBox="0 0 1040 430" role="img" aria-labelledby="title description">
 <title id="title">The states of a response</title>
 <desc id="description">{description}</desc>
 <style>
@@ -32,10 +32,10 @@ _HEAD = """<svg xmlns="http://www.w3.org/2000/svg" width="960" height="400" view
   path {{ fill: none; stroke: var(--soft); marker-end: url(#arrow); }}
   #arrow path {{ fill: var(--soft); stroke: none; marker-end: none; }}
   text {{ fill: var(--text); text-anchor: middle; font: 600 14px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }}
-  .note {{ fill: var(--soft); font: 12px system-ui, sans-serif; }}
+  .note {{ fill: var(--soft); font: 12px system-ui, sans-serif; paint-order: stroke; stroke: var(--page); stroke-width: 5px; }}
 </style>
 <defs><marker id="arrow" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto"><path d="M0 0 8 4 0 8z"/></marker></defs>
-<rect class="page" x="0.5" y="0.5" width="959" height="399" rx="8"/>
+<rect class="page" x="0.5" y="0.5" width="1039" height="429" rx="8"/>
 """
 
 _PAGE = """# Response states
@@ -110,7 +110,7 @@ def _shapes() -> Iterator[str]:
                 f'<text class="note" style="text-anchor: {anchor}" x="{x + side + (6 if side > 0 else -6)}" '
                 f'y="{(start + end) / 2 + 4}">{label}</text>'
             )
-        elif y == to_y and abs(to_x - x) < 300:
+        elif y == to_y and abs(to_x - x) <= 300:
             yield f'<path d="M{x + _WIDTH / 2} {y} H{to_x - _WIDTH / 2}"/>'
             yield f'<text class="note" x="{(x + to_x) / 2}" y="{y - 8}">{label}</text>'
         elif following is not State.ENDED:  # the arrows to ENDED are those to STORING
@@ -121,9 +121,9 @@ def _shapes() -> Iterator[str]:
             f'<rect class="state" x="{left}" y="{top}" width="{_WIDTH}" height="{_HEIGHT}" rx="6"/>'
             f'<text x="{x}" y="{y + 5}">{state.name}</text>'
         )
-    yield f'<text class="note" x="480" y="376">{_NOTE}</text>'
+    yield f'<text class="note" x="520" y="398">{_NOTE}</text>'
     yield (
-        '<text class="note" x="480" y="392">What is not stored goes to ENDED without STORING.</text>'
+        '<text class="note" x="520" y="416">What is not stored goes to ENDED without STORING.</text>'
     )
 
 
@@ -131,8 +131,8 @@ def _curve(state: State, following: State, label: str) -> str:
     """Draw an arrow between states that are not neighbours."""
     (x, y), (to_x, to_y) = _PLACES[state], _PLACES[following]
     if y == to_y:  # over a state between them
-        path = f"M{x} {y - _HEIGHT / 2} C{x} 10 {to_x} 10 {to_x} {to_y - _HEIGHT / 2}"
-        return f'<path d="{path}"/><text class="note" x="{(x + to_x) / 2}" y="22">{label}</text>'
+        path = f"M{x} {y - _HEIGHT / 2} C{x} -15 {to_x} -15 {to_x} {to_y - _HEIGHT / 2}"
+        return f'<path d="{path}"/><text class="note" x="{(x + to_x) / 2}" y="46">{label}</text>'
     if to_x > x and y < to_y:  # down to the right
         path = f"M{x} {y + _HEIGHT / 2} Q{x} {to_y} {to_x - _WIDTH / 2} {to_y}"
         return f'<path d="{path}"/><text class="note" x="{(x + to_x) / 2 - 40}" y="{to_y - 8}">{label}</text>'
