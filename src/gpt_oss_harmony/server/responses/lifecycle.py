@@ -17,9 +17,9 @@ from ..http.server_sent_events import event_of
 from ..peers import PeerError
 from ..services import Services
 from ..store import StoredResponse
+from .driver import ResponseRun, store_beginning
 from .history import History, response_json
 from .plan import plan_response
-from .run import ResponseRun, store_beginning
 
 __all__ = [
     "FollowedResponse",

@@ -19,6 +19,7 @@ from ..limited_route import LimitedRoute, in_pool
 from ..services import services_of
 from ..store import Order
 from .compaction import CompactionRequest, compact
+from .driver import ResponseRun
 from .history import page_json
 from .lifecycle import (
     cancel_response,
@@ -28,7 +29,6 @@ from .lifecycle import (
     start_response,
 )
 from .plan import planned_turn
-from .run import ResponseRun
 from .stream import ResponseEvent
 
 __all__ = ["router"]

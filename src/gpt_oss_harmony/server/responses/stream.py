@@ -34,10 +34,12 @@ from ..http.server_sent_events import event_of
 from ..tools.approvals import approval_item
 from ..tools.citations import CitedAnswer
 from ..tools.conversation_tools import AnsweredCall
-from .live_responses import WireEvent
 from .output_item import FUNCTION, MESSAGE, OutputItemBuilder
 
-__all__ = ["EVENT_TYPES", "EventNames", "ResponseEvent", "ResponseStream"]
+__all__ = ["EVENT_TYPES", "EventNames", "ResponseEvent", "ResponseStream", "WireEvent"]
+
+WireEvent: TypeAlias = "dict[str, Any]"
+"""An event in the form for clients."""
 
 EventNames: TypeAlias = Literal["openai", "open-responses"]
 _RUNNING = {

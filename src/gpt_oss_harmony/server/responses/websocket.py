@@ -26,10 +26,10 @@ from ..http.json import json_text
 from ..http.large_json import read_json
 from ..http.requests import cancel_all, request_too_large
 from ..services import Services
+from .driver import ResponseRun
 from .history import History
 from .lifecycle import start_response
-from .live_responses import WireEvent
-from .run import ResponseRun
+from .stream import WireEvent
 
 __all__ = ["router"]
 
