@@ -187,7 +187,9 @@ class McpConnection:
     async def _keep(self, opened: asyncio.Future[Client], closing: asyncio.Event) -> None:
         url = self.address.url
         with tempfile.TemporaryFile() as stderr:
-            server: Any = url_transport(url) if url else command_transport(self.address.command, stderr)
+            server: Any = (
+                url_transport(url) if url else command_transport(self.address.command, stderr)
+            )
             info = Implementation(name="harmony", version=__version__)
             try:
                 async with Client(server, client_info=info) as client:
