@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from .http.errors import speaks_messages
 from .logs import CURRENT_REQUEST, LoggedRequest, request_id_of
 
 if TYPE_CHECKING:
@@ -57,7 +58,10 @@ class RequestObserver:
             if kind != "http.response.body":  # there is one for each event of a stream
                 if kind in ("http.response.start", "websocket.http.response.start"):
                     status = message["status"]
-                    MutableHeaders(scope=message)["X-Request-Id"] = request_id
+                    answered = MutableHeaders(scope=message)
+                    answered["X-Request-Id"] = request_id
+                    if speaks_messages(scope):
+                        answered["Request-Id"] = request_id  # the name in Anthropic's API
                 elif kind == "websocket.accept":
                     status = _SWITCHED
                     MutableHeaders(scope=message)["X-Request-Id"] = request_id
