@@ -29,6 +29,8 @@ __all__ = [
     "ConversationBuilder",
     "RequestedFormat",
     "content_texts",
+    "file_note",
+    "part_text",
     "read_effort",
     "read_response_format",
 ]
@@ -132,6 +134,7 @@ _ATTACHMENTS = {
     "input_file": "file",
     "input_audio": "audio",
     "audio_url": "audio",
+    "document": "file",
     "input_video": "video",
     "video_url": "video",
 }
@@ -149,22 +152,20 @@ def content_texts(content: JsonField, skipped: Collection[str] = ()) -> list[str
         return [content.value]
     if not isinstance(content.value, list):
         raise content.unexpected("text or a list of parts")
-    texts: list[str] = []
-    for part in content.items():
-        kind = part["type"].text()
-        if kind in skipped:
-            continue
-        if kind == "refusal":
-            texts.append(part["refusal"].text())
-        elif kind in _TEXT_TYPES:
-            texts.append(part["text"].text())
-        elif kind in ("file", "input_file") and (text := _file_text(part)) is not None:
-            texts.append(text)
-        else:
-            # Agents send screenshots beside their texts. The note states that they are not shown.
-            name = _ATTACHMENTS.get(kind, "attachment")
-            texts.append(f"[{name}: not shown, this model reads text only]")
-    return texts
+    return [part_text(part) for part in content.items() if part["type"].text() not in skipped]
+
+
+def part_text(part: JsonField) -> str:
+    """Read a content part: its text, or a note in its place."""
+    kind = part["type"].text()
+    if kind == "refusal":
+        return part["refusal"].text()
+    if kind in _TEXT_TYPES:
+        return part["text"].text()
+    if kind in ("file", "input_file") and (text := _file_text(part)) is not None:
+        return text
+    # Agents send screenshots beside their texts. The note states that they are not shown.
+    return f"[{_ATTACHMENTS.get(kind, 'attachment')}: not shown, this model reads text only]"
 
 
 _TEXT_FILE = re.compile(r"data:(text/|application/(json|xml|x-yaml|toml)\b)[^,]*;base64,", re.I)
@@ -181,7 +182,16 @@ def _file_text(part: JsonField) -> str | None:
         text = base64.b64decode(data[opening.end() :], validate=True).decode()
     except ValueError:
         raise file["file_data"].error("this is not UTF-8 text in base64") from None
-    return f"[file: {file['filename'].optional_text() or 'without a name'}]\n{text}"
+    return file_note(file["filename"].optional_text(), text)
+
+
+def file_note(name: str | None, text: str) -> str:
+    """Write the text of a file as the model reads it.
+
+    >>> file_note("notes.txt", "Buy milk.")
+    '[file: notes.txt]\\nBuy milk.'
+    """
+    return f"[file: {name or 'without a name'}]\n{text}"
 
 
 class ConversationBuilder:

@@ -18,6 +18,7 @@ from ..engines.engine import Sampling
 from .request_body import Metadata, SamplingFields, no_bias
 
 __all__ = [
+    "Absent",
     "ChatRequest",
     "CompletionRequest",
     "Effort",

@@ -234,7 +234,7 @@ def create_inspector() -> Starlette:
     """Make the application; it answers this machine, and no pages of other sites."""
     guard = Middleware(
         RequestGuard,
-        respond=lambda refusal: json_response(
+        respond=lambda refusal, _: json_response(
             InspectorError(refusal.status, refusal.problem).body(), refusal.status
         ),
     )

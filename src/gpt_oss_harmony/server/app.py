@@ -44,6 +44,7 @@ from .http.errors import (
 from .http.requests import DecodedBodies, RequestSizeLimit, cancel_all
 from .hub import Worker
 from .limited_route import in_pool
+from .messages.routes import router as messages_router
 from .models import router as models_router
 from .observation import RequestObserver
 from .responses.encryption import ItemCipher
@@ -157,6 +158,7 @@ def _api_routes() -> list[BaseRoute]:
         chat_router,
         stored_chat_router,
         completions_router,
+        messages_router,
         tokens_router,
         models_router,
         health_router,
@@ -187,8 +189,8 @@ async def _repeat(upkeep: Callable[[], object], seconds: float) -> None:
             _LOG.exception("the maintenance of the store failed; it will be tried again")
 
 
-def _refused(refusal: Refusal) -> Response:
-    return error_response(ApiError(refusal.status, refusal.problem, code=refusal.code))
+def _refused(refusal: Refusal, scope: Scope) -> Response:
+    return error_response(ApiError(refusal.status, refusal.problem, code=refusal.code), scope)
 
 
 async def _needs_key(scope: Scope) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from .http.errors import speaks_messages
 from .logs import CURRENT_REQUEST, LoggedRequest, request_id_of
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ _LOG = logging.getLogger(__name__)
 
 _METHODS = {"GET", "POST", "DELETE", "HEAD", "OPTIONS", "PUT", "PATCH"}  # clients invent others
 _SWITCHED = 101
+_STARTS = {"http.response.start", "websocket.http.response.start", "websocket.accept"}
 _PROBES = {"/health", "/ready", "/metrics"}  # requested every few seconds
 
 
@@ -48,19 +50,20 @@ class RequestObserver:
         request_id = request_id_of(headers.get("x-request-id"))
         # Nothing resets it: outer middleware answers an unexpected error, in the same task.
         CURRENT_REQUEST.set(LoggedRequest(request_id))
+        names = ["X-Request-Id"]
+        if speaks_messages(scope):
+            names.append("Request-Id")  # the name in Anthropic's API
         status = 500  # if an error is raised
         begun = time.perf_counter()
 
         async def observed_send(message: Message) -> None:
             nonlocal status
             kind = message["type"]
-            if kind != "http.response.body":  # there is one for each event of a stream
-                if kind in ("http.response.start", "websocket.http.response.start"):
-                    status = message["status"]
-                    MutableHeaders(scope=message)["X-Request-Id"] = request_id
-                elif kind == "websocket.accept":
-                    status = _SWITCHED
-                    MutableHeaders(scope=message)["X-Request-Id"] = request_id
+            if kind in _STARTS:
+                status = message.get("status", _SWITCHED)  # accepted WebSockets have none
+                answered = MutableHeaders(scope=message)
+                for name in names:
+                    answered[name] = request_id
             await send(message)
 
         is_probe = scope["path"] in _PROBES

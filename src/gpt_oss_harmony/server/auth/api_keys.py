@@ -171,14 +171,23 @@ async def authenticate(connection: HTTPConnection) -> Caller:
         return caller
     services = connection.app.state.services
     keys: ApiKeys = services.keys
-    scheme, _, credentials = connection.headers.get("authorization", "").partition(" ")
-    key = credentials.strip() if scheme.lower() == "bearer" else ""
+    key = _key_of(connection)
     try:
         record = await services.pools.keys.run(key, keys.check, key or None)
     except ApiKeyError as error:
         code = "invalid_api_key" if key else "missing_api_key"
         raise ApiError(401, str(error), kind="authentication_error", code=code) from error
     return Caller("") if record is None else Caller(record.id, record.limits)
+
+
+def _key_of(connection: HTTPConnection) -> str:
+    """Read the key from ``Authorization``, or from ``x-api-key``, as clients of Anthropic send it.
+
+    Some clients send both, with a key of Anthropic in the second.
+    """
+    scheme, _, credentials = connection.headers.get("authorization", "").partition(" ")
+    key = credentials.strip() if scheme.lower() == "bearer" else ""
+    return key or connection.headers.get("x-api-key", "").strip()
 
 
 AuthenticatedCaller: TypeAlias = Annotated[Caller, Depends(authenticate)]

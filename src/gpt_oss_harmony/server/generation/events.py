@@ -113,7 +113,8 @@ class Usage(NamedTuple):
 class TurnEnded(NamedTuple):
     """The end of the turn: the reason, and everything that was sampled.
 
-    `violations` are those of schemas that the grammar does not enforce in full.
+    `violations` are those of schemas that the grammar does not enforce in full. `stop_text` is the
+    stop text that ended the turn, if one did.
     """
 
     reason: FinishReason
@@ -121,6 +122,7 @@ class TurnEnded(NamedTuple):
     tokens: list[int]
     recoveries: list[Recovery]
     violations: tuple[Violation, ...] = ()
+    stop_text: str | None = None
 
 
 TurnEvent: TypeAlias = "MessageBegun | TextAdded | MessageEnded | TurnEnded"

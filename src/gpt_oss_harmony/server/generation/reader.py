@@ -134,7 +134,7 @@ class TurnReader:
             message = Message.from_role_and_content(Role.ASSISTANT, body.text)
             message.channel, message.recipient = body.begun.channel, body.begun.recipient
             yield MessageEnded(body.begun.position, message, True)
-            yield self._end(FinishReason.STOP, 0)
+            yield self._end(FinishReason.STOP, 0)._replace(stop_text=body.stop_text)
 
     def _end_messages(self, before: int) -> Iterator[TurnEvent]:
         while self._ended < before and not self.is_over:
@@ -218,6 +218,11 @@ class MessageBody:
     def has_stopped(self) -> bool:
         """True once a stop text was found; the text does not contain it."""
         return self._stop is not None and self._stop.found
+
+    @property
+    def stop_text(self) -> str | None:
+        """The stop text that was found."""
+        return None if self._stop is None else self._stop.text
 
     def add_logprob(self, sampled: SampledToken) -> None:
         """Store the log-probability of a token of the body."""
