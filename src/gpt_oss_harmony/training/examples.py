@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..conversation.messages import Conversation, Message, Role
+from ..conversation.messages import Conversation, Message, Role, declares_functions
 from ..encoding import HarmonyEncoding, load_harmony_encoding
 from ..rendering.renderer import Rendered, Renderer
 from ..rendering.segments import SegmentKind
@@ -20,7 +20,6 @@ from ..tokens.special_tokens import END
 from .options import TrainingOptions
 from .sequence_plan import (
     Plan,
-    declares_functions,
     fitting_windows,
     kept_in_prompt,
     plan_sequences,
