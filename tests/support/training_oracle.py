@@ -130,7 +130,7 @@ def learned(talk: Talk, *, date: str | None = DATE) -> Counter[tuple[tuple[int, 
         for piece in new:
             start = _ids("<|start|>assistant")
             written = _ids(piece.head.removeprefix("assistant") + "<|message|>")
-            written += ENCODING.encode(piece.body) + _ids(piece.stop)
+            written += ENCODING.encode(piece.body, disallowed_special=()) + _ids(piece.stop)
             if piece.follows_sampling:
                 written = start + written
             else:
@@ -155,9 +155,7 @@ def _written(step: Step, weight: float) -> Iterator[_Piece]:
     weight *= step.weight
     follows = False
     if step.reasoning:
-        yield _Piece(
-            "assistant<|channel|>analysis", step.reasoning, "<|end|>", True, False, weight
-        )
+        yield _Piece("assistant<|channel|>analysis", step.reasoning, "<|end|>", True, False, weight)
         follows = True
     if step.text:
         channel, stop = ("commentary", "<|end|>") if step.calls else ("final", "<|return|>")
@@ -210,7 +208,7 @@ def _opening(talk: Talk, instructions: list[str], date: str | None) -> list[int]
 
 
 def _message(piece: _Piece, stop: str) -> list[int]:
-    body = ENCODING.encode(piece.body)
+    body = ENCODING.encode(piece.body, disallowed_special=())
     return _ids(f"<|start|>{piece.head}<|message|>") + body + _ids(stop)
 
 
@@ -378,7 +376,8 @@ def write_prompt_completion(talk: Talk) -> dict[str, Any]:
 
 def write_prompt_completion_text(talk: Talk) -> dict[str, Any]:
     question, answer = talk.items
-    assert isinstance(question, Said) and isinstance(answer, Step)
+    assert isinstance(question, Said)
+    assert isinstance(answer, Step)
     return {"prompt": question.text, "completion": answer.text, "reasoning_effort": talk.effort}
 
 
@@ -386,7 +385,8 @@ def write_alpaca(talk: Talk) -> dict[str, Any]:
     """Write Alpaca's fields. The input follows the instruction after an empty line."""
     system = next((item.text for item in talk.items if isinstance(item, Said)), "")
     *_, question, answer = talk.items
-    assert isinstance(question, Said) and isinstance(answer, Step)
+    assert isinstance(question, Said)
+    assert isinstance(answer, Step)
     instruction, _, rest = question.text.partition("\n\n")
     row = {"instruction": instruction, "input": rest, "output": answer.text}
     if len(talk.items) == 3:
@@ -398,6 +398,7 @@ def write_responses(talk: Talk) -> dict[str, Any]:
     """Write items of the Responses API."""
     items: list[dict[str, Any]] = []
     count = 0
+    part: dict[str, Any]
     for item in talk.items:
         if isinstance(item, Said):
             role = "developer" if item.role == "system" else "user"

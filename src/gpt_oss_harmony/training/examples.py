@@ -113,6 +113,17 @@ class TrainingExample:
         """Return whether a message is trained on (either all its sampled tokens are, or none)."""
         return self.labels[message.end - 1] != IGNORED
 
+    def with_offset(self, offset: int) -> TrainingExample:
+        """Return the example with the indices of its messages raised, but not of the first."""
+        if not offset:
+            return self
+        parts = [
+            part._replace(message=part.message + offset) if part.message else part
+            for part in self.messages
+        ]
+        weights = {index + offset: weight for index, weight in self.weights.items()}
+        return TrainingExample(self.input_ids, self.labels, parts, weights)
+
     def token_messages(self) -> list[int]:
         """Return the index of the message that each token belongs to."""
         return [span.message for span in self.spans for _ in range(span.start, span.end)]
