@@ -38,7 +38,7 @@ BELOW: dict[str, set[str]] = {
     "pipeline": {*GROUND, *CORE, "engines", "apis"},
     "tools": {*GROUND, *CORE, "engines"},
     "web": set(),
-    "training": {*GROUND, *CORE, *JOINED, "apis"},
+    "training": {*GROUND, *CORE, *JOINED, "apis", "grammar"},
     "inspector": {*GROUND, *CORE, *JOINED, "apis", "engines", "grammar", "training", "web"},
     "server": {*GROUND, *CORE, *JOINED, "apis", "engines", "grammar", "inspector", "tools", "web"},
 }

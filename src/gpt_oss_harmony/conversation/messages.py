@@ -22,7 +22,15 @@ from .content import Content, DeveloperContent, SystemContent, TextContent
 from .json_field import shown
 from .tool_namespaces import ToolDescription
 
-__all__ = ["Author", "Conversation", "Message", "Role", "declared_tools", "is_answer"]
+__all__ = [
+    "Author",
+    "Conversation",
+    "Message",
+    "Role",
+    "declared_tools",
+    "declares_functions",
+    "is_answer",
+]
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -224,6 +232,18 @@ class Conversation(BaseModel):
 def is_answer(message: Message) -> bool:
     """Return whether a message is an answer, which ends the turn with ``<|return|>``."""
     return message.channel == "final" and message.author.role is Role.ASSISTANT
+
+
+def declares_functions(message: Message) -> bool:
+    """Return whether a message declares functions; the system message then names their channel.
+
+    As in the reference, only the content counts, and not the role of the message.
+    """
+    return any(
+        bool((namespace := (item.tools or {}).get("functions")) and namespace.tools)
+        for item in message.content
+        if isinstance(item, DeveloperContent)
+    )
 
 
 def declared_tools(messages: Iterable[Message]) -> dict[str, ToolDescription | None]:

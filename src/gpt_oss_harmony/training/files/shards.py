@@ -22,7 +22,8 @@ from ...apis.current_date import TODAY, current_date
 from ...errors import HarmonyError
 from ..options import TrainingOptions
 from ..packing import packed_groups
-from ..rows import RejectedRow, RowDates, RowForm, row_examples
+from ..row_forms import RowForm
+from ..rows import RejectedRow, RowDates, row_examples
 from .report import TokenReport
 from .sources import Chunk, atomic_file, read_chunk
 
@@ -107,16 +108,16 @@ class Columns:
         """Add and count the examples of a row; return the problem if there are none."""
         settings = self._settings
         try:
-            row, (examples, too_long) = row_examples(
+            row, made = row_examples(
                 raw, settings.training, form=settings.form, start_date=settings.start_date
             )
         except HarmonyError as error:
             if isinstance(error, RejectedRow):
                 report.too_long += len(error.too_long)
             return str(error)
-        report.too_long += len(too_long)
+        report.too_long += len(made.too_long)
         report.forms[row.form] += 1
-        for example in examples:
+        for example in made.examples:
             self._ids.fromlist(example.input_ids)
             self._labels.fromlist(example.labels)
             if settings.loss_weights:

@@ -28,7 +28,8 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from ...errors import ConversationError
-from ..rows import detect_form, parse_line, without_nulls
+from ..row_forms import detect_form
+from ..rows import parse_line, without_nulls
 
 __all__ = [
     "CHUNK_BYTES",
