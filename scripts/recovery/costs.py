@@ -78,8 +78,8 @@ def generated(count: int, seed: int) -> None:
         messages = parsed(ENCODING.encode(turn.text, allowed_special="all"), TOOLS)
         channel, recipient, text = turn.meant
         calls = {message.recipient for message in messages} - {None, "assistant"}
-        shown = [m.content[0].text for m in messages if m.channel == "final" and not m.recipient]
-        if [(m.channel, m.recipient, m.content[0].text) for m in messages] == [turn.meant]:
+        shown = [m.text for m in messages if m.channel == "final" and not m.recipient]
+        if [(m.channel, m.recipient, m.text) for m in messages] == [turn.meant]:
             result = "as meant"
         elif calls - {recipient}:
             result = "another call"

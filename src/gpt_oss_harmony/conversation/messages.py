@@ -138,6 +138,11 @@ class Message(BaseModel):
         """Make a message with several items of content by an author without a name."""
         return cls(author=Author(role=role), content=list(contents))
 
+    @property
+    def text(self) -> str:
+        """The text of the message: all its items of text, joined."""
+        return "".join(item.text for item in self.content if isinstance(item, TextContent))
+
     def adding_content(self, content: str | Content) -> Message:
         """Append an item of content, in place."""
         self.content.append(_as_content(content))

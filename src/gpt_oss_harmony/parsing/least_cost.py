@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..conversation.header import INVISIBLE_RUN, ROLES, Header
 from ..conversation.messages import Role
@@ -167,7 +167,7 @@ class _Path(NamedTuple):
     notes: tuple[Note, ...] = ()
     edits: tuple[Edit, ...] = ()
 
-    def having(self, edit: Edit, text: str = "", **fields: object) -> _Path:
+    def having(self, edit: Edit, text: str = "", **fields: Any) -> _Path:
         """Continue with an edit of a text, and with other fields."""
         kind = edit.value.kind
         notes, dirt = self.notes, self.dirt
@@ -178,7 +178,9 @@ class _Path(NamedTuple):
         return self._replace(
             cost=self.cost + COST[edit],
             edits=(*self.edits, edit),
-            **{"dirt": dirt, "notes": notes, **fields},
+            dirt=dirt,
+            notes=notes,
+            **fields,
         )
 
     @property

@@ -61,13 +61,15 @@ class TokenKind(Enum):
 
 
 class ContentDelta(NamedTuple):
-    """Text that was added to the message with the index `message`.
+    """Text that was added to the message with the index `message`, and where it belongs.
 
     The index is that of the message in `StreamableParser.messages`, once the message has ended.
     """
 
     message: int
     text: str
+    channel: str | None = None
+    recipient: str | None = None
 
 
 class SuspendedBody(NamedTuple):
@@ -207,6 +209,16 @@ class ParserState:
         if expects_text:
             self.expect_text()
 
+    def copy(self) -> ParserState:
+        """Return a state that further tokens change independently."""
+        values = self.__getstate__()
+        for name, value in values.items():
+            if isinstance(value, list):
+                values[name] = value.copy()
+        copied = object.__new__(type(self))
+        copied.__setstate__(values)
+        return copied
+
     # Tokens
 
     def step(self, token: int) -> None:
@@ -302,13 +314,16 @@ class ParserState:
         """Append text to the open body."""
         if text:
             self._append(text)
-            self.added.append(ContentDelta(len(self.messages), text))
+            self._note_added(text)
 
     def add_token(self, token: int) -> None:
         """Append the bytes of a token to the open body; an incomplete character waits."""
         text = self._decode(token)
         if text:
-            self.added.append(ContentDelta(len(self.messages), text))
+            self._note_added(text)
+
+    def _note_added(self, text: str) -> None:
+        self.added.append(ContentDelta(len(self.messages), text, self.channel, self.recipient))
 
     def _decode(self, token: int) -> str:
         """Append the characters that this token completes, and return them."""
