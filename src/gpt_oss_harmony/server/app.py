@@ -184,7 +184,7 @@ async def _repeat(upkeep: Callable[[], object], seconds: float) -> None:
         try:
             await asyncio.to_thread(upkeep)
         except StoreError:
-            _LOG.exception("the maintenance of the store failed; it will be tried again")
+            _LOG.debug("the maintenance of the store failed; it will be tried again")
 
 
 def _refused(refusal: Refusal) -> Response:
@@ -290,10 +290,9 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Wait for running requests, up to a limit, before connections are closed.
 
-        The framework would close WebSockets at once, without an error for their clients.
+        Until then the server listens, so that ``/ready`` can say why it takes no requests. The
+        framework would stop listening, and close WebSockets without an error for their clients.
         """
-        for server in self.servers:
-            server.close()
         ending = asyncio.ensure_future(self._app.state.services.shut_down())
         while not ending.done() and not self.force_exit:
             await asyncio.wait({ending}, timeout=_SIGNAL_INTERVAL)

@@ -230,6 +230,9 @@ async def list_files(
         limit=limit,
         order=order,
     )
+    if not page.files:  # of a container without files, not of another key's
+        get = services.store.containers.get
+        await services.pools.store.run(owner, get, container_id, owner)
     return list_json([_file_json(file) for file in page.files], has_more=page.has_more)
 
 

@@ -16,6 +16,7 @@ from ..apis.requests import ResponsesRequest
 from ..apis.turn_request import turn_of_response
 from ..errors import ConversationError
 from .auth.api_keys import AuthenticatedCaller
+from .file_texts import without_read_text
 from .http.identifiers import new_id
 from .http.json import JsonResponse
 from .http.large_json import large_json_response
@@ -174,7 +175,7 @@ async def retrieve_item(
 
     def read() -> Response:
         item = services.store.conversations.get_item(conversation_id, owner, item_id)
-        return large_json_response(item.item)
+        return large_json_response(without_read_text(item.item))
 
     return await in_pool(request, services.pools.store, owner, read)
 

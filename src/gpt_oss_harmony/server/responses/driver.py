@@ -357,7 +357,9 @@ class ResponseRun:
         try:
             happened = Stored(await self._services.pools.store.run(self.owner, finish))
         except Exception as error:  # noqa: BLE001 - it becomes the last event
-            _LOG.exception("the response %s could not be stored", plan.id)
+            is_known = isinstance(error, StoreError)  # the store has logged its cause
+            problem = "the response %s could not be stored"
+            _LOG.error(problem, plan.id, exc_info=None if is_known else error)
             happened = StoringFailed(api_error_of(error, "a response"))
         self._take(happened)
 
@@ -367,4 +369,4 @@ class ResponseRun:
         try:
             await self._services.pools.store.run(self.owner, delete, self.id, self.owner)
         except StoreError:
-            _LOG.exception("the response %s, which failed, could not be deleted", self.id)
+            _LOG.error("the response %s, which failed, could not be deleted", self.id)
