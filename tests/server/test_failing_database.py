@@ -1,4 +1,4 @@
-"""A database that fails while the server runs: one line in the log, 503, and nobody reads a path."""
+"""A database that fails while the server runs: one line in the log, and 503 without paths."""
 
 from __future__ import annotations
 

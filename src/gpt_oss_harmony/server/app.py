@@ -29,9 +29,11 @@ from ..web import HttpConfig, Refusal, RequestGuard, RequestTimes, cors_options
 from .auth.api_keys import ApiKeys, counted
 from .chat.routes import router as chat_router
 from .chat.stored import router as stored_chat_router
+from .cluster.hub import Worker
 from .completions.routes import router as completions_router
 from .containers import router as containers_router
 from .conversations import router as conversations_router
+from .encryption import ItemCipher
 from .files import router as files_router
 from .health import router as health_router
 from .http.errors import (
@@ -42,11 +44,9 @@ from .http.errors import (
     shutting_down,
 )
 from .http.requests import DecodedBodies, RequestSizeLimit, cancel_all
-from .hub import Worker
 from .limited_route import in_pool
 from .models import router as models_router
 from .observation import RequestObserver
-from .responses.encryption import ItemCipher
 from .responses.routes import router as responses_router
 from .responses.websocket import router as websocket_router
 from .services import Services, services_of

@@ -12,10 +12,10 @@ from ..apis.requests import ChatRequest, ResponsesRequest
 from ..installation import missing_package
 from ..rendering.cache import BoundedCache
 from ..tools.tool import ToolError
+from .fair_semaphore import FairSemaphore
 from .http.errors import ApiError
 from .pools import FairPool
 from .store import NotFoundError, Store
-from .turns import Turns
 
 __all__ = ["FileTexts", "without_read_text"]
 
@@ -45,7 +45,7 @@ class FileTexts:
     def __init__(self, store: Store, pool: FairPool) -> None:
         self._store = store
         self._pool = pool
-        self._turns = Turns(_AT_ONCE, lambda owner: _AT_ONCE - 1)
+        self._turns = FairSemaphore(_AT_ONCE, lambda owner: _AT_ONCE - 1)
         self._texts = BoundedCache[str, str](_CACHED, len)
 
     async def of_response(self, owner: str, request: _Request) -> _Request:

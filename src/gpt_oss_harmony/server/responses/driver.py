@@ -19,15 +19,15 @@ from ...apis.requests import ReasoningSettings, ResponsesRequest
 from ...apis.turn_request import TurnRequest, turn_of_response
 from ...engines.completion import complete
 from ...engines.engine import ContextLengthError, EngineError
+from ..encryption import OwnerCipher
 from ..generation.events import TextAdded, Usage
 from ..generation.preparation import PreparedTurn
 from ..generation.sampling import sample_turn, with_grammar
 from ..http.errors import ApiError, api_error_of
 from ..http.event_log import EventLog
-from ..http.identifiers import new_id
+from ..identifiers import new_id
 from ..services import Services
 from ..store import NewResponse, StoreError
-from .encryption import OwnerCipher
 from .history import CURRENT_DATE, new_items
 from .machine import (
     Announced,
