@@ -137,7 +137,9 @@ def _curve(state: State, following: State, label: str) -> str:
         path = f"M{x} {y + _HEIGHT / 2} Q{x} {to_y} {to_x - _WIDTH / 2} {to_y}"
         return f'<path d="{path}"/><text class="note" x="{(x + to_x) / 2 - 40}" y="{to_y - 8}">{label}</text>'
     path = f"M{x + _WIDTH / 2} {y} Q{to_x} {y} {to_x} {to_y + _HEIGHT / 2}"
-    return f'<path d="{path}"/><text class="note" x="{(x + to_x) / 2 + 20}" y="{y - 8}">{label}</text>'
+    return (
+        f'<path d="{path}"/><text class="note" x="{(x + to_x) / 2 + 20}" y="{y - 8}">{label}</text>'
+    )
 
 
 def response_page() -> str:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -104,7 +104,7 @@ SERVER_TOOLS = ("web search call", "code interpreter call", "mcp call")
 class Play:
     """A machine, whatever happened to it, and what it said; every step must be in the table."""
 
-    taken: set[tuple[State, type[Input]]] = set()
+    taken: ClassVar[set[tuple[State, type[Input]]]] = set()
 
     def __init__(self, rules: dict[str, Any] | None = None, **stream: Any) -> None:
         numbers = itertools.count()
@@ -278,7 +278,7 @@ def test_the_cases_walk_through_the_whole_table() -> None:
 
 
 def test_what_cannot_happen_is_a_bug_of_the_caller() -> None:
-    with pytest.raises(ValueError, match="Stored cannot happen in State.PLANNED"):
+    with pytest.raises(ValueError, match=r"Stored cannot happen in State\.PLANNED"):
         Play().machine.take(Stored())
 
 

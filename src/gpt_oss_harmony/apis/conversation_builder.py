@@ -108,14 +108,20 @@ def read_response_format(requested: JsonField) -> RequestedFormat | None:
         return RequestedFormat()
     is_flat = requested["json_schema"].is_null and not requested["name"].is_null
     fields = requested if is_flat else requested["json_schema"]
-    schema = fields["schema"]
+    schema, name = fields["schema"], fields["name"].text()
+    if not _SCHEMA_NAME.fullmatch(name):
+        raise fields["name"].error(
+            f"{name!r:.80} is no name of a schema; use 1 to 64 of a-z, A-Z, 0-9, _ and -"
+        )
     return RequestedFormat(
-        name=fields["name"].text(),
+        name=name,
         schema={} if schema.is_null else dict(schema.object()),
         description=fields["description"].optional_text(),
         strict=fields["strict"].value is True,
     )
 
+
+_SCHEMA_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 _TEXT_TYPES = {"text", "input_text", "output_text", "reasoning_text", "summary_text"}
 

@@ -447,7 +447,7 @@ class _Keys(Command):
     def run(self, arguments: argparse.Namespace) -> None:
         try:
             from ..server.auth.api_keys import ApiKeys
-            from ..server.responses.encryption import rotate_keys
+            from ..server.encryption import rotate_keys
             from ..server.store import KeyLimits, NotFoundError, Store
         except ModuleNotFoundError as error:
             raise InputError(missing_package("keys need", error, "serve")) from error

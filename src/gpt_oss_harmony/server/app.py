@@ -29,9 +29,11 @@ from ..web import HttpConfig, Refusal, RequestGuard, RequestTimes, cors_options
 from .auth.api_keys import ApiKeys, counted
 from .chat.routes import router as chat_router
 from .chat.stored import router as stored_chat_router
+from .cluster.hub import Worker
 from .completions.routes import router as completions_router
 from .containers import router as containers_router
 from .conversations import router as conversations_router
+from .encryption import ItemCipher
 from .files import router as files_router
 from .health import router as health_router
 from .http.errors import (
@@ -42,12 +44,10 @@ from .http.errors import (
     shutting_down,
 )
 from .http.requests import DecodedBodies, RequestSizeLimit, cancel_all
-from .hub import Worker
 from .limited_route import in_pool
 from .messages.routes import router as messages_router
 from .models import router as models_router
 from .observation import RequestObserver
-from .responses.encryption import ItemCipher
 from .responses.routes import router as responses_router
 from .responses.websocket import router as websocket_router
 from .services import Services, services_of
@@ -186,7 +186,7 @@ async def _repeat(upkeep: Callable[[], object], seconds: float) -> None:
         try:
             await asyncio.to_thread(upkeep)
         except StoreError:
-            _LOG.exception("the maintenance of the store failed; it will be tried again")
+            _LOG.debug("the maintenance of the store failed; it will be tried again")
 
 
 def _refused(refusal: Refusal, scope: Scope) -> Response:
@@ -292,10 +292,9 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Wait for running requests, up to a limit, before connections are closed.
 
-        The framework would close WebSockets at once, without an error for their clients.
+        Until then the server listens, so that ``/ready`` can say why it takes no requests. The
+        framework would stop listening, and close WebSockets without an error for their clients.
         """
-        for server in self.servers:
-            server.close()
         ending = asyncio.ensure_future(self._app.state.services.shut_down())
         while not ending.done() and not self.force_exit:
             await asyncio.wait({ending}, timeout=_SIGNAL_INTERVAL)

@@ -22,9 +22,9 @@ from typing import Any, TypeAlias
 from prometheus_client.multiprocess import mark_process_dead
 
 from ..engines.engine import Engine, EngineError
-from .generation.admission import Admission
+from .admission import Admission
+from .cluster.hub import Hub
 from .http.requests import cancel_all
-from .hub import Hub
 from .settings import Settings
 from .store import Store
 

@@ -19,7 +19,7 @@ from ...engines.engine import ContextLengthError, EngineError, SamplingError
 from ...errors import ConversationError, HarmonyError
 from ...grammar.errors import GrammarError
 from ..logs import request_id
-from ..store.errors import ItemIdError, NotFoundError
+from ..store.errors import ItemIdError, NotFoundError, StoreError
 
 __all__ = [
     "ERROR_RESPONSES",
@@ -27,6 +27,7 @@ __all__ = [
     "ErrorAnswer",
     "add_error_handlers",
     "api_error_of",
+    "database_unavailable",
     "error_response",
     "shutting_down",
     "speaks_messages",
@@ -101,6 +102,8 @@ class ApiError(HarmonyError):
             return cls(404, str(error), code=f"{error.kind}_not_found")
         if isinstance(error, ItemIdError):
             return cls(400, str(error), code="invalid_value")
+        if isinstance(error, StoreError):
+            return database_unavailable()
         if isinstance(error, SamplingError):
             return cls(400, str(error), code="unsupported_value")
         if isinstance(error, EngineError) and error.retryable:
@@ -172,6 +175,17 @@ def api_error_of(error: BaseException, task: str) -> ApiError:
         return ApiError.of(error)
     _LOG.error("%s failed", task, exc_info=error)
     return ApiError(500, "the server failed; see its log", kind="server_error", code="server_error")
+
+
+def database_unavailable() -> ApiError:
+    """Make the error of a request without its database; only the log has the cause, with paths."""
+    return ApiError(
+        503,
+        "the server's database does not work at the moment; try again later",
+        kind="server_error",
+        code="database_unavailable",
+        retry_after=5,
+    )
 
 
 def shutting_down() -> ApiError:

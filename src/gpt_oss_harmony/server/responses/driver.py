@@ -19,15 +19,15 @@ from ...apis.requests import ReasoningSettings, ResponsesRequest
 from ...apis.turn_request import TurnRequest, turn_of_response
 from ...engines.completion import complete
 from ...engines.engine import ContextLengthError, EngineError
+from ..encryption import OwnerCipher
 from ..generation.events import TextAdded, Usage
 from ..generation.preparation import PreparedTurn
 from ..generation.sampling import sample_turn, with_grammar
 from ..http.errors import ApiError, api_error_of
 from ..http.event_log import EventLog
-from ..http.identifiers import new_id
+from ..identifiers import new_id
 from ..services import Services
 from ..store import NewResponse, StoreError
-from .encryption import OwnerCipher
 from .history import CURRENT_DATE, new_items
 from .machine import (
     Announced,
@@ -357,7 +357,9 @@ class ResponseRun:
         try:
             happened = Stored(await self._services.pools.store.run(self.owner, finish))
         except Exception as error:  # noqa: BLE001 - it becomes the last event
-            _LOG.exception("the response %s could not be stored", plan.id)
+            is_known = isinstance(error, StoreError)  # the store has logged its cause
+            problem = "the response %s could not be stored"
+            _LOG.error(problem, plan.id, exc_info=None if is_known else error)
             happened = StoringFailed(api_error_of(error, "a response"))
         self._take(happened)
 
@@ -367,4 +369,4 @@ class ResponseRun:
         try:
             await self._services.pools.store.run(self.owner, delete, self.id, self.owner)
         except StoreError:
-            _LOG.exception("the response %s, which failed, could not be deleted", self.id)
+            _LOG.error("the response %s, which failed, could not be deleted", self.id)

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 from ...apis.requests import ResponsesRequest
 from ..auth.api_keys import Caller
+from ..cluster.peers import PeerError
 from ..generation.sampling import with_grammar
 from ..http.errors import ApiError
 from ..http.event_log import Event, EventLog
 from ..http.server_sent_events import event_of
-from ..peers import PeerError
 from ..services import Services
 from ..store import StoredResponse
 from .driver import ResponseRun, store_beginning

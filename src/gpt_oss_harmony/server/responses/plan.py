@@ -20,15 +20,15 @@ from ...encoding import load_harmony_encoding
 from ...engines.engine import ContextLengthError
 from ...sampled_messages import SampledMessage
 from ..auth.api_keys import Caller
+from ..encryption import OwnerCipher
 from ..generation.preparation import RENDERING, PreparedTurn, prepare_turn
-from ..http.identifiers import new_id
+from ..identifiers import new_id
 from ..services import Services
 from ..store import NotFoundError, StoredSession
 from ..tools.approvals import ApprovedCall, answered_requests
 from ..tools.conversation_tools import ConversationTools, FileStorage
 from ..tools.mcp_servers import RequestedServers, requested_servers
 from .compaction import compacted_items, compaction_item, opened_items, prompt_counter
-from .encryption import OwnerCipher
 from .history import History, history_items, history_of, sessions_of, with_stored_items
 
 __all__ = [

@@ -5,6 +5,7 @@ Writing transactions on SQLite take turns, because SQLite's own waiting polls an
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
@@ -17,7 +18,14 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from alembic.script import ScriptDirectory
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    NotSupportedError,
+    ProgrammingError,
+)
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import StaticPool
 
@@ -26,6 +34,11 @@ from ..private_files import make_private, open_private
 from .errors import StoreError, StoreVersionError
 
 __all__ = ["Database", "database_name", "migrate"]
+
+_LOG = logging.getLogger(__name__)
+
+_OF_STATEMENTS = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
+"""Errors of one statement; after any other, the database itself does not work."""
 
 _SQLITE = b"SQLite format 3\0"  # how its files begin
 _MEMORY = "sqlite+pysqlite:///:memory:"
@@ -41,6 +54,10 @@ class Database:
     `url` is a path, ``sqlite:///PATH``, ``postgresql://...``, or None for a database in memory that
     ends with this object. `StoreError` is the only error; with `must_exist`, a missing file also
     raises it.
+
+    If the database does not work (its disk is full, another process locks it, its file or its
+    server has vanished), `problem` is the cause until `note_recovery` is called. The log has one
+    line for the failure, and one for the recovery.
     """
 
     def __init__(self, url: str | Path | None, *, must_exist: bool = False) -> None:
@@ -52,6 +69,8 @@ class Database:
             self.path = Path(self.url.database or "").absolute()
             if must_exist and not self.path.exists():
                 raise StoreError(f"there is no database {self.path}; name one in --database")
+        self.problem: str | None = None
+        self._file: tuple[int, int] | None = None
         is_memory = self.is_sqlite and self.path is None
         # A database in memory has only one connection, so readers take turns as well.
         turn = threading.RLock()
@@ -70,12 +89,14 @@ class Database:
     def reading(self) -> Generator[Connection, None, None]:
         """Read in one transaction, whose queries see the same state."""
         with self.errors_named(), self._read_turn, self._reader.begin() as connection:
+            self._check_file()
             yield connection
 
     @contextmanager
     def writing(self) -> Generator[Connection, None, None]:
         """Write in one transaction; it is on the disk when this ends; an error rolls it back."""
         with self.errors_named(), self._write_turn, self._writer.begin() as connection:
+            self._check_file()
             yield connection
 
     def close(self) -> None:
@@ -121,6 +142,7 @@ class Database:
             file = open_private(path)
             is_ours = os.read(file, len(_SQLITE)) in (b"", _SQLITE)
             os.close(file)
+            self._file = _identity(path)
             for name in ("", "-journal", "-shm", "-wal") if is_ours else ():
                 make_private(path.with_name(path.name + name))
         except OSError as error:
@@ -134,12 +156,41 @@ class Database:
         try:
             yield
         except DBAPIError as error:
+            if not isinstance(error, _OF_STATEMENTS):
+                self._note_problem(str(error.orig))
             raise StoreError(f"{self.name} failed: {error.orig}") from error
         except PoolTimeoutError as error:
-            raise StoreError(
-                f"{self.name} was busy for too long, "
-                f"with {_CONNECTIONS} connections and more in use"
-            ) from error
+            problem = f"was busy for too long, with {_CONNECTIONS} connections and more in use"
+            self._note_problem(problem)
+            raise StoreError(f"{self.name} {problem}") from error
+
+    def _check_file(self) -> None:
+        """Raise `StoreError` if the file is gone: SQLite would write on, into nothing."""
+        if self._file is None or self.path is None or _identity(self.path) == self._file:
+            return
+        problem = "the file was deleted or replaced; put it back, or restart the server"
+        self._note_problem(problem)
+        raise StoreError(f"{self.name} failed: {problem}")
+
+    def note_recovery(self) -> None:
+        """Note that data was written."""
+        if self.problem is not None:
+            self.problem = None
+            _LOG.warning("%s works again", self.name)
+
+    def _note_problem(self, problem: str) -> None:
+        if self.problem is None:
+            _LOG.error("%s does not work: %s", self.name, " ".join(problem.split()))
+        self.problem = problem
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what distinguishes a file from another one in its place; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def database_name(url: str | Path | None) -> str:

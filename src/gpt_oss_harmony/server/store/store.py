@@ -97,6 +97,8 @@ class Store:
         it. Returns the number of failed responses. Raises `StoreInUseError` if another server has
         the SQLite file.
         """
+        if self._database.problem is not None:
+            self.check()
         self._lease.acquire()
         self._is_serving = True
         return self.responses.abandon(self._lease)
@@ -123,10 +125,15 @@ class Store:
         with self._database.reading() as connection:
             return _find_items(connection, ids, owner, self._server.now())
 
+    @property
+    def problem(self) -> str | None:
+        """The reason why the database does not work; None if it works."""
+        return self._database.problem
+
     def check(self) -> None:
-        """Raise `StoreError` if the database does not answer."""
-        with self._database.reading() as connection:
-            connection.exec_driver_sql("SELECT 1")
+        """Raise `StoreError` if the database cannot be written."""
+        self.key_requests.write_nothing()
+        self._database.note_recovery()
 
     def back_up(self, path: str | Path) -> None:
         """Copy the current state of a SQLite database to a new file; servers may keep writing.

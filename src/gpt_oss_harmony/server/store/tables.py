@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator
 
-from ..http.json import json_text
+from ..json_text import json_text
 
 __all__ = [
     "METADATA",

@@ -18,7 +18,7 @@ from ...conversation.messages import Message, Role
 from ...sampled_messages import SampledMessage
 from ...tools.tool import ServerFunction
 from ...tools.tool_message import failure_message
-from ..http.identifiers import new_id
+from ..identifiers import new_id
 
 __all__ = [
     "AnsweredRequests",

@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from typing import Any, Protocol
 
-from ..http.errors import ApiError
-from ..http.event_log import EventLog
-from ..peers import ANSWER_SECONDS
+from .cluster.peers import ANSWER_SECONDS
+from .http.errors import ApiError
+from .http.event_log import EventLog
 
 __all__ = ["LiveResponse", "LiveResponses", "answer_peer"]
 
