@@ -10,6 +10,7 @@ import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -54,6 +55,7 @@ from .services import Services, services_of
 from .settings import Settings
 from .store import Store, StoreError
 from .tokens import router as tokens_router
+from .usage import router as usage_router
 
 if TYPE_CHECKING:
     from .telemetry import Telemetry
@@ -102,16 +104,23 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         folder = None if worker is None else worker.folder
-        with await asyncio.to_thread(Store, settings.database, workers=folder) as store:
+        limit = settings.max_stored_bytes
+        opening = asyncio.to_thread(
+            Store, settings.database, workers=folder, max_stored_bytes=limit
+        )
+        with await opening as store:
             await asyncio.to_thread(store.start_serving)
             path = settings.key_file
             cipher = ItemCipher.with_new_key() if path is None else ItemCipher.from_file(path)
             services = Services(engine, settings, store, cipher, by_name, worker, telemetry)
             app.state.services = services
+            store.quota.on_refusal = services.metrics.storage_refusals.inc
             await asyncio.to_thread(_prepare_tables, grammar=settings.grammar)
             await services.peers.open()
             upkeep = [
-                asyncio.ensure_future(_repeat(store.maintain, _MAINTENANCE_INTERVAL)),
+                asyncio.ensure_future(
+                    _repeat(partial(_maintain, services), _MAINTENANCE_INTERVAL)
+                ),
                 asyncio.ensure_future(_repeat(store.start_serving, _LEASE_INTERVAL)),
             ]
             yield
@@ -167,6 +176,7 @@ def _api_routes() -> list[BaseRoute]:
         conversations_router,
         containers_router,
         files_router,
+        usage_router,
     ):
         api.include_router(router)
     return api.routes
@@ -177,6 +187,11 @@ def _prepare_tables(*, grammar: bool) -> None:
     load_harmony_encoding("HarmonyGptOss").encode("é")  # not ASCII: needs the whole encoder
     if grammar:
         token_table()
+
+
+def _maintain(services: Services) -> None:
+    services.store.maintain()
+    services.metrics.database_bytes.set(services.store.size())
 
 
 async def _repeat(upkeep: Callable[[], object], seconds: float) -> None:

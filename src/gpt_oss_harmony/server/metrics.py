@@ -106,6 +106,18 @@ class Metrics:
         self.running = self._gauge("harmony_running", "Completions at the engine.")
         self.waiting = self._gauge("harmony_waiting", "Completions in the queue.")
 
+        self.storage_refusals = Counter(
+            "harmony_storage_refusals",
+            "Requests refused because their key has stored as much as it may.",
+            registry=registry,
+        )
+        self.database_bytes = Gauge(
+            "harmony_database_bytes",
+            "Bytes of the database, with what is free in it; measured once a minute.",
+            registry=registry,
+            multiprocess_mode="livemostrecent",
+        )
+
     def count_recoveries(self, recoveries: Iterable[Recovery]) -> None:
         """Count the repairs of one completion."""
         for recovery in recoveries:

@@ -19,7 +19,7 @@ from ...engines.engine import ContextLengthError, EngineError, SamplingError
 from ...errors import ConversationError, HarmonyError
 from ...grammar.errors import GrammarError
 from ..logs import request_id
-from ..store.errors import ItemIdError, NotFoundError, StoreError
+from ..store.errors import ItemIdError, NotFoundError, StorageFullError, StoreError
 
 __all__ = [
     "ERROR_RESPONSES",
@@ -100,6 +100,8 @@ class ApiError(HarmonyError):
             return cls(400, str(error), param=error.pointer or None, code="invalid_json_schema")
         if isinstance(error, NotFoundError):
             return cls(404, str(error), code=f"{error.kind}_not_found")
+        if isinstance(error, StorageFullError):
+            return cls(413, str(error), code="storage_full")
         if isinstance(error, ItemIdError):
             return cls(400, str(error), code="invalid_value")
         if isinstance(error, StoreError):

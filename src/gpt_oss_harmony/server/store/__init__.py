@@ -6,10 +6,11 @@
     tables → items            the columns of a row, and the dataclasses made of it
     database → leases         transactions, migrations; locks of running servers
     expiring_rows             expiry and order of rows
+    contents                  the bytes of files, each once
     response_chains           responses that follow each other
     tool_sessions, responses, conversations, container_files, uploads, chat_completions, keys,
     key_requests
-    owned_data                all data of one owner
+    owned_data → quota        all data of one owner; its size, and the limit of that
     store                     opens all of these
 
 Everything is synchronous and may be called from any thread. Methods return plain data, and never
@@ -20,7 +21,14 @@ from .chat_completions import CompletionPage, StoredCompletion, StoredCompletion
 from .container_files import ContainerFile, ContainerFiles, FilePage, NewFile
 from .conversations import Conversation, Conversations
 from .database import database_name
-from .errors import ItemIdError, NotFoundError, StoreError, StoreInUseError, StoreVersionError
+from .errors import (
+    ItemIdError,
+    NotFoundError,
+    StorageFullError,
+    StoreError,
+    StoreInUseError,
+    StoreVersionError,
+)
 from .items import NewItem, Order, Page, StoredItem
 from .key_requests import KeyRequest, KeyRequests
 from .keys import KeyLimits, KeyRecord, Keys
@@ -61,6 +69,7 @@ __all__ = [
     "OwnedRow",
     "Page",
     "Responses",
+    "StorageFullError",
     "Store",
     "StoreError",
     "StoreInUseError",

@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import threading
+import time
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -45,6 +46,8 @@ _MEMORY = "sqlite+pysqlite:///:memory:"
 _WRITES = "harmony_writes"
 _BUSY_SECONDS = 30  # seconds to wait for another process that writes
 _CONNECTIONS = 10
+_FREED_PAGES = 2000  # of 4 KiB, in one transaction
+_LARGE_TABLES = "'contents', 'responses', 'response_items', 'conversation_items'"
 _FORMS = "sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE"
 
 
@@ -98,6 +101,54 @@ class Database:
         with self.errors_named(), self._write_turn, self._writer.begin() as connection:
             self._check_file()
             yield connection
+
+    def size(self) -> int:
+        """Return the bytes that the database takes, with what is free in it."""
+        query = "SELECT pg_database_size(current_database())"
+        if self.is_sqlite:
+            query = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+        with self.reading() as connection:
+            return int(connection.exec_driver_sql(query).scalar_one())
+
+    def free_space(self) -> None:
+        """Give the space of deleted rows back to the system, in steps between which others write.
+
+        PostgreSQL gives back what is at the end of a table; the rest is for new rows.
+        """
+        if not self.is_sqlite:
+            self._vacuum_postgres()
+            return
+        free = self._free_pages()
+        if not free:
+            return
+        while free:
+            begun = time.monotonic()
+            with self.errors_named(), self._write_turn, self.engine.connect() as connection:
+                # A script runs to its end; `execute` would stop after the first page.
+                freeing = f"PRAGMA incremental_vacuum({_FREED_PAGES})"
+                connection.connection.executescript(freeing).close()  # type: ignore[attr-defined]
+            left = self._free_pages()
+            free = left if left < free else 0  # a file that cannot give anything back
+            time.sleep(time.monotonic() - begun)  # others write in half of the time
+        with self.errors_named(), self._write_turn, self.engine.connect() as connection:
+            connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+
+    def _free_pages(self) -> int:
+        with self.reading() as connection:
+            return int(connection.exec_driver_sql("PRAGMA freelist_count").scalar_one())
+
+    def _vacuum_postgres(self) -> None:
+        """Vacuum the tables whose large values were deleted: PostgreSQL waits for more of them."""
+        query = (
+            "SELECT relname FROM pg_stat_user_tables WHERE n_dead_tup > 0 "
+            f"AND schemaname = current_schema() AND relname IN ({_LARGE_TABLES})"
+        )
+        with self.reading() as connection:
+            tables = list(connection.exec_driver_sql(query).scalars())
+        alone = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        with self.errors_named(), alone.connect() as connection:
+            for table in tables:
+                connection.exec_driver_sql(f"VACUUM {table}")
 
     def close(self) -> None:
         """Close the connections."""
@@ -236,6 +287,7 @@ def _read_url(text: str | Path | None) -> URL:
 def _configure_sqlite(connection: Any, _: Any) -> None:
     connection.isolation_level = None  # otherwise sqlite3 begins transactions by its own rules
     for pragma in (
+        "auto_vacuum = INCREMENTAL",  # for a new file: free_space can give its space back
         "journal_mode = WAL",
         "synchronous = FULL",
         "foreign_keys = ON",
@@ -282,3 +334,14 @@ def migrate(database: Database) -> None:
                 step.module.upgrade()
         if missing:
             context.stamp(steps, "head")
+    if missing and database.is_sqlite and database.path is not None:
+        _allow_freeing(database)
+
+
+def _allow_freeing(database: Database) -> None:
+    """Rewrite a SQLite file of an earlier schema, which cannot give back space yet."""
+    with database.errors_named(), database.engine.connect() as connection:
+        if connection.exec_driver_sql("PRAGMA auto_vacuum").scalar_one() == 0:
+            connection.rollback()
+            connection.connection.execute("PRAGMA auto_vacuum = INCREMENTAL").close()
+            connection.connection.execute("VACUUM").close()

@@ -5,6 +5,7 @@
     StoreError
       NotFoundError       the row is missing, or belongs to another owner
       ItemIdError         an item cannot be stored under this id
+      StorageFullError    the owner has stored as much as it may
       StoreVersionError   a newer server has written the database
       StoreInUseError     another server has the file
 """
@@ -13,7 +14,14 @@ from __future__ import annotations
 
 from ...errors import HarmonyError
 
-__all__ = ["ItemIdError", "NotFoundError", "StoreError", "StoreInUseError", "StoreVersionError"]
+__all__ = [
+    "ItemIdError",
+    "NotFoundError",
+    "StorageFullError",
+    "StoreError",
+    "StoreInUseError",
+    "StoreVersionError",
+]
 
 
 class StoreError(HarmonyError):
@@ -39,6 +47,19 @@ class ItemIdError(StoreError, ValueError):
     def __init__(self, problem: str, id: str) -> None:
         super().__init__(problem)
         self.id = id
+
+
+class StorageFullError(StoreError):
+    """An owner has stored `used` bytes of at most `limit`; `added` more are too many."""
+
+    def __init__(self, used: int, added: int, limit: int) -> None:
+        super().__init__(
+            f"this API key has stored {used:,} bytes, and the request would add {added:,} to them, "
+            f"but {limit:,} is the most; delete files, containers, responses or conversations"
+        )
+        self.used = used
+        self.added = added
+        self.limit = limit
 
 
 class StoreVersionError(StoreError):

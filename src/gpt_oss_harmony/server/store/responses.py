@@ -26,6 +26,7 @@ from .items import (
 )
 from .key_requests import end_requests
 from .leases import Lease, ServerClock
+from .quota import Quota, size_of
 from .response_chains import delete_expired, forget, read_history, visible_to
 from .tables import key_requests, response_items, responses
 from .tool_sessions import StoredSession, insert_sessions, replace_sessions
@@ -98,17 +99,21 @@ class _Belonging(NamedTuple):
 class Responses:
     """The responses in a database, for one server; `Store` makes it."""
 
-    def __init__(self, database: Database, server: ServerClock) -> None:
+    def __init__(self, database: Database, server: ServerClock, quota: Quota) -> None:
         self._database = database
         self._server = server
+        self._quota = quota
 
     def begin(self, response: NewResponse) -> None:
         """Store a new response and its input.
 
         Raises `NotFoundError` if its owner cannot see the previous response or the conversation,
-        and `ItemIdError` for its items.
+        `ItemIdError` for its items, and `StorageFullError` if the owner has no room for it.
         """
         check_ids(response.input)
+        self._quota.add(
+            response.owner, size_of(response.body, *(item.item for item in response.input))
+        )
         previous = response.previous_response_id
         with self._database.writing() as connection:
             if previous is not None:
@@ -183,6 +188,7 @@ class Responses:
                 added = [*(item.as_new() for item in stored), *output]
                 if append_items(connection, response.conversation_id, response.owner, added):
                     replace_sessions(connection, response.conversation_id, sessions)
+        self._quota.note(response.owner, size_of(blob, *(item.item for item in output)))
         return True
 
     def get(self, id: str, owner: str) -> StoredResponse:

@@ -33,6 +33,7 @@ __all__ = [
     "chat_completions",
     "container_files",
     "containers",
+    "contents",
     "conversation_items",
     "conversation_sessions",
     "conversations",
@@ -144,6 +145,7 @@ responses = Table(
     Column("events", LargeBinary),
 )
 Index("ix_responses_expires_at", responses.c.expires_at)
+Index("ix_responses_owner", responses.c.owner)
 Index(
     "ix_responses_server_id",
     responses.c.server_id,
@@ -175,6 +177,7 @@ conversations = Table(
     Column("metadata", JsonText, nullable=False),
     Column("next_position", Integer, nullable=False),
 )
+Index("ix_conversations_owner", conversations.c.owner)
 conversation_items = Table(
     "conversation_items",
     METADATA,
@@ -231,6 +234,15 @@ container_files = Table(
     Column("mime_type", AnyText, nullable=False),
     Column("size", BigInteger, nullable=False),
     Column("created_at", BigInteger, nullable=False),
+    Column("hash", Text, nullable=False, index=True),
+)
+# The bytes of files, once for each owner (see contents).
+contents = Table(
+    "contents",
+    METADATA,
+    Column("owner", AnyText, primary_key=True),
+    Column("hash", Text, primary_key=True),  # SHA-256, in hexadecimal
+    Column("size", BigInteger, nullable=False),
     Column("data", LargeBinary, nullable=False),
 )
 # Containers and files that clients made; a file without a container is one of the Files API.
@@ -257,7 +269,7 @@ files = Table(
     Column("size", BigInteger, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger, index=True),
-    Column("data", LargeBinary, nullable=False),
+    Column("hash", Text, nullable=False, index=True),
 )
 Index("ix_files_owner", files.c.owner, files.c.created_at, files.c.id)
 chat_completions = Table(
