@@ -31,6 +31,7 @@ from .responses.encryption import ItemCipher
 from .responses.live_responses import LiveResponses, answer_peer
 from .settings import Settings
 from .store import Store
+from .unknown_fields import UnknownFields
 
 if TYPE_CHECKING:
     from .telemetry import Telemetry
@@ -69,6 +70,7 @@ class Services:
     peers: Peers = field(init=False)
     admission: Admission = field(init=False)
     metrics: Metrics = field(init=False)
+    unknown_fields: UnknownFields = field(init=False)
     started: float = field(default_factory=time.time, init=False)
 
     def __post_init__(self) -> None:
@@ -87,6 +89,7 @@ class Services:
         if channel is not None:  # other servers may get requests with the same keys
             self.limiter = SharedKeyLimiter(self.store.key_requests, self.pools.keys)
         self.metrics = Metrics()
+        self.unknown_fields = UnknownFields(self.metrics, self.settings.unknown_fields)
         self.file_texts = FileTexts(self.store, self.pools.store)
         self.peers = Peers(id, channel, partial(answer_peer, self.live_responses))
         limit = _LARGE_REQUESTS * self.settings.max_request_bytes
