@@ -165,7 +165,7 @@ fuzz: $(FUZZ_VENV)/.installed ## Search for inputs that break a promise, each ta
 noise: $(VENV)/.installed-dev ## Sample TURNS=N turns under grammars from a model of random weights
 	NOISE_TURNS=$(TURNS) $(BIN)/python -m pytest -n 2 -q tests/grammar/test_noise.py
 
-coding-agents: $(VENV)/.installed-dev $(AGENTS)/node_modules/.installed ## Run the tests with codex and pi, from npm (600 MB)
+coding-agents: $(VENV)/.installed-dev $(AGENTS)/node_modules/.installed ## Run the tests with codex, Claude Code and pi, from npm (800 MB)
 	$(BIN)/python -m pytest tests/server/test_client_coding_agents.py
 
 ##@ Run it with real engines
@@ -291,6 +291,7 @@ $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.installed-torch
 
 $(CLIENTS)/node_modules/.installed $(AGENTS)/node_modules/.installed $(PAGE)/node_modules/.installed: %/node_modules/.installed: %/package-lock.json
 	npm ci --prefix $* --loglevel=error
+	@cd $* && script=node_modules/@anthropic-ai/claude-code/install.cjs && { [ ! -f $$script ] || node $$script; }
 	@touch $@
 
 $(VENV)/.installed-bench: pyproject.toml | $(VENV)/.created

@@ -281,7 +281,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
                            "tool_choice.name: 'f' is not declared; declared tools: now"),
     "no tool to call": ({"tool_choice": {"type": "any"}}, "tool_choice: a call is required, but"),
     "MCP servers": ({"mcp_servers": [{"type": "url"}]}, "mcp_servers: the Messages API of this"),
-    "the stop of other APIs": ({"stop": "."}, "stop: this field is named stop_sequences here"),
+    "the stop of other APIs": ({"stop": "."}, "stop: this API has no such field; send stop_sequences"),
     "a form of the answer": ({"output_config": {"format": {"type": "text"}}},
                              "output_config.format.type: expected json_schema, found 'text'"),
     "two efforts": ({"output_config": {"effort": "low"}, "reasoning_effort": "high"},

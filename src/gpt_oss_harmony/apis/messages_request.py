@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from ..engines.engine import Sampling
-from .request_body import SamplingFields
+from .request_body import SamplingFields, misplaced_field
 from .requests import Absent, Effort
 
 __all__ = ["IGNORED", "MessagesRequest", "OutputConfig", "ReasoningDisplay", "ThinkingSettings"]
@@ -31,6 +31,18 @@ IGNORED: Mapping[str, str] = {
     "user_profile_id": "the owner of a request is its API key",
 }
 """Fields of the API that do not change the answer, with the reasons."""
+
+
+_ELSEWHERE = {
+    "stop": "send stop_sequences",
+    "max_completion_tokens": "send max_tokens",
+    "max_output_tokens": "send max_tokens",
+    "n": "send a request for each answer",
+    "input": "send messages",
+    "instructions": "send system",
+    "response_format": "send output_config.format",
+}
+"""Fields of the other APIs, and what to send instead."""
 
 
 class _Settings(BaseModel):
@@ -78,6 +90,14 @@ class MessagesRequest(SamplingFields):
         description="Texts that end the answer; the answer does not contain them.",
     )
     stop: Absent = Field(default=None, description="Send `stop_sequences` instead.")
+    max_completion_tokens: Absent = Field(default=None, description="Send `max_tokens` instead.")
+    max_output_tokens: Absent = Field(default=None, description="Send `max_tokens` instead.")
+    n: Absent = Field(default=None, description="A request has one answer.")
+    input: Absent = Field(default=None, description="Send `messages` instead.")
+    instructions: Absent = Field(default=None, description="Send `system` instead.")
+    response_format: Absent = Field(
+        default=None, description="Send `output_config.format` instead."
+    )
     thinking: ThinkingSettings | None = None
     output_config: OutputConfig | None = None
     output_format: dict[str, Any] | None = Field(
@@ -117,12 +137,10 @@ class MessagesRequest(SamplingFields):
             )
         return value
 
-    @field_validator("stop")
+    @field_validator(*_ELSEWHERE)
     @classmethod
-    def _has_another_name(cls, stop: Any) -> Any:
-        if stop is not None:
-            raise ValueError("this field is named stop_sequences here; send that")
-        return stop
+    def _is_of_another_api(cls, value: Any, info: ValidationInfo) -> Any:
+        return misplaced_field(value, info.field_name, _ELSEWHERE)
 
     @property
     def stop_texts(self) -> tuple[str, ...]:

@@ -145,7 +145,15 @@ class _Serve(Command):
             "--event-names",
             choices=("openai", "open-responses"),
             default="openai",
-            help="the names of events about reasoning (default: %(default)s)",
+            help="the names of events about reasoning; with those of open-responses, the helper "
+            "responses.stream() of OpenAI's TypeScript SDK fails (default: %(default)s)",
+        )
+        parser.add_argument(
+            "--unknown-fields",
+            choices=("ignore", "refuse"),
+            default="ignore",
+            help="what to do with fields of requests that no API has; ignored ones are listed in "
+            "the header Harmony-Ignored (default: %(default)s)",
         )
         parser.add_argument(
             "--reasoning-summaries",
@@ -270,6 +278,7 @@ class _Serve(Command):
             inspector=arguments.inspector,
             current_date=None if date == "none" else date,
             event_names=arguments.event_names,
+            unknown_fields=arguments.unknown_fields,
             reasoning_summaries=arguments.reasoning_summaries,
             context_length=arguments.context_length,
             max_running=arguments.max_running,

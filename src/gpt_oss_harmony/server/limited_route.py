@@ -20,13 +20,14 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from ..apis.request_body import MANY_ERRORS
+from ..apis.request_body import MANY_ERRORS, RequestBody
 from ..errors import HarmonyError
 from .auth.api_keys import authenticate, counted
 from .http.errors import ApiError
 from .http.large_json import read_json
 from .http.requests import while_connected
 from .pools import FairPool
+from .unknown_fields import IGNORED_FIELDS, UnknownFields
 
 __all__ = ["LimitedRoute", "in_pool"]
 
@@ -132,11 +133,11 @@ class _Request(Request):
     async def json(self) -> Any:
         """Read and validate the body, a large one in a thread until the client disconnects."""
         body = await self.body()
-        if len(body) <= _SMALL_BODY:
-            return self._read(body)
         caller = await authenticate(self)
+        if len(body) <= _SMALL_BODY:
+            return self._read(body, caller.owner)
         pool = self.app.state.services.pools.encoding
-        return await in_pool(self, pool, caller.owner, self._read, body)
+        return await in_pool(self, pool, caller.owner, self._read, body, caller.owner)
 
     def form(self, **limits: Any) -> Any:
         """Read a form, or JSON with its fields; the framework awaits the result."""
@@ -151,10 +152,13 @@ class _Request(Request):
             raise ApiError(400, problem, code="invalid_value")
         return FormData(raw)
 
-    def _read(self, body: bytes) -> Any:
+    def _read(self, body: bytes, owner: str) -> Any:
         raw = read_json(body)
         if not isinstance(self._model, type) or not issubclass(self._model, BaseModel):
             return raw
+        if issubclass(self._model, RequestBody):
+            unknown: UnknownFields = self.app.state.services.unknown_fields
+            self.scope[IGNORED_FIELDS] += unknown.check(self._model, raw, owner)
         try:
             return self._model.model_validate(raw)
         except ValidationError as error:

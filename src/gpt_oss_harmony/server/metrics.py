@@ -97,6 +97,12 @@ class Metrics:
             "Violations of schema keywords that grammars leave out.",
             registry=registry,
         )
+        self.ignored_fields = Counter(
+            "harmony_ignored_fields",
+            "Unknown fields of requests, by name; further names are other.",
+            ("field",),
+            registry=registry,
+        )
         self._tool_calls = Counter(
             "harmony_tool_calls",
             "Calls of the server's own tools, by their end.",

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .http.errors import speaks_messages
 from .logs import CURRENT_REQUEST, LoggedRequest, request_id_of
+from .unknown_fields import IGNORED_FIELDS
 
 if TYPE_CHECKING:
     from .services import Services
@@ -50,9 +51,7 @@ class RequestObserver:
         request_id = request_id_of(headers.get("x-request-id"))
         # Nothing resets it: outer middleware answers an unexpected error, in the same task.
         CURRENT_REQUEST.set(LoggedRequest(request_id))
-        names = ["X-Request-Id"]
-        if speaks_messages(scope):
-            names.append("Request-Id")  # the name in Anthropic's API
+        scope[IGNORED_FIELDS] = []
         status = 500  # if an error is raised
         begun = time.perf_counter()
 
@@ -61,9 +60,7 @@ class RequestObserver:
             kind = message["type"]
             if kind in _STARTS:
                 status = message.get("status", _SWITCHED)  # accepted WebSockets have none
-                answered = MutableHeaders(scope=message)
-                for name in names:
-                    answered[name] = request_id
+                MutableHeaders(scope=message).update(_own_headers(scope, request_id))
             await send(message)
 
         is_probe = scope["path"] in _PROBES
@@ -86,3 +83,12 @@ class RequestObserver:
                     fields = {"method": method, "route": route, "status": status}
                     fields["seconds"] = round(seconds, 6)
                     _LOG.log(level, "request", extra={"fields": fields})
+
+
+def _own_headers(scope: Scope, request_id: str) -> dict[str, str]:
+    headers = {"X-Request-Id": request_id}
+    if speaks_messages(scope):
+        headers["Request-Id"] = request_id  # the name in Anthropic's API
+    if ignored := scope[IGNORED_FIELDS]:
+        headers["Harmony-Ignored"] = ", ".join(ignored)
+    return headers

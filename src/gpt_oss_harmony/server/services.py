@@ -30,6 +30,7 @@ from .metrics import Metrics
 from .pools import Pools
 from .settings import Settings
 from .store import Store
+from .unknown_fields import UnknownFields
 
 if TYPE_CHECKING:
     from .telemetry import Telemetry
@@ -68,6 +69,7 @@ class Services:
     peers: Peers = field(init=False)
     admission: Admission = field(init=False)
     metrics: Metrics = field(init=False)
+    unknown_fields: UnknownFields = field(init=False)
     started: float = field(default_factory=time.time, init=False)
 
     def __post_init__(self) -> None:
@@ -86,6 +88,7 @@ class Services:
         if channel is not None:  # other servers may get requests with the same keys
             self.limiter = SharedKeyLimiter(self.store.key_requests, self.pools.keys)
         self.metrics = Metrics()
+        self.unknown_fields = UnknownFields(self.metrics, self.settings.unknown_fields)
         self.file_texts = FileTexts(self.store, self.pools.store)
         self.peers = Peers(id, channel, partial(answer_peer, self.live_responses))
         limit = _LARGE_REQUESTS * self.settings.max_request_bytes

@@ -40,6 +40,7 @@ class Settings:
     - `current_date`: the date in prompts: ``today`` (UTC), a date as ``YYYY-MM-DD``, or None.
     - `inspector`: whether the inspector's page is at ``/``.
     - `event_names`: the names of reasoning events, those of OpenAI's SDKs or of Open Responses.
+    - `unknown_fields`: whether requests with unknown fields are answered without them, or refused.
     - `reasoning_summaries`: how requested summaries are made: from sentences of the reasoning, or
       by the model, with one more short completion for each.
     - `context_length`: the most tokens of a prompt with its output; None is the engine's limit.
@@ -68,6 +69,7 @@ class Settings:
     current_date: str | None = TODAY
     inspector: bool = True
     event_names: Literal["openai", "open-responses"] = "openai"
+    unknown_fields: Literal["ignore", "refuse"] = "ignore"
     reasoning_summaries: Literal["sentences", "model"] = "sentences"
     context_length: int | None = None
     max_running: int = 16

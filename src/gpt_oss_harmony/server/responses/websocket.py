@@ -42,6 +42,7 @@ _MAX_LANES = 16
 _MAX_WAITING = 16  # requests of a lane
 _MESSAGE_SECONDS = 0.001  # between messages of a key, over all its connections
 _SMALL_MESSAGE = 64 * 1024  # read directly: starting a thread would take longer
+_OWN_FIELDS = {"type", "stream_id", "generate"}  # of the event; the others are the request's
 _ENDS = ("response.completed", "response.incomplete")
 
 
@@ -181,6 +182,8 @@ class _Connection:
 
     async def _respond(self, caller: Caller, event: Mapping[str, Any], lane: str | None) -> bool:
         """Respond to a request; return whether the response ended normally."""
+        sent = {name: value for name, value in event.items() if name not in _OWN_FIELDS}
+        self._services.unknown_fields.check(ResponsesRequest, sent, caller.owner)
         request = await self._pool.run(caller.owner, read_body, ResponsesRequest, event)
         if request.background:
             problem = "a WebSocket has no background responses; send the request over HTTP"
