@@ -128,7 +128,7 @@ BAD = [
     ('{"messages": []}', "messages is empty; write the messages"),
     ('{"conversations": "[]"}', "conversations is empty"),
     ('{"messages": [{"role": "user", "content": "hi"}]}', "nothing to train on"),
-    ('{"text": "hi"}', "the row has no messages; its fields are 'text'; write it as {"),
+    ('{"text": "hi"}', "the row has no messages; its fields are 'text'; it looks like plain text"),
     ("[" * 100_000, "not valid JSON (nested too deeply)"),
     ("a b", "not valid JSON (Expecting value at character 1); write one object in each line"),
     ('{"messages": [{"role": "user", "content": "hi"}, {"role": "alien"}]}', "messages[1].role"),

@@ -356,7 +356,7 @@ def _responses(row: JsonField) -> dict[str, Any]:
 def _item_message(item: JsonField) -> dict[str, Any]:
     fields = dict(item.object())
     kind = fields.pop("type", "message" if "role" in fields else None)
-    write = _ITEMS.get(kind)
+    write = _ITEMS.get(str(kind))
     if write is None:
         raise item["type"].error(
             f"an item of the type {kind!r:.80} cannot be written as harmony messages; remove it, "
@@ -369,7 +369,7 @@ def _message_item(item: JsonField, fields: dict[str, Any]) -> dict[str, Any]:
     phase = fields.pop("phase", None)
     if phase is None:
         return {}
-    if phase not in _PHASES:
+    if str(phase) not in _PHASES:
         raise item["phase"].unexpected(f"one of {', '.join(_PHASES)}")
     return {"channel": _PHASES[phase]}
 
@@ -379,8 +379,11 @@ def _reasoning_item(item: JsonField, fields: dict[str, Any]) -> dict[str, Any]:
     parts = fields.pop(name, None)
     if not parts:
         raise item.error("the reasoning is encrypted, or empty; remove the item, or write its text")
-    texts = (part["text"].text() for part in JsonField(parts, f"{item.path}.{name}").items())
-    return {"role": "assistant", "content": None, "reasoning": "".join(texts)}
+    written = [
+        {**part.object(), "type": "reasoning"}
+        for part in JsonField(parts, f"{item.path}.{name}").items()
+    ]
+    return {"role": "assistant", "content": written}
 
 
 def _call_item(item: JsonField, fields: dict[str, Any]) -> dict[str, Any]:
@@ -403,7 +406,7 @@ def _result_item(item: JsonField, fields: dict[str, Any]) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call_id, "content": output}
 
 
-_ITEMS: Mapping[Any, Callable[[JsonField, dict[str, Any]], dict[str, Any]]] = {
+_ITEMS: Mapping[str, Callable[[JsonField, dict[str, Any]], dict[str, Any]]] = {
     "message": _message_item,
     "reasoning": _reasoning_item,
     "function_call": _call_item,
