@@ -27,7 +27,7 @@ from ..conversation.messages import Role
 from ..errors import ConversationError
 from .chat_rows import json_text, parsed_json
 
-__all__ = ["ROW_FORMS", "RowForm", "as_chat", "detect_form"]
+__all__ = ["ROW_FORMS", "RowForm", "as_chat", "detect_form", "spoken"]
 
 RowForm: TypeAlias = Literal["harmony", "chat", "sharegpt", "responses", "completion", "alpaca"]
 ROW_FORMS: tuple[RowForm, ...] = get_args(RowForm)
@@ -272,17 +272,17 @@ def _sharegpt_result(text: str) -> dict[str, Any]:
 def _completion(row: JsonField) -> dict[str, Any]:
     """The prompt is not trained on, also not the assistant's messages in it, as in TRL."""
     fields = dict(row.object())
-    prompt = _spoken(row["prompt"], "user")
+    prompt = spoken(row["prompt"], "user")
     fields["messages"] = [
         *({**message, "weight": 0} if _is_assistant(message) else message for message in prompt),
-        *_spoken(row["completion"], "assistant"),
+        *spoken(row["completion"], "assistant"),
     ]
     del fields["prompt"], fields["completion"]
     return fields
 
 
-def _spoken(field: JsonField, role: str) -> list[Any]:
-    """Return a list of messages; a text is one message by `role`."""
+def spoken(field: JsonField, role: str) -> list[Any]:
+    """Return a list of messages; a text is one message by `role`, or a list of them as JSON."""
     value = field.value
     if isinstance(value, str):
         if value.lstrip().startswith("[{") and (read := _json_list(value)) is not None:
