@@ -103,8 +103,8 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def _fail(problem: str, code: int = BAD_INPUT) -> int:
-    one_line = " ".join(problem.splitlines())
-    print(f"harmony: error: {Output.printable(one_line)}", file=sys.stderr)
+    one_line = Output.printable(" ".join(problem.splitlines()))
+    print(f"harmony: error: {one_line}", file=sys.stderr)
     return code
 
 

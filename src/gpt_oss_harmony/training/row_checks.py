@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 FindingKind: TypeAlias = Literal["markup", "calls", "channels", "empty", "opening"]
-FINDINGS: Mapping[FindingKind, str] = {
+FINDINGS: Mapping[str, str] = {
     "markup": "marks of a format in text, such as <|end|>, <|im_end|> or <think>",
     "calls": "arguments that are not a JSON object, or that break the declared parameters",
     "channels": "messages on no channel, or on one that the models do not have",

@@ -208,6 +208,8 @@ def _unused_of_tool(tool: Mapping[str, Any], path: str) -> Iterator[str]:
     if kind == "custom":
         custom = tool.get("custom")
         fields = custom if isinstance(custom, Mapping) else tool
+        if fields is custom:
+            yield from _names(tool, {"type", "custom"}, path)
         yield from _names(fields, {"type", "name", "description", "format"}, path)
         return
     if kind == "namespace":

@@ -27,7 +27,7 @@ from ..conversation.messages import Role
 from ..errors import ConversationError
 from .chat_rows import json_text, parsed_json
 
-__all__ = ["ROW_FORMS", "RowForm", "as_chat", "detect_form"]
+__all__ = ["ROW_FORMS", "RowForm", "as_chat", "detect_form", "spoken"]
 
 RowForm: TypeAlias = Literal["harmony", "chat", "sharegpt", "responses", "completion", "alpaca"]
 ROW_FORMS: tuple[RowForm, ...] = get_args(RowForm)
@@ -272,17 +272,17 @@ def _sharegpt_result(text: str) -> dict[str, Any]:
 def _completion(row: JsonField) -> dict[str, Any]:
     """The prompt is not trained on, also not the assistant's messages in it, as in TRL."""
     fields = dict(row.object())
-    prompt = _spoken(row["prompt"], "user")
+    prompt = spoken(row["prompt"], "user")
     fields["messages"] = [
         *({**message, "weight": 0} if _is_assistant(message) else message for message in prompt),
-        *_spoken(row["completion"], "assistant"),
+        *spoken(row["completion"], "assistant"),
     ]
     del fields["prompt"], fields["completion"]
     return fields
 
 
-def _spoken(field: JsonField, role: str) -> list[Any]:
-    """Return a list of messages; a text is one message by `role`."""
+def spoken(field: JsonField, role: str) -> list[Any]:
+    """Return a list of messages; a text is one message by `role`, or a list of them as JSON."""
     value = field.value
     if isinstance(value, str):
         if value.lstrip().startswith("[{") and (read := _json_list(value)) is not None:
@@ -356,7 +356,7 @@ def _responses(row: JsonField) -> dict[str, Any]:
 def _item_message(item: JsonField) -> dict[str, Any]:
     fields = dict(item.object())
     kind = fields.pop("type", "message" if "role" in fields else None)
-    write = _ITEMS.get(kind)
+    write = _ITEMS.get(str(kind))
     if write is None:
         raise item["type"].error(
             f"an item of the type {kind!r:.80} cannot be written as harmony messages; remove it, "
@@ -369,7 +369,7 @@ def _message_item(item: JsonField, fields: dict[str, Any]) -> dict[str, Any]:
     phase = fields.pop("phase", None)
     if phase is None:
         return {}
-    if phase not in _PHASES:
+    if str(phase) not in _PHASES:
         raise item["phase"].unexpected(f"one of {', '.join(_PHASES)}")
     return {"channel": _PHASES[phase]}
 
@@ -379,8 +379,11 @@ def _reasoning_item(item: JsonField, fields: dict[str, Any]) -> dict[str, Any]:
     parts = fields.pop(name, None)
     if not parts:
         raise item.error("the reasoning is encrypted, or empty; remove the item, or write its text")
-    texts = (part["text"].text() for part in JsonField(parts, f"{item.path}.{name}").items())
-    return {"role": "assistant", "content": None, "reasoning": "".join(texts)}
+    written = [
+        {**part.object(), "type": "reasoning"}
+        for part in JsonField(parts, f"{item.path}.{name}").items()
+    ]
+    return {"role": "assistant", "content": written}
 
 
 def _call_item(item: JsonField, fields: dict[str, Any]) -> dict[str, Any]:
@@ -403,7 +406,7 @@ def _result_item(item: JsonField, fields: dict[str, Any]) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call_id, "content": output}
 
 
-_ITEMS: Mapping[Any, Callable[[JsonField, dict[str, Any]], dict[str, Any]]] = {
+_ITEMS: Mapping[str, Callable[[JsonField, dict[str, Any]], dict[str, Any]]] = {
     "message": _message_item,
     "reasoning": _reasoning_item,
     "function_call": _call_item,
