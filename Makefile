@@ -56,7 +56,7 @@ CORE := $(addprefix src/gpt_oss_harmony/,conversation tokens typescript renderin
 
 # What of the grammar's tests runs without PyTorch.
 GRAMMAR := $(addprefix tests/grammar/,test_schemas.py test_patterns.py test_loosening.py \
-	test_step_cost.py test_turn.py test_matcher.py test_white_space.py test_drafts.py \
+	test_budget.py test_turn.py test_matcher.py test_white_space.py test_drafts.py \
 	test_simple_schemas.py)
 
 # What holds the Transformers engine to the contract of engines.

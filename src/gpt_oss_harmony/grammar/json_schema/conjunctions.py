@@ -14,6 +14,7 @@ from math import gcd, lcm
 
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError, Report, raise_error
+from .budget import spend
 from .choices import Choices
 from .complements import Complements
 from .constraints import (
@@ -117,6 +118,7 @@ class Conjunctions:
         return self._state(atoms)
 
     def _state(self, atoms: dict[Atom, None]) -> State:
+        spend(5 + len(atoms) // 8)
         key = frozenset(atoms)
         state = self._states.get(key)
         if state is None:
@@ -170,6 +172,7 @@ class Conjunctions:
         self, parts: Parts, atoms: dict[Atom, None], met: dict[int, bool], picks: Picks
     ) -> bool:
         """Collect the schema's own keywords and the schemas that it joins, in its order."""
+        spend(5)
         met[id(parts.schema)] = True
         own: list[Way] = [parts.constraints] if asserts(parts.schema) else []
         for way in (*parts.joined[: parts.first], *own, *parts.joined[parts.first :]):
@@ -195,6 +198,7 @@ class Conjunctions:
     def _taken_apart(self, schema: Schema) -> Parts:
         parts = self._parts.get(id(schema))
         if parts is None:
+            spend(50)
             pointer = self._document.pointer(schema)
             joined, first = self._joined_ways(schema, pointer)
             references = [keyword for keyword in REFERENCES if keyword in schema]
@@ -270,6 +274,7 @@ class Conjunctions:
         return [id(schema) for schema in [*parts.joined, *options] if id(schema) in self._parts]
 
     def _build(self, state: State) -> None:
+        spend(10 + len(state.atoms) // 2)
         constraints = [atom for atom in state.atoms if isinstance(atom, Constraints)]
         types = frozenset(TYPES).intersection(*(atom.types for atom in constraints))
         if any(rule.fractional for rule in constraints) and any(rule.whole for rule in constraints):
@@ -281,6 +286,7 @@ class Conjunctions:
         if choice is not None:
             self._choose(state, choice)
             return
+        spend(10 + 5 * len(constraints))
         values = self._common_values(constraints)
         if values is None and self._name_beyond(state, constraints):
             return
@@ -301,6 +307,7 @@ class Conjunctions:
         state.alternatives = []
         state.exclusive = choice.pointer if choice.exclusive else ""
         for index, schema in enumerate(choice.schemas):
+            spend(10 + len(state.atoms) // 8)
             atoms: dict[Atom, None] = dict.fromkeys(state.atoms)
             del atoms[choice]
             # In the order of the schema: first the keywords beside a choice, then its alternative.
@@ -369,6 +376,7 @@ class Conjunctions:
             return
         ruling = [rule for rule in constraints if rule.prefix or rule.items is not None]
         for index in range(max((len(rule.prefix) for rule in ruling), default=0)):
+            spend(2 + len(ruling))
             shape.prefix.append(
                 self._joined(
                     [
@@ -414,6 +422,7 @@ class Conjunctions:
                 pointer=shape.pointer,
             )
         regions = self._regions(patterns, ruling)
+        spend(len(names) * (2 + len(ruling)))
         for name in names:
             shape.properties[name] = self._joined(
                 [schema for rule in ruling for schema in rule.schemas_of(name)],

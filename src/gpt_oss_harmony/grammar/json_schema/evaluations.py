@@ -15,6 +15,7 @@ from itertools import combinations
 
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError
+from .budget import spend
 from .choices import Choices
 from .constraints import Case, Choice, Constraints, Parts, Way
 from .documents import Document, child_pointer
@@ -194,6 +195,7 @@ def _tells(outcome: _Outcome) -> bool:
 def _both(left: Iterable[_Outcome], right: _Outcomes) -> _Outcomes:
     pairs = (one.joined(other) for one in left for other in right)
     both = [outcome for outcome in pairs if outcome is not None]
+    spend(10 * len(both))
     if len(both) > CASE_LIMIT:
         raise _MANY
     return both
