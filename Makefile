@@ -148,6 +148,9 @@ xgrammar: $(XGRAMMAR_VENV)/.installed ## Run the structural tag through xgrammar
 schemas: $(XGRAMMAR_VENV)/.installed ## Run public suites of JSON Schema in the folder SUITES=folder, beside two engines
 	$(XGRAMMAR_VENV)/bin/python scripts/schemas/score_suites.py $(SUITES) --write
 
+loosening: $(VENV)/.installed-dev ## Check that loosening only loosens, with the suites in the folder SUITES=folder
+	$(BIN)/python scripts/schemas/check_loosening.py $(SUITES)
+
 fuzz: $(FUZZ_VENV)/.installed ## Search for inputs that break a promise, each target for SECONDS=N
 	@for target in $(FUZZ_TARGETS); do echo "fuzzing $$target"; \
 	$(FUZZ_VENV)/bin/python -m fuzz.run $$target -max_total_time=$(SECONDS) -timeout=20 \

@@ -200,7 +200,7 @@ class Conjunctions:
         if parts is None:
             spend(50)
             pointer = self._document.pointer(schema)
-            joined, first = self._joined_ways(schema, pointer)
+            joined, first, is_partial = self._joined_ways(schema, pointer)
             references = [keyword for keyword in REFERENCES if keyword in schema]
             joins = child_pointer(pointer, *references[:1] or ["allOf"])
             is_old = self._document.is_old
@@ -210,7 +210,7 @@ class Conjunctions:
             if names is not None:
                 apply_property_names(rule, names)
             choices = self._choices.of(schema, rule)
-            parts = Parts(schema, rule, patterns, joined, first, joins, choices, [])
+            parts = Parts(schema, rule, patterns, joined, first, joins, choices, [], is_partial)
             self._parts[id(schema)] = parts
             if rule.refusals:
                 self._find_cases(parts)
@@ -230,23 +230,25 @@ class Conjunctions:
                     continue
             rule.refusals.remove(refusal)
 
-    def _joined_ways(self, schema: Schema, pointer: str) -> tuple[list[Way], int]:
-        """Return the joined schemas in order, and how many come before the properties."""
+    def _joined_ways(self, schema: Schema, pointer: str) -> tuple[list[Way], int, bool]:
+        """Return the joined schemas in order, how many come before the properties, and whether one
+        of them is left out."""
         joined: list[Way] = []
-        first = None
+        first, is_partial = None, False
         if _JOINING.isdisjoint(schema):
-            return joined, 0
+            return joined, 0, False
         for keyword in schema:
             if keyword in REFERENCES:
                 try:
                     joined.append(self._document.referred(schema, keyword))
                 except GrammarError as error:
                     self._report(error)
+                    is_partial = True
             elif keyword == "allOf":
                 joined += listed_schemas(schema, "allOf", pointer, self._report)
             elif keyword in ("properties", "required") and first is None:
                 first = len(joined)
-        return joined, len(joined) if first is None else first
+        return joined, len(joined) if first is None else first, is_partial
 
     def _names(self, schema: Schema) -> Constraints | None:
         """Return the constraints on the names of an object, if one schema has all of them."""

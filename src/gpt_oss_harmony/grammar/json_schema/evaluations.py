@@ -100,7 +100,9 @@ class Evaluations:
         return Choice(child_pointer(pointer, keyword), keyword, cases)
 
     def evaluates_all(self, parts: Parts, kind: str) -> bool:
-        """Return whether a schema's own keywords evaluate all names or items."""
+        """Return whether a schema evaluates all names or items, or may if it could be read."""
+        if parts.is_partial:
+            return True
         if kind == "object":
             return "additionalProperties" in parts.schema or parts.constraints.unread
         return parts.constraints.items is not None
