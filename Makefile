@@ -58,7 +58,7 @@ CORE := $(addprefix src/gpt_oss_harmony/,conversation tokens typescript renderin
 
 # What of the grammar's tests runs without PyTorch.
 GRAMMAR := $(addprefix tests/grammar/,test_schemas.py test_patterns.py test_loosening.py \
-	test_step_cost.py test_turn.py test_matcher.py test_white_space.py test_drafts.py \
+	test_budget.py test_turn.py test_matcher.py test_white_space.py test_drafts.py \
 	test_simple_schemas.py)
 
 # What holds the Transformers engine to the contract of engines.
@@ -156,6 +156,9 @@ xgrammar: $(XGRAMMAR_VENV)/.installed ## Run the structural tag through xgrammar
 
 schemas: $(XGRAMMAR_VENV)/.installed ## Run public suites of JSON Schema in the folder SUITES=folder, beside two engines
 	$(XGRAMMAR_VENV)/bin/python scripts/schemas/score_suites.py $(SUITES) --write
+
+loosening: $(VENV)/.installed-dev ## Check that loosening only loosens, with the suites in the folder SUITES=folder
+	$(BIN)/python scripts/schemas/check_loosening.py $(SUITES)
 
 fuzz: $(FUZZ_VENV)/.installed ## Search for inputs that break a promise, each target for SECONDS=N
 	@for target in $(FUZZ_TARGETS); do echo "fuzzing $$target"; \
