@@ -111,12 +111,12 @@ SERVER = """
     pools admission
     auth file_texts cluster
     metrics live_responses
-    telemetry
+    telemetry unknown_fields
     exporters services
     limited_route observation health tools
-    generation models files
+    generation models files usage
     responses chat containers
-    completions conversations tokens
+    completions conversations messages tokens
     app workers
 """
 """The rooms of the server from the ground up; each imports only what stands on lower lines."""

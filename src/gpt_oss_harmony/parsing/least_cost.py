@@ -364,7 +364,7 @@ class _Reader:
             if tool.name != written or " " in written:
                 path = path.having(Edit.TOOL_RESPELLED, written)
             yield from self._to(path, tool.name)
-        elif tool.behind.isascii() and tool.behind[0].isalpha() or tool.behind[0] == "<":
+        elif (tool.behind.isascii() and tool.behind[0].isalpha()) or tool.behind[0] == "<":
             if " " in written:
                 path = path.having(Edit.TOOL_RESPELLED, written)
             path = path.having(Edit.TOOL_GLUED, written)
@@ -421,9 +421,7 @@ class _Reader:
             in_dirt = type_at_end(text)
             if in_dirt is not None and path.recipient is not None:
                 content_type, path = in_dirt, path.having(Edit.TYPE_IN_DIRT, text)
-            elif not plain_name(text) or self._begins_prose(word):
-                return
-            elif find_tool(text, self.tools) is not None:
+            elif not plain_name(text) or self._begins_prose(word) or find_tool(text, self.tools) is not None:
                 return
             elif marker == CONSTRAIN:
                 path = path.having(Edit.TYPE_UNUSUAL)
@@ -431,7 +429,7 @@ class _Reader:
                 return
             else:
                 path = path.having(Edit.TYPE_UNMARKED)
-        if path.content_type is None or content_type != text and marker is None:
+        if path.content_type is None or (content_type != text and marker is None):
             yield path._replace(content_type=content_type)
         elif path.content_type not in KNOWN_TYPES:
             yield path.having(Edit.DROP_SIGNS, path.content_type, content_type=content_type)
@@ -624,8 +622,8 @@ def _read_sound(
         elif suffix and prefix in ROLES and prefix != Role.TOOL.value:
             role, name = ROLES[prefix], suffix
         elif " " not in author and (
-            answers
-            and (author in tools or _is_free_name(author, tools) or _names_itself(author, tools))
+            (answers
+            and (author in tools or _is_free_name(author, tools) or _names_itself(author, tools)))
             or (author in tools and (channel is None or (after_call and not words)))
         ):
             role, name = Role.TOOL, author
