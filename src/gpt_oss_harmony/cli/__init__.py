@@ -88,6 +88,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     words = (sys.argv[1:] if argv is None else list(argv)) or ["--help"]
+    if words[0] == "help":
+        words = [*words[1:], "--help"]
+    elif words == ["version"]:
+        words = ["--version"]
     try:
         arguments = command_line(COMMANDS).parse_args(words)
     except SystemExit as stop:  # after --help, --version or a usage error

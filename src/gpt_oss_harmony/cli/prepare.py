@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from ..apis.current_date import TODAY
 from ..config import HeaderStyle
 from ..installation import missing_package
-from .command import Command, keep_old_name
+from .command import Command
 from .input import STANDARD_INPUT, InputError, UsageError
 from .options import add_color, add_schema_dialect, positive
 from .output import Output
@@ -66,14 +66,12 @@ preparation from Python with Ray: gpt_oss_harmony.training.files.ray.
             help="JSON lines (.jsonl, .jsonl.gz, .jsonl.zst), Parquet (.parquet), a folder of "
             "such files, or a data set that Hugging Face's datasets saved",
         )
-        output = parser.add_argument(
+        parser.add_argument(
             "--output",
-            "--out",
             required=True,
             metavar="FOLDER",
             help="the folder for the output; to resume, give the same folder again",
         )
-        keep_old_name(output, "--out")
         parser.add_argument(
             "--from",
             dest="form",
