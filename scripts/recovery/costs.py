@@ -1,8 +1,8 @@
 """Check the costs of the reader of damaged headers, or fit them.
 
 `python scripts/recovery/costs.py` counts the damaged turns that are read as meant: both halves of
-the conformance kit's cases, and turns that `damage` generates. `--fit` starts with the same cost for
-every edit and fits on one half of the cases; the other half shows what the fit is worth.
+the conformance kit's cases, and turns that `damage` generates. `--fit` starts with the same cost
+for every edit and fits on one half of the cases; the other half shows what the fit is worth.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 
 from damage import TOOLS, damaged_turn
 
-from gpt_oss_harmony import Message, Role, StreamableParser, load_harmony_encoding
+from gpt_oss_harmony import Message, Role, load_harmony_encoding
 from gpt_oss_harmony.parsing import least_cost
-from gpt_oss_harmony.parsing.least_cost import COST, Edit
+from gpt_oss_harmony.parsing.edits import COST, Edit
 
 ROOT = Path(__file__).resolve().parents[2]
 CASES = ROOT / "packages/conformance/gpt_oss_harmony_conformance/cases/recovery.json"
@@ -76,7 +76,7 @@ def generated(count: int, seed: int) -> None:
     for _ in range(count):
         turn = damaged_turn(random)
         messages = parsed(ENCODING.encode(turn.text, allowed_special="all"), TOOLS)
-        channel, recipient, text = turn.meant
+        channel, recipient, _ = turn.meant
         calls = {message.recipient for message in messages} - {None, "assistant"}
         shown = [m.text for m in messages if m.channel == "final" and not m.recipient]
         if [(m.channel, m.recipient, m.text) for m in messages] == [turn.meant]:

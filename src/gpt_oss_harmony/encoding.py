@@ -78,7 +78,7 @@ class HarmonyEncoding:
         """Render the prompt for the next message by `next_turn_role`.
 
         The prompt ends in ``<|start|>`` and the role. With `continue_last`, it ends inside the last
-        message instead, which the model goes on writing; that must be a message by `next_turn_role`.
+        message, which the model goes on writing; its author must be `next_turn_role`.
         """
         tokens = self.render_conversation(conversation, config)
         if continue_last:
@@ -224,8 +224,8 @@ class HarmonyEncoding:
             return self.tokenizer.decode(tokens, "strict")
         except UnicodeDecodeError as error:
             raise VocabularyError(
-                f"Could not decode tokens: Invalid utf-8 sequence: {error.reason} at byte {error.start}; "
-                "decode() replaces invalid bytes"
+                f"Could not decode tokens: Invalid utf-8 sequence: {error.reason} "
+                f"at byte {error.start}; decode() replaces invalid bytes"
             ) from error
 
     @functools.cached_property

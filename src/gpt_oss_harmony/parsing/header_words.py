@@ -84,8 +84,8 @@ class Word(NamedTuple):
     following: str = ""
     """The next word of the piece; for the last word, an empty text."""
     glued: str | None = None
-    """Of several words without a space between them: on the first one, all of them; where a body may
-    begin, each one but the first."""
+    """Of several words without a space between them: on the first one, all of them; where a body
+    may begin, each one but the first."""
     piece: int = 0
     start: int = 0
     """The index of the piece, and the position in its text."""
@@ -204,9 +204,7 @@ def body_words(pieces: Sequence[Piece], tools: AbstractSet[str]) -> Iterator[Wor
 _NAMESPACE = re.compile(r"(?:functions?\.)*")
 _BUILT_IN = frozenset({"python", "browser.search", "browser.open", "browser.find"})
 _QUALIFIED_NAME = re.compile(r"(?:functions|browser)\.[\w.-]+$")
-_GLUED_TYPE = re.compile(
-    r"(?:<\|constrain\|>|commentary|analysis|response|json|code|to=[\w.-]*)+$"
-)
+_GLUED_TYPE = re.compile(r"(?:<\|constrain\|>|commentary|analysis|response|json|code|to=[\w.-]*)+$")
 _NAME_END = re.compile(r"[^\w.-]", re.ASCII)
 
 
@@ -257,12 +255,17 @@ def _whole_name(word: str, tools: AbstractSet[str]) -> str | None:
             if declared in tools:
                 return declared
     folded = {candidate.casefold() for candidate in candidates}
-    alike = [tool for tool in tools if _bare(tool).casefold() in folded or tool.casefold() in folded]
+    alike = [tool for tool in tools if not folded.isdisjoint(_folded(tool))]
     if len(alike) == 1:
         return alike[0]
     if name in _BUILT_IN:
         return name
     return name if not tools and _QUALIFIED_NAME.match(name) else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _folded(tool: str) -> frozenset[str]:
+    return frozenset((tool.casefold(), _bare(tool).casefold()))
 
 
 def _bare(name: str) -> str:

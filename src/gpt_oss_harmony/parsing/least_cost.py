@@ -1,13 +1,10 @@
 """Damaged headers, read by least cost.
 
-A damaged header is a sound one plus some damage. `Edit` lists the kinds of damage with their costs.
-The reader goes through the words once. It keeps the cheapest readings so far (at most `WIDTH`), and
-lets each word continue each of them in every way that it may be meant. The reading with the lowest
-cost wins, and its edits are the recoveries. If two cost the same, the safer one wins: no call rather
-than a call, and reasoning rather than an answer.
-
-Costs are relative: an edit of 1 is as unlikely as two edits of 0.5. `scripts/recovery/costs.py`
-checks them against public damage and against generated damage.
+A damaged header is a sound one plus some damage. `edits.Edit` lists the kinds of damage with their
+costs. The reader goes through the words once. It keeps the cheapest readings so far (at most
+`WIDTH`), and lets each word continue each of them in every way that it may be meant. The reading
+with the lowest cost wins, and its edits are the recoveries. If two cost the same, the safer one
+wins: no call rather than a call, and reasoning rather than an answer.
 """
 
 from __future__ import annotations
@@ -15,13 +12,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from enum import Enum
 from itertools import islice
 from typing import Any, NamedTuple
 
 from ..conversation.header import INVISIBLE_RUN, ROLES, Header
 from ..conversation.messages import Role
 from ..tokens.special_tokens import CHANNEL, CONSTRAIN, CONSTRAIN_TEXT
+from .edits import COST, Edit
 from .header_words import (
     CHANNELS,
     KNOWN_TYPES,
@@ -38,12 +35,12 @@ from .header_words import (
     nearest_role,
     plain_name,
     spelled_channel,
-    split_words,
     type_at_end,
 )
 from .recovery import RecoveryKind as Kind
+from .sound_header import read_sound
 
-__all__ = ["Edit", "Note", "Reading", "read_header", "read_unfinished"]
+__all__ = ["Note", "Reading", "read_header", "read_unfinished"]
 
 WIDTH = 24
 """The most readings that are kept after each word."""
@@ -53,87 +50,6 @@ MOST_MARGIN = 10.0
 
 Note = tuple[Kind, str]
 """A repair and the repaired text."""
-
-
-class EditRow(NamedTuple):
-    """What an edit is recorded as (None: not by itself), its cost, and the reason for the cost."""
-
-    kind: Kind | None
-    cost: float
-    reason: str
-
-
-class Edit(Enum):
-    """The damage that a header may have."""
-
-    # Between words
-    GLUED = EditRow(Kind.GLUED_WORDS, 0.1, "models often leave out a space")
-    # The role
-    ROLE_SPELLED = EditRow(Kind.UNKNOWN_ROLE, 0.4, "another case or punctuation; no tool is so named")
-    ROLE_REPEATED = EditRow(Kind.REPEATED_ROLE, 0.3, "the prompt has the role already")
-    ROLE_OTHER = EditRow(Kind.OTHER_ROLE, 0.8, "the prompt decides, not the model")
-    ROLE_LATE = EditRow(Kind.HEADER_ORDER, 0.6, "the role comes first")
-    ROLE_MISSING = EditRow(Kind.MISSING_ROLE, 0.5, "the header's other words say enough")
-    ROLE_UNKNOWN = EditRow(Kind.UNKNOWN_ROLE, 1.5, "a name that is no tool cannot be called")
-    # The author, if it is a tool
-    TOOL_ANSWERS = EditRow(Kind.UNKNOWN_ROLE, 0.2, "a tool answers on a channel only after its call")
-    TOOL_NAMED_TWICE = EditRow(Kind.REPEATED_ROLE, 0.2, "`tool` before the name says the same")
-    TOOL_UNKNOWN = EditRow(Kind.UNKNOWN_ROLE, 0.8, "only a tool has a header without a channel")
-    TOOL_AS_ROLE = EditRow(Kind.TOOL_AS_ROLE, 1.0, "the assistant calls a tool that is declared")
-    # The channel
-    CHANNEL_NEARLY = EditRow(Kind.UNKNOWN_CHANNEL, 0.6, "a channel in another case or language")
-    CHANNEL_FOREIGN = EditRow(Kind.UNKNOWN_CHANNEL, 1.0, "a word in another script: never shown")
-    CHANNEL_UNUSUAL = EditRow(None, 0.7, "a channel of any name is possible")
-    CHANNEL_LOST = EditRow(Kind.UNKNOWN_CHANNEL, 0.9, "the channel is no word that one could mean")
-    CHANNEL_EMPTY = EditRow(Kind.EMPTY_CHANNEL, 0.4, "nothing competes")
-    CHANNEL_UNMARKED = EditRow(None, 0.4, "the name of a channel is rarely anything else")
-    CHANNEL_REPLACED = EditRow(Kind.REPEATED_CHANNEL, 0.4, "models correct themselves")
-    CHANNEL_KEPT = EditRow(Kind.REPEATED_CHANNEL, 0.7, "models seldom correct the right one")
-    # The recipient
-    TO_SPELLED = EditRow(Kind.TOOL_NAME, 0.3, "no other word of a header has an equals sign")
-    TO_EMPTY = EditRow(Kind.MISSING_RECIPIENT, 0.6, "a name may follow")
-    TO_OTHER_WORD = EditRow(Kind.GLUED_WORDS, 0.6, "no tool has the name of a channel or a type")
-    TO_ASSISTANT = EditRow(Kind.HEADER_TEXT, 0.4, "only tools address the assistant")
-    TOOL_RESPELLED = EditRow(Kind.TOOL_NAME, 0.3, "a declared name is rarely an accident")
-    TOOL_GLUED = EditRow(Kind.GLUED_WORDS, 0.3, "a declared name before a type, without a space")
-    TOOL_WITH_DIRT = EditRow(Kind.TOOL_NAME, 0.5, "a declared name before signs that no name has")
-    TOOL_UNDECLARED = EditRow(None, 1.0, "the model was given other names")
-    TOOL_UNMARKED = EditRow(None, 0.5, "a declared name is rarely an accident")
-    TOOL_AS_CHANNEL = EditRow(Kind.TOOL_AS_CHANNEL, 0.4, "no channel has the name of a tool")
-    TOOL_AS_TYPE = EditRow(Kind.TOOL_AS_TYPE, 0.4, "no type has the name of a tool")
-    RECIPIENT_REPLACED = EditRow(Kind.REPEATED_RECIPIENT, 0.3, "models correct themselves")
-    RECIPIENT_KEPT = EditRow(Kind.REPEATED_RECIPIENT, 0.5, "models seldom correct the right one")
-    CALL_ON_FINAL = EditRow(Kind.CALL_ON_FINAL, 1.0, "a call is never shown")
-    CALL_ON_ANALYSIS = EditRow(None, 0.5, "calls of built-in tools are sound there")
-    # The content type
-    TYPE_AS_CHANNEL = EditRow(Kind.UNKNOWN_CHANNEL, 0.6, "no channel has the name of a type")
-    TYPE_UNUSUAL = EditRow(None, 0.6, "a type of any name is possible after its marker")
-    TYPE_UNMARKED = EditRow(None, 0.8, "without a marker, it may be prose")
-    TYPE_IN_DIRT = EditRow(Kind.HEADER_TEXT, 0.2, "foreign letters before a known type")
-    # What is left out
-    DROP_SIGNS = EditRow(Kind.HEADER_TEXT, 0.3, "no word is written without a letter or a digit")
-    DROP_FOREIGN = EditRow(Kind.HEADER_TEXT, 0.3, "no header has a word in another script")
-    DROP_PROSE = EditRow(Kind.HEADER_TEXT, 1.0, "it may be the name of something")
-    DROP_TYPE = EditRow(Kind.HEADER_TEXT, 1.2, "a known type is rarely an accident")
-    DROP_CHANNEL = EditRow(Kind.HEADER_TEXT, 1.5, "a known channel is rarely an accident")
-    DROP_TOOL = EditRow(Kind.HEADER_TEXT, 2.0, "a declared name is rarely an accident")
-    DROP_RECIPIENT = EditRow(Kind.HEADER_TEXT, 2.0, "`to=` is rarely an accident")
-    # The body
-    BODY = EditRow(None, 0.5, "every header without `<|message|>` needs it")
-    BODY_IS_PROSE = EditRow(None, 0.3, "an answer begins with any word")
-    BODY_OF_CALL_IS_PROSE = EditRow(None, 2.0, "the arguments of a call are JSON or code")
-    BODY_UNNAMED = EditRow(None, 1.0, "a header has a channel or a recipient")
-    BODY_OF_SIGNS = EditRow(None, 2.0, "text seldom begins with question marks")
-    BODY_INSIDE_WORD = EditRow(None, 1.0, "a small letter continues the word before")
-    BODY_AFTER_TYPE_MARKER = EditRow(None, 20.0, "only data follows a content type")
-    BODY_HAS_HEADER_WORD = EditRow(None, 2.0, "a word of the header is rarely the first of a body")
-    BODY_HAS_MARKERS = EditRow(None, 6.0, "a body has no special tokens")
-    BODY_MISSING = EditRow(None, 2.0, "words that are left out are rather a body")
-    BODY_BEFORE_MARKER = EditRow(Kind.MISSING_MESSAGE, 6.0, "a few words of dirt are more likely")
-
-
-COST = {edit: edit.value.cost for edit in Edit}
-"""The cost of each edit, in use."""
 
 
 class Reading(NamedTuple):
@@ -275,32 +191,35 @@ class _Reader:
         return path.having(Edit.DROP_PROSE if text.isascii() else Edit.DROP_FOREIGN, shown)
 
     def _authored(self, path: _Path, word: Word) -> Iterator[_Path]:
+        """Read a word as a role, or in the role's place as a name."""
         text = word.text
-        role = ROLES.get(text)
-        if word.marker is not None and (word.marker == CHANNEL or role is None):
+        if word.marker is not None and (word.marker == CHANNEL or text not in ROLES):
             return
-        known = path.role or self.role
+        role = ROLES.get(text)
         if role is None and (role := nearest_role(text)) is not None:
             path = path.having(Edit.ROLE_SPELLED, text)
         if role is not None:
-            if known is None and path.author is None:
-                late = path.having(Edit.ROLE_LATE, text)
-                yield (path if path.is_empty or not late else late)._replace(role=role)
-            elif path.role is not None or known is None:
-                yield path.having(Edit.ROLE_REPEATED, text)
-            else:
-                other = Edit.ROLE_REPEATED if role is known else Edit.ROLE_OTHER
-                first = path.is_empty and role is known
-                yield path._replace(role=role) if first else path.having(other, text)
-            return
-        if not path.is_empty or path.author is not None or self._begins_prose(word):
-            return
-        if known is None:
-            prefix, _, name = text.partition(":")
-            if name and prefix in ROLES and prefix != Role.TOOL.value:
-                yield path._replace(role=ROLES[prefix], name=name)
-                return
-        if known in (None, Role.TOOL):
+            yield self._with_role(path, text, role)
+        elif path.is_empty and path.author is None and not self._begins_prose(word):
+            yield from self._with_name(path, text)
+
+    def _with_role(self, path: _Path, text: str, role: Role) -> _Path:
+        known = path.role or self.role
+        if known is None and path.author is None:
+            path = path if path.is_empty else path.having(Edit.ROLE_LATE, text)
+            return path._replace(role=role)
+        if path.role is not None or known is None:
+            return path.having(Edit.ROLE_REPEATED, text)
+        if role is not known:
+            return path.having(Edit.ROLE_OTHER, text)
+        return path._replace(role=role) if path.is_empty else path.having(Edit.ROLE_REPEATED, text)
+
+    def _with_name(self, path: _Path, text: str) -> Iterator[_Path]:
+        known = path.role or self.role
+        prefix, _, name = text.partition(":")
+        if known is None and name and prefix in ROLES and prefix != Role.TOOL.value:
+            yield path._replace(role=ROLES[prefix], name=name)
+        elif known in (None, Role.TOOL):
             tool = find_tool(text, self.tools)
             if " " in text and tool is not None:
                 yield path.having(Edit.TOOL_RESPELLED, text, author=tool.name)
@@ -408,33 +327,36 @@ class _Reader:
 
     def _typed(self, path: _Path, word: Word) -> Iterator[_Path]:
         text, marker = word.text, word.marker
-        if text in CHANNELS or text in ROLES:
+        shown = CONSTRAIN_TEXT + text if marker == CONSTRAIN else text
+        found = type_at_end(text)
+        if text in CHANNELS or text in ROLES or (marker == CHANNEL and text not in TYPES):
             return
-        content_type = text
-        if marker == CONSTRAIN:
-            content_type = CONSTRAIN_TEXT + text
         if marker == CHANNEL:
-            if text not in TYPES:
-                return
             path = path.having(Edit.TYPE_AS_CHANNEL, text)
+        elif found is not None and path.recipient is not None:
+            yield path.having(Edit.TYPE_IN_DIRT, text, content_type=found)
+            return
         elif text not in TYPES:
-            in_dirt = type_at_end(text)
-            if in_dirt is not None and path.recipient is not None:
-                content_type, path = in_dirt, path.having(Edit.TYPE_IN_DIRT, text)
-            elif not plain_name(text) or self._begins_prose(word) or find_tool(text, self.tools) is not None:
+            edit = self._unusual_type(path, word)
+            if edit is None:
                 return
-            elif marker == CONSTRAIN:
-                path = path.having(Edit.TYPE_UNUSUAL)
-            elif path.dirt or self.unfinished or (self.role or path.role) is None:
-                return
-            else:
-                path = path.having(Edit.TYPE_UNMARKED)
-        if path.content_type is None or (content_type != text and marker is None):
-            yield path._replace(content_type=content_type)
+            path = path.having(edit)
+        if path.content_type is None:
+            yield path._replace(content_type=shown)
         elif path.content_type not in KNOWN_TYPES:
-            yield path.having(Edit.DROP_SIGNS, path.content_type, content_type=content_type)
-        elif content_type not in KNOWN_TYPES:
-            yield path.having(Edit.DROP_SIGNS, content_type)
+            yield path.having(Edit.DROP_SIGNS, path.content_type, content_type=shown)
+        elif shown not in KNOWN_TYPES:
+            yield path.having(Edit.DROP_SIGNS, shown)
+
+    def _unusual_type(self, path: _Path, word: Word) -> Edit | None:
+        """Return the edit with which a word that is no known type is one; None if it cannot be."""
+        is_name = plain_name(word.text) and find_tool(word.text, self.tools) is None
+        if not is_name or self._begins_prose(word):
+            return None
+        if word.marker == CONSTRAIN:
+            return Edit.TYPE_UNUSUAL
+        may_be_author = (self.role or path.role) is None
+        return None if path.dirt or self.unfinished or may_be_author else Edit.TYPE_UNMARKED
 
     def _begins_prose(self, word: Word) -> bool:
         """Whether an ordinary word follows; a name has only types and recipients behind it."""
@@ -449,41 +371,49 @@ class _Reader:
             yield self._with_channel(whole)
 
     def _with_author(self, path: _Path) -> Iterator[_Path]:
+        """Decide who wrote the message: only a tool's recipient is a role."""
         role, author, recipient = self.role or path.role, path.author, path.recipient
-        tool = find_tool(author, self.tools) if author else None
-        name = tool.name if tool else author
-        to_tool = recipient is not None and recipient not in ROLES
         if role is Role.TOOL:
-            if not to_tool or self.role is Role.TOOL or not self._is_callable(recipient):
-                if name is not None:
-                    path = path.having(Edit.TOOL_NAMED_TWICE, role.value)
-                yield path._replace(role=role, name=name or role.value)
-                return
-            path = path.having(Edit.TOOL_AS_ROLE, role.value, role=Role.ASSISTANT)
-            if author is not None:
-                path = path.having(Edit.DROP_PROSE, author)
-            yield path
+            yield self._by_tool(path)
         elif author is None:
             path = path if role else path.having(Edit.ROLE_MISSING)
             yield path._replace(role=role or Role.ASSISTANT)
-        elif recipient in ROLES or (recipient is None and path.channel is None):
-            if recipient is None and not (tool and author in self.tools):
-                path = path.having(Edit.TOOL_UNKNOWN, author)
-            yield path._replace(role=Role.TOOL, name=name)
+        elif recipient is not None and recipient not in ROLES:
+            yield path.having(Edit.DROP_PROSE, author, role=Role.ASSISTANT)
         else:
-            assistant = path._replace(role=Role.ASSISTANT)
-            if to_tool:
-                yield assistant.having(Edit.DROP_PROSE, author)
-                return
-            yield assistant.having(Edit.ROLE_UNKNOWN, author)
+            yield from self._by_name(path, author)
+
+    def _by_tool(self, path: _Path) -> _Path:
+        role, author = Role.TOOL, path.author
+        if self.role is not role and self._is_callable(path.recipient):
+            path = path.having(Edit.TOOL_AS_ROLE, role.value, role=Role.ASSISTANT)
+            return path if author is None else path.having(Edit.DROP_PROSE, author)
+        if author is None:
+            return path._replace(role=role, name=role.value)
+        tool = find_tool(author, self.tools)
+        name = tool.name if tool else author
+        return path.having(Edit.TOOL_NAMED_TWICE, role.value, role=role, name=name)
+
+    def _by_name(self, path: _Path, author: str) -> Iterator[_Path]:
+        """Read a name in the role's place, in a header that addresses no tool."""
+        tool = find_tool(author, self.tools)
+        answer = path._replace(role=Role.TOOL, name=tool.name if tool else author)
+        if path.recipient is not None or (path.channel is None and author in self.tools):
+            yield answer
+        elif path.channel is None:
+            yield answer.having(Edit.TOOL_UNKNOWN, author)
+        else:
+            path = path._replace(role=Role.ASSISTANT)
+            yield path.having(Edit.ROLE_UNKNOWN, author)
             if tool is not None:
-                yield assistant.having(Edit.TOOL_AS_ROLE, author, recipient=name)
+                yield path.having(Edit.TOOL_AS_ROLE, author, recipient=tool.name)
                 if self.after_call:
-                    answer = path._replace(role=Role.TOOL, name=name)
                     yield answer.having(Edit.TOOL_ANSWERS, author)
 
     def _is_callable(self, recipient: str | None) -> bool:
-        return recipient is not None and find_tool(recipient, self.tools) is not None
+        if recipient is None or recipient in ROLES:
+            return False
+        return find_tool(recipient, self.tools) is not None
 
     def _with_channel(self, path: _Path) -> tuple[_Path, Header]:
         recipient, channel = path.recipient, path.channel
@@ -568,7 +498,7 @@ def _read_header(
     if invisible := "".join(INVISIBLE_RUN.findall("".join(text for _, text in pieces))):
         notes = ((Kind.HEADER_TEXT, invisible),)
         pieces = tuple(Piece(marker, INVISIBLE_RUN.sub("", text)) for marker, text in pieces)
-    sound = _read_sound(pieces, role, tools, after_call=after_call)
+    sound = read_sound(pieces, role, tools, after_call=after_call)
     if sound is not None:
         return Reading(sound, notes, (), 0.0, 0.0)
     words = header_words(pieces, tools)
@@ -588,84 +518,8 @@ def _read_header(
     return reading._replace(notes=notes)
 
 
-def _read_sound(
-    pieces: Sequence[Piece], role: Role | None, tools: AbstractSet[str], *, after_call: bool
-) -> Header | None:
-    """Read a header that follows the format and names only what exists; None for any other."""
-    channel = name = None
-    words: list[str] = []
-    for marker, text in pieces:
-        found = split_words(text, tools)
-        if marker == CHANNEL:
-            if channel is not None or not found or text[0].isspace():
-                return None
-            channel = found.pop(0)
-            if channel not in CHANNELS and not _is_free_name(channel, tools):
-                return None
-        elif marker == CONSTRAIN:
-            found[:1] = [CONSTRAIN_TEXT + "".join(found[:1])]
-        words += found
-    if role is not None and words[:1] == [role.value]:
-        del words[0]
-    elif role is None:
-        if not words or words[0].startswith(("to=", CONSTRAIN_TEXT)):
-            return None
-        author = words.pop(0)
-        answers = words[:1] and words[0][3:] in ROLES and words[0].startswith("to=")
-        prefix, _, suffix = author.partition(":")
-        if author == Role.TOOL.value:
-            role, name = Role.TOOL, author  # a tool's name may follow, which is one word too many
-            if words and not words[0].startswith("to=") and words[0] not in KNOWN_TYPES:
-                return None
-        elif author in ROLES:
-            role = ROLES[author]
-        elif suffix and prefix in ROLES and prefix != Role.TOOL.value:
-            role, name = ROLES[prefix], suffix
-        elif " " not in author and (
-            (answers
-            and (author in tools or _is_free_name(author, tools) or _names_itself(author, tools)))
-            or (author in tools and (channel is None or (after_call and not words)))
-        ):
-            role, name = Role.TOOL, author
-        else:
-            return None
-    recipient = None
-    if words and (words[0].startswith("to=") or words[0] in tools):
-        recipient = words.pop(0).removeprefix("to=")
-        if not (recipient in ROLES or _names_itself(recipient, tools)) or " " in recipient:
-            return None
-        if role is Role.TOOL and name == Role.TOOL.value and recipient not in ROLES:
-            return None
-    content_type = words.pop(0) if words else None
-    if content_type is not None:
-        bare = content_type.removeprefix(CONSTRAIN_TEXT)
-        if bare and bare not in TYPES and not _is_free_name(bare, tools):
-            return None
-    return None if words or role is None else Header(role, name, channel, recipient, content_type)
-
-
-def _names_itself(recipient: str, tools: AbstractSet[str]) -> bool:
-    """Whether a recipient is a declared tool, or a name that means nothing else."""
-    if recipient in tools:
-        return True
-    tool = find_tool(recipient, tools)
-    if tool is not None:
-        return tool.name == recipient
-    return bool(recipient) and recipient not in CHANNELS and recipient not in TYPES
-
-
-def _is_free_name(word: str, tools: AbstractSet[str]) -> bool:
-    """Whether a word is a name that means nothing else in a header."""
-    known = word in ROLES or word in CHANNELS or word in TYPES or nearest_role(word)
-    return (
-        plain_name(word)
-        and not known
-        and nearest_channel(word) is None
-        and find_tool(word, tools) is None
-    )
-
-
 # Headers without <|message|>
+
 
 def read_unfinished(
     pieces: Sequence[Piece],

@@ -56,8 +56,8 @@ class RecoveryKind(str, Enum):
     EMPTY_CHANNEL = "empty-channel"
     """No name follows ``<|channel|>``. The message has no channel."""
     UNKNOWN_CHANNEL = "unknown-channel"
-    """The name after ``<|channel|>`` is not a known channel. It is read as the one that it resembles;
-    a word in another script is read as ``analysis``."""
+    """The name after ``<|channel|>`` is not a known channel. It is read as the one that it
+    resembles; a word in another script is read as ``analysis``."""
     REPEATED_RECIPIENT = "repeated-recipient"
     """A header has several recipients. A declared one counts, else the last one."""
     MISSING_RECIPIENT = "missing-recipient"
@@ -91,7 +91,7 @@ class Recovery(NamedTuple):
 
 
 class DamagedHeader(NamedTuple):
-    """A header that was read by least cost: where it ended, its text, and how sure the reading is."""
+    """A header that was read by least cost, and how sure the reading is."""
 
     position: int
     """The index of the token that ended the header."""

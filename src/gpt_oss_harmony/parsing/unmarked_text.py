@@ -23,7 +23,7 @@ _LOST_MARKERS = re.compile(
     rf"|(?<=[}}\]])(?:commentary)?(?:{_CHANNEL})(?=[A-Z])"
 )
 _LOST_CHANNEL = re.compile(rf"\s*(?:{_CHANNEL})(?::\s|(?=[A-Z0-9]|\s+to=))")
-_REPEATED_ROLE = re.compile(r"assistant(?::\s*|\s+)")
+_REPEATED_ROLE = re.compile(r"\Aassistant(?::\s*|\s+)")
 
 
 def split_last_header(text: str) -> tuple[str, str]:
@@ -57,6 +57,9 @@ def split_plain_text(
         else:
             channel = default_channel if end == len(text) else "analysis"
             role = _REPEATED_ROLE.match(part)
-            header, body = Header(Role.ASSISTANT, channel=channel), part[role.end() if role else 0 :]
+            header, body = (
+                Header(Role.ASSISTANT, channel=channel),
+                part[role.end() if role else 0 :],
+            )
         messages.append((header, body if end == len(text) else body.rstrip()))
     return messages
