@@ -17,10 +17,18 @@ the data of other owners.
 """
 
 from .chat_completions import CompletionPage, StoredCompletion, StoredCompletions
+from .claims import Claim, Claims
 from .container_files import ContainerFile, ContainerFiles, FilePage, NewFile
 from .conversations import Conversation, Conversations
 from .database import database_name
-from .errors import ItemIdError, NotFoundError, StoreError, StoreInUseError, StoreVersionError
+from .errors import (
+    ClaimedError,
+    ItemIdError,
+    NotFoundError,
+    StoreError,
+    StoreInUseError,
+    StoreVersionError,
+)
 from .items import NewItem, Order, Page, StoredItem
 from .key_requests import KeyRequest, KeyRequests
 from .keys import KeyLimits, KeyRecord, Keys
@@ -38,6 +46,9 @@ from .uploads import (
 )
 
 __all__ = [
+    "Claim",
+    "ClaimedError",
+    "Claims",
     "CompletionPage",
     "ContainerFile",
     "ContainerFiles",

@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Select, func, select
 
 from .chat_completions import StoredCompletions
+from .claims import Claims
 from .container_files import ContainerFiles
 from .conversations import Conversations
 from .database import Database, migrate
@@ -75,6 +76,7 @@ class Store:
         self.uploads = Uploads(self._database, self._server)
         self.containers = Containers(self._database, self._server)
         self.completions = StoredCompletions(self._database, self._server)
+        self.claims = Claims(self._database, self._server)
         self.keys = Keys(self._database)
         self.key_requests = KeyRequests(self._database, self._server)
         self.owned = OwnedData(self._database, self._server)
@@ -113,6 +115,7 @@ class Store:
         self.uploads.delete_expired()
         self.containers.delete_expired()
         self.key_requests.delete_expired()
+        self.claims.delete_expired()
         if self._is_serving:
             self.start_serving()
 
