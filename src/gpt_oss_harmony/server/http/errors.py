@@ -19,7 +19,13 @@ from ...engines.engine import ContextLengthError, EngineError, SamplingError
 from ...errors import ConversationError, HarmonyError
 from ...grammar.errors import GrammarError
 from ..logs import request_id
-from ..store.errors import ItemIdError, NotFoundError, StorageFullError, StoreError
+from ..store.errors import (
+    ClaimedError,
+    ItemIdError,
+    NotFoundError,
+    StorageFullError,
+    StoreError,
+)
 
 __all__ = [
     "ERROR_RESPONSES",
@@ -98,14 +104,8 @@ class ApiError(HarmonyError):
             return cls(400, error.problem, param=error.field or None, code="invalid_value")
         if isinstance(error, GrammarError):
             return cls(400, str(error), param=error.pointer or None, code="invalid_json_schema")
-        if isinstance(error, NotFoundError):
-            return cls(404, str(error), code=f"{error.kind}_not_found")
-        if isinstance(error, StorageFullError):
-            return cls(413, str(error), code="storage_full")
-        if isinstance(error, ItemIdError):
-            return cls(400, str(error), code="invalid_value")
         if isinstance(error, StoreError):
-            return database_unavailable()
+            return _of_store(error)
         if isinstance(error, SamplingError):
             return cls(400, str(error), code="unsupported_value")
         if isinstance(error, EngineError) and error.retryable:
@@ -166,6 +166,20 @@ def speaks_messages(scope: Scope) -> bool:
 
 
 _VERSION = b"anthropic-version"
+
+
+def _of_store(error: StoreError) -> ApiError:
+    if isinstance(error, NotFoundError):
+        return ApiError(404, str(error), code=f"{error.kind}_not_found")
+    if isinstance(error, StorageFullError):
+        return ApiError(413, str(error), code="storage_full")
+    if isinstance(error, ItemIdError):
+        return ApiError(400, str(error), code="invalid_value")
+    if isinstance(error, ClaimedError):
+        used = error.name.partition(" ")[0]
+        problem = f"this {used} was used by an earlier request, whose response is not stored"
+        return ApiError(409, problem, code=f"{used}_already_used")
+    return database_unavailable()
 
 
 def api_error_of(error: BaseException, task: str) -> ApiError:

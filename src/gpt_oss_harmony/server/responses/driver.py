@@ -76,12 +76,17 @@ _SUMMARY_TOKENS = 400
 
 
 def store_beginning(services: Services, plan: ResponsePlan) -> None:
-    """Store the beginning of a response; this blocks.
+    """Claim what a response uses, and store its beginning if it is stored; this blocks.
 
     Earlier items that are not stored become part of its input.
     """
     history, response = plan.history, plan.response
     created_at = response["created_at"]
+    expires_at = services.settings.expires_at(created_at)
+    if not plan.is_stored:
+        if plan.claims:
+            services.store.claims.take(plan.claims, plan.owner, plan.id, expires_at)
+        return
     services.store.responses.begin(
         NewResponse(
             id=plan.id,
@@ -91,9 +96,10 @@ def store_beginning(services: Services, plan: ResponsePlan) -> None:
             input=new_items(plan.input if history.is_stored else [*history.items, *plan.input]),
             status=response["status"],
             background=plan.is_background,
-            expires_at=services.settings.expires_at(created_at),
+            expires_at=expires_at,
             previous_response_id=response["previous_response_id"] if history.is_stored else None,
             conversation_id=plan.request.conversation,
+            claims=plan.claims,
         )
     )
 
@@ -153,6 +159,7 @@ class ResponseRun:
         self._services = services
         self._machine = _machine_of(services, plan)
         self._stop_error: ApiError | None = None
+        self._has_called = False  # a tool, so that a repetition would call it again
         self._held = ExitStack()
         self._held.enter_context(plan.caller.usage.held())
         if plan.is_background:
@@ -223,6 +230,9 @@ class ResponseRun:
                 await self._store(command)
             elif isinstance(command, Discard):
                 await self._discard()
+            if self._machine.error is not None and self.plan.claims and not self._has_called:
+                release = self._services.store.claims.release
+                await self._services.pools.store.run(self.owner, release, self.id, self.owner)
         finally:
             timer.cancel()
             self._working.cancel()
@@ -323,6 +333,7 @@ class ResponseRun:
 
     async def _run_call(self, command: RunCall) -> Command | None:
         call, tools, telemetry = command.call, self.plan.tools, self._services.telemetry
+        self._has_called = True
         if command.problem is not None:
             answered = tools.refused(call, command.problem)
         elif telemetry is None:

@@ -18,10 +18,12 @@ the data of other owners.
 """
 
 from .chat_completions import CompletionPage, StoredCompletion, StoredCompletions
+from .claims import Claim, Claims
 from .container_files import ContainerFile, ContainerFiles, FilePage, NewFile
 from .conversations import Conversation, Conversations
 from .database import database_name
 from .errors import (
+    ClaimedError,
     ItemIdError,
     NotFoundError,
     StorageFullError,
@@ -46,6 +48,9 @@ from .uploads import (
 )
 
 __all__ = [
+    "Claim",
+    "ClaimedError",
+    "Claims",
     "CompletionPage",
     "ContainerFile",
     "ContainerFiles",

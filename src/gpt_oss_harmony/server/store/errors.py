@@ -4,6 +4,7 @@
 
     StoreError
       NotFoundError       the row is missing, or belongs to another owner
+      ClaimedError        another request has used what a request wants to use once
       ItemIdError         an item cannot be stored under this id
       StorageFullError    the owner has stored as much as it may
       StoreVersionError   a newer server has written the database
@@ -15,6 +16,7 @@ from __future__ import annotations
 from ...errors import HarmonyError
 
 __all__ = [
+    "ClaimedError",
     "ItemIdError",
     "NotFoundError",
     "StorageFullError",
@@ -39,6 +41,19 @@ class NotFoundError(StoreError, LookupError):
         super().__init__(f"there is no {kind} {id!r}")
         self.kind = kind
         self.id = id
+
+
+class ClaimedError(StoreError):
+    """Another request has claimed this; `response_id` is that of its response.
+
+    Not `is_same` if the other request claimed the same name for something else.
+    """
+
+    def __init__(self, name: str, response_id: str, *, is_same: bool = True) -> None:
+        super().__init__(f"{name!r} was used for the response {response_id!r}")
+        self.name = name
+        self.response_id = response_id
+        self.is_same = is_same
 
 
 class ItemIdError(StoreError, ValueError):

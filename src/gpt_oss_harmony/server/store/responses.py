@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import Connection, Row, and_, insert, or_, select, union, update
 
+from .claims import Claim, take_claims
 from .conversations import append_items, conversation_length
 from .database import Database
 from .errors import NotFoundError
@@ -51,6 +52,7 @@ class NewResponse:
     - `body`: the Response object of the API without its ``output``. The store does not read it; for
       a lost response, it only sets ``status`` and ``error``.
     - `input`: the items of the request, without those of earlier responses.
+    - `claims`: what the request uses, and no later one may use again.
     """
 
     id: str
@@ -63,6 +65,7 @@ class NewResponse:
     expires_at: int | None = None
     previous_response_id: str | None = None
     conversation_id: str | None = None
+    claims: Sequence[Claim] = ()
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,8 @@ class Responses:
         """Store a new response and its input.
 
         Raises `NotFoundError` if its owner cannot see the previous response or the conversation,
-        `ItemIdError` for its items, and `StorageFullError` if the owner has no room for it.
+        `ItemIdError` for its items, `ClaimedError` for its claims, and `StorageFullError` if the
+        owner has no room for it.
         """
         check_ids(response.input)
         self._quota.add(
@@ -116,6 +120,15 @@ class Responses:
         )
         previous = response.previous_response_id
         with self._database.writing() as connection:
+            take_claims(
+                self._database,
+                connection,
+                response.claims,
+                response.owner,
+                response.id,
+                response.expires_at,
+                self._server.now(),
+            )
             if previous is not None:
                 is_visible = visible_to(response.owner, self._server.now(), previous)
                 query = select(responses.c.id).where(is_visible)

@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Select, func, select
 
 from .chat_completions import StoredCompletions
+from .claims import Claims
 from .container_files import ContainerFiles
 from .contents import sweep_all
 from .conversations import Conversations
@@ -80,6 +81,7 @@ class Store:
         self.uploads = Uploads(self._database, self._server, quota)
         self.containers = Containers(self._database, self._server, quota)
         self.completions = StoredCompletions(self._database, self._server, quota)
+        self.claims = Claims(self._database, self._server)
         self.keys = Keys(self._database)
         self.key_requests = KeyRequests(self._database, self._server)
         self.owned = OwnedData(self._database, self._server)
@@ -118,6 +120,7 @@ class Store:
         self.uploads.delete_expired()
         self.containers.delete_expired()
         self.key_requests.delete_expired()
+        self.claims.delete_expired()
         sweep_all(self._database)
         self._database.free_space()
         if self._is_serving:

@@ -31,6 +31,7 @@ __all__ = [
     "TokenIds",
     "api_keys",
     "chat_completions",
+    "claims",
     "container_files",
     "containers",
     "contents",
@@ -314,3 +315,13 @@ key_requests = Table(
     Column("expires_at", BigInteger, nullable=False, index=True),
 )
 Index("ix_key_requests_owner", key_requests.c.owner, key_requests.c.began_at)
+
+claims = Table(
+    "claims",
+    METADATA,
+    Column("owner", AnyText, primary_key=True),
+    Column("name", AnyText, primary_key=True),
+    Column("response_id", Text, nullable=False, index=True),
+    Column("content", Text, nullable=False),
+    Column("expires_at", BigInteger, index=True),  # NULL never expires
+)
