@@ -39,13 +39,13 @@ def _move(table: str) -> None:
     connection = op.get_bind()
     known = {tuple(row) for row in connection.execute(sa.text("SELECT owner, hash FROM contents"))}
     for id, owner in connection.execute(sa.text(_OWNERS[table])).all():
-        read = sa.text(f"SELECT data FROM {table} WHERE id = :id")  # noqa: S608 - a table's name
+        read = sa.text(f"SELECT data FROM {table} WHERE id = :id")
         data = bytes(connection.execute(read, {"id": id}).scalar_one())
         hash = hashlib.sha256(data).hexdigest()
         values = {"owner": owner, "hash": hash, "size": len(data), "data": data}
         if (owner, hash) not in known:
             known.add((owner, hash))
-            write = "INSERT INTO contents (owner, hash, size, data) VALUES (:owner, :hash, :size, :data)"
-            connection.execute(sa.text(write), values)
-        change = sa.text(f"UPDATE {table} SET hash = :hash WHERE id = :id")  # noqa: S608
+            columns = "(owner, hash, size, data) VALUES (:owner, :hash, :size, :data)"
+            connection.execute(sa.text(f"INSERT INTO contents {columns}"), values)
+        change = sa.text(f"UPDATE {table} SET hash = :hash WHERE id = :id")
         connection.execute(change, {"hash": hash, "id": id})
