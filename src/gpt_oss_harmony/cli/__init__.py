@@ -33,6 +33,7 @@ from .generate import CHECK, GENERATE, GRAMMAR
 from .input import InputError, UsageError
 from .inspect import INSPECT
 from .mcp import MCP
+from .output import Output
 from .parse import DECODE, ENCODE, PARSE
 from .prepare import PREPARE
 from .render import RENDER, SCHEMA, TEMPLATE
@@ -102,7 +103,7 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def _fail(problem: str, code: int = BAD_INPUT) -> int:
-    one_line = " ".join(problem.splitlines())
+    one_line = Output.printable(" ".join(problem.splitlines()))
     print(f"harmony: error: {one_line}", file=sys.stderr)
     return code
 

@@ -21,7 +21,7 @@ from ..config import SchemaDialect
 from ..conversation.messages import Role
 from ..installation import missing_package
 from .command import keep_old_name
-from .input import InputError, UsageError
+from .input import InputError, UsageError, warn_if_shared
 from .runtime import engine_options, is_url
 
 if TYPE_CHECKING:
@@ -222,6 +222,7 @@ def _key_text(text: str) -> str:
 
 
 def _keys_of_file(option: str, name: str) -> list[str]:
+    warn_if_shared(option, name)
     try:
         text = Path(name).read_text("utf-8")
     except (OSError, ValueError) as error:
