@@ -617,3 +617,12 @@ def test_documented_output_is_real(
 def test_every_command_is_documented() -> None:
     page = (ROOT / "docs" / "guides" / "command.md").read_text(encoding="utf-8")
     assert all(f"$ harmony {c.name}" in page or f"| harmony {c.name}" in page for c in COMMANDS)
+
+
+def test_an_error_never_writes_the_control_codes_of_a_name(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["render", "/nowhere/\x1b]0;owned\x07\x9b31m.json"])
+    shown = capsys.readouterr().err
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", shown)
+    assert r"\x1b]0;owned\x07\x9b31m" in shown

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from ..config import SchemaDialect
 from ..conversation.messages import Role
 from ..installation import missing_package
-from .input import InputError, UsageError
+from .input import InputError, UsageError, warn_if_shared
 from .runtime import engine_options, is_url
 
 if TYPE_CHECKING:
@@ -214,6 +214,7 @@ def _key_text(text: str) -> str:
 
 
 def _keys_of_file(option: str, name: str) -> list[str]:
+    warn_if_shared(option, name)
     try:
         text = Path(name).read_text("utf-8")
     except (OSError, ValueError) as error:

@@ -118,9 +118,7 @@ def create_app(
             await asyncio.to_thread(_prepare_tables, grammar=settings.grammar)
             await services.peers.open()
             upkeep = [
-                asyncio.ensure_future(
-                    _repeat(partial(_maintain, services), _MAINTENANCE_INTERVAL)
-                ),
+                asyncio.ensure_future(_repeat(partial(_maintain, services), _MAINTENANCE_INTERVAL)),
                 asyncio.ensure_future(_repeat(store.start_serving, _LEASE_INTERVAL)),
             ]
             yield

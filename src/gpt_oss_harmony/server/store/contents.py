@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 
-from sqlalchemy import Connection, and_, delete, exists, insert, or_, select, text
+from sqlalchemy import ColumnElement, Connection, and_, delete, exists, insert, or_, select, text
 
 from .database import Database
 from .tables import container_files, contents, files, responses
@@ -37,7 +37,7 @@ def put_content(connection: Connection, owner: str, data: bytes) -> str:
     return hash
 
 
-def _is_unused() -> object:
+def _is_unused() -> ColumnElement[bool]:
     of_client = exists().where(files.c.owner == contents.c.owner, files.c.hash == contents.c.hash)
     of_code = (
         exists()

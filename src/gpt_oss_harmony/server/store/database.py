@@ -126,7 +126,7 @@ class Database:
             with self.errors_named(), self._write_turn, self.engine.connect() as connection:
                 # A script runs to its end; `execute` would stop after the first page.
                 freeing = f"PRAGMA incremental_vacuum({_FREED_PAGES})"
-                connection.connection.executescript(freeing).close()  # type: ignore[attr-defined]
+                connection.connection.executescript(freeing).close()
             left = self._free_pages()
             free = left if left < free else 0  # a file that cannot give anything back
             time.sleep(time.monotonic() - begun)  # others write in half of the time

@@ -105,9 +105,7 @@ class Quota:
         until = now + max(_LEAST_SECONDS, _MULTIPLE * (now - begun))
         measured = _Measured(sizes, until)
         with self._lock:
-            self._measured = {
-                id: each for id, each in self._measured.items() if each.until > begun
-            }
+            self._measured = {id: each for id, each in self._measured.items() if each.until > begun}
             self._measured[owner] = measured
         return measured
 

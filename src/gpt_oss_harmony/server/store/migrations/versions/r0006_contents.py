@@ -45,7 +45,7 @@ def _move(table: str) -> None:
         values = {"owner": owner, "hash": hash, "size": len(data), "data": data}
         if (owner, hash) not in known:
             known.add((owner, hash))
-            write = "INSERT INTO contents (owner, hash, size, data) VALUES (:owner, :hash, :size, :data)"
-            connection.execute(sa.text(write), values)
+            columns = "(owner, hash, size, data) VALUES (:owner, :hash, :size, :data)"
+            connection.execute(sa.text(f"INSERT INTO contents {columns}"), values)
         change = sa.text(f"UPDATE {table} SET hash = :hash WHERE id = :id")
         connection.execute(change, {"hash": hash, "id": id})
