@@ -32,7 +32,8 @@ class Metrics:
         )
         self.completions = Counter(
             "harmony_completions",
-            "Completions by their end: stop, length, cancelled (the client disconnected), error.",
+            "Completions by their end: stop, length, repetition (they ran in circles), cancelled "
+            "(the client disconnected), error.",
             ("reason",),
             registry=registry,
         )

@@ -168,7 +168,7 @@ async def _choice(
     )
     async with slot as (tokens, metrics):
         async for sampled in tokens:
-            piece = reader.take(sampled)
+            piece = reader.take(sampled)._replace(is_repetition=metrics.is_repetition)
             if piece.finish is not None:
                 metrics.finish(piece.finish, cached=piece.cached_tokens)
             yield piece
@@ -187,6 +187,7 @@ class CompletionPiece(NamedTuple):
     logprobs: dict[str, list[Any]] | None
     finish: FinishReason | None = None
     cached_tokens: int = 0
+    is_repetition: bool = False
 
 
 class CompletionText:

@@ -50,6 +50,7 @@ class CompletionChoice(TypedDict):
     text: str
     logprobs: LogprobLists | None
     finish_reason: Literal["stop", "length"] | None
+    stop_reason: NotRequired[Literal["repetition"]]
     prompt_token_ids: NotRequired[list[int]]
     token_ids: NotRequired[list[int]]
 
@@ -77,6 +78,8 @@ def completion_choice(
         "logprobs": joined_logprobs(pieces),
         "finish_reason": None if finish is None else finish.value,
     }
+    if pieces[-1].is_repetition:
+        choice["stop_reason"] = "repetition"
     if body.return_token_ids:
         if is_start:
             choice["prompt_token_ids"] = plan.prompt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from ...apis.turn_request import TurnRequest
 from ...conversation.messages import Message
 from ...engines.engine import ContextLengthError, EngineError, FinishReason, SampledToken, Sampling
+from ...engines.repetition import RepetitionDetector
 from ...grammar import GrammarError, find_violations
 from ...parsing.recovery import Recovery
 from ..auth.api_keys import Caller
@@ -38,6 +40,8 @@ __all__ = [
     "sample_turn",
     "with_grammar",
 ]
+
+_LOG = logging.getLogger(__name__)
 
 _SEEDS = 2**63
 
@@ -88,6 +92,7 @@ async def sample_turn(
                 if isinstance(event, MessageEnded) and event.is_complete:
                     messages.append(event.message)
                 elif isinstance(event, TurnEnded):
+                    event = event._replace(is_repetition=metrics.is_repetition)
                     if unenforced:
                         options = constraint_options(request)
                         violations = await services.pools.grammar.run(
@@ -136,7 +141,9 @@ async def engine_slot(
     span: CompletionSpan | None = None
     if services.telemetry is not None:
         span = services.telemetry.completion(operation, services.model_names[0], sampling)
-    with CompletionMetrics(services.metrics, caller.usage, len(prompt), span) as metrics:
+    threshold = services.settings.repetition
+    detector = None if threshold is None else RepetitionDetector(threshold)
+    with CompletionMetrics(services.metrics, caller.usage, len(prompt), span, detector) as metrics:
         async with services.admission.slot(caller.owner, is_first=is_first):
             metrics.begin()
             sampled = services.engine.generate(prompt, sampling)
@@ -163,7 +170,9 @@ class CompletionMetrics:
         usage: RequestUsage,
         prompt_tokens: int,
         span: CompletionSpan | None = None,
+        detector: RepetitionDetector | None = None,
     ) -> None:
+        self._detector = detector
         self._metrics = metrics
         self._usage = usage
         self._span = span
@@ -172,6 +181,7 @@ class CompletionMetrics:
         self.sampled = 0
         self.waited = 0.0  # seconds for its slot
         self.reason = "cancelled"
+        self.is_repetition = False  # the detector has ended it
         self.error: Exception | None = None
         self.cached = 0
         self.reasoning = 0
@@ -230,8 +240,9 @@ class CompletionMetrics:
     ) -> AsyncGenerator[SampledToken, None]:
         """Yield and count the tokens of a stream; closing this closes the stream.
 
-        The reader stops at the token with the finish reason. Raises `EngineError` for a stream
-        without one.
+        If the completion runs in circles, its last token gets the finish reason ``length``. The
+        reader stops at the token with the finish reason. Raises `EngineError` for a stream without
+        one.
         """
         async with aclosing(stream):
             async for sampled in stream:
@@ -241,6 +252,12 @@ class CompletionMetrics:
                     self._metrics.first_token.observe(self._first - self._created)
                     self._metrics.prompt_tokens.inc(self.prompt_tokens)
                 self.sampled += 1
+                period = 0 if self._detector is None else self._detector.take(sampled.token)
+                if period and sampled.finish_reason is None:
+                    self.is_repetition = True
+                    fields = {"tokens": self.sampled, "period": period}
+                    _LOG.warning("a completion runs in circles", extra={"fields": fields})
+                    sampled = sampled._replace(finish_reason=FinishReason.LENGTH)
                 yield sampled
         raise EngineError("the engine ended a completion without a finish reason", retryable=True)
 
@@ -255,7 +272,7 @@ class CompletionMetrics:
         violations: int = 0,
     ) -> None:
         """Record the end of the completion; `cached` and `reasoning` are numbers of tokens."""
-        self.reason = reason.value
+        self.reason = "repetition" if self.is_repetition else reason.value
         self.cached, self.reasoning = cached, reasoning
         self.recoveries, self.unenforced, self.violations = recoveries, unenforced, violations
         self._metrics.cached_tokens.inc(cached)
