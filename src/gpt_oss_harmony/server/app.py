@@ -53,6 +53,7 @@ from .responses.websocket import router as websocket_router
 from .services import Services, services_of
 from .settings import Settings
 from .store import Store, StoreError
+from .tokens import plain_router as plain_tokens_router
 from .tokens import router as tokens_router
 
 if TYPE_CHECKING:
@@ -160,6 +161,7 @@ def _api_routes() -> list[BaseRoute]:
         completions_router,
         messages_router,
         tokens_router,
+        plain_tokens_router,
         models_router,
         health_router,
         responses_router,

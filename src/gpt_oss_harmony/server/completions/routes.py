@@ -35,12 +35,15 @@ __all__ = ["CompletionAnswer", "completion_choice", "completions_usage", "router
 
 
 class LogprobLists(TypedDict):
-    """Lists of the same length: an entry for each token."""
+    """Lists of the same length: an entry for each token.
+
+    With `echo`, the tokens of the prompt come first; the first of all has no log-probability.
+    """
 
     text_offset: list[int]
-    token_logprobs: list[float]
+    token_logprobs: list[float | None]
     tokens: list[str]
-    top_logprobs: list[dict[str, float]]
+    top_logprobs: list[dict[str, float] | None]
 
 
 class CompletionChoice(TypedDict):
