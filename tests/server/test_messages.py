@@ -157,7 +157,7 @@ STOPS: dict[str, tuple[dict[str, Any], str, str | None]] = {
 @pytest.mark.parametrize(("fields", "reason", "sequence"), STOPS.values(), ids=STOPS)
 def test_stop_reasons(fields: dict[str, Any], reason: str, sequence: str | None) -> None:
     text = FINAL if fields else FINAL.replace("<|return|>", " and on" * 1000)
-    with serving(text) as client:
+    with serving(text, repetition=None) as client:
         message = create(client, **fields)
     assert (message["stop_reason"], message["stop_sequence"]) == (reason, sequence)
 

@@ -53,7 +53,13 @@ def test_fields_of_another_api(api: str, fields: dict[str, Any], remedy: str) ->
 
 @pytest.mark.parametrize("api", PATHS)
 def test_values_that_mean_nothing_pass(api: str) -> None:
-    nothing = {"n": 1, "stop_sequences": None, "logprobs": False, "text": {}, "input": ""}
+    nothing: dict[str, Any] = {
+        "n": 1,
+        "stop_sequences": None,
+        "logprobs": False,
+        "text": {},
+        "input": "",
+    }
     with serving(FINAL) as client:
         body = {**BODIES[api], **{k: v for k, v in nothing.items() if k not in BODIES[api]}}
         answer = client.post(PATHS[api], json=body)

@@ -149,6 +149,14 @@ class _Serve(Command):
             "responses.stream() of OpenAI's TypeScript SDK fails (default: %(default)s)",
         )
         parser.add_argument(
+            "--repetition",
+            type=_repetition,
+            metavar="N|off",
+            default=512,
+            help="end a completion whose last N tokens only repeat those before them "
+            "(default: %(default)s)",
+        )
+        parser.add_argument(
             "--unknown-fields",
             choices=("ignore", "refuse"),
             default="ignore",
@@ -279,6 +287,7 @@ class _Serve(Command):
             current_date=None if date == "none" else date,
             event_names=arguments.event_names,
             unknown_fields=arguments.unknown_fields,
+            repetition=arguments.repetition,
             reasoning_summaries=arguments.reasoning_summaries,
             context_length=arguments.context_length,
             max_running=arguments.max_running,
@@ -293,6 +302,10 @@ class _Serve(Command):
 
 
 SERVE = _Serve()
+
+
+def _repetition(text: str) -> int | None:
+    return None if text == "off" else positive(text, least=2)
 
 
 def _days(text: str) -> float:

@@ -3,6 +3,7 @@
 ::
 
     engine                        the interface, its settings and its errors
+    repetition                    a model that runs in circles, found token by token
     token_sampler                 logits to tokens, for engines in this process
     parallel, cpu_model           threads, processes and memory; gpt-oss on the CPU
     drafts                        guesses of the next tokens
@@ -35,6 +36,7 @@ from .engine import (
     Sampling,
     SamplingError,
 )
+from .repetition import RepetitionDetector
 
 if TYPE_CHECKING:
     from .llama_cpp_engine import LlamaCppEngine as LlamaCppEngine
@@ -50,6 +52,7 @@ __all__ = [
     "EngineError",
     "FinishReason",
     "Health",
+    "RepetitionDetector",
     "SampledToken",
     "Sampling",
     "SamplingError",

@@ -54,6 +54,7 @@ from .responses.websocket import router as websocket_router
 from .services import Services, services_of
 from .settings import Settings
 from .store import Store, StoreError
+from .tokens import plain_router as plain_tokens_router
 from .tokens import router as tokens_router
 from .usage import router as usage_router
 
@@ -167,6 +168,7 @@ def _api_routes() -> list[BaseRoute]:
         completions_router,
         messages_router,
         tokens_router,
+        plain_tokens_router,
         models_router,
         health_router,
         responses_router,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import AsyncGenerator, Iterable, Sequence
@@ -13,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from ..engines.engine import EngineError, FinishReason, SampledToken
+from ..engines.repetition import RepetitionDetector
 from ..grammar.errors import GrammarError
 from ..parsing.recovery import Recovery
 from .auth.limits import RequestUsage
@@ -23,6 +25,9 @@ _KEYWORDS = {"not", "oneOf", "if", "contains", "uniqueItems", "pattern", "format
 _KEYWORDS |= {"dependencies", "dependentRequired", "dependentSchemas", "unevaluatedProperties"}
 _WAITS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)  # seconds
 _STEPS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
+
+
+_LOG = logging.getLogger(__name__)
 
 
 class Metrics:
@@ -38,7 +43,8 @@ class Metrics:
         )
         self.completions = Counter(
             "harmony_completions",
-            "Completions by their end: stop, length, cancelled (the client disconnected), error.",
+            "Completions by their end: stop, length, repetition (they ran in circles), cancelled "
+            "(the client disconnected), error.",
             ("reason",),
             registry=registry,
         )
@@ -186,7 +192,9 @@ class CompletionMetrics:
         usage: RequestUsage,
         prompt_tokens: int,
         span: _Span | None = None,
+        detector: RepetitionDetector | None = None,
     ) -> None:
+        self._detector = detector
         self._metrics = metrics
         self._usage = usage
         self._span = span
@@ -195,6 +203,7 @@ class CompletionMetrics:
         self.sampled = 0
         self.waited = 0.0  # seconds for its slot
         self.reason = "cancelled"
+        self.is_repetition = False  # the detector has ended it
         self.error: Exception | None = None
         self.cached = 0
         self.reasoning = 0
@@ -253,8 +262,9 @@ class CompletionMetrics:
     ) -> AsyncGenerator[SampledToken, None]:
         """Yield and count the tokens of a stream; closing this closes the stream.
 
-        The reader stops at the token with the finish reason. Raises `EngineError` for a stream
-        without one.
+        If the completion runs in circles, its last token gets the finish reason ``length``. The
+        reader stops at the token with the finish reason. Raises `EngineError` for a stream without
+        one.
         """
         async with aclosing(stream):
             async for sampled in stream:
@@ -264,6 +274,12 @@ class CompletionMetrics:
                     self._metrics.first_token.observe(self._first - self._created)
                     self._metrics.prompt_tokens.inc(self.prompt_tokens)
                 self.sampled += 1
+                period = 0 if self._detector is None else self._detector.take(sampled.token)
+                if period and sampled.finish_reason is None:
+                    self.is_repetition = True
+                    fields = {"tokens": self.sampled, "period": period}
+                    _LOG.warning("a completion runs in circles", extra={"fields": fields})
+                    sampled = sampled._replace(finish_reason=FinishReason.LENGTH)
                 yield sampled
         raise EngineError("the engine ended a completion without a finish reason", retryable=True)
 
@@ -278,7 +294,7 @@ class CompletionMetrics:
         violations: int = 0,
     ) -> None:
         """Record the end of the completion; `cached` and `reasoning` are numbers of tokens."""
-        self.reason = reason.value
+        self.reason = "repetition" if self.is_repetition else reason.value
         self.cached, self.reasoning = cached, reasoning
         self.recoveries, self.unenforced, self.violations = recoveries, unenforced, violations
         self._metrics.cached_tokens.inc(cached)

@@ -18,6 +18,7 @@ _LEAST = {
     "max_request_bytes": 1,
     "max_tool_calls": 0,
     "max_stored_bytes": 1,
+    "repetition": 2,
 }
 
 
@@ -41,6 +42,8 @@ class Settings:
     - `inspector`: whether the inspector's page is at ``/``.
     - `event_names`: the names of reasoning events, those of OpenAI's SDKs or of Open Responses.
     - `unknown_fields`: whether requests with unknown fields are answered without them, or refused.
+    - `repetition`: a turn ends when its last tokens, of this number, repeat those before (see
+      `RepetitionDetector`); None lets it repeat itself.
     - `reasoning_summaries`: how requested summaries are made: from sentences of the reasoning, or
       by the model, with one more short completion for each.
     - `context_length`: the most tokens of a prompt with its output; None is the engine's limit.
@@ -70,6 +73,7 @@ class Settings:
     inspector: bool = True
     event_names: Literal["openai", "open-responses"] = "openai"
     unknown_fields: Literal["ignore", "refuse"] = "ignore"
+    repetition: int | None = 512
     reasoning_summaries: Literal["sentences", "model"] = "sentences"
     context_length: int | None = None
     max_running: int = 16

@@ -1,6 +1,7 @@
 """``POST /v1/tokens/render`` and ``/v1/tokens/parse``: requests to tokens, tokens to messages.
 
-Nothing is sampled.
+Nothing is sampled. The routes ``/tokenize``, ``/detokenize`` and ``/tokenizer_info`` are those of
+vLLM, which evaluation harnesses use.
 """
 
 from __future__ import annotations
@@ -19,6 +20,13 @@ from ..encoding import load_harmony_encoding
 from ..errors import TokenError, VocabularyError
 from ..parsing.parser import StreamableParser
 from ..sampled_messages import prompt_segments
+from ..tokens.special_tokens import (
+    END_OF_TEXT,
+    RETURN,
+    SPECIAL_TEXTS,
+    START_OF_TEXT,
+    VOCABULARY_SIZE,
+)
 from ..tokens.tokenizer import token_ids
 from .auth.api_keys import AuthenticatedCaller
 from .generation.preparation import RENDERING
@@ -28,7 +36,7 @@ from .limited_route import LimitedRoute, in_pool
 from .responses.plan import planned_turn
 from .services import Services, services_of
 
-__all__ = ["router"]
+__all__ = ["plain_router", "router"]
 
 
 router = APIRouter(prefix="/v1/tokens", tags=["Tokens"], route_class=LimitedRoute)
@@ -204,3 +212,113 @@ async def parse(body: ParseRequest, request: Request, caller: AuthenticatedCalle
         return large_json_response(parsed)
 
     return await in_pool(request, services_of(request).pools.encoding, caller.owner, work)
+
+
+# As in vLLM
+
+
+plain_router = APIRouter(tags=["Tokens"], route_class=LimitedRoute)
+
+
+class TokenizeRequest(RequestBody):
+    """A text; its special tokens are read as such."""
+
+    model: str | None = None
+    prompt: str
+    add_special_tokens: bool | None = Field(
+        default=None, description="The encoding adds no tokens to a text."
+    )
+    return_token_strs: bool | None = Field(
+        default=None, description="Whether to return the texts of the tokens, too."
+    )
+
+
+class TokenizedText(TypedDict):
+    """The tokens of a text, their number, and the length of the model's context."""
+
+    count: int
+    max_model_len: int
+    tokens: list[int]
+    token_strs: list[str] | None
+
+
+class DetokenizeRequest(RequestBody):
+    """Tokens."""
+
+    model: str | None = None
+    tokens: list[int]
+
+
+class DetokenizedText(TypedDict):
+    """The text of the tokens, with special tokens."""
+
+    prompt: str
+
+
+class TokenizerInfo(TypedDict):
+    """The encoding, and the tokens that harnesses ask for."""
+
+    tokenizer_class: str
+    vocab_size: int
+    model_max_length: int
+    bos_token: str
+    eos_token: str
+    pad_token: str
+
+
+@plain_router.post("/tokenize", response_model=None, responses={200: {"model": TokenizedText}})
+async def tokenize(
+    body: TokenizeRequest, request: Request, caller: AuthenticatedCaller
+) -> Response:
+    """Encode a text."""
+    services = services_of(request)
+    services.check_model(body.model)
+
+    def work() -> Response:
+        encoding = load_harmony_encoding("HarmonyGptOss")
+        tokens = encoding.encode(body.prompt, allowed_special="all")
+        texts = [encoding.decode([token]) for token in tokens] if body.return_token_strs else None
+        caller.usage.tokens += len(tokens)
+        return large_json_response(
+            {
+                "count": len(tokens),
+                "max_model_len": services.context_length,
+                "tokens": tokens,
+                "token_strs": texts,
+            }
+        )
+
+    return await in_pool(request, services.pools.encoding, caller.owner, work)
+
+
+@plain_router.post("/detokenize", response_model=None, responses={200: {"model": DetokenizedText}})
+async def detokenize(
+    body: DetokenizeRequest, request: Request, caller: AuthenticatedCaller
+) -> Response:
+    """Decode tokens."""
+    services = services_of(request)
+    services.check_model(body.model)
+
+    def work() -> Response:
+        encoding = load_harmony_encoding("HarmonyGptOss")
+        try:
+            text = encoding.decode(token_ids(body.tokens))
+        except VocabularyError as error:
+            raise ApiError(400, str(error), param="tokens", code="invalid_value") from error
+        caller.usage.tokens += len(body.tokens)
+        return large_json_response({"prompt": text})
+
+    return await in_pool(request, services.pools.encoding, caller.owner, work)
+
+
+@plain_router.get("/tokenizer_info")
+async def tokenizer_info(request: Request, _: AuthenticatedCaller) -> TokenizerInfo:
+    """Describe the encoding; every model of gpt-oss has the same."""
+    return {
+        "tokenizer_class": "HarmonyEncoding",
+        "vocab_size": VOCABULARY_SIZE,
+        "model_max_length": services_of(request).context_length,
+        "bos_token": SPECIAL_TEXTS[START_OF_TEXT],
+        "eos_token": SPECIAL_TEXTS[RETURN],
+        "pad_token": SPECIAL_TEXTS[END_OF_TEXT],
+    }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from ...apis.turn_request import TurnRequest
 from ...conversation.messages import Message
 from ...engines.engine import ContextLengthError, EngineError, SampledToken, Sampling
+from ...engines.repetition import RepetitionDetector
 from ...grammar import GrammarError, find_violations
 from ..auth.api_keys import Caller
 from ..http.errors import ApiError, shutting_down
@@ -33,6 +34,8 @@ __all__ = [
     "sample_turn",
     "with_grammar",
 ]
+
+_LOG = logging.getLogger(__name__)
 
 _SEEDS = 2**63
 
@@ -83,6 +86,7 @@ async def sample_turn(
                 if isinstance(event, MessageEnded) and event.is_complete:
                     messages.append(event.message)
                 elif isinstance(event, TurnEnded):
+                    event = event._replace(is_repetition=metrics.is_repetition)
                     if unenforced:
                         options = constraint_options(request)
                         violations = await services.pools.grammar.run(
@@ -131,7 +135,9 @@ async def engine_slot(
     span: CompletionSpan | None = None
     if services.telemetry is not None:
         span = services.telemetry.completion(operation, services.model_names[0], sampling)
-    with CompletionMetrics(services.metrics, caller.usage, len(prompt), span) as metrics:
+    threshold = services.settings.repetition
+    detector = None if threshold is None else RepetitionDetector(threshold)
+    with CompletionMetrics(services.metrics, caller.usage, len(prompt), span, detector) as metrics:
         async with services.admission.slot(caller.owner, is_first=is_first):
             metrics.begin()
             sampled = services.engine.generate(prompt, sampling)

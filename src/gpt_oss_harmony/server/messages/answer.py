@@ -64,6 +64,7 @@ class MessageAnswer(TypedDict):
     content: list[dict[str, Any]]
     stop_reason: StopReason | None
     stop_sequence: str | None
+    stop_detail: NotRequired[Literal["repetition"]]
     usage: MessageUsage
     schema_violations: NotRequired[list[dict[str, str]]]
 
@@ -198,9 +199,12 @@ class MessageEvents:
 
     def _end(self, event: TurnEnded) -> Iterator[dict[str, Any]]:
         listed = [violation._asdict() for violation in event.violations]
+        delta = {"stop_reason": self._reason(event), "stop_sequence": event.stop_text}
+        if event.is_repetition:
+            delta["stop_detail"] = "repetition"
         yield {
             "type": "message_delta",
-            "delta": {"stop_reason": self._reason(event), "stop_sequence": event.stop_text},
+            "delta": delta,
             "usage": _usage(event.usage),
             **({"schema_violations": listed} if listed else {}),
         }
@@ -210,6 +214,7 @@ class MessageEvents:
         if event.reason is FinishReason.LENGTH:
             most = self._turn.sampling.max_tokens
             is_limit = most is not None and event.usage.output_tokens >= most
+            is_limit = is_limit or event.is_repetition
             return "max_tokens" if is_limit else "model_context_window_exceeded"
         if event.stop_text is not None:
             return "stop_sequence"
