@@ -235,7 +235,7 @@ class ConversationBuilder:
 
     def add_reasoning(self, texts: Sequence[str], tokens: Sequence[int] | None = None) -> None:
         """Add reasoning of the assistant."""
-        self._add_sampled(_message(Role.ASSISTANT, texts).with_channel("analysis"), tokens)
+        self._add_sampled(_spoken(texts).with_channel("analysis"), tokens)
 
     def add_text(
         self,
@@ -244,7 +244,7 @@ class ConversationBuilder:
         tokens: Sequence[int] | None = None,
     ) -> None:
         """Add text by the assistant; without a channel, the next messages determine the channel."""
-        message = _message(Role.ASSISTANT, texts).with_channel(channel or "final")
+        message = _spoken(texts).with_channel(channel or "final")
         added = self._add_sampled(message, tokens)
         if channel is None:
             self._answers.append(added)
@@ -330,6 +330,11 @@ class ConversationBuilder:
             message = SampledMessage.of(message, tokens)
         self.messages.append(message)
         return message
+
+
+def _spoken(texts: Sequence[str]) -> Message:
+    """Join the texts of the assistant: the model samples them as one, and with other tokens."""
+    return _message(Role.ASSISTANT, ["".join(texts)])
 
 
 def _message(role: Role, texts: Sequence[str]) -> Message:

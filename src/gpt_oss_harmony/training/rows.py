@@ -313,7 +313,6 @@ def _conversation_of(
             channel = given[source].get("channel")
             if channel is not None:
                 message.with_channel(channel)
-        _join_texts(message)
     count = sum(1 for source in read.sources if source is None)
     settings.apply_to(messages[0])
     return _ReadRequest(read.conversation, messages[:count], read.sources)
