@@ -244,7 +244,7 @@ def keywords(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return chosen.flatmap(lambda some: st.fixed_dictionaries({name: found[name] for name in some}))
 
 
-schemas = st.recursive(st.just({}), keywords, max_leaves=8)
+schemas: st.SearchStrategy[Any] = st.recursive(st.just({}), keywords, max_leaves=8)
 MISSING: list[Any] = [
     {},
     {"properties": {"a": True, "b": True, "ab": True}, "prefixItems": [True, True, True]},

@@ -18,6 +18,7 @@ __all__ = [
     "COMPACT_JSON_OPTIONS",
     "JSON_OPTIONS",
     "MODEL_VOCABULARY_SIZE",
+    "WHITE_SPACE",
     "for_llguidance_1_0",
     "token_table",
     "with_any_spelling",
@@ -78,6 +79,23 @@ JSON_OPTIONS: dict[str, Any] = {
 COMPACT_JSON_OPTIONS = {**JSON_OPTIONS, "item_separator": ",", "key_separator": ":"}
 """The same for JSON without white space."""
 
+WHITE_SPACE: dict[str, dict[str, Any]] = {
+    "separators": JSON_OPTIONS,
+    "compact": COMPACT_JSON_OPTIONS,
+    # From llguidance 1.8 on, the pattern holds for all the white space between two signs.
+    "flexible": {
+        **COMPACT_JSON_OPTIONS,
+        "whitespace_pattern": "[ \\t]{1,4}|(?:\\r?\\n){1,2}[ \\t]{0,64}",
+    },
+    "indented": {
+        **COMPACT_JSON_OPTIONS,
+        "whitespace_pattern": "\\r?\\n[ \\t]{0,64}",
+        "item_separator": ",\\r?\\n[ \\t]{0,64}",
+        "key_separator": ": ",
+    },
+}
+"""The ``x-guidance`` for each value of `TurnOptions.whitespace`."""
+
 _OPTIONS_OF_1_0 = {
     "whitespace_flexible",
     "item_separator",
@@ -93,7 +111,7 @@ def with_any_spelling(grammar: str) -> str:
     Use it to check a sampled turn, in which another spelling is harmless, and not to sample.
     """
     any_spelling = json.dumps({"coerce_one_of": False, "lenient": False})
-    for options in (JSON_OPTIONS, COMPACT_JSON_OPTIONS):
+    for options in WHITE_SPACE.values():
         grammar = grammar.replace(json.dumps(options), any_spelling)
     return grammar
 
@@ -104,7 +122,7 @@ def for_llguidance_1_0(grammar: str) -> str:
     In this version, JSON has no white space, and the allowed escapes cannot be chosen.
     """
     plain = {name: value for name, value in COMPACT_JSON_OPTIONS.items() if name in _OPTIONS_OF_1_0}
-    for options in (JSON_OPTIONS, COMPACT_JSON_OPTIONS):
+    for options in WHITE_SPACE.values():
         grammar = grammar.replace(json.dumps(options), json.dumps(plain))
     return grammar
 
