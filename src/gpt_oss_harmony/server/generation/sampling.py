@@ -35,8 +35,6 @@ __all__ = [
     "with_grammar",
 ]
 
-_LOG = logging.getLogger(__name__)
-
 _SEEDS = 2**63
 
 _Item = TypeVar("_Item")
