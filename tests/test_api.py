@@ -637,8 +637,8 @@ def test_the_last_message_can_be_continued(channel: str) -> None:
     assert ENCODING.decode(tokens).endswith(f"<|channel|>{channel}<|message|>It is")
     with pytest.raises(ConversationError, match=r"must be by 'user' .* but it is by 'assistant'"):
         ENCODING.render_conversation_for_completion(conversation, Role.USER, continue_last=True)
+    empty = Conversation.from_messages([])
     with pytest.raises(ConversationError, match=r"but there is none"):
-        empty = Conversation.from_messages([])
         ENCODING.render_conversation_for_completion(empty, Role.ASSISTANT, continue_last=True)
 
 

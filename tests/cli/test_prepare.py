@@ -247,7 +247,15 @@ def test_ctrl_c_does_not_wait_for_a_long_row(tmp_path: Path) -> None:
     answer = {"role": "assistant", "content": "a word " * 3_000_000}  # many seconds of work
     source, out = tmp_path / "rows.jsonl", tmp_path / "out"
     source.write_text(json.dumps({"messages": [answer]}) + "\n")
-    command = [sys.executable, "-m", "gpt_oss_harmony", "prepare", str(source), "--output", str(out)]
+    command = [
+        sys.executable,
+        "-m",
+        "gpt_oss_harmony",
+        "prepare",
+        str(source),
+        "--output",
+        str(out),
+    ]
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
