@@ -51,7 +51,7 @@ from .encoding import HarmonyEncoding, HarmonyEncodingName, load_harmony_encodin
 from .errors import ConversationError, HarmonyError, SchemaError, TokenError, VocabularyError
 from .installation import VERSION
 from .parsing.parser import StreamableParser
-from .parsing.recovery import Recovery, RecoveryKind
+from .parsing.recovery import DamagedHeader, Recovery, RecoveryKind
 from .parsing.state import ContentDelta, StreamState
 from .rendering.segments import Segment, SegmentKind
 
@@ -65,6 +65,7 @@ __all__ = [
     "ContentDelta",
     "Conversation",
     "ConversationError",
+    "DamagedHeader",
     "DeveloperContent",
     "HarmonyEncoding",
     "HarmonyEncodingName",

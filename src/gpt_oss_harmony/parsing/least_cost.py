@@ -109,7 +109,9 @@ class _Path(NamedTuple):
     def has_text(self) -> bool:
         """Whether a word was left out; what follows is then rather prose too."""
         return any(
-            any(map(str.isalnum, word)) and word[:3] != "to=" and word.rstrip("=:") != "to"
+            any(map(str.isalnum, word))
+            and word[:3] != "to="
+            and word.casefold().rstrip("=:") != "to"
             for word in self.dirt
         )
 
@@ -350,7 +352,8 @@ class _Reader:
 
     def _unusual_type(self, path: _Path, word: Word) -> Edit | None:
         """Return the edit with which a word that is no known type is one; None if it cannot be."""
-        is_name = plain_name(word.text) and find_tool(word.text, self.tools) is None
+        text = word.text
+        is_name = plain_name(text) and not (find_tool(text, self.tools) or spelled_channel(text))
         if not is_name or self._begins_prose(word):
             return None
         if word.marker == CONSTRAIN:

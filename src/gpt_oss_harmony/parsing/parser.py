@@ -94,7 +94,7 @@ class StreamableParser:
             None if role is None else Role(role),
             frozenset(tools),
             strict=strict,
-            repairs=frozenset(map(RecoveryKind, repairs)),
+            repairs=repairs if repairs is ALL_REPAIRS else frozenset(map(RecoveryKind, repairs)),
         )
         self._encoded = _EncodedBody()
 

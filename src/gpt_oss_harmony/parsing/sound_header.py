@@ -34,19 +34,11 @@ def read_sound(
 
     With `after_call`, a tool has just been called, and its name alone may begin its answer.
     """
-    channel = name = None
-    words: list[str] = []
-    for marker, text in pieces:
-        found = split_words(text, tools)
-        if marker == CHANNEL:
-            if channel is not None or not found or text[0].isspace():
-                return None
-            channel = found.pop(0)
-            if channel not in CHANNELS and not _is_free_name(channel, tools):
-                return None
-        elif marker == CONSTRAIN:
-            found[:1] = [CONSTRAIN_TEXT + "".join(found[:1])]
-        words += found
+    read = _channel_and_words(pieces, tools)
+    if read is None:
+        return None
+    channel, words = read
+    name = None
     if role is None:
         role, name = _take_author(words, tools, may_answer=channel is None or after_call)
     elif words[:1] == [role.value]:
@@ -61,6 +53,26 @@ def read_sound(
     if words or not _is_free_type(content_type, tools):
         return None
     return Header(role, name, channel, recipient, content_type)
+
+
+def _channel_and_words(
+    pieces: Sequence[Piece], tools: AbstractSet[str]
+) -> tuple[str | None, list[str]] | None:
+    """Take the channel from a header and return it with the other words."""
+    channel = None
+    words: list[str] = []
+    for marker, text in pieces:
+        found = split_words(text, tools)
+        if marker == CHANNEL:
+            if channel is not None or not found or text[0].isspace():
+                return None
+            channel = found.pop(0)
+            if channel not in CHANNELS and not _is_free_name(channel, tools):
+                return None
+        elif marker == CONSTRAIN:
+            found[:1] = [CONSTRAIN_TEXT + "".join(found[:1])]
+        words += found
+    return channel, words
 
 
 def _take_author(

@@ -56,10 +56,7 @@ def split_plain_text(
             body = body.removeprefix(":").lstrip()
         else:
             channel = default_channel if end == len(text) else "analysis"
-            role = _REPEATED_ROLE.match(part)
-            header, body = (
-                Header(Role.ASSISTANT, channel=channel),
-                part[role.end() if role else 0 :],
-            )
+            header = Header(Role.ASSISTANT, channel=channel)
+            body = _REPEATED_ROLE.sub("", part, count=1)
         messages.append((header, body if end == len(text) else body.rstrip()))
     return messages
