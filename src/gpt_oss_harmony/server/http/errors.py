@@ -163,18 +163,11 @@ def add_error_handlers(app: FastAPI) -> None:
     """Replace the error responses of the framework."""
 
     @app.exception_handler(HarmonyError)
-    async def of_library(request: HTTPConnection, error: HarmonyError) -> JSONResponse | None:
-        response = error_response(ApiError.of(error))
-        if isinstance(request, WebSocket):  # whose handshake is refused
-            await request.send_denial_response(response)
-            return None
-        return response
-
     @app.exception_handler(RecursionError)
-    async def of_depth(request: HTTPConnection, error: RecursionError) -> JSONResponse | None:
+    async def of_request(request: HTTPConnection, error: Exception) -> JSONResponse | None:
         route = getattr(request.scope.get("route"), "path", "other")
         response = error_response(api_error_of(error, f"a request to {route}"))
-        if isinstance(request, WebSocket):
+        if isinstance(request, WebSocket):  # whose handshake is refused
             await request.send_denial_response(response)
             return None
         return response
