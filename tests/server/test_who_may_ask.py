@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket as sockets
+import zlib
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -268,3 +269,22 @@ def test_who_is_refused_or_leaves_is_no_error_of_the_server(
             client.sendall(HALF_A_BODY.replace("Length: 1000", "Length: 1").encode())
             assert client.recv(100).startswith(b"HTTP/1.1 400")
     assert [record.getMessage() for record in caplog.records] == []
+
+
+def test_no_frame_is_compressed() -> None:
+    """A few bytes could become a message of the largest size."""
+    with serving_at(ScriptedEngine()) as url:
+        port = int(url.split(":")[2].partition("/")[0])
+        shaken = HANDSHAKE.replace("Origin: http://evil.example", "X: y").replace(
+            "\r\n\r\n", "\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
+        )
+        with sockets.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(shaken.encode())
+            answer = client.recv(1000)
+            assert answer.startswith(b"HTTP/1.1 101")
+            assert b"permessage-deflate" not in answer
+            packer = zlib.compressobj(wbits=-15)
+            compressed = packer.compress(b"x" * 1_000_000) + packer.flush()
+            header = bytes([0xC1, 0x80 | 126]) + len(compressed).to_bytes(2, "big") + bytes(4)
+            client.sendall(header + compressed)
+            assert b"reserved bits" in client.recv(1000)

@@ -97,11 +97,13 @@ def socket_folder(parent: Path | None = None) -> Generator[Path, None, None]:
         with suppress(OSError), left.open("rb") as lock:  # another user's, or one in use
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(left.parent)
-    with tempfile.TemporaryDirectory(prefix=_FOLDER, dir=parent) as name:
-        with (Path(name) / f"new {_LOCK}").open("wb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            os.rename(lock.name, Path(name) / _LOCK)  # others find it only when it is locked
-            yield Path(name)
+    with (
+        tempfile.TemporaryDirectory(prefix=_FOLDER, dir=parent) as name,
+        (Path(name) / f"new {_LOCK}").open("wb") as lock,
+    ):
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.rename(lock.name, Path(name) / _LOCK)  # others find it only when it is locked
+        yield Path(name)
 
 
 @contextmanager

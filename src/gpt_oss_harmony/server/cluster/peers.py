@@ -170,6 +170,9 @@ class Peers:
             _LOG.exception("a request of another server failed")
 
 
+_NO_MESSAGE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+
+
 class PostgresChannel:
     """Messages as notifications of PostgreSQL, in pieces, because their length is limited.
 
@@ -232,12 +235,15 @@ class PostgresChannel:
                 incomplete: defaultdict[str, list[str]] = defaultdict(list)
                 async with connection:
                     async for notification in connection.notifies():
-                        sender, number, left, piece = notification.payload.split(" ", 3)
-                        pieces = incomplete[f"{sender} {number}"]
-                        pieces.append(piece)
-                        if left == "0":
-                            del incomplete[f"{sender} {number}"]
-                            received("".join(pieces))
+                        try:
+                            sender, number, left, piece = notification.payload.split(" ", 3)
+                            pieces = incomplete[f"{sender} {number}"]
+                            pieces.append(piece)
+                            if left == "0":
+                                del incomplete[f"{sender} {number}"]
+                                received("".join(pieces))
+                        except _NO_MESSAGE:  # any user of the database can notify
+                            _LOG.warning("a notification that no server has sent is ignored")
             except psycopg.Error as error:
                 _LOG.warning("no messages from other servers until the next try: %s", error)
             connection = None

@@ -189,6 +189,10 @@ def api_error_of(error: BaseException, task: str) -> ApiError:
     """
     if isinstance(error, HarmonyError):
         return ApiError.of(error)
+    if isinstance(error, RecursionError):  # only what a client sent is nested that deeply
+        _LOG.warning("%s is refused: it is nested too deeply", task)
+        problem = "the request, or a grammar or schema in it, is nested too deeply; flatten it"
+        return ApiError(400, problem, code="nested_too_deeply")
     _LOG.error("%s failed", task, exc_info=error)
     return ApiError(500, "the server failed; see its log", kind="server_error", code="server_error")
 
@@ -230,8 +234,10 @@ def add_error_handlers(app: FastAPI) -> None:
     """Replace the error responses of the framework."""
 
     @app.exception_handler(HarmonyError)
-    async def of_library(request: HTTPConnection, error: HarmonyError) -> JSONResponse | None:
-        response = error_response(ApiError.of(error), request.scope)
+    @app.exception_handler(RecursionError)
+    async def of_request(request: HTTPConnection, error: Exception) -> JSONResponse | None:
+        route = getattr(request.scope.get("route"), "path", "other")
+        response = error_response(api_error_of(error, f"a request to {route}"), request.scope)
         if isinstance(request, WebSocket):  # whose handshake is refused
             await request.send_denial_response(response)
             return None
