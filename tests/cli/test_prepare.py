@@ -295,6 +295,7 @@ def test_options_reach_the_examples(source: Path) -> None:
         "row_bytes": 2 * 1024**2,
         "unpacked_ratio": 30,
         "unpacked_bytes": 5 * 1024**3,
+        "source_field": None,
         "pack": True,
         "loss_weights": True,
         "columns": ["labels", "attention_mask"],

@@ -785,3 +785,30 @@ def test_all_reasons_are_in_a_file_with_a_row_each(tmp_path: Path) -> None:
     assert {"file", "line", "reason"} == entries[0]["first"].keys()
     reasons = [entry["reason"] for entry in entries]
     assert "not valid JSON (Invalid control character at character …)" in reasons
+
+
+def test_counts_by_source(tmp_path: Path) -> None:
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    write_jsonl(folder / "a.jsonl", ROWS[:3])
+    write_jsonl(folder / "b.jsonl", [{**row, "set": "web"} for row in ROWS[3:5]])
+    by_file = prepare(folder, tmp_path / "one", workers=1).report
+    assert by_file.source_rows == {"a.jsonl": 3, "b.jsonl": 2}
+    assert by_file.source_tokens.total() == by_file.tokens.total()
+    assert by_file.source_trainable.total() == by_file.trainable.total()
+    assert by_file.unused == {"set": 2}
+    lines = (tmp_path / "one" / "README.md").read_text().splitlines()
+    (head,) = (line for line in lines if line.startswith("source "))
+    assert head.split() == ["source", "rows", "tokens", "trainable", "too", "long"]
+    settings = PrepareSettings(source_field="set")
+    by_field = prepare(folder, tmp_path / "two", settings, workers=1).report
+    assert by_field.source_rows == {"a.jsonl": 3, "web": 2}
+    assert not by_field.unused
+
+
+def test_chunks_are_larger_if_sequences_are_long() -> None:
+    def chunk_bytes(length: int, *, pack: bool) -> int:
+        return PrepareSettings(TrainingOptions(context_length=length), pack=pack).chunk_bytes()
+
+    assert chunk_bytes(131_072, pack=False) == chunk_bytes(8192, pack=True) == 4 * 1024 * 1024
+    assert chunk_bytes(131_072, pack=True) == 64 * 1024 * 1024

@@ -70,11 +70,14 @@ def run(
     **settings: Any,
 ) -> list[Any]:
     """Run the blocks under some headings in a folder with data; return the trainers."""
-    write = lambda name, row: (folder / name).write_text(json.dumps(row) + "\n")  # noqa: E731
-    write("chats.jsonl", {"messages": [QUESTION, ANSWER]})
-    write("prompts.jsonl", {"prompt": [QUESTION]})
     wrong = {**ANSWER, "content": "I don't know."}
-    write("pairs.jsonl", {"prompt": [QUESTION], "chosen": [ANSWER], "rejected": [wrong]})
+    rows = {
+        "chats.jsonl": {"messages": [QUESTION, ANSWER]},
+        "prompts.jsonl": {"prompt": [QUESTION]},
+        "pairs.jsonl": {"prompt": [QUESTION], "chosen": [ANSWER], "rejected": [wrong]},
+    }
+    for file, row in rows.items():
+        (folder / file).write_text(json.dumps(row) + "\n")
     prepare(folder / "chats.jsonl", folder / "data", workers=1)
     monkeypatch.chdir(folder)
     for name in ("SFTConfig", "DPOConfig", "GRPOConfig"):

@@ -181,6 +181,12 @@ preparation from Python with Ray: gpt_oss_harmony.training.files.ray.
             help="the most bytes of all unpacked files, such as 50G (default: 1T)",
         )
         parser.add_argument(
+            "--source-field",
+            metavar="NAME",
+            help="the field of a row that names its source; the report counts tokens by source "
+            "(default: the name of the file)",
+        )
+        parser.add_argument(
             "--workers",
             type=positive,
             metavar="N",
@@ -266,6 +272,7 @@ def _settings(arguments: argparse.Namespace) -> PrepareSettings:
     return PrepareSettings(
         training,
         reject=REJECTED_FINDINGS if rejected is None else frozenset(rejected) - {"nothing"},
+        source_field=arguments.source_field,
         **{name: limit for name, limit in limits.items() if limit is not None},
         form=arguments.form,
         start_date=arguments.date,

@@ -29,7 +29,6 @@ from .processes import Runner, ShardJob, local_runner
 from .report import REASONS_FILE, TokenReport, general_reason, write_plot
 from .shards import PrepareSettings, Shard, read_shard
 from .sources import (
-    CHUNK_BYTES,
     TEMPORARY,
     Chunk,
     OutputError,
@@ -101,7 +100,7 @@ def prepare(
     workers: int | None = None,
     runner: Runner | None = None,
     watch: Callable[[Progress], None] | None = None,
-    chunk_bytes: int = CHUNK_BYTES,
+    chunk_bytes: int | None = None,
 ) -> Preparation:
     """Make training data from a file or a folder; continue an interrupted preparation.
 
@@ -110,6 +109,9 @@ def prepare(
     - `workers`: the number of processes; the default is the number of cores. A `runner`, such as
       `ray_runner`, can make the shards instead.
     - `watch`: called about ten times a second if the runner reports so often, and after each shard.
+
+    - `chunk_bytes`: the bytes of JSON lines in a shard; the default is 4 MB, or with `pack` the
+      bytes of 128 sequences if they are more.
 
     Raises `SourceError` if the source cannot be read, `OutputFolderError` if `out` is no folder or
     contains other files, and `OutputError` if the output cannot be written.
@@ -123,6 +125,8 @@ def prepare(
     earlier = _read_manifest(out)
     begun = TODAY if earlier is None else earlier["settings"]["start_date"]
     settings = (settings or PrepareSettings()).dated(begun)
+    if chunk_bytes is None:
+        chunk_bytes = settings.chunk_bytes()
     files = find_files(source)
     stats = {str(file.path): file.path.stat() for file in files}
     manifest = {  # everything that determines the shards

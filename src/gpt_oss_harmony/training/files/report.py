@@ -25,6 +25,7 @@ _BAR = 40  # characters of the longest bar in text
 _BARS = 20  # of channels in the picture
 _LABEL = 28  # characters of the longest label
 _FIELD = 80  # of the name of a field
+_SOURCES = 20  # that are shown
 _REASONS = 8  # that are shown
 _FEW_BUCKETS = 4  # fewer powers of two are cut into equal buckets
 _BUCKETS = 8  # at most, if they are equal
@@ -41,6 +42,8 @@ class TokenReport:
     - `reasons`: the rejected rows, by the reason without its names and numbers.
     - `unused`: the rows that have a field which is not in their examples, by its name.
     - `findings`: the rows with each kind of `FINDINGS` for which they are not rejected.
+    - `source_rows`, `source_tokens`, `source_trainable`, `source_too_long`: the rows, the tokens
+      and the messages that do not fit, by source, which is the file or a field of the row.
     - `sequences`: the rows of the files, which are examples or packed sequences.
     """
 
@@ -56,6 +59,10 @@ class TokenReport:
     tokens: Counter[str] = field(default_factory=Counter)
     trainable: Counter[str] = field(default_factory=Counter)
     lengths: Counter[int] = field(default_factory=Counter)
+    source_rows: Counter[str] = field(default_factory=Counter)
+    source_tokens: Counter[str] = field(default_factory=Counter)
+    source_trainable: Counter[str] = field(default_factory=Counter)
+    source_too_long: Counter[str] = field(default_factory=Counter)
 
     def add_example(self, example: TrainingExample, messages: Sequence[Message]) -> None:
         """Count an example."""
@@ -99,6 +106,38 @@ class TokenReport:
             )
         return lines
 
+    def add_to_source(self, source: str, tokens: int, trainable: int, too_long: int) -> None:
+        """Count a row of a source."""
+        self.source_rows[source] += 1
+        self.source_tokens[source] += tokens
+        self.source_trainable[source] += trainable
+        if too_long:
+            self.source_too_long[source] += too_long
+
+    def _text_of_sources(self) -> list[str]:
+        """Write the counts of each source; a single one has those of the data set."""
+        if len(self.source_rows) < 2:
+            return []
+        ranked = sorted(self.source_tokens.items(), key=lambda item: (-item[1], item[0]))
+        names = [name for name, _ in ranked[:_SOURCES]]
+        width = max(12, *(_display_width(_label(name, _FIELD)) + 1 for name in names))
+        heads = ("rows", "tokens", "trainable", "too long")
+        lines = ["", f"{'source':<{width}}" + "".join(f"{head:>16}" for head in heads)]
+        counters = (
+            self.source_rows,
+            self.source_tokens,
+            self.source_trainable,
+            self.source_too_long,
+        )
+        for name in names:
+            label = _label(name, _FIELD)
+            padding = " " * (width - _display_width(label))
+            numbers = "".join(f"{counter[name]:>16,}" for counter in counters)
+            lines.append(f"{label}{padding}{numbers}")
+        if len(ranked) > _SOURCES:
+            lines.append(f"and {counted(len(ranked) - _SOURCES, 'other source')} in report.json")
+        return lines
+
     def as_json(self) -> dict[str, Any]:
         """Return the counts as JSON."""
         return {
@@ -110,8 +149,7 @@ class TokenReport:
     def from_json(cls, raw: dict[str, Any]) -> TokenReport:
         """Read what `as_json` wrote."""
         lengths = {int(length): count for length, count in raw["lengths"].items()}
-        names = ("reasons", "forms", "unused", "findings", "tokens", "trainable")
-        counters = {name: Counter[str](raw[name]) for name in names}
+        counters = {name: Counter[str](raw[name]) for name in raw if isinstance(raw[name], dict)}
         return cls(**{**raw, **counters, "lengths": Counter(lengths)})
 
     @property
@@ -180,6 +218,7 @@ class TokenReport:
         for label, count, trainable in rows:
             padding = " " * (width - _display_width(label))
             lines.append(f"{label}{padding}{count:>16,}{trainable:>16,}")
+        lines += self._text_of_sources()
         lines += ["", f"{'length':<12}{'examples':>16}"]
         buckets = self.length_buckets()
         most = max(count for _, count in buckets)

@@ -9,7 +9,7 @@ import contextlib
 import json
 import time
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from ..row_forms import RowForm
 from ..rows import RejectedRow, RowDates, row_examples
 from .report import TokenReport
 from .sources import (
+    CHUNK_BYTES,
     ROW_BYTES,
     UNPACKED_BYTES,
     UNPACKED_RATIO,
@@ -44,6 +45,12 @@ COLUMNS = ("labels", "assistant_masks", "attention_mask")
 
 _SECONDS_BETWEEN_REPORTS = 0.1
 
+_SEQUENCES_IN_CHUNK = 128
+"""The packed sequences of a chunk. Its last sequences have room left: with 128, there are 0.6 to
+0.8 % more of them than if all rows were packed together; with 8, there are 12 % more."""
+
+_BYTES_OF_TOKEN = 4  # of text, about
+
 _GROUP_TOKENS = 1 << 19  # in a row group of a file; memory grows with it
 
 
@@ -59,6 +66,7 @@ class PrepareSettings:
     - `row_bytes`: the most bytes of a row; longer rows are rejected before they are parsed.
     - `unpacked_ratio`, `unpacked_bytes`: a compressed file is an error if it unpacks to more bytes
       than this, as a multiple of its size and in total.
+    - `source_field`: the field of a row that names its source in the report; None for its file.
     - `pack`: put several examples in one sequence of `training.context_length` tokens.
     - `loss_weights`: write a column with the weights of messages.
     - `columns`: the columns from `COLUMNS` in addition to the tokens; None for labels and masks.
@@ -72,6 +80,7 @@ class PrepareSettings:
     row_bytes: int = ROW_BYTES
     unpacked_ratio: int = UNPACKED_RATIO
     unpacked_bytes: int = UNPACKED_BYTES
+    source_field: str | None = None
     pack: bool = False
     loss_weights: bool = False
     columns: tuple[str, ...] | None = None
@@ -88,6 +97,11 @@ class PrepareSettings:
             raise ValueError("packing needs a context_length: the length of the sequences")
         if self.start_date not in (TODAY, None):
             RowDates.parse(self.start_date)
+
+    def chunk_bytes(self) -> int:
+        """Return the bytes of a chunk: enough for packing to waste less than 1 %."""
+        length = self.training.context_length if self.pack else None
+        return max(CHUNK_BYTES, (length or 0) * _SEQUENCES_IN_CHUNK * _BYTES_OF_TOKEN)
 
     def dated(self, today: str | None = TODAY) -> PrepareSettings:
         """Return the settings with `today` (default: the current date) in place of `TODAY`."""
@@ -124,8 +138,11 @@ class Columns:
         """Whether the rows should be written before more are added; packing needs all of them."""
         return len(self._ids) >= _GROUP_TOKENS and not self._settings.pack
 
-    def add_row(self, raw: object, report: TokenReport) -> str | None:
-        """Add and count the examples of a row; return the problem if there are none."""
+    def add_row(self, raw: object, report: TokenReport, source: str = "") -> str | None:
+        """Add and count the examples of a row; return the problem if there are none.
+
+        `source` names the source in the report, unless a field of the row does.
+        """
         settings = self._settings
         try:
             row, made = row_examples(
@@ -141,10 +158,18 @@ class Columns:
             return str(error)
         report.too_long += len(made.too_long)
         report.forms[row.form] += 1
-        report.unused.update(set(row.unused))
+        report.unused.update(set(row.unused) - {settings.source_field})
         report.findings.update({finding.kind for finding in made.findings})
         if not any(m.author.role is Role.SYSTEM for m in row.conversation.messages):
             report.findings["no system message"] += 1
+        if settings.source_field is not None and isinstance(raw, Mapping):
+            source = str(raw.get(settings.source_field, source))
+        report.add_to_source(
+            source,
+            sum(map(len, made.examples)),
+            sum(example.trainable_tokens for example in made.examples),
+            len(made.too_long),
+        )
         for example in made.examples:
             self._ids.fromlist(example.input_ids)
             self._labels.fromlist(example.labels)
@@ -220,6 +245,7 @@ def prepare_shard(
     """
     columns = Columns(settings)
     report = TokenReport()
+    source = Path(chunk.path).name
     lines = 0
     report_at = 0.0
     name = f"{number:05}"
@@ -248,7 +274,7 @@ def prepare_shard(
             if row.is_blank:
                 continue
             report.rows += 1
-            problem = row.problem or columns.add_row(row.raw, report)
+            problem = row.problem or columns.add_row(row.raw, report, source)
             if problem:
                 report.add_rejected(problem)
                 entry = {"file": chunk.path, "line": row.number, "reason": problem, "row": row.raw}

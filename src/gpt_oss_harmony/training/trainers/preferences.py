@@ -27,8 +27,8 @@ def preference_example(
     messages before them. Without ``prompt``, the common beginning of both is the prompt. A text is
     one message: of the user in ``prompt``, else of the assistant. OpenAI's names are read, too:
     ``input`` with ``messages`` and ``tools``, ``preferred_output`` and ``non_preferred_output``.
-    Raises `ConversationError` unless both answers follow the same prompt and the model samples all their
-    tokens.
+    Raises `ConversationError` unless both answers follow the same prompt and the model samples all
+    their tokens.
 
     >>> row = {"prompt": [{"role": "user", "content": "2 + 2?"}],
     ...        "chosen": [{"role": "assistant", "content": "4"}],
