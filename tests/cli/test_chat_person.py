@@ -129,7 +129,7 @@ def test_only_the_user_can_read_the_history(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     at_terminal(monkeypatch)
-    file = tmp_path / "openai-harmony" / "chat_history"
+    file = tmp_path / "gpt-oss-harmony" / "chat_history"
     find_person(Output(), SLASH_COMMANDS, keeps_history=False)
     assert not file.exists()
     person = find_person(Output(), SLASH_COMMANDS, keeps_history=True)
@@ -144,7 +144,7 @@ def test_a_history_that_cannot_be_kept_is_one_line(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (tmp_path / "openai-harmony").write_text("a file where the folder would be")
+    (tmp_path / "gpt-oss-harmony").write_text("a file where the folder would be")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     at_terminal(monkeypatch)
     assert isinstance(find_person(Output(), SLASH_COMMANDS, keeps_history=True), TerminalPerson)

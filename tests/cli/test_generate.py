@@ -243,7 +243,7 @@ def test_loading_is_shown_on_a_terminal_and_to_no_program(
     screen = Terminal()
     monkeypatch.setattr("sys.stderr", screen)
     assert main(["generate", "demo", chat, "--max-tokens", "1"]) == 0
-    (folder,) = (tmp_path / "openai-harmony").iterdir()
+    (folder,) = (tmp_path / "gpt-oss-harmony").iterdir()
     first, second, *bars, last = screen.getvalue().splitlines()
     assert first == "loading demo ..."
     assert second == f"writing the demo model that comes with the package to {folder}, once"

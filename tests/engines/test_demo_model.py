@@ -147,7 +147,7 @@ def test_folder_that_failed_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(demo_model, "_write", write)
     with pytest.raises(OSError, match="no space"):
         demo_model_folder(tmp_path)
-    assert list((tmp_path / "openai-harmony").iterdir()) == []
+    assert list((tmp_path / "gpt-oss-harmony").iterdir()) == []
 
 
 def test_folder_stands_in_the_users_cache(

@@ -64,8 +64,12 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TransformersEng
     folder: Path = tmp_path_factory.mktemp("model")
     write_model(folder, tied=False)
     engine = TransformersEngine(folder, **OPTIONS)
-    yield engine
-    asyncio.run(engine.close())
+    try:
+        if not engine.skips_forced:
+            pytest.skip("requests run one after the other with this release of Transformers")
+        yield engine
+    finally:
+        asyncio.run(engine.close())
 
 
 Script = Callable[[list[int], int], list[int]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import subprocess
 import sys
 import threading
@@ -24,7 +23,6 @@ from gpt_oss_harmony.engines import (
     TransformersEngine,
     open_engine,
 )
-from gpt_oss_harmony.engines.continuous_batching import TESTED_TRANSFORMERS
 from gpt_oss_harmony.engines.token_sampler import TokenSampler
 from gpt_oss_harmony.tokens.special_tokens import RETURN
 from support.engine_contract import CHECKS, PATIENCE, SHORT_TURN, Check, sample
@@ -234,25 +232,18 @@ def test_loading_shows_no_progress_where_nobody_looks(
     assert "Loading weights" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("version", ["5.22.1", "5.24.0", "6.0.0"])
-def test_another_release_of_transformers_is_refused(
-    version: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("transformers.__version__", version)
-    for module in ("continuous_batching", "transformers_engine"):
-        monkeypatch.delitem(sys.modules, f"gpt_oss_harmony.engines.{module}")
-    remedy = r"pip install 'transformers==5\.23\.\*'"
-    problem = rf"^transformers {version} is installed, but .*: {remedy}$"
-    with pytest.raises(EngineError, match=problem):
-        asyncio.run(open_engine("demo"))
+def test_a_path_is_a_folder(transformers_engine: Engine, tmp_path: Path) -> None:
+    folder = Path(transformers_engine.origin.partition(",")[0])
 
+    async def run() -> None:
+        async with await open_engine(folder) as engine:
+            assert engine.model == str(folder)
+            assert len(await sample(engine, Sampling(max_tokens=2))) == 2
 
-def test_the_requirement_names_the_tested_releases_of_transformers() -> None:
-    project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
-    requirement = re.search(r'"transformers>=(.*),<5\.(.*); python_version >= ', project)
-    assert requirement is not None
-    first, end = requirement.groups()
-    assert (first, f"5.{int(end) - 1}") == (TESTED_TRANSFORMERS[0], TESTED_TRANSFORMERS[-1])
+    asyncio.run(run())
+    for missing in (tmp_path / "nothing", Path("demo"), Path("somebody/something")):
+        with pytest.raises(EngineError, match=f"there is no folder .*{missing}"):
+            asyncio.run(open_engine(missing))
 
 
 def test_engines_are_imported_when_they_are_used() -> None:

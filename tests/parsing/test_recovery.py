@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -23,7 +22,6 @@ from gpt_oss_harmony import (
     TokenError,
     load_harmony_encoding,
 )
-from gpt_oss_harmony.parsing.header_words import WORD_RULES, Place, Word
 from gpt_oss_harmony.tokens.special_tokens import (
     CALL,
     CHANNEL,
@@ -650,20 +648,6 @@ def test_the_body_is_found_without_its_marker(header: str) -> None:
     without = parsed(tokens_of(header, ending), tools=tools).messages
     assert without == with_marker
     assert [message.recipient in tools for message in without] == [True]
-
-
-def test_the_documented_table_has_the_rules_for_words() -> None:
-    reference = Path(__file__).parents[2] / "docs" / "reference"
-    page = (reference / "recoveries.md").read_text(encoding="utf-8")
-    table = page[page.index("| Word |") :].split("\n\n", 1)[0].replace("\\|", "¦")
-    heading, _, *rows = ([cell.strip() for cell in row.split("|")] for row in table.splitlines())
-    assert heading[2:-1] == [place.value.replace("|", "¦") for place in Place]
-    for word, (_, name, *cells, _) in zip(Word, rows, strict=True):
-        assert name == word.value
-        for place, cell in zip(Place, cells, strict=True):
-            rule = WORD_RULES[word].get(place) or WORD_RULES[word].get(Place.LATER)
-            noted = f" (`{rule.noted_as.value}`)" if rule and rule.noted_as else ""
-            assert cell == (rule.slot.value + noted if rule else "")
 
 
 # Nothing is lost in silence

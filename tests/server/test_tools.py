@@ -12,7 +12,7 @@ import pytest
 
 from gpt_oss_harmony import Message, Role
 from gpt_oss_harmony.apis import ResponsesRequest, response_of
-from gpt_oss_harmony.server.generation.admission import Admission
+from gpt_oss_harmony.server.admission import Admission
 from gpt_oss_harmony.server.generation.events import (
     MessageBegun,
     MessageEnded,

@@ -108,14 +108,20 @@ def read_response_format(requested: JsonField) -> RequestedFormat | None:
         return RequestedFormat()
     is_flat = requested["json_schema"].is_null and not requested["name"].is_null
     fields = requested if is_flat else requested["json_schema"]
-    schema = fields["schema"]
+    schema, name = fields["schema"], fields["name"].text()
+    if not _SCHEMA_NAME.fullmatch(name):
+        raise fields["name"].error(
+            f"{name!r:.80} is no name of a schema; use 1 to 64 of a-z, A-Z, 0-9, _ and -"
+        )
     return RequestedFormat(
-        name=fields["name"].text(),
+        name=name,
         schema={} if schema.is_null else dict(schema.object()),
         description=fields["description"].optional_text(),
         strict=fields["strict"].value is True,
     )
 
+
+_SCHEMA_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 _TEXT_TYPES = {"text", "input_text", "output_text", "reasoning_text", "summary_text"}
 
@@ -229,7 +235,7 @@ class ConversationBuilder:
 
     def add_reasoning(self, texts: Sequence[str], tokens: Sequence[int] | None = None) -> None:
         """Add reasoning of the assistant."""
-        self._add_sampled(_message(Role.ASSISTANT, texts).with_channel("analysis"), tokens)
+        self._add_sampled(_spoken(texts).with_channel("analysis"), tokens)
 
     def add_text(
         self,
@@ -238,7 +244,7 @@ class ConversationBuilder:
         tokens: Sequence[int] | None = None,
     ) -> None:
         """Add text by the assistant; without a channel, the next messages determine the channel."""
-        message = _message(Role.ASSISTANT, texts).with_channel(channel or "final")
+        message = _spoken(texts).with_channel(channel or "final")
         added = self._add_sampled(message, tokens)
         if channel is None:
             self._answers.append(added)
@@ -324,6 +330,11 @@ class ConversationBuilder:
             message = SampledMessage.of(message, tokens)
         self.messages.append(message)
         return message
+
+
+def _spoken(texts: Sequence[str]) -> Message:
+    """Join the texts of the assistant: the model samples them as one, and with other tokens."""
+    return _message(Role.ASSISTANT, ["".join(texts)])
 
 
 def _message(role: Role, texts: Sequence[str]) -> Message:

@@ -226,7 +226,7 @@ def _cannot_listen(address: str, error: OSError) -> InputError:
 def state_folder(*, make: bool = True) -> Path:
     """Return the user's state folder; `make` it, for the user alone, if it is missing."""
     root = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    folder = Path(root) / "openai-harmony"
+    folder = Path(root) / "gpt-oss-harmony"
     if make:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -210,6 +210,14 @@ class _Serve(Command):
             help="the most calls of these tools in one response (default: %(default)s)",
         )
         parser.add_argument(
+            "--max-stored-gib",
+            type=natural,
+            metavar="N",
+            default=4,
+            help="the most GiB that one API key may have stored: files, responses and "
+            "conversations; 0 is no limit (default: %(default)s)",
+        )
+        parser.add_argument(
             "--keep-days",
             type=_days,
             metavar="DAYS",
@@ -285,6 +293,7 @@ class _Serve(Command):
             max_running=arguments.max_running,
             max_waiting=arguments.max_waiting,
             max_tool_calls=arguments.max_tool_calls,
+            max_stored_bytes=arguments.max_stored_gib * 1024**3 or None,
             keep_days=arguments.keep_days or None,
         )
         # The server raises the signal again when it has stopped; the engine is still to be closed.
@@ -469,7 +478,7 @@ class _Keys(Command):
     def run(self, arguments: argparse.Namespace) -> None:
         try:
             from ..server.auth.api_keys import ApiKeys
-            from ..server.responses.encryption import rotate_keys
+            from ..server.encryption import rotate_keys
             from ..server.store import KeyLimits, NotFoundError, Store
         except ModuleNotFoundError as error:
             raise InputError(missing_package("keys need", error, "serve")) from error

@@ -7,8 +7,11 @@
     token_sampler                 logits to tokens, for engines in this process
     parallel, cpu_model           threads, processes and memory; gpt-oss on the CPU
     drafts                        guesses of the next tokens
-    continuous_batching → transformers_engine
-                                  a model in this process (extra ``transformers``)
+    running_requests              requests of a model in this process
+    private_batching → continuous_batching
+                                  all requests at once, with what is private in Transformers
+    sequential_generation         one request after the other, with what is public
+    transformers_engine           a model in this process (extra ``transformers``)
     demo_embedding → demo_model   the model that comes with the package
     http_client → server_engine → vllm_engine, llama_cpp_engine, sglang_engine
                                   engines behind a server (extra ``http``)
@@ -79,18 +82,22 @@ def __getattr__(name: str) -> Any:
         ) from error
 
 
-async def open_engine(model: str, **options: Any) -> Engine:
+async def open_engine(model: str | Path, **options: Any) -> Engine:
     """Open the engine for a model.
 
     `model` is one of these:
 
     - ``demo``: the small model that comes with the package
     - a URL (``http://`` or ``https://``): a server of llama.cpp, SGLang or vLLM
-    - a folder, or a name on the Hugging Face hub: Transformers in this process
+    - a folder, or a name on the Hugging Face hub: Transformers in this process; a `Path` is always
+      a folder
 
     `options` are passed to the engine. Loading a model in this process blocks the event loop.
     Raises `EngineError` if the model cannot be opened.
     """
+    name = str(model)
+    if isinstance(model, Path):
+        model = str(model.absolute())
     if model.startswith(("http://", "https://")):
         try:
             from .llama_cpp_engine import LlamaCppEngine
@@ -121,14 +128,12 @@ async def open_engine(model: str, **options: Any) -> Engine:
         raise EngineError(
             missing_package(f"running {model!r} in this process needs", error, "transformers")
         ) from error
-    except ImportError as error:  # an untested release of Transformers
-        raise EngineError(str(error)) from error
     folder: str | Path = model
     if model == "demo":
         from .demo_model import demo_model_folder
 
         folder = demo_model_folder()
-    return TransformersEngine(folder, name=model, **options)
+    return TransformersEngine(folder, name=name, **options)
 
 
 _CLOSE = 0.75

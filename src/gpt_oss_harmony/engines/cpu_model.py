@@ -31,14 +31,16 @@ _ATTENTION = "harmony_flash"
 """The name of the attention: Transformers builds no masks for names with "flash"."""
 
 
-def prepare_for_cpu(model: Any, max_requests: int) -> bool:
+def prepare_for_cpu(model: Any, max_requests: int, *, is_batched: bool = True) -> bool:
     """Make a gpt-oss model compute on the CPU as this module describes, and return True.
 
-    Other models are not changed.
+    Without continuous batching (`is_batched`), it keeps its attention. Other models are not
+    changed.
     """
     if model.config.model_type != "gpt_oss":
         return False
-    model.config._attn_implementation = _ATTENTION
+    if is_batched:
+        model.config._attn_implementation = _ATTENTION
     head = model.lm_head
     if (
         type(head) is nn.Linear

@@ -48,7 +48,7 @@ def demo_model_folder(cache: Path | None = None) -> Path:
         windows = os.environ.get("LOCALAPPDATA") if sys.platform == "win32" else None
         below_home = "Library/Caches" if sys.platform == "darwin" else ".cache"
         cache = Path(os.environ.get("XDG_CACHE_HOME") or windows or Path.home() / below_home)
-    root = cache / "openai-harmony"
+    root = cache / "gpt-oss-harmony"
     folder = root / f"demo-model-{_edition()}"
     if folder.is_dir():
         return folder

@@ -1,20 +1,25 @@
-"""A model in this process, with the continuous batching of Hugging Face Transformers."""
+"""A model in this process, with Hugging Face Transformers.
+
+Requests run at once in the continuous batching of Transformers, which is private. For a release
+whose batching is not known, they run one after the other in the public `generate`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import itertools
+import logging
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import __version__ as transformers_version
 from transformers.distributed.configuration_utils import DistributedConfig
 from transformers.utils import logging as transformers_logging
 
-from .continuous_batching import ContinuousBatching, RunningRequest
 from .cpu_model import prepare_for_cpu
 from .engine import (
     ContextLengthError,
@@ -26,9 +31,19 @@ from .engine import (
     SamplingError,
 )
 from .parallel import Processes, thread_count
+from .running_requests import RunningRequest
+from .sequential_generation import SequentialGeneration
 from .token_sampler import TokenSampler
 
-__all__ = ["TransformersEngine"]
+if TYPE_CHECKING:
+    from .continuous_batching import ContinuousBatching
+
+__all__ = ["TESTED_BATCHING", "TransformersEngine"]
+
+_LOG = logging.getLogger(__name__)
+
+TESTED_BATCHING = ("5.19", "5.23")
+"""The first and the last release of Transformers whose batching was tested: `make transformers`."""
 
 
 class TransformersEngine(Engine):
@@ -45,6 +60,9 @@ class TransformersEngine(Engine):
 
     Under ``torchrun``, the model is divided among the processes by tensor and expert parallelism.
     The engine of rank 0 takes the requests; the other processes call `follow`.
+
+    If the batching of the installed Transformers is not known, a warning is logged, and requests
+    run one after the other.
 
     Raises `EngineError` if the model cannot be loaded.
     """
@@ -91,23 +109,48 @@ class TransformersEngine(Engine):
                 f"{context_length:,}; use a smaller context_length (--context-length)"
             )
         self.context_length = context_length or (min(4096, longest) if on_cpu else longest)
-        has_drafts = False
         if on_cpu:
             count = sum(parameter.numel() for parameter in self._model.parameters())
             threads = threads or thread_count(count, self._processes.size)
             torch.set_num_threads(threads)
-            if "attn_implementation" not in options:
-                has_drafts = prepare_for_cpu(self._model, max_requests)
             self.origin += f" with {threads} {'thread' if threads == 1 else 'threads'}"
         self._requests: dict[str, RunningRequest] = {}
         self._names = map("request-{}".format, itertools.count())
-        self._batching = ContinuousBatching(
-            self._model,
-            self._requests,
-            self.context_length,
-            max_requests,
-            has_drafts=has_drafts,
-        )
+        is_ours = on_cpu and "attn_implementation" not in options
+        self._batching = self._open_batching(max_requests, has_own_attention=is_ours)
+        self.skips_forced = not isinstance(self._batching, SequentialGeneration)
+
+    def _open_batching(
+        self, max_requests: int, *, has_own_attention: bool
+    ) -> ContinuousBatching | SequentialGeneration:
+        """Start the thread that runs the model: all requests at once, if that is possible."""
+        attention = self._model.config._attn_implementation
+        try:
+            _check_release()
+            from .continuous_batching import ContinuousBatching
+
+            return ContinuousBatching(
+                self._model,
+                self._requests,
+                self.context_length,
+                max_requests,
+                has_drafts=has_own_attention and prepare_for_cpu(self._model, max_requests),
+            )
+        except ImportError as error:
+            _LOG.warning(
+                "requests run one after the other, not at once: transformers %s is installed, and "
+                "%s. For many requests at once, install a tested release: "
+                "pip install 'transformers>=%s,<%s'",
+                transformers_version,
+                error,
+                TESTED_BATCHING[0],
+                _next_release(TESTED_BATCHING[1]),
+            )
+        if self._model.config._attn_implementation != attention:
+            self._model.set_attn_implementation(attention)
+        if has_own_attention:
+            prepare_for_cpu(self._model, max_requests, is_batched=False)
+        return SequentialGeneration(self._model, self._requests, self._processes)
 
     async def score(self, tokens: Sequence[int], logprobs: int = 0) -> list[SampledToken]:
         """Return the log-probability of each token; it takes one step of the model for each."""
@@ -182,6 +225,25 @@ class TransformersEngine(Engine):
         await asyncio.to_thread(self._batching.stop)
 
 
+def _check_release() -> None:
+    """Raise `ImportError` if the batching of the installed Transformers was not tested."""
+    first, last = map(_release, TESTED_BATCHING)
+    if not first <= _release(transformers_version) <= last:
+        raise ImportError(
+            f"its batching was not tested (that of {' to '.join(TESTED_BATCHING)} was)"
+        )
+
+
+def _release(version: str) -> tuple[int, int]:
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
+
+
+def _next_release(version: str) -> str:
+    major, minor = _release(version)
+    return f"{major}.{minor + 1}"
+
+
 def _load(model: str | Path, options: dict[str, Any], processes: Processes) -> Any:
     """Load the weights, by default in their stored type and divided among the processes."""
     on_cpu = not torch.cuda.is_available() and "device_map" not in options
@@ -193,12 +255,7 @@ def _load(model: str | Path, options: dict[str, Any], processes: Processes) -> A
             if processes.size > 1 and not options.keys() & _DIVIDING:
                 config = _text_config(model, options)
                 processes.check_divides(str(model), config)
-                defaults["distributed_config"] = DistributedConfig(
-                    tp_size=processes.size,
-                    ep_size=processes.size,
-                    # A head that is tied to the embedding stays whole, like the embedding.
-                    tp_plan={"lm_head": "replicate"} if config.tie_word_embeddings else None,
-                )
+                defaults["distributed_config"] = _division(processes.size, config)
                 defaults["experts_implementation"] = "grouped_mm"  # "eager" cannot be divided
             loaded = AutoModelForCausalLM.from_pretrained(model, **{**defaults, **options})
     except EngineError:
@@ -207,6 +264,22 @@ def _load(model: str | Path, options: dict[str, Any], processes: Processes) -> A
         where = "" if Path(model).is_dir() else " (there is no such folder, so the hub was asked)"
         raise EngineError(f"cannot load the model {str(model)!r}{where}: {error}") from error
     return loaded.eval()  # type: ignore[no-untyped-call]
+
+
+def _division(size: int, config: Any) -> DistributedConfig:
+    """Divide the experts and the head among processes; raise `EngineError` if that is unknown."""
+    try:
+        return DistributedConfig(
+            tp_size=size,
+            ep_size=size,
+            # A head that is tied to the embedding stays whole, like the embedding.
+            tp_plan={"lm_head": "replicate"} if config.tie_word_embeddings else None,
+        )
+    except TypeError as error:  # before 5.19
+        raise EngineError(
+            f"transformers {transformers_version} is installed, which cannot divide a model among "
+            f"{size} processes in this way; install 5.19 or newer"
+        ) from error
 
 
 _DIVIDING = {"distributed_config", "tp_plan", "tp_size", "device_mesh", "device_map"}

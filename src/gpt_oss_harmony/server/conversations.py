@@ -16,11 +16,12 @@ from ..apis.requests import ResponsesRequest
 from ..apis.turn_request import turn_of_response
 from ..errors import ConversationError
 from .auth.api_keys import AuthenticatedCaller
-from .http.identifiers import new_id
+from .encryption import OwnerCipher
+from .file_texts import without_read_text
 from .http.json import JsonResponse
 from .http.large_json import large_json_response
+from .identifiers import new_id
 from .limited_route import LimitedRoute, in_pool
-from .responses.encryption import OwnerCipher
 from .responses.history import history_items, new_items, page_json, with_stored_items
 from .services import Services, services_of
 from .store import Conversation, NewItem, Order, Page, StoredItem
@@ -174,7 +175,7 @@ async def retrieve_item(
 
     def read() -> Response:
         item = services.store.conversations.get_item(conversation_id, owner, item_id)
-        return large_json_response(item.item)
+        return large_json_response(without_read_text(item.item))
 
     return await in_pool(request, services.pools.store, owner, read)
 

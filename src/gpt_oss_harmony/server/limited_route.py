@@ -7,9 +7,8 @@ also have a limit.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from typing import Any, ParamSpec, TypeVar
 
 from fastapi import Request, params
@@ -30,58 +29,13 @@ from .http.requests import while_connected
 from .pools import FairPool
 from .unknown_fields import IGNORED_FIELDS, UnknownFields
 
-__all__ = ["LimitedRoute", "Quota", "in_pool"]
+__all__ = ["LimitedRoute", "in_pool"]
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 _SMALL_BODY = 64 * 1024
 """Bodies up to this many bytes are read directly: starting a thread would take longer."""
-
-
-class Quota:
-    """Counts the resources that the requests of each owner hold, up to `limit` per owner.
-
-    `noun` names the resource in errors.
-    """
-
-    def __init__(self, limit: int, noun: str) -> None:
-        self._limit = limit
-        self._noun = noun
-        self._held: Counter[str] = Counter()
-
-    def held(self, owner: str) -> int:
-        """Return the amount that an owner holds."""
-        return self._held[owner]
-
-    @contextmanager
-    def held_by(self, owner: str) -> Generator[Callable[[int], None], None, None]:
-        """Provide a function that takes an amount, or returns it if the amount is negative.
-
-        The function raises `ApiError` beyond the limit. At the end, everything is returned.
-        """
-        taken = 0
-
-        def take(count: int) -> None:
-            nonlocal taken
-            if count > 0 and self._held[owner] + count > self._limit:
-                raise ApiError(
-                    429,
-                    f"this API key already has {self._limit:,} {self._noun}, the most at a "
-                    "time; wait for the end of a request",
-                    kind="rate_limit_error",
-                    code="server_busy",
-                    retry_after=1,
-                )
-            taken += count
-            self._held[owner] += count
-
-        try:
-            yield take
-        finally:
-            self._held[owner] -= taken
-            if not self._held[owner]:
-                del self._held[owner]
 
 
 async def in_pool(

@@ -17,18 +17,17 @@ from ..conversation.tool_namespaces import ToolNamespaceConfig
 from ..engines.engine import Engine
 from ..grammar.errors import GrammarError
 from ..tools.tool import ServerTool, Tool
+from .admission import Admission
 from .auth.api_keys import ApiKeys
-from .auth.limits import KeyLimiter, SharedKeyLimiter
+from .auth.limits import KeyLimiter, Quota, SharedKeyLimiter
+from .cluster.hub import HubAdmission, Worker
+from .cluster.peers import Channel, Peers, PostgresChannel, SocketChannel
+from .encryption import ItemCipher
 from .file_texts import FileTexts
-from .generation.admission import Admission
 from .http.errors import ApiError, shutting_down
-from .hub import HubAdmission, Worker
-from .limited_route import Quota
+from .live_responses import LiveResponses, answer_peer
 from .metrics import Metrics
-from .peers import Channel, Peers, PostgresChannel, SocketChannel
 from .pools import Pools
-from .responses.encryption import ItemCipher
-from .responses.live_responses import LiveResponses, answer_peer
 from .settings import Settings
 from .store import Store
 from .unknown_fields import UnknownFields

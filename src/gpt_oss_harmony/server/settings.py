@@ -17,6 +17,7 @@ _LEAST = {
     "max_waiting": 0,
     "max_request_bytes": 1,
     "max_tool_calls": 0,
+    "max_stored_bytes": 1,
     "repetition": 2,
 }
 
@@ -52,6 +53,8 @@ class Settings:
       large body has more time.
     - `max_tool_calls`: the most calls of the server's own tools in one response; a request may set
       a lower limit.
+    - `max_stored_bytes`: the most bytes that one API key may have stored: files, containers,
+      responses, conversations and chat completions together. None is no limit.
     - `keep_days`: days after which stored responses are deleted; None keeps them.
     - `shutdown_seconds`: the time that running requests have to end at shutdown.
 
@@ -79,6 +82,7 @@ class Settings:
     head_seconds: float = 10
     body_seconds: float = 30
     max_tool_calls: int = 100
+    max_stored_bytes: int | None = 4 * 1024**3
     keep_days: float | None = 30
     shutdown_seconds: float = 30
 

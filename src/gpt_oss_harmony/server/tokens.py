@@ -83,15 +83,24 @@ def rendered_turn(turn: TurnRequest) -> RenderedTurn:
     }
 
 
-def rendered_request(services: Services, owner: str, body: dict[str, Any]) -> RenderedTurn:
-    """Render the prompt of a request of either API; this blocks."""
+def _read_request(services: Services, body: dict[str, Any]) -> ChatRequest | ResponsesRequest:
+    """Read a request of either API; this blocks."""
+    request: ChatRequest | ResponsesRequest
     if "messages" in body:
-        chat = read_body(ChatRequest, body)
-        services.check_model(chat.model)
-        return rendered_turn(turn_of_chat(chat, date=services.current_date()))
-    response = read_body(ResponsesRequest, body)
-    services.check_model(response.model)
-    return rendered_turn(planned_turn(services, owner, response))
+        request = read_body(ChatRequest, body)
+    else:
+        request = read_body(ResponsesRequest, body)
+    services.check_model(request.model)
+    return request
+
+
+def _rendered_request(
+    services: Services, owner: str, request: ChatRequest | ResponsesRequest
+) -> RenderedTurn:
+    """Render the prompt of a request; this blocks."""
+    if isinstance(request, ChatRequest):
+        return rendered_turn(turn_of_chat(request, date=services.current_date()))
+    return rendered_turn(planned_turn(services, owner, request))
 
 
 class ParseRequest(RequestBody):
@@ -176,14 +185,21 @@ async def render(
     caller: AuthenticatedCaller,
 ) -> Response:
     """Render a request to the prompt's text and tokens; nothing is sampled."""
-    services = services_of(request)
+    services, owner = services_of(request), caller.owner
+    pool, files = services.pools.encoding, services.file_texts
+    read = await in_pool(request, pool, owner, _read_request, services, body)
+    if isinstance(read, ChatRequest):
+        read = await files.of_chat(owner, read)
+    else:
+        read = await files.of_response(owner, read)
+    filled = read
 
     def work() -> Response:
-        rendered = rendered_request(services, caller.owner, body)
+        rendered = _rendered_request(services, owner, filled)
         caller.usage.tokens += rendered["count"]
         return large_json_response(rendered)
 
-    return await in_pool(request, services.pools.encoding, caller.owner, work)
+    return await in_pool(request, pool, owner, work)
 
 
 @router.post("/parse", response_model=None, responses={200: {"model": ParsedTokens}})

@@ -29,7 +29,7 @@ from ..generation.events import (
     TurnEvent,
     Usage,
 )
-from ..http.identifiers import new_id
+from ..identifiers import new_id
 
 __all__ = [
     "ChatCompletion",

@@ -19,7 +19,13 @@ from ...engines.engine import ContextLengthError, EngineError, SamplingError
 from ...errors import ConversationError, HarmonyError
 from ...grammar.errors import GrammarError
 from ..logs import request_id
-from ..store.errors import ItemIdError, NotFoundError
+from ..store.errors import (
+    ClaimedError,
+    ItemIdError,
+    NotFoundError,
+    StorageFullError,
+    StoreError,
+)
 
 __all__ = [
     "ERROR_RESPONSES",
@@ -27,6 +33,7 @@ __all__ = [
     "ErrorAnswer",
     "add_error_handlers",
     "api_error_of",
+    "database_unavailable",
     "error_response",
     "shutting_down",
     "speaks_messages",
@@ -97,10 +104,8 @@ class ApiError(HarmonyError):
             return cls(400, error.problem, param=error.field or None, code="invalid_value")
         if isinstance(error, GrammarError):
             return cls(400, str(error), param=error.pointer or None, code="invalid_json_schema")
-        if isinstance(error, NotFoundError):
-            return cls(404, str(error), code=f"{error.kind}_not_found")
-        if isinstance(error, ItemIdError):
-            return cls(400, str(error), code="invalid_value")
+        if isinstance(error, StoreError):
+            return _of_store(error)
         if isinstance(error, SamplingError):
             return cls(400, str(error), code="unsupported_value")
         if isinstance(error, EngineError) and error.retryable:
@@ -163,6 +168,20 @@ def speaks_messages(scope: Scope) -> bool:
 _VERSION = b"anthropic-version"
 
 
+def _of_store(error: StoreError) -> ApiError:
+    if isinstance(error, NotFoundError):
+        return ApiError(404, str(error), code=f"{error.kind}_not_found")
+    if isinstance(error, StorageFullError):
+        return ApiError(413, str(error), code="storage_full")
+    if isinstance(error, ItemIdError):
+        return ApiError(400, str(error), code="invalid_value")
+    if isinstance(error, ClaimedError):
+        used = error.name.partition(" ")[0]
+        problem = f"this {used} was used by an earlier request, whose response is not stored"
+        return ApiError(409, problem, code=f"{used}_already_used")
+    return database_unavailable()
+
+
 def api_error_of(error: BaseException, task: str) -> ApiError:
     """Map any exception to an API error; log exceptions that are not the library's as bugs.
 
@@ -172,6 +191,17 @@ def api_error_of(error: BaseException, task: str) -> ApiError:
         return ApiError.of(error)
     _LOG.error("%s failed", task, exc_info=error)
     return ApiError(500, "the server failed; see its log", kind="server_error", code="server_error")
+
+
+def database_unavailable() -> ApiError:
+    """Make the error of a request without its database; only the log has the cause, with paths."""
+    return ApiError(
+        503,
+        "the server's database does not work at the moment; try again later",
+        kind="server_error",
+        code="database_unavailable",
+        retry_after=5,
+    )
 
 
 def shutting_down() -> ApiError:

@@ -11,9 +11,9 @@ from pydantic import TypeAdapter
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from ..json_text import json_text
 from .errors import ApiError, ErrorAnswer, api_error_of
 from .event_log import Event, EventLog
-from .json import json_text
 from .requests import cancel_all, until_disconnected
 
 __all__ = ["EventStream", "encode_events", "event_of", "json_or_stream"]

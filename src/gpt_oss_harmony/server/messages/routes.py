@@ -14,16 +14,16 @@ from ...apis.messages_input import chat_parts, turn_of_messages
 from ...apis.messages_request import MessagesRequest
 from ...apis.turn_request import TurnRequest
 from ..auth.api_keys import AuthenticatedCaller, Caller
+from ..encryption import OwnerCipher
 from ..generation.preparation import prepare_turn, unenforced_header
 from ..generation.sampling import sample_choices, sample_turn, with_grammar
 from ..http.errors import ApiError
 from ..http.event_log import Event
-from ..http.identifiers import new_id
 from ..http.json import JsonResponse
 from ..http.requests import while_connected
 from ..http.server_sent_events import EventStream, event_of, json_or_stream
+from ..identifiers import new_id
 from ..limited_route import LimitedRoute
-from ..responses.encryption import OwnerCipher
 from ..services import Services, services_of
 from .answer import PING, MessageAnswer, MessageEvent, MessageEvents, whole_message
 

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+import hashlib
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import ExitStack, aclosing
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ...apis.requests import ResponsesRequest
 from ..auth.api_keys import Caller
+from ..cluster.peers import PeerError
 from ..generation.sampling import with_grammar
 from ..http.errors import ApiError
 from ..http.event_log import Event, EventLog
 from ..http.server_sent_events import event_of
-from ..peers import PeerError
+from ..json_text import json_text
 from ..services import Services
-from ..store import StoredResponse
+from ..store import Claim, ClaimedError, NotFoundError, StoredResponse
+from .driver import ResponseRun, store_beginning
 from .history import History, response_json
 from .plan import plan_response
-from .run import ResponseRun, store_beginning
 
 __all__ = [
     "FollowedResponse",
     "cancel_response",
     "delete_response",
+    "key_claims",
+    "repeated_response",
     "response_events",
     "retrieve_response",
     "start_response",
@@ -32,6 +36,7 @@ __all__ = [
 
 _TRIES = 5  # to reach the server that runs a response
 _RETRY_SECONDS = 0.1
+_LONGEST_KEY = 255
 
 
 async def start_response(
@@ -41,10 +46,12 @@ async def start_response(
     *,
     history: History | None = None,
     is_generated: bool = True,
+    claims: Sequence[Claim] = (),
 ) -> ResponseRun:
     """Plan a response, store its beginning, and run it; the arguments are those of `plan_response`.
 
-    Raises what `plan_response` raises, and `ApiError` if the queue is full.
+    `claims` are added to those of the plan. Raises what `plan_response` raises, `ApiError` if the
+    queue is full, and `ClaimedError` for the repetition of an earlier request.
     """
     await services.admission.admit(caller.owner)
     owner, pools = caller.owner, services.pools
@@ -60,13 +67,13 @@ async def start_response(
             is_generated=is_generated,
         )
         prepared = await with_grammar(services, owner, plan.turn, plan.prepared)
-        plan = replace(plan, prepared=prepared)
+        plan = replace(plan, prepared=prepared, claims=[*claims, *plan.claims])
     held = ExitStack()
     held.enter_context(caller.usage.held())
 
     async def begin() -> ResponseRun:
         with held:
-            if plan.is_stored:
+            if plan.is_stored or plan.claims:
                 await pools.store.run(owner, store_beginning, services, plan)
             run = ResponseRun(services, plan)
             services.live_responses.add(run)
@@ -82,6 +89,36 @@ async def start_response(
     except asyncio.CancelledError:  # the client has disconnected; the stored beginning is deleted
         beginning.add_done_callback(stop)
         raise
+
+
+def key_claims(key: str | None, request: ResponsesRequest) -> Sequence[Claim]:
+    """Return the claim of the header ``Idempotency-Key``, if a request has it."""
+    if key is None:
+        return ()
+    if not 0 < len(key) <= _LONGEST_KEY:
+        problem = f"the header Idempotency-Key must have 1 to {_LONGEST_KEY} characters"
+        raise ApiError(400, problem, code="invalid_value")
+    body = json_text(request.model_dump(exclude_unset=True))
+    return [Claim(f"key {key}", hashlib.sha256(body.encode()).hexdigest())]
+
+
+async def repeated_response(services: Services, owner: str, claimed: ClaimedError) -> str:
+    """Return the id of the ended response that a repeated request gets again.
+
+    Raises `ApiError` with the status 409 if there is none.
+    """
+    if not claimed.is_same:
+        problem = "this Idempotency-Key was used for another request; send a new key"
+        raise ApiError(409, problem, code="idempotency_key_reused")
+    id = claimed.response_id
+    try:
+        stored = await _stored(services, id, owner)
+    except NotFoundError:
+        raise ApiError.of(claimed) from None
+    if stored.is_running:
+        problem = f"the same request runs as the response {id!r}; wait for its end, or retrieve it"
+        raise ApiError(409, problem, code="request_in_progress", retry_after=1)
+    return id
 
 
 async def retrieve_response(services: Services, id: str, owner: str) -> dict[str, Any]:

@@ -29,15 +29,17 @@ from ...conversation.messages import Message, Role
 from ...sampled_messages import SampledMessage
 from ..generation.events import LogprobJson, MessageBegun, MessageEnded, TextAdded
 from ..http.event_log import Event
-from ..http.json import json_text
 from ..http.server_sent_events import event_of
+from ..json_text import json_text
 from ..tools.approvals import approval_item
 from ..tools.citations import CitedAnswer
 from ..tools.conversation_tools import AnsweredCall
-from .live_responses import WireEvent
 from .output_item import FUNCTION, MESSAGE, OutputItemBuilder
 
-__all__ = ["EVENT_TYPES", "EventNames", "ResponseEvent", "ResponseStream"]
+__all__ = ["EVENT_TYPES", "EventNames", "ResponseEvent", "ResponseStream", "WireEvent"]
+
+WireEvent: TypeAlias = "dict[str, Any]"
+"""An event in the form for clients."""
 
 EventNames: TypeAlias = Literal["openai", "open-responses"]
 _RUNNING = {

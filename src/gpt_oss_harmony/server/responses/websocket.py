@@ -21,15 +21,15 @@ from ...apis.request_body import read_body
 from ...apis.requests import ResponsesRequest
 from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..http.errors import ApiError, api_error_of
-from ..http.identifiers import new_id
-from ..http.json import json_text
 from ..http.large_json import read_json
 from ..http.requests import cancel_all, request_too_large
+from ..identifiers import new_id
+from ..json_text import json_text
 from ..services import Services
+from .driver import ResponseRun
 from .history import History
 from .lifecycle import start_response
-from .live_responses import WireEvent
-from .run import ResponseRun
+from .stream import WireEvent
 
 __all__ = ["router"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 from ...conversation.messages import Message
 from ...tools.tool import ServerFunction, Tool, ToolSession
 from ...tools.tool_message import Attachment, ToolMessage, failure_message
-from ..http.identifiers import new_id
+from ..identifiers import new_id
 from ..pools import FairPool
 from ..store import ContainerFile, NewFile, Store, StoredSession, StoreError, UploadedFile
 from .call_items import done_action, found_sources, mcp_outcome, outputs_of, planned_action

@@ -19,12 +19,22 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from ...apis.current_date import TODAY, current_date
+from ...conversation.messages import Role
 from ...errors import HarmonyError
 from ..options import TrainingOptions
 from ..packing import packed_groups
-from ..rows import RejectedRow, RowDates, RowForm, row_examples
+from ..row_checks import FINDINGS, REJECTED_FINDINGS, FindingKind
+from ..row_forms import RowForm
+from ..rows import RejectedRow, RowDates, row_examples
 from .report import TokenReport
-from .sources import Chunk, atomic_file, read_chunk
+from .sources import (
+    ROW_BYTES,
+    UNPACKED_BYTES,
+    UNPACKED_RATIO,
+    Chunk,
+    atomic_file,
+    read_chunk,
+)
 
 __all__ = ["COLUMNS", "Columns", "PrepareSettings", "Shard", "prepare_shard", "read_shard"]
 
@@ -45,6 +55,10 @@ class PrepareSettings:
     - `form`: the form of the rows; None detects the form of each row.
     - `start_date`: the date in the system message of chats. The default is today in UTC, as in the
       server; None leaves it out. `RowDates.parse` reads other values.
+    - `reject`: the kinds of `FINDINGS` for which a row is rejected; the others are counted.
+    - `row_bytes`: the most bytes of a row; longer rows are rejected before they are parsed.
+    - `unpacked_ratio`, `unpacked_bytes`: a compressed file is an error if it unpacks to more bytes
+      than this, as a multiple of its size and in total.
     - `pack`: put several examples in one sequence of `training.context_length` tokens.
     - `loss_weights`: write a column with the weights of messages.
     - `columns`: the columns from `COLUMNS` in addition to the tokens; None for labels and masks.
@@ -54,6 +68,10 @@ class PrepareSettings:
     training: TrainingOptions = field(default_factory=TrainingOptions)
     form: RowForm | None = None
     start_date: str | None = TODAY
+    reject: frozenset[FindingKind] = REJECTED_FINDINGS
+    row_bytes: int = ROW_BYTES
+    unpacked_ratio: int = UNPACKED_RATIO
+    unpacked_bytes: int = UNPACKED_BYTES
     pack: bool = False
     loss_weights: bool = False
     columns: tuple[str, ...] | None = None
@@ -62,6 +80,8 @@ class PrepareSettings:
     def __post_init__(self) -> None:
         if self.columns is not None and not set(self.columns) <= set(COLUMNS):
             raise ValueError(f"columns are some of {', '.join(COLUMNS)}, not {self.columns}")
+        if not self.reject <= FINDINGS.keys():
+            raise ValueError(f"findings are {', '.join(FINDINGS)}, not {sorted(self.reject)}")
         if self.megatron and "labels" not in (self.columns or ("labels",)):
             raise ValueError("Megatron's data sets need the column labels")
         if self.pack and self.training.context_length is None:
@@ -77,6 +97,7 @@ class PrepareSettings:
         """Return the settings as JSON, for comparisons."""
         settings = asdict(self)
         channels = self.training.channels
+        settings["reject"] = sorted(self.reject)
         settings["columns"] = None if self.columns is None else list(self.columns)
         settings["training"]["channels"] = None if channels is None else sorted(channels)
         return settings
@@ -107,16 +128,24 @@ class Columns:
         """Add and count the examples of a row; return the problem if there are none."""
         settings = self._settings
         try:
-            row, (examples, too_long) = row_examples(
-                raw, settings.training, form=settings.form, start_date=settings.start_date
+            row, made = row_examples(
+                raw,
+                settings.training,
+                form=settings.form,
+                start_date=settings.start_date,
+                reject=settings.reject,
             )
         except HarmonyError as error:
             if isinstance(error, RejectedRow):
                 report.too_long += len(error.too_long)
             return str(error)
-        report.too_long += len(too_long)
+        report.too_long += len(made.too_long)
         report.forms[row.form] += 1
-        for example in examples:
+        report.unused.update(set(row.unused))
+        report.findings.update({finding.kind for finding in made.findings})
+        if not any(m.author.role is Role.SYSTEM for m in row.conversation.messages):
+            report.findings["no system message"] += 1
+        for example in made.examples:
             self._ids.fromlist(example.input_ids)
             self._labels.fromlist(example.labels)
             if settings.loss_weights:
@@ -211,7 +240,7 @@ def prepare_shard(
                 files.enter_context(writer)
             writer.write_table(table)
 
-        for row in read_chunk(chunk):
+        for row in read_chunk(chunk, settings.row_bytes):
             lines = row.number + 1
             if on_read is not None and time.monotonic() >= report_at:
                 on_read(row.end)

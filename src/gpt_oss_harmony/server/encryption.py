@@ -22,11 +22,11 @@ from typing import Any
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from ...apis.items import HistoryItem, message_text
-from ...conversation.messages import Message
-from ...errors import HarmonyError
-from ...sampled_messages import SampledMessage
-from ..private_files import make_private
+from ..apis.items import HistoryItem, message_text
+from ..conversation.messages import Message
+from ..errors import HarmonyError
+from ..sampled_messages import SampledMessage
+from .private_files import make_private
 
 __all__ = ["DecryptionError", "EncryptionKeyError", "ItemCipher", "OwnerCipher", "rotate_keys"]
 

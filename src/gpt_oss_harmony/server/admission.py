@@ -7,8 +7,8 @@ import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 
-from ..http.errors import ApiError, shutting_down
-from ..turns import Turns
+from .fair_semaphore import FairSemaphore
+from .http.errors import ApiError, shutting_down
 
 __all__ = ["Admission"]
 
@@ -29,7 +29,7 @@ class Admission:
         self._max_waiting = max_waiting
         of_key = max(1, max_running - 1)
         # Without keys, all requests have the same owner.
-        self._slots = Turns(max_running, lambda owner: of_key if owner else max_running)
+        self._slots = FairSemaphore(max_running, lambda owner: of_key if owner else max_running)
         self._average_seconds = _FIRST_GUESS
         self._idle = asyncio.Event()
         self._idle.set()

@@ -21,8 +21,8 @@ from typing import Any, Protocol, TypeAlias
 import psycopg
 from sqlalchemy import URL
 
-from .http.requests import cancel_all
-from .store import StoreError
+from ..http.requests import cancel_all
+from ..store import StoreError
 
 __all__ = [
     "ANSWER_SECONDS",

@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
-from ..http.errors import ApiError
-from ..http.event_log import EventLog
-from ..peers import ANSWER_SECONDS
+from .cluster.peers import ANSWER_SECONDS
+from .http.errors import ApiError
+from .http.event_log import EventLog
 
-__all__ = ["LiveResponse", "LiveResponses", "WireEvent", "answer_peer"]
-
-WireEvent: TypeAlias = "dict[str, Any]"
-"""An event in the form for clients."""
+__all__ = ["LiveResponse", "LiveResponses", "answer_peer"]
 
 _CLOSING_SECONDS = 5.0  # in which connections can send the last events
 _MIRROR_PACE = 0.05  # seconds between messages to another server with the events of a response

@@ -1,4 +1,4 @@
-"""Places that owners take in turn, so that no owner can block the others."""
+"""A fair semaphore: permits that owners take in turn, so that no owner can block the others."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 
-__all__ = ["Turns"]
+__all__ = ["FairSemaphore"]
 
 
-class Turns:
+class FairSemaphore:
     """Gives `places` to waiting requests; `share` is the most that an owner has at a time.
 
     The owner with the fewest places comes first; owners with equally many take turns. It belongs to

@@ -18,7 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..engines.engine import (
+from ...engines.engine import (
     ContextLengthError,
     Engine,
     EngineError,
@@ -28,10 +28,10 @@ from ..engines.engine import (
     Sampling,
     SamplingError,
 )
-from .generation.admission import Admission
-from .http.errors import ApiError
-from .http.event_log import Event, EventLog
-from .http.requests import cancel_all
+from ..admission import Admission
+from ..http.errors import ApiError
+from ..http.event_log import Event, EventLog
+from ..http.requests import cancel_all
 from .peers import ANSWER_SECONDS, PeerError, Peers, SocketChannel
 
 __all__ = ["Hub", "HubAdmission", "HubEngine", "Worker"]
