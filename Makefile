@@ -29,6 +29,7 @@ FUZZ_VENV := .venv-fuzz
 LOWEST_VENV := .venv-lowest
 PYTHONS_VENVS := .venv-pythons
 GPT_OSS_VENV := .venv-gpt-oss
+HARNESSES_VENV := .venv-harnesses
 XGRAMMAR_VENV := .venv-xgrammar
 USERS_VENV := .venv-users
 VLLM_VENV := .venv-vllm
@@ -171,6 +172,9 @@ noise: $(VENV)/.installed-dev ## Sample TURNS=N turns under grammars from a mode
 coding-agents: $(VENV)/.installed-dev $(AGENTS)/node_modules/.installed ## Run the tests with codex, Claude Code and pi, from npm (800 MB)
 	$(BIN)/python -m pytest tests/server/test_client_coding_agents.py
 
+harnesses: $(VENV)/.installed-dev $(HARNESSES_VENV)/.installed ## Run lm-eval against the server, and compare its scores with the engine's
+	$(BIN)/python scripts/harnesses/run.py $(HARNESSES_VENV)/bin/lm_eval
+
 ##@ Run it with real engines
 
 engine-vllm: $(VENV)/.installed-dev $(VLLM_VENV)/.installed ## Try vLLM itself, on the CPU, with the demo model; ENGINE=--update-docs
@@ -243,7 +247,7 @@ deploy-try: $(VENV)/.installed-dev ## Run two servers of the demo model behind n
 ##@ Tidy up
 
 clean: ## Remove the virtual environment, caches and builds
-	rm -rf $(VENV) .venv-conformance $(BUILD_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(PYTHONS_VENVS) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(TRANSFORMERS_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(DEPLOY_VENV) $(WORKFLOWS_VENV) $(CLIENTS)/node_modules $(AGENTS)/node_modules $(PAGE)/node_modules build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-conformance $(BUILD_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(PYTHONS_VENVS) $(GPT_OSS_VENV) $(HARNESSES_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(TRANSFORMERS_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(DEPLOY_VENV) $(WORKFLOWS_VENV) $(CLIENTS)/node_modules $(AGENTS)/node_modules $(PAGE)/node_modules build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are remade when the dependencies in pyproject.toml may have changed.
@@ -341,6 +345,11 @@ $(GPT_OSS_VENV)/.installed:
 	@mkdir -p $(GPT_OSS_VENV)
 	-$(PYTHON_GPT_OSS) -m venv $(GPT_OSS_VENV) && \
 	$(GPT_OSS_VENV)/bin/python -m $(PIP_INSTALL) gpt-oss==0.0.9
+	@touch $@
+
+$(HARNESSES_VENV)/.installed:
+	$(PYTHON) -m venv $(HARNESSES_VENV)
+	$(HARNESSES_VENV)/bin/python -m $(PIP_INSTALL) 'lm-eval[api]==0.4.13'
 	@touch $@
 
 # One environment for each version: from the oldest that engines ship to the newest.
