@@ -23,13 +23,13 @@ import torch
 from .cpu_model import FEW_ROWS
 from .drafts import LONGEST_DRAFT, Drafts
 from .engine import EngineError
+from .memory_plan import PAGE, USABLE_SHARE, MemoryPlan
 from .parallel import available_memory
 from .private_batching import BatchedRequest, PrivateBatching
 from .running_requests import RunningRequest, sample_next
 
 __all__ = ["ContinuousBatching"]
 
-_PAGE = 256  # tokens in a block of the KV cache
 _CPU_BATCH_TOKENS = 512  # in one step; a longer prompt takes several steps
 
 
@@ -123,7 +123,7 @@ def _check_memory(model: Any, pages: int, max_requests: int, context_length: int
     of_token = (
         2 * config.num_hidden_layers * (getattr(config, "num_key_value_heads", None) or heads)
     )
-    needed = pages * _PAGE * of_token * size * model.dtype.itemsize
+    needed = pages * PAGE * of_token * size * model.dtype.itemsize
     available = available_memory()
     if available is not None and needed > available:
         raise EngineError(
@@ -136,7 +136,9 @@ def _check_memory(model: Any, pages: int, max_requests: int, context_length: int
 class ContinuousBatching:
     """The thread that runs a model; `requests` has the running requests by name.
 
-    Drafts need the attention of `cpu_model`. Raises `UnknownBatchingError` if the installed
+    Drafts need the attention of `cpu_model`. A `plan` has the sizes of a GPU's cache and steps;
+    without one, Transformers uses the free memory. Raises `EngineError` if the cache cannot be made
+    or the first step fails, and `UnknownBatchingError` if the installed
     Transformers has another batching.
     """
 
@@ -146,15 +148,16 @@ class ContinuousBatching:
         requests: dict[str, RunningRequest],
         context_length: int,
         max_requests: int,
+        plan: MemoryPlan | None = None,
         *,
         has_drafts: bool = False,
     ) -> None:
         on_cpu = model.device.type == "cpu"
-        pages = -(-context_length // _PAGE) + 1
+        pages = -(-context_length // PAGE) + 1
         if on_cpu:
             _check_memory(model, pages * max_requests, max_requests, context_length)
-        settings = {
-            "page_size": _PAGE,
+        settings: dict[str, Any] = {
+            "page_size": PAGE,
             "max_requests_per_batch": max_requests,
             # Grammars run in Python after each step, so no step can start early.
             "use_async_batching": False,
@@ -163,6 +166,16 @@ class ContinuousBatching:
             "num_blocks": pages * max_requests if on_cpu else None,
             "max_batch_tokens": max(_CPU_BATCH_TOKENS, max_requests) if on_cpu else None,
         }
+        if plan is not None:
+            settings |= {
+                "num_blocks": plan.blocks,
+                "max_batch_tokens": plan.batch_tokens,
+                "max_memory_percent": USABLE_SHARE,
+            }
+        if model.config.model_type == "gpt_oss":
+            # Transformers would request kernels of packages that are not installed; `placement`
+            # has chosen the attention.
+            settings["auto_switch_to_flash"] = False
 
         def fail(name: str, problem: str) -> None:
             if (request := requests.get(name)) is not None:
