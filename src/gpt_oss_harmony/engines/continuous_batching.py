@@ -27,6 +27,7 @@ from .memory_plan import PAGE, USABLE_SHARE, MemoryPlan
 from .parallel import available_memory
 from .private_batching import BatchedRequest, PrivateBatching
 from .running_requests import RunningRequest, sample_next
+from .self_check import SelfCheck
 
 __all__ = ["ContinuousBatching"]
 
@@ -137,8 +138,9 @@ class ContinuousBatching:
     """The thread that runs a model; `requests` has the running requests by name.
 
     Drafts need the attention of `cpu_model`. A `plan` has the sizes of a GPU's cache and steps;
-    without one, Transformers uses the free memory. Raises `EngineError` if the cache cannot be made
-    or the first step fails, and `UnknownBatchingError` if the installed
+    without one, Transformers uses the free memory. If `is_checked`, `self_check` compares the
+    batching with the plain model. Raises `EngineError` if the cache cannot be made
+    or the first step or the check fails, and `UnknownBatchingError` if the installed
     Transformers has another batching.
     """
 
@@ -151,6 +153,7 @@ class ContinuousBatching:
         plan: MemoryPlan | None = None,
         *,
         has_drafts: bool = False,
+        is_checked: bool = False,
     ) -> None:
         on_cpu = model.device.type == "cpu"
         pages = -(-context_length // PAGE) + 1
@@ -182,10 +185,23 @@ class ContinuousBatching:
                 request.fail(problem)
 
         self._batching = PrivateBatching(model, settings, fail)
+        check = SelfCheck(model) if is_checked else None
         longest = self._batching.make_room_for_drafts(LONGEST_DRAFT) if has_drafts else 0
         vocabulary_size = model.config.get_text_config().vocab_size
         step_size = self._batching.step_size
-        self._batching.start(_DraftingSteps(requests, vocabulary_size, step_size, longest))
+        steps = _DraftingSteps(requests, vocabulary_size, step_size, longest)
+        self._batching.start(steps)
+        if not self._batching.takes_requests:
+            return
+        try:
+            if check is None:
+                self._batching.complete({"first step": [0]}, 1)
+            else:
+                check.run(self._batching)
+        except BaseException:
+            self._batching.stop()
+            raise
+        self._batching.steps = steps
 
     def add(self, name: str, prompt: list[int], max_tokens: int) -> bool:
         """Start a request; return False if the thread has stopped."""
@@ -208,6 +224,11 @@ class ContinuousBatching:
         not report how many tokens were cached.
         """
         return None if self._batching.shares_prefixes else 0
+
+    @property
+    def problem(self) -> str:
+        """The error that ended the thread."""
+        return self._batching.problem
 
     def join(self) -> None:
         """Wait until the thread ends."""

@@ -50,6 +50,8 @@ class TransformersEngine(Engine):
       memory of the KV cache; on a GPU, Transformers uses the free memory.
     - `threads`: the threads of PyTorch on a CPU, in the whole program; the default depends on the
       size of the model and the available cores.
+    - `self_check`: whether the batching is compared with the plain model before the first request;
+      the default is True, except on a CPU.
     - `options`: those of ``AutoModelForCausalLM.from_pretrained``, such as ``device_map="auto"``
       and ``attn_implementation``.
 
@@ -72,6 +74,7 @@ class TransformersEngine(Engine):
         context_length: int | None = None,
         max_requests: int = 16,
         threads: int | None = None,
+        self_check: bool | None = None,
         **options: Any,
     ) -> None:
         for setting, value in (
@@ -85,20 +88,9 @@ class TransformersEngine(Engine):
         self._processes = Processes.of()
         machine = find_machine()
         figures = _figures(model, options)
-        placement = Placement(None, False, options.get("attn_implementation"))
-        if figures is not None:
-            placement = place(
-                figures,
-                machine,
-                options,
-                context_length=context_length,
-                max_requests=max_requests,
-                processes=self._processes.size,
-            )
-        elif machine.devices and not options.keys() & DIVIDING:
-            placement = placement._replace(device_map=_first_device(machine))
-        for remark in placement.remarks:
-            _LOG.warning("%s", remark)
+        placement = _placement(
+            figures, machine, options, context_length, max_requests, self._processes.size
+        )
         self._model = _load(model, options, self._processes, placement)
         source = model if Path(model).is_dir() else f"{model} on the Hugging Face hub"
         kind = str(self._model.dtype).removeprefix("torch.")
@@ -134,7 +126,11 @@ class TransformersEngine(Engine):
         self._names = map("request-{}".format, itertools.count())
         is_ours = on_cpu and "attn_implementation" not in options
         self._batching = self._open_batching(
-            max_requests, plan, has_own_attention=is_ours, is_whole=is_whole
+            max_requests,
+            plan,
+            has_own_attention=is_ours,
+            is_whole=is_whole,
+            is_checked=not on_cpu if self_check is None else self_check,
         )
         self.skips_forced = not isinstance(self._batching, SequentialGeneration)
 
@@ -174,6 +170,7 @@ class TransformersEngine(Engine):
         *,
         has_own_attention: bool,
         is_whole: bool,
+        is_checked: bool,
     ) -> ContinuousBatching | SequentialGeneration:
         """Start the thread that runs the model: all requests at once, if that is possible."""
         if not is_whole:  # the cache of the batching is on one device
@@ -189,6 +186,7 @@ class TransformersEngine(Engine):
                 self.context_length,
                 max_requests,
                 plan,
+                is_checked=is_checked,
                 has_drafts=has_own_attention and prepare_for_cpu(self._model, max_requests),
             )
         except ImportError as error:
@@ -223,7 +221,10 @@ class TransformersEngine(Engine):
             if not request.is_finished:
                 prompt = prompt + [sampled.token for sampled in forced]
                 if not self._batching.add(name, prompt, max_tokens - len(forced)):
-                    raise EngineError("the engine is closed, or its model failed; open it again")
+                    problem = self._batching.problem
+                    raise EngineError(
+                        f"the engine is closed, or its model failed ({problem}); open it again"
+                    )
             while True:
                 item = await request.items.get()
                 if isinstance(item, EngineError):
@@ -250,7 +251,8 @@ class TransformersEngine(Engine):
     async def health(self) -> Health:
         """Return whether the thread that runs the model is alive."""
         running = self._batching.is_running
-        return Health(running, len(self._requests), "" if running else "the model has stopped")
+        detail = "" if running else f"the model has stopped: {self._batching.problem}"
+        return Health(running, len(self._requests), detail)
 
     async def close(self) -> None:
         """Stop the thread; running requests end with an error."""
@@ -284,6 +286,32 @@ def _figures(model: str | Path, options: dict[str, Any]) -> ModelFigures | None:
         return ModelFigures.of(_text_config(model, options).to_dict())
     except Exception:  # noqa: BLE001 - loading the model raises the same error, or none
         return None
+
+
+def _placement(
+    figures: ModelFigures | None,
+    machine: Machine,
+    options: dict[str, Any],
+    context_length: int | None,
+    max_requests: int,
+    processes: int,
+) -> Placement:
+    """Decide where the model runs, and log what the user should know about it."""
+    if figures is None:
+        is_given = options.keys() & DIVIDING or processes > 1 or not machine.devices
+        device_map = None if is_given else _first_device(machine)
+        return Placement(device_map, False, options.get("attn_implementation"))
+    placement = place(
+        figures,
+        machine,
+        options,
+        context_length=context_length,
+        max_requests=max_requests,
+        processes=processes,
+    )
+    for remark in placement.remarks:
+        _LOG.warning("%s", remark)
+    return placement
 
 
 def _first_device(machine: Machine) -> str:
