@@ -147,6 +147,16 @@ def test_two_calls_have_their_own_index_and_id(parser_type: Any) -> None:
     assert len({call.id for call in delta.tool_calls}) == 2
 
 
+@pytest.mark.parametrize("body", ["", " ", '{"a'])
+def test_a_call_that_was_cut_off_is_never_complete(parser_type: Any, body: str) -> None:
+    tokens = encoded(f"<|channel|>commentary to=functions.now<|message|>{body}")
+    request = Request(tools=[NOW])
+    for called in (whole, streamed):
+        assert called(parser_type, request, tokens)[2] == [("now", body)]
+    shown = [("commentary", "functions.now", body)] if body else []
+    assert responses(parser_type, request, tokens) == shown
+
+
 @pytest.mark.parametrize("body", ["", " "])
 def test_a_call_without_arguments_has_an_empty_object(parser_type: Any, body: str) -> None:
     tokens = encoded(f"<|channel|>commentary to=functions.now<|message|>{body}<|call|>")

@@ -85,8 +85,11 @@ class RecoveringParser:
         )
 
     def flush(self) -> list[Any]:
-        """End the turn; the next tokens begin another one."""
-        return [self._segment(piece) for piece in self._end()]
+        """End the turn; the next tokens begin another one.
+
+        A call that was cut off before its arguments is left out: vLLM streams no call without text.
+        """
+        return [self._segment(piece) for piece in self._end() if not _is_empty_call(piece)]
 
     def _segment(self, piece: Piece) -> Any:
         message = piece.completed_message
@@ -267,6 +270,11 @@ def declared_recipients(tools: Iterable[Any]) -> Iterable[str]:
         if tool.type == "function" and name:
             yield f"functions.{name}"
         yield from _BUILT_IN.get(tool.type, ())
+
+
+def _is_empty_call(piece: Piece) -> bool:
+    message = piece.completed_message
+    return message is not None and piece.recipient is not None and not message_text(message)
 
 
 def _plain_json(text: str, content_type: str | None) -> str:

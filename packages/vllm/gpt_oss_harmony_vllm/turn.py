@@ -90,10 +90,14 @@ class TurnFollower:
         return pieces
 
     def end(self) -> list[Piece]:
-        """End the turn; an open message ends with the text so far."""
+        """End the turn; an open message ends with the text so far.
+
+        A call that was cut off keeps its text: the empty arguments of a call whose end the model
+        did not sample are not JSON, so no client runs it.
+        """
         self._parser.process_eos()
         pieces: list[Piece] = []
-        self._end_messages(len(self._parser.messages), pieces)
+        self._end_messages(len(self._parser.messages), pieces, is_cut=self._parser.incomplete)
         return pieces
 
     def _begin_next(self) -> None:
@@ -120,24 +124,31 @@ class TurnFollower:
             self._sent += len(text)
             pieces.append(Piece(*self._header, text))
 
-    def _end_messages(self, before: int, pieces: list[Piece]) -> None:
+    def _end_messages(self, before: int, pieces: list[Piece], *, is_cut: bool = False) -> None:
         while self._ended < before:
             message = self._parser.messages[self._ended]
             if not self._has_begun:
                 self._begin_next()
             header = _shown_header(message.author.role, message.channel, message.recipient)
             if header is not None:
-                self._end_message(message, header, pieces)
+                is_complete = not (is_cut and self._ended == before - 1)
+                self._end_message(message, header, pieces, is_complete=is_complete)
             self._ended += 1
             self._has_begun, self._header = False, None
 
     def _end_message(
-        self, message: Message, header: tuple[str | None, str | None], pieces: list[Piece]
+        self,
+        message: Message,
+        header: tuple[str | None, str | None],
+        pieces: list[Piece],
+        *,
+        is_complete: bool,
     ) -> None:
         text = message_text(message)
         self._header = header  # a message that seemed to be by a tool may now be a call of it
         rest = text[self._sent :]
-        if (header[1] or "").startswith("functions.") and not text.strip():
+        is_function = (header[1] or "").startswith("functions.")
+        if is_function and is_complete and not text.strip():
             rest += NO_ARGUMENTS
         if rest:
             pieces.append(Piece(*header, rest))

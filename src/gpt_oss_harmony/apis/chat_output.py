@@ -23,10 +23,13 @@ def chat_message_of(
     custom_tools: Collection[str] = (),
     text_tools: Collection[str] = (),
     shows_reasoning: bool = True,
+    is_cut: bool = False,
 ) -> dict[str, Any]:
     """Make the message for a turn; `new_id` makes the ids of calls.
 
-    `text_tools` are the custom tools whose calls contain plain text instead of JSON.
+    `text_tools` are the custom tools whose calls contain plain text instead of JSON. With `is_cut`,
+    the tokens ended inside the last message; a call without arguments gets ``{}`` only if the model
+    ended it.
 
     The content joins the preambles and the answer. Clients read reasoning under one of two names,
     so the message has it under both.
@@ -38,7 +41,8 @@ def chat_message_of(
     texts: list[str] = []
     thoughts: list[str] = []
     calls: list[dict[str, Any]] = []
-    for message in messages:
+    for position, message in enumerate(messages, 1):
+        is_complete = not (is_cut and position == len(messages))
         kind = item_kind(message.channel, message.recipient, custom_tools=custom_tools)
         text = message_text(message)
         if kind is ItemKind.REASONING:
@@ -46,7 +50,7 @@ def chat_message_of(
         elif kind.is_message:
             texts.append(text)
         else:
-            if kind is not ItemKind.CUSTOM_TOOL_CALL and not text.strip():
+            if kind is not ItemKind.CUSTOM_TOOL_CALL and is_complete and not text.strip():
                 text = NO_ARGUMENTS
             is_text = message.recipient in text_tools
             call_id = new_id("call")

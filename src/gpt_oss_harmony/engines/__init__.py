@@ -5,11 +5,14 @@
     engine                        the interface, its settings and its errors
     repetition                    a model that runs in circles, found token by token
     token_sampler                 logits to tokens, for engines in this process
+    memory_plan → placement       where a model runs, and how its memory is used
+    devices                       the facts about this machine for both
     parallel, cpu_model           threads, processes and memory; gpt-oss on the CPU
     drafts                        guesses of the next tokens
     running_requests              requests of a model in this process
     private_batching → continuous_batching
                                   all requests at once, with what is private in Transformers
+    self_check                    the batching against the plain model, before the first request
     sequential_generation         one request after the other, with what is public
     transformers_engine           a model in this process (extra ``transformers``)
     demo_embedding → demo_model   the model that comes with the package
@@ -140,7 +143,7 @@ _CLOSE = 0.75
 # Of `TransformersEngine` and `AutoModelForCausalLM.from_pretrained`; the latter takes more.
 _OPTIONS = frozenset(
     """
-context_length max_requests threads attn_implementation cache_dir device_map device_mesh
+context_length max_requests threads self_check attn_implementation cache_dir device_map device_mesh
 distributed_config dtype experts_implementation force_download gguf_file local_files_only
 low_cpu_mem_usage max_memory offload_buffers offload_folder proxies quantization_config revision
 subfolder token torch_dtype tp_plan tp_size trust_remote_code use_safetensors variant

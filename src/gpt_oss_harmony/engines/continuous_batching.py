@@ -23,13 +23,14 @@ import torch
 from .cpu_model import FEW_ROWS
 from .drafts import LONGEST_DRAFT, Drafts
 from .engine import EngineError
+from .memory_plan import PAGE, USABLE_SHARE, MemoryPlan
 from .parallel import available_memory
 from .private_batching import BatchedRequest, PrivateBatching
 from .running_requests import RunningRequest, sample_next
+from .self_check import SelfCheck
 
 __all__ = ["ContinuousBatching"]
 
-_PAGE = 256  # tokens in a block of the KV cache
 _CPU_BATCH_TOKENS = 512  # in one step; a longer prompt takes several steps
 
 
@@ -123,7 +124,7 @@ def _check_memory(model: Any, pages: int, max_requests: int, context_length: int
     of_token = (
         2 * config.num_hidden_layers * (getattr(config, "num_key_value_heads", None) or heads)
     )
-    needed = pages * _PAGE * of_token * size * model.dtype.itemsize
+    needed = pages * PAGE * of_token * size * model.dtype.itemsize
     available = available_memory()
     if available is not None and needed > available:
         raise EngineError(
@@ -136,7 +137,10 @@ def _check_memory(model: Any, pages: int, max_requests: int, context_length: int
 class ContinuousBatching:
     """The thread that runs a model; `requests` has the running requests by name.
 
-    Drafts need the attention of `cpu_model`. Raises `UnknownBatchingError` if the installed
+    Drafts need the attention of `cpu_model`. A `plan` has the sizes of a GPU's cache and steps;
+    without one, Transformers uses the free memory. If `is_checked`, `self_check` compares the
+    batching with the plain model. Raises `EngineError` if the cache cannot be made
+    or the first step or the check fails, and `UnknownBatchingError` if the installed
     Transformers has another batching.
     """
 
@@ -146,15 +150,17 @@ class ContinuousBatching:
         requests: dict[str, RunningRequest],
         context_length: int,
         max_requests: int,
+        plan: MemoryPlan | None = None,
         *,
         has_drafts: bool = False,
+        is_checked: bool = False,
     ) -> None:
         on_cpu = model.device.type == "cpu"
-        pages = -(-context_length // _PAGE) + 1
+        pages = -(-context_length // PAGE) + 1
         if on_cpu:
             _check_memory(model, pages * max_requests, max_requests, context_length)
-        settings = {
-            "page_size": _PAGE,
+        settings: dict[str, Any] = {
+            "page_size": PAGE,
             "max_requests_per_batch": max_requests,
             # Grammars run in Python after each step, so no step can start early.
             "use_async_batching": False,
@@ -163,16 +169,39 @@ class ContinuousBatching:
             "num_blocks": pages * max_requests if on_cpu else None,
             "max_batch_tokens": max(_CPU_BATCH_TOKENS, max_requests) if on_cpu else None,
         }
+        if plan is not None:
+            settings |= {
+                "num_blocks": plan.blocks,
+                "max_batch_tokens": plan.batch_tokens,
+                "max_memory_percent": USABLE_SHARE,
+            }
+        if model.config.model_type == "gpt_oss":
+            # Transformers would request kernels of packages that are not installed; `placement`
+            # has chosen the attention.
+            settings["auto_switch_to_flash"] = False
 
         def fail(name: str, problem: str) -> None:
             if (request := requests.get(name)) is not None:
                 request.fail(problem)
 
         self._batching = PrivateBatching(model, settings, fail)
+        check = SelfCheck(model) if is_checked else None
         longest = self._batching.make_room_for_drafts(LONGEST_DRAFT) if has_drafts else 0
         vocabulary_size = model.config.get_text_config().vocab_size
         step_size = self._batching.step_size
-        self._batching.start(_DraftingSteps(requests, vocabulary_size, step_size, longest))
+        steps = _DraftingSteps(requests, vocabulary_size, step_size, longest)
+        self._batching.start(steps)
+        if not self._batching.takes_requests:
+            return
+        try:
+            if check is None:
+                self._batching.complete({"first step": [0]}, 1)
+            else:
+                check.run(self._batching)
+        except BaseException:
+            self._batching.stop()
+            raise
+        self._batching.steps = steps
 
     def add(self, name: str, prompt: list[int], max_tokens: int) -> bool:
         """Start a request; return False if the thread has stopped."""
@@ -195,6 +224,11 @@ class ContinuousBatching:
         not report how many tokens were cached.
         """
         return None if self._batching.shares_prefixes else 0
+
+    @property
+    def problem(self) -> str:
+        """The error that ended the thread."""
+        return self._batching.problem
 
     def join(self) -> None:
         """Wait until the thread ends."""

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import logging
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Mapping
 from functools import reduce
 from typing import Any, NamedTuple, Protocol
 
@@ -27,10 +29,17 @@ from transformers.generation.configuration_utils import ContinuousBatchingConfig
 from transformers.generation.continuous_batching import RequestState, RequestStatus
 from transformers.generation.continuous_batching.requests import FutureRequestState
 
+from .engine import EngineError
+
 __all__ = ["PRIVATE_NAMES", "BatchedRequest", "PrivateBatching", "Steps", "UnknownBatchingError"]
+
+_LOG = logging.getLogger(__name__)
 
 _NO_TOKEN = 2**31 - 1
 """Ends a request in the batching; it is in no vocabulary, so no model samples it."""
+
+_MOST_STARTS = 3
+"""How often a request starts again after errors that may be those of another request."""
 
 
 class PrivateName(NamedTuple):
@@ -49,6 +58,12 @@ PRIVATE_NAMES = {
     "output_router.deliver_batch": PrivateName(
         "the sampler has delivered the tokens", ("outputs",)
     ),
+    "_generation_loop_body": PrivateName("an error in a step ends one request, not all"),
+    "background_thread_status.fatal_error": PrivateName("the reason why the thread ended"),
+    "batch_processor.reset": PrivateName("after an error, requests start again"),
+    "batch_processor.scheduler.waiting_requests": PrivateName("they start again as well"),
+    "batch_processor.scheduler.add_waiting_request": PrivateName("starts a request again"),
+    "request.create_equivalent_initial_request": PrivateName("a request that starts again"),
     # Of the steps; the first four are the replaced ones.
     "batch_processor.inputs_and_outputs.prepare_batch_tensors": PrivateName(
         "a draft is computed with its request's last token", ("requests_in_batch", "num_q_tokens")
@@ -164,8 +179,9 @@ class Steps(Protocol):
 class PrivateBatching:
     """The manager of Transformers' continuous batching, with the methods of steps replaced.
 
-    `fail` gets the name and the problem of a request that fails. Raises `UnknownBatchingError`, and
-    what `init_continuous_batching` raises.
+    `fail` gets the name and the problem of a request that fails. `start` begins the steps, and
+    `steps` can be replaced between requests. Raises `UnknownBatchingError`, and `EngineError` if the
+    KV cache cannot be made.
     """
 
     def __init__(
@@ -183,6 +199,8 @@ class PrivateBatching:
                 self._manager.warmup()  # makes the processor of the steps; it runs nothing
         except (AttributeError, TypeError) as error:
             raise UnknownBatchingError(f"its batching cannot be opened: {error}") from error
+        except (ImportError, MemoryError, RuntimeError, ValueError) as error:
+            raise EngineError(f"the KV cache cannot be made: {error}") from error
         _check_names(self._manager)
         self._manager.logit_processor.clear()
         self._manager.output_router.deliver = self._deliver
@@ -192,6 +210,11 @@ class PrivateBatching:
         processor = self._manager.batch_processor
         self.cache = processor.cache
         self._group = processor.distributed_helper
+        self.steps: Steps
+        self._awaited: set[str] = set()
+        self._awaited_problem: str | None = None
+        self._is_awaited_over = threading.Event()
+        self._recovery = _Recovery(processor, self._fail_request)
         self._requests: list[BatchedRequest] = []
         self._chosen: list[list[int]] = []
 
@@ -221,6 +244,7 @@ class PrivateBatching:
 
     def start(self, steps: Steps) -> None:
         """Start the thread, which calls `steps`."""
+        self.steps = steps
         processor = self._manager.batch_processor
         inputs = processor.inputs_and_outputs
         prepare, model_arguments = inputs.prepare_batch_tensors, inputs.get_model_kwargs
@@ -232,7 +256,8 @@ class PrivateBatching:
             self._requests = [
                 BatchedRequest(item, self.cache) for item in requests_in_batch if item.has_new_token
             ]
-            steps.begin(self._requests, num_q_tokens)
+            self._recovery.begin(requests_in_batch)
+            self.steps.begin(self._requests, num_q_tokens)
             num_q_tokens += sum(len(request.draft) for request in self._requests)
             prepare(requests_in_batch=requests_in_batch, num_q_tokens=num_q_tokens, **others)
 
@@ -250,29 +275,85 @@ class PrivateBatching:
             return arguments
 
         def sample(scores: torch.Tensor, output_ids: torch.Tensor) -> None:
-            chosen = steps.choose(scores[0]) if self._group.is_tp_driver else None
+            chosen = self.steps.choose(scores[0]) if self._group.is_tp_driver else None
             self._chosen = self._group.tp_broadcast_object_from_rank_0(chosen)
             for index, tokens in enumerate(self._chosen):
                 output_ids[0, index] = tokens[0] if tokens else _NO_TOKEN
 
         def update_with_chosen() -> None:
             update()
-            steps.end(self._chosen, processor.scheduler.active_requests.keys())
+            self.steps.end(self._chosen, processor.scheduler.active_requests.keys())
+            self._recovery.end([request.name for request in self._requests])
+
+        run_step = self._manager._generation_loop_body
+
+        def run_step_or_recover(*arguments: Any, **named: Any) -> Any:
+            self._recovery.begin([])
+            try:
+                return run_step(*arguments, **named)
+            except Exception as error:
+                if self._group.tp_size > 1:  # the other processes wait for this one
+                    _LOG.exception("the model failed")
+                    raise
+                try:
+                    self._recovery.recover(error)
+                except Exception as fatal:
+                    self._recovery.give_up(fatal)
+                    raise
+                return True
 
         inputs.prepare_batch_tensors = prepare_with_drafts
         inputs.get_model_kwargs = arguments_with_drafts
         processor.model_runner._sample = sample
         processor.update_batch = update_with_chosen
+        self._manager._generation_loop_body = run_step_or_recover
         self._manager.start()
 
     def _deliver(self, output: Any) -> None:
-        """Deliver the error of a request."""
+        """Deliver the error of a request, or the end of one that `complete` waits for."""
         if output.error is not None:
-            self._fail(output.request_id, f"the model failed: {output.error}")
+            self._fail_request(output.request_id, f"the model failed: {output.error}")
+        elif output.request_id in self._awaited:
+            self._end_awaited(output.request_id, None)
 
     def _deliver_all(self, outputs: list[Any]) -> None:
         for output in outputs:
             self._deliver(output)
+
+    def _fail_request(self, name: str, problem: str) -> None:
+        if name in self._awaited:
+            self._end_awaited(name, problem)
+        else:
+            self._fail(name, problem)
+
+    def _end_awaited(self, name: str, problem: str | None) -> None:
+        self._awaited.discard(name)
+        self._awaited_problem = self._awaited_problem or problem
+        if not self._awaited:
+            self._is_awaited_over.set()
+
+    def complete(self, prompts: Mapping[str, list[int]], max_tokens: int) -> None:
+        """Run some requests to their end; raise `EngineError` if one fails."""
+        self._awaited = set(prompts)
+        self._awaited_problem = None
+        self._is_awaited_over.clear()
+        for name, prompt in prompts.items():
+            self.add(name, prompt, max_tokens)
+        while not self._is_awaited_over.wait(0.1):
+            if not self.is_running:
+                raise EngineError(f"the model failed: {self.problem}")
+        if self._awaited_problem is not None:
+            raise EngineError(self._awaited_problem)
+
+    @property
+    def takes_requests(self) -> bool:
+        """Whether this process takes requests; others only compute."""
+        return bool(self._manager.is_tp_driver)
+
+    @property
+    def problem(self) -> str:
+        """The error that ended the thread."""
+        return str(self._manager.background_thread_status.fatal_error or "its thread has ended")
 
     def add(self, name: str, prompt: list[int], max_tokens: int) -> bool:
         """Start a request; return False if the thread has stopped."""
@@ -298,6 +379,74 @@ class PrivateBatching:
         """Stop the thread and wait for its end."""
         if self.is_running:
             self._manager.stop(block=True)
+
+
+class _Recovery:
+    """Ends the request that makes a step fail, and lets the others go on.
+
+    If it is not clear which request that is, all start again, one after the other: the next one
+    joins when the model has read the tokens of the last one. Then the request that joined last is
+    the one. A request that is started again for the fourth time ends, too.
+    """
+
+    def __init__(self, processor: Any, fail: Callable[[str, str], None]) -> None:
+        self._processor = processor
+        self._fail = fail
+        self._in_step: list[Any] = []  # states
+        self._proven: set[str] = set()  # requests whose tokens the model has read
+        self._held: deque[Any] = deque()
+        self._starts: Counter[str] = Counter()
+
+    def begin(self, items: Collection[Any]) -> None:
+        """Remember the requests of a step."""
+        self._in_step = [item.state for item in items]
+
+    def end(self, sampled: Collection[str]) -> None:
+        """Take note of a step that succeeded, and start a request that waits."""
+        scheduler = self._processor.scheduler
+        running = scheduler.active_requests.keys() | scheduler.waiting_requests.keys()
+        self._proven = (self._proven | set(sampled)) & running
+        if not running:
+            self._starts.clear()
+        if self._held and running <= self._proven:
+            scheduler.add_waiting_request(self._held.popleft())
+
+    def recover(self, error: Exception) -> None:
+        """End a request or several, and start the others again."""
+        scheduler = self._processor.scheduler
+        states = [*scheduler.active_requests.values(), *scheduler.waiting_requests.values()]
+        suspects = [state for state in self._in_step if state.request_id not in self._proven]
+        failed = self._in_step if len(self._in_step) == 1 else suspects
+        if not self._in_step:  # no step could be made, because the cache is too small
+            failed = sorted(states, key=lambda state: len(state.initial_tokens))[-1:]
+        ended = {state.request_id for state in failed} if len(failed) == 1 else set()
+        self._starts.update(state.request_id for state in self._in_step)
+        ended |= {name for name, starts in self._starts.items() if starts > _MOST_STARTS}
+        again = [state for state in states if state.request_id not in ended]
+        _LOG.error(
+            "a step of the model failed: %s: %s; %d requests end, and %d start again",
+            type(error).__name__,
+            error,
+            len(ended),
+            len(again) + len(self._held),
+            exc_info=error,
+        )
+        self._held.extendleft(
+            state.create_equivalent_initial_request() for state in reversed(again)
+        )
+        self._proven.clear()
+        self._processor.reset()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        for name in ended:
+            self._fail(name, f"the model failed: {error}")
+        if self._held:
+            scheduler.add_waiting_request(self._held.popleft())
+
+    def give_up(self, error: Exception) -> None:
+        """End the requests that wait to start again; the thread ends."""
+        while self._held:
+            self._fail(self._held.popleft().request_id, f"the model failed: {error}")
 
 
 class _AlwaysSet(threading.Event):

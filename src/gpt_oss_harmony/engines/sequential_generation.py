@@ -161,6 +161,11 @@ class SequentialGeneration:
         """The cached tokens of a prompt: none, each request begins with an empty cache."""
         return 0
 
+    @property
+    def problem(self) -> str:
+        """The reason why the thread has ended."""
+        return "its thread has ended"
+
     def join(self) -> None:
         """Wait until the thread ends."""
         self._thread.join()

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, Mxfp4Config
 from transformers import __version__ as transformers_version
 from transformers.distributed.configuration_utils import DistributedConfig
 from transformers.utils import logging as transformers_logging
 
 from .cpu_model import prepare_for_cpu
+from .devices import find_machine
 from .engine import (
     ContextLengthError,
     Engine,
@@ -30,7 +31,9 @@ from .engine import (
     Sampling,
     SamplingError,
 )
+from .memory_plan import MemoryPlan, ModelFigures, gigabytes, plan_memory
 from .parallel import Processes, thread_count
+from .placement import DIVIDING, HOPPER_ATTENTION, Machine, Placement, place
 from .running_requests import RunningRequest
 from .sequential_generation import SequentialGeneration
 from .token_sampler import TokenSampler
@@ -55,6 +58,8 @@ class TransformersEngine(Engine):
       memory of the KV cache; on a GPU, Transformers uses the free memory.
     - `threads`: the threads of PyTorch on a CPU, in the whole program; the default depends on the
       size of the model and the available cores.
+    - `self_check`: whether the batching is compared with the plain model before the first request;
+      the default is True, except on a CPU.
     - `options`: those of ``AutoModelForCausalLM.from_pretrained``, such as ``device_map="auto"``
       and ``attn_implementation``.
 
@@ -77,6 +82,7 @@ class TransformersEngine(Engine):
         context_length: int | None = None,
         max_requests: int = 16,
         threads: int | None = None,
+        self_check: bool | None = None,
         **options: Any,
     ) -> None:
         for setting, value in (
@@ -88,7 +94,12 @@ class TransformersEngine(Engine):
                 raise EngineError(f"{setting} must be an integer from 1, not {value!r}")
         self.model = name or str(model)
         self._processes = Processes.of()
-        self._model = _load(model, options, self._processes)
+        machine = find_machine()
+        figures = _figures(model, options)
+        placement = _placement(
+            figures, machine, options, context_length, max_requests, self._processes.size
+        )
+        self._model = _load(model, options, self._processes, placement)
         source = model if Path(model).is_dir() else f"{model} on the Hugging Face hub"
         kind = str(self._model.dtype).removeprefix("torch.")
         quantizer = getattr(self._model, "hf_quantizer", None)
@@ -109,6 +120,11 @@ class TransformersEngine(Engine):
                 f"{context_length:,}; use a smaller context_length (--context-length)"
             )
         self.context_length = context_length or (min(4096, longest) if on_cpu else longest)
+        is_whole = len(set((getattr(self._model, "hf_device_map", None) or {}).values())) < 2
+        plan = None
+        if figures is not None and figures.kind == "gpt_oss" and not on_cpu and is_whole:
+            plan = self._plan(figures, context_length, max_requests)
+            self.context_length = plan.context_length
         if on_cpu:
             count = sum(parameter.numel() for parameter in self._model.parameters())
             threads = threads or thread_count(count, self._processes.size)
@@ -117,13 +133,56 @@ class TransformersEngine(Engine):
         self._requests: dict[str, RunningRequest] = {}
         self._names = map("request-{}".format, itertools.count())
         is_ours = on_cpu and "attn_implementation" not in options
-        self._batching = self._open_batching(max_requests, has_own_attention=is_ours)
+        self._batching = self._open_batching(
+            max_requests,
+            plan,
+            has_own_attention=is_ours,
+            is_whole=is_whole,
+            is_checked=not on_cpu if self_check is None else self_check,
+        )
         self.skips_forced = not isinstance(self._batching, SequentialGeneration)
 
+    def _plan(
+        self, figures: ModelFigures, context_length: int | None, max_requests: int
+    ) -> MemoryPlan:
+        """Divide the memory that the weights have left on the GPU."""
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        device = find_machine().devices[self._model.device.index or 0]
+        attention = str(self._model.config._attn_implementation)
+        plan = plan_memory(
+            figures,
+            0,
+            device.free,
+            streams="flash" in attention,
+            max_requests=max_requests,
+            context_length=context_length,
+        )
+        _LOG.info(
+            "attention %s on %s: %s of cache for %d tokens, at most %s for a step of %d tokens",
+            *(attention, device.name, gigabytes(plan.cache), plan.cached_tokens),
+            *(gigabytes(plan.step), plan.batch_tokens),
+        )
+        if context_length is None and plan.context_length < figures.context:
+            _LOG.warning(
+                "the context is %d tokens, as longer ones do not fit into the memory of %s",
+                plan.context_length,
+                device.name,
+            )
+        return plan
+
     def _open_batching(
-        self, max_requests: int, *, has_own_attention: bool
+        self,
+        max_requests: int,
+        plan: MemoryPlan | None,
+        *,
+        has_own_attention: bool,
+        is_whole: bool,
+        is_checked: bool,
     ) -> ContinuousBatching | SequentialGeneration:
         """Start the thread that runs the model: all requests at once, if that is possible."""
+        if not is_whole:  # the cache of the batching is on one device
+            return SequentialGeneration(self._model, self._requests, self._processes)
         attention = self._model.config._attn_implementation
         try:
             _check_release()
@@ -134,6 +193,8 @@ class TransformersEngine(Engine):
                 self._requests,
                 self.context_length,
                 max_requests,
+                plan,
+                is_checked=is_checked,
                 has_drafts=has_own_attention and prepare_for_cpu(self._model, max_requests),
             )
         except ImportError as error:
@@ -189,7 +250,10 @@ class TransformersEngine(Engine):
             if not request.is_finished:
                 prompt = prompt + [sampled.token for sampled in forced]
                 if not self._batching.add(name, prompt, max_tokens - len(forced)):
-                    raise EngineError("the engine is closed, or its model failed; open it again")
+                    problem = self._batching.problem
+                    raise EngineError(
+                        f"the engine is closed, or its model failed ({problem}); open it again"
+                    )
             while True:
                 item = await request.items.get()
                 if isinstance(item, EngineError):
@@ -216,7 +280,8 @@ class TransformersEngine(Engine):
     async def health(self) -> Health:
         """Return whether the thread that runs the model is alive."""
         running = self._batching.is_running
-        return Health(running, len(self._requests), "" if running else "the model has stopped")
+        detail = "" if running else f"the model has stopped: {self._batching.problem}"
+        return Health(running, len(self._requests), detail)
 
     async def close(self) -> None:
         """Stop the thread; running requests end with an error."""
@@ -244,26 +309,99 @@ def _next_release(version: str) -> str:
     return f"{major}.{minor + 1}"
 
 
-def _load(model: str | Path, options: dict[str, Any], processes: Processes) -> Any:
-    """Load the weights, by default in their stored type and divided among the processes."""
+def _figures(model: str | Path, options: dict[str, Any]) -> ModelFigures | None:
+    """Return the sizes of a model; None if they are unknown, as those of an adapter."""
+    try:
+        return ModelFigures.of(_text_config(model, options).to_dict())
+    except Exception:  # noqa: BLE001 - loading the model raises the same error, or none
+        return None
+
+
+def _placement(
+    figures: ModelFigures | None,
+    machine: Machine,
+    options: dict[str, Any],
+    context_length: int | None,
+    max_requests: int,
+    processes: int,
+) -> Placement:
+    """Decide where the model runs, and log what the user should know about it."""
+    if figures is None:
+        is_given = options.keys() & DIVIDING or processes > 1 or not machine.devices
+        device_map = None if is_given else _first_device(machine)
+        return Placement(device_map, False, options.get("attn_implementation"))
+    placement = place(
+        figures,
+        machine,
+        options,
+        context_length=context_length,
+        max_requests=max_requests,
+        processes=processes,
+    )
+    for remark in placement.remarks:
+        _LOG.warning("%s", remark)
+    return placement
+
+
+def _first_device(machine: Machine) -> str:
+    kind = machine.devices[0].kind
+    return "mps" if kind == "mps" else f"{'cuda' if kind == 'rocm' else kind}:0"
+
+
+def _load(
+    model: str | Path, options: dict[str, Any], processes: Processes, placement: Placement
+) -> Any:
+    """Load the weights where `placement` says, or divided among the processes."""
     on_cpu = not torch.cuda.is_available() and "device_map" not in options
     defaults: dict[str, Any] = {"dtype": "auto"}
-    if on_cpu:
+    if on_cpu and placement.device_map is None:
         defaults["experts_implementation"] = "eager"  # the default is slow on a CPU
+    if placement.device_map is not None:
+        defaults["device_map"] = placement.device_map
+    if placement.attention is not None:
+        defaults["attn_implementation"] = placement.attention
+    if placement.dequantize:
+        defaults["quantization_config"] = Mxfp4Config(dequantize=True)
     try:
         with _progress_on_terminals():
-            if processes.size > 1 and not options.keys() & _DIVIDING:
+            if processes.size > 1 and not options.keys() & DIVIDING:
                 config = _text_config(model, options)
                 processes.check_divides(str(model), config)
                 defaults["distributed_config"] = _division(processes.size, config)
                 defaults["experts_implementation"] = "grouped_mm"  # "eager" cannot be divided
-            loaded = AutoModelForCausalLM.from_pretrained(model, **{**defaults, **options})
+            loaded = _from_pretrained(model, {**defaults, **options}, options)
     except EngineError:
         raise
     except Exception as error:  # damaged files raise errors of any kind
         where = "" if Path(model).is_dir() else " (there is no such folder, so the hub was asked)"
         raise EngineError(f"cannot load the model {str(model)!r}{where}: {error}") from error
-    return loaded.eval()  # type: ignore[no-untyped-call]
+    return loaded.eval()
+
+
+def _from_pretrained(model: str | Path, settings: dict[str, Any], options: dict[str, Any]) -> Any:
+    """Load the weights; without the attention that `place` chose if its kernel cannot be loaded.
+
+    Kernels come from the hub when the model is made, before its weights are read.
+    """
+    try:
+        return AutoModelForCausalLM.from_pretrained(model, **settings)
+    except Exception as error:
+        chosen = settings.get("attn_implementation")
+        if chosen != HOPPER_ATTENTION or "attn_implementation" in options:
+            raise
+        try:
+            loaded = AutoModelForCausalLM.from_pretrained(
+                model, **{**settings, "attn_implementation": "eager"}
+            )
+        except Exception:  # noqa: BLE001 - the attention was not the cause
+            raise error from None
+        _LOG.warning(
+            "the attention is eager, which is slow for long prompts, because the kernel %s cannot "
+            "be loaded: %s",
+            chosen,
+            error,
+        )
+        return loaded
 
 
 def _division(size: int, config: Any) -> DistributedConfig:
@@ -282,10 +420,10 @@ def _division(size: int, config: Any) -> DistributedConfig:
         ) from error
 
 
-_DIVIDING = {"distributed_config", "tp_plan", "tp_size", "device_mesh", "device_map"}
-"""Options that divide a model in another way."""
-
-_OF_CONFIG = {"revision", "token", "cache_dir", "trust_remote_code", "local_files_only"}
+_OF_CONFIG = {
+    *("revision", "token", "cache_dir", "trust_remote_code", "local_files_only"),
+    *("subfolder", "gguf_file"),
+}
 
 
 def _text_config(model: str | Path, options: dict[str, Any]) -> Any:

@@ -8,7 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 
-from .http.errors import ApiError, database_unavailable, shutting_down
+from .http.errors import ApiError, database_unavailable, shutting_down, without_addresses
 from .services import services_of
 
 __all__ = ["router"]
@@ -29,7 +29,8 @@ async def _health(request: Request) -> HealthAnswer:
     services = services_of(request)
     health = await services.engine.health()
     if not health.ready:
-        problem = f"the engine is not ready: {health.detail or 'it gives no reason'}"
+        detail = without_addresses(health.detail) or "it gives no reason"
+        problem = f"the engine is not ready: {detail}"
         raise ApiError(503, problem, kind="server_error", code="engine_unavailable", retry_after=1)
     return {
         "status": "ok",

@@ -145,7 +145,7 @@ def _details(violations: Sequence[Violation], *, is_repetition: bool) -> ChoiceD
 
 
 def _finish_reason(reason: FinishReason, *, has_calls: bool) -> ChatFinish:
-    """Return the reason for the end of a choice; the token limit may have cut the last call."""
+    """Return the reason for the end of a choice; `has_calls` if a client may run its calls."""
     if reason is FinishReason.LENGTH:
         return "length"
     return "tool_calls" if has_calls else "stop"
@@ -190,6 +190,7 @@ class WholeChoice:
         self._messages: list[Message] = []
         self._logprobs: list[TokenLogprob] | None = None if turn.sampling.logprobs is None else []
         self._in_content = False
+        self._is_cut = False
         self._reason = FinishReason.STOP
         self._violations: tuple[Violation, ...] = ()
         self._is_repetition = False
@@ -203,6 +204,7 @@ class WholeChoice:
                 self._logprobs += event.logprobs
         elif isinstance(event, MessageEnded):
             self._messages.append(event.message)
+            self._is_cut = not event.is_complete
         else:
             self._reason = event.reason
             self._violations = event.violations
@@ -216,12 +218,14 @@ class WholeChoice:
             custom_tools=self._turn.custom_tools,
             text_tools=self._turn.tool_texts,
             shows_reasoning=self._turn.shows_reasoning,
+            is_cut=self._is_cut,
         )
+        has_calls = "tool_calls" in message and not self._is_cut
         return {
             "index": index,
             "message": message,
             "logprobs": None if self._logprobs is None else chat_logprobs(self._logprobs),
-            "finish_reason": _finish_reason(self._reason, has_calls="tool_calls" in message),
+            "finish_reason": _finish_reason(self._reason, has_calls=has_calls),
             **_details(self._violations, is_repetition=self._is_repetition),
         }
 
@@ -243,7 +247,7 @@ class StreamedChoice:
             self._has_begun = True
             yield self._chunk(ChatDelta({"role": "assistant", "content": ""}))
         if isinstance(event, TurnEnded):
-            reason = _finish_reason(event.reason, has_calls=self._deltas.calls > 0)
+            reason = _finish_reason(event.reason, has_calls=self._deltas.may_call)
             details = _details(event.violations, is_repetition=event.is_repetition)
             yield {**self._chunk(ChatDelta({})), "finish_reason": reason, **details}
         else:
@@ -289,6 +293,12 @@ class ChatDeltas:
         self._open: _Text | _Call | None = None
         self.calls = 0
         """The number of calls so far."""
+        self._is_cut = False
+
+    @property
+    def may_call(self) -> bool:
+        """Whether there are calls, and the tokens did not end inside the last message."""
+        return self.calls > 0 and not self._is_cut
 
     def take(self, event: MessageBegun | TextAdded | MessageEnded) -> Iterator[ChatDelta]:
         """Write the deltas of an event."""
@@ -300,7 +310,8 @@ class ChatDeltas:
         elif isinstance(event, TextAdded):
             yield from self._open.add(event.text, event.logprobs)
         else:
-            yield from self._open.end()
+            self._is_cut = not event.is_complete
+            yield from self._open.end(is_complete=event.is_complete)
             self._open = None
 
     def _begin(self, event: MessageBegun) -> tuple[_Text | _Call, list[ChatDelta]]:
@@ -334,12 +345,12 @@ class _Text:
         emitted = logprobs if self._names == ("content",) else ()
         yield ChatDelta(dict.fromkeys(self._names, text), emitted)
 
-    def end(self) -> Iterator[ChatDelta]:
+    def end(self, *, is_complete: bool) -> Iterator[ChatDelta]:
         return iter(())
 
 
 class _Call:
-    """One call; its arguments are never empty, because clients read them as JSON."""
+    """One call; its arguments are not empty unless it was cut: clients read them as JSON."""
 
     def __init__(self, index: int, kind: ItemKind, *, is_text: bool) -> None:
         self._index = index
@@ -364,11 +375,11 @@ class _Call:
         else:
             self._blank += text
 
-    def end(self) -> Iterator[ChatDelta]:
+    def end(self, *, is_complete: bool) -> Iterator[ChatDelta]:
         if self._input is not None:
             yield from self._add_input(self._input.rest())
-        elif self._blank is not None:
-            yield self._arguments(NO_ARGUMENTS)
+        elif self._blank is not None and (is_complete or self._blank):
+            yield self._arguments(NO_ARGUMENTS if is_complete else self._blank)
 
     def _add_input(self, text: str) -> Iterator[ChatDelta]:
         if text:

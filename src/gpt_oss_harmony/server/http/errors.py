@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
 from fastapi import FastAPI, Request, WebSocket
@@ -37,6 +38,7 @@ __all__ = [
     "error_response",
     "shutting_down",
     "speaks_messages",
+    "without_addresses",
 ]
 
 _LOG = logging.getLogger(__name__)
@@ -109,9 +111,13 @@ class ApiError(HarmonyError):
         if isinstance(error, SamplingError):
             return cls(400, str(error), code="unsupported_value")
         if isinstance(error, EngineError) and error.retryable:
-            return cls(
-                503, str(error), kind="server_error", code="engine_unavailable", retry_after=1
-            )
+            _LOG.warning("the engine failed: %s", error)
+            problem = without_addresses(str(error))
+            return cls(503, problem, kind="server_error", code="engine_unavailable", retry_after=1)
+        if isinstance(error, EngineError):
+            _LOG.error("the engine failed: %s", error)
+            problem = without_addresses(str(error))
+            return cls(500, problem, kind="server_error", code="server_error")
         return cls(500, str(error), kind="server_error", code="server_error")
 
     def body(self) -> ErrorAnswer:
@@ -180,6 +186,20 @@ def _of_store(error: StoreError) -> ApiError:
         problem = f"this {used} was used by an earlier request, whose response is not stored"
         return ApiError(409, problem, code=f"{used}_already_used")
     return database_unavailable()
+
+
+_ADDRESS = re.compile(
+    r"""https?://[^\s,;'")]*[^\s,;'").:]|\(?'?\b\d{1,3}(?:\.\d{1,3}){3}\b'?(?:[:,]\ ?\d+)?\)?"""
+)
+
+
+def without_addresses(problem: str) -> str:
+    """Remove the URLs and IP addresses of an engine's server; only the log and operators need them.
+
+    >>> without_addresses("cannot connect to http://10.0.0.7:8000/v1/models: refused")
+    'cannot connect to its server: refused'
+    """
+    return _ADDRESS.sub("its server", problem)
 
 
 def api_error_of(error: BaseException, task: str) -> ApiError:

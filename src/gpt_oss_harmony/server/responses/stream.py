@@ -172,7 +172,9 @@ class ResponseStream:
         elif self._open.kind is ItemKind.MCP_APPROVAL_REQUEST:
             yield from self._ask(self._open, event.message if event.is_complete else None)
         elif self._open.kind.is_built_in:
-            yield from self._end_call_text(self._open, event.message, planned or {})
+            yield from self._end_call_text(
+                self._open, event.message, planned or {}, is_complete=event.is_complete
+            )
             if not event.is_complete:
                 yield from self._give_up_call()
         else:
@@ -248,7 +250,7 @@ class ResponseStream:
                 self._open = None  # it has no event yet
             elif item.call is None:
                 message = Message.from_role_and_content(Role.ASSISTANT, item.sampled_text)
-                yield from self._end_call_text(item, message, {})
+                yield from self._end_call_text(item, message, {}, is_complete=False)
             yield from self._give_up_call()
         elif item is not None:
             message = Message.from_role_and_content(Role.ASSISTANT, item.sampled_text).with_channel(
@@ -330,10 +332,15 @@ class ResponseStream:
         yield self._of_item(f"response.{item.kind.value}.in_progress", item)
 
     def _end_call_text(
-        self, item: OutputItemBuilder, call: Message, planned: Mapping[str, Any]
+        self,
+        item: OutputItemBuilder,
+        call: Message,
+        planned: Mapping[str, Any],
+        *,
+        is_complete: bool,
     ) -> Iterator[WireEvent]:
         """Write the end of the model's text; the call waits for its result."""
-        rest = item.rest(is_complete=True)
+        rest = item.rest(is_complete=is_complete)
         item.call = call
         item.planned = planned
         if item.kind is ItemKind.WEB_SEARCH_CALL:
