@@ -21,6 +21,7 @@ from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from typing import TypeAlias
 
+from ..conversation.built_in_tools import BUILT_IN_TOOLS, built_in_recipients
 from ..conversation.header import INVISIBLE_RUN, ROLES, Header
 from ..conversation.messages import Role
 from ..tokens.special_tokens import CHANNEL, CONSTRAIN, CONSTRAIN_TEXT
@@ -52,8 +53,7 @@ Note: TypeAlias = tuple[RecoveryKind, str]
 
 # Names of tools
 
-_BUILT_IN = frozenset({"python", "browser.search", "browser.open", "browser.find"})
-_QUALIFIED_NAME = re.compile(r"(?:functions|browser)\.[\w.-]+$")
+_QUALIFIED_NAME = re.compile(r"(\w+)\.[\w.-]+$")
 _GLUED_TYPE = re.compile(r"(?:<\|constrain\|>|commentary|analysis|json|code)+$")
 
 
@@ -76,9 +76,15 @@ def resolve_tool(name: str, tools: AbstractSet[str]) -> str | None:
         for declared in (candidate, f"functions.{candidate}"):
             if declared in tools:
                 return declared
-    if name in _BUILT_IN:
+    if name in built_in_recipients():
         return name
-    return name if not tools and _QUALIFIED_NAME.match(name) else None
+    qualified = None if tools else _QUALIFIED_NAME.match(name)
+    if qualified is None:
+        return None
+    namespace = qualified[1]
+    # A namespace without functions, such as python, has no qualified names.
+    has_functions = namespace in BUILT_IN_TOOLS and bool(BUILT_IN_TOOLS[namespace].namespace.tools)
+    return name if namespace == "functions" or has_functions else None
 
 
 def _split_glued_type(name: str, tools: AbstractSet[str]) -> tuple[str, str] | None:
