@@ -109,8 +109,8 @@ SERVER = """
     logs
     http
     pools admission
-    auth file_texts cluster
-    metrics live_responses
+    auth stored cluster
+    metrics live_responses file_texts
     telemetry unknown_fields
     exporters services
     limited_route observation health tools

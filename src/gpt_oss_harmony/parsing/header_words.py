@@ -14,6 +14,7 @@ from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import NamedTuple
 
+from ..conversation.built_in_tools import BUILT_IN_TOOLS, built_in_recipients
 from ..conversation.header import INVISIBLE, INVISIBLE_RUN, ROLES
 from ..conversation.messages import Role
 from ..tokens.special_tokens import CHANNEL, CONSTRAIN, CONSTRAIN_TEXT, FIRST_SPECIAL
@@ -202,8 +203,7 @@ def body_words(pieces: Sequence[Piece], tools: AbstractSet[str]) -> Iterator[Wor
 # Words to meanings
 
 _NAMESPACE = re.compile(r"(?:functions?\.)*")
-_BUILT_IN = frozenset({"python", "browser.search", "browser.open", "browser.find"})
-_QUALIFIED_NAME = re.compile(r"(?:functions|browser)\.[\w.-]+$")
+_QUALIFIED_NAME = re.compile(r"(\w+)\.[\w.-]+$")
 _GLUED_TYPE = re.compile(r"(?:<\|constrain\|>|commentary|analysis|response|json|code|to=[\w.-]*)+$")
 _NAME_END = re.compile(r"[^\w.-]", re.ASCII)
 
@@ -258,9 +258,15 @@ def _whole_name(word: str, tools: AbstractSet[str]) -> str | None:
     alike = [tool for tool in tools if not folded.isdisjoint(_folded(tool))]
     if len(alike) == 1:
         return alike[0]
-    if name in _BUILT_IN:
+    if name in built_in_recipients():
         return name
-    return name if not tools and _QUALIFIED_NAME.match(name) else None
+    qualified = None if tools else _QUALIFIED_NAME.match(name)
+    if qualified is None:
+        return None
+    namespace = qualified[1]
+    # A namespace without functions, such as python, has no qualified names.
+    has_functions = namespace in BUILT_IN_TOOLS and bool(BUILT_IN_TOOLS[namespace].namespace.tools)
+    return name if namespace == "functions" or has_functions else None
 
 
 @functools.lru_cache(maxsize=1024)

@@ -15,7 +15,8 @@ from ..tools.tool import ToolError
 from .fair_semaphore import FairSemaphore
 from .http.errors import ApiError
 from .pools import FairPool
-from .store import NotFoundError, Store
+from .store import NotFoundError
+from .stored import AsyncStore
 
 __all__ = ["FileTexts", "without_read_text"]
 
@@ -42,8 +43,8 @@ class FileTexts:
     the process that reads it. All methods raise `ApiError`, which names the part.
     """
 
-    def __init__(self, store: Store, pool: FairPool) -> None:
-        self._store = store
+    def __init__(self, stored: AsyncStore, pool: FairPool) -> None:
+        self._stored = stored
         self._pool = pool
         self._turns = FairSemaphore(_AT_ONCE, lambda owner: _AT_ONCE - 1)
         self._texts = BoundedCache[str, str](_CACHED, len)
@@ -87,7 +88,7 @@ class FileTexts:
         path = f"{path}.file" if file is nested else path
         file_id, data = file.get("file_id"), file.get("file_data")
         if isinstance(file_id, str):
-            name, content = await self._pool.run(owner, self._stored, owner, file_id, path)
+            name, content = await self._upload(owner, file_id, path)
             path = f"{path}.file_id"
         elif isinstance(data, str) and data[: len(_PDF)].lower() == _PDF:
             path = f"{path}.file_data"
@@ -101,9 +102,10 @@ class FileTexts:
         fields = {"filename": name, "file_data": f"{kind}{encoded}"}
         return {**part, "file": {**file, **fields}} if file is nested else {**part, **fields}
 
-    def _stored(self, owner: str, id: str, path: str) -> tuple[str, bytes]:
+    async def _upload(self, owner: str, id: str, path: str) -> tuple[str, bytes]:
+        uploads = self._stored.uploads
         try:
-            return self._store.uploads.get(id, owner).filename, self._store.uploads.data(id, owner)
+            return (await uploads.get(id, owner)).filename, await uploads.data(id, owner)
         except NotFoundError as error:
             raise ApiError(
                 400, f"{error}; upload it to /v1/files", param=f"{path}.file_id",

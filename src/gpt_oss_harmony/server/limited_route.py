@@ -24,12 +24,12 @@ from ..apis.request_body import MANY_ERRORS, RequestBody
 from ..errors import HarmonyError
 from .auth.api_keys import authenticate, counted
 from .http.errors import ApiError
-from .http.large_json import read_json
+from .http.large_json import large_json_response, read_json
 from .http.requests import while_connected
 from .pools import FairPool
 from .unknown_fields import IGNORED_FIELDS, UnknownFields
 
-__all__ = ["LimitedRoute", "in_pool"]
+__all__ = ["LimitedRoute", "in_pool", "written"]
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -49,6 +49,12 @@ async def in_pool(
     """Return the result of a call in a pool; drop it if the client disconnects before."""
     work = pool.run(owner, function, *arguments, **keywords)
     return await while_connected(request.receive, work)
+
+
+async def written(request: Request, owner: str, content: Any) -> Response:
+    """Write content that may be large as JSON, in a thread."""
+    pool = request.app.state.services.pools.encoding
+    return await in_pool(request, pool, owner, large_json_response, content)
 
 
 class LimitedRoute(APIRoute):

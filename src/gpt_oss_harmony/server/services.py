@@ -30,6 +30,7 @@ from .metrics import Metrics
 from .pools import Pools
 from .settings import Settings
 from .store import Store
+from .stored import AsyncStore
 from .unknown_fields import UnknownFields
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Services:
     sockets: Quota = field(default_factory=lambda: Quota(_SOCKETS, "WebSockets"), init=False)
     limiter: KeyLimiter | SharedKeyLimiter = field(init=False)
     live_responses: LiveResponses = field(default_factory=LiveResponses, init=False)
+    stored: AsyncStore = field(init=False)
     file_texts: FileTexts = field(init=False)
     peers: Peers = field(init=False)
     admission: Admission = field(init=False)
@@ -89,7 +91,8 @@ class Services:
             self.limiter = SharedKeyLimiter(self.store.key_requests, self.pools.keys)
         self.metrics = Metrics()
         self.unknown_fields = UnknownFields(self.metrics, self.settings.unknown_fields)
-        self.file_texts = FileTexts(self.store, self.pools.store)
+        self.stored = AsyncStore(self.store, self.pools.store)
+        self.file_texts = FileTexts(self.stored, self.pools.encoding)
         self.peers = Peers(id, channel, partial(answer_peer, self.live_responses))
         limit = _LARGE_REQUESTS * self.settings.max_request_bytes
         self.request_bytes = Quota(limit, "bytes of requests")

@@ -75,8 +75,8 @@ _SUMMARISED = 20_000  # characters of reasoning
 _SUMMARY_TOKENS = 400
 
 
-def store_beginning(services: Services, plan: ResponsePlan) -> None:
-    """Claim what a response uses, and store its beginning if it is stored; this blocks.
+async def store_beginning(services: Services, plan: ResponsePlan) -> None:
+    """Claim what a response uses, and store its beginning if it is stored.
 
     Earlier items that are not stored become part of its input.
     """
@@ -85,9 +85,10 @@ def store_beginning(services: Services, plan: ResponsePlan) -> None:
     expires_at = services.settings.expires_at(created_at)
     if not plan.is_stored:
         if plan.claims:
-            services.store.claims.take(plan.claims, plan.owner, plan.id, expires_at)
+            take = services.stored.claims.take
+            await take(plan.claims, plan.owner, plan.id, expires_at)
         return
-    services.store.responses.begin(
+    await services.stored.responses.begin(
         NewResponse(
             id=plan.id,
             owner=plan.owner,
@@ -231,8 +232,7 @@ class ResponseRun:
             elif isinstance(command, Discard):
                 await self._discard()
             if self._machine.error is not None and self.plan.claims and not self._has_called:
-                release = self._services.store.claims.release
-                await self._services.pools.store.run(self.owner, release, self.id, self.owner)
+                await self._services.stored.claims.release(self.id, self.owner)
         finally:
             timer.cancel()
             self._working.cancel()
@@ -351,8 +351,9 @@ class ResponseRun:
         plan, response, stream = self.plan, command.response, self._machine.stream
         history, tools = plan.history, plan.tools
 
-        def finish() -> bool:
-            return self._services.store.responses.finish(
+        async def finish() -> bool:
+            return await self._services.stored.responses.finish(
+                self.owner,
                 plan.id,
                 status=response["status"],
                 body=_stored_body(plan, response),
@@ -366,7 +367,7 @@ class ResponseRun:
 
         happened: Stored | StoringFailed
         try:
-            happened = Stored(await self._services.pools.store.run(self.owner, finish))
+            happened = Stored(await finish())
         except Exception as error:  # noqa: BLE001 - it becomes the last event
             is_known = isinstance(error, StoreError)  # the store has logged its cause
             problem = "the response %s could not be stored"
@@ -376,8 +377,7 @@ class ResponseRun:
 
     async def _discard(self) -> None:
         """Delete the stored beginning of a response that never began for its client."""
-        delete = self._services.store.responses.delete
         try:
-            await self._services.pools.store.run(self.owner, delete, self.id, self.owner)
+            await self._services.stored.responses.delete(self.id, self.owner)
         except StoreError:
             _LOG.error("the response %s, which failed, could not be deleted", self.id)

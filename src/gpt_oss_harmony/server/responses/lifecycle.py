@@ -18,7 +18,7 @@ from ..http.event_log import Event, EventLog
 from ..http.server_sent_events import event_of
 from ..json_text import json_text
 from ..services import Services
-from ..store import Claim, ClaimedError, NotFoundError, StoredResponse
+from ..store import Claim, ClaimedError, NotFoundError, Store, StoredResponse
 from .driver import ResponseRun, store_beginning
 from .history import History, response_json
 from .plan import plan_response
@@ -74,7 +74,7 @@ async def start_response(
     async def begin() -> ResponseRun:
         with held:
             if plan.is_stored or plan.claims:
-                await pools.store.run(owner, store_beginning, services, plan)
+                await store_beginning(services, plan)
             run = ResponseRun(services, plan)
             services.live_responses.add(run)
             return run
@@ -112,7 +112,7 @@ async def repeated_response(services: Services, owner: str, claimed: ClaimedErro
         raise ApiError(409, problem, code="idempotency_key_reused")
     id = claimed.response_id
     try:
-        stored = await _stored(services, id, owner)
+        stored = await services.stored.responses.get(id, owner)
     except NotFoundError:
         raise ApiError.of(claimed) from None
     if stored.is_running:
@@ -126,12 +126,12 @@ async def retrieve_response(services: Services, id: str, owner: str) -> dict[str
     live = services.live_responses.find(id, owner)
     if live is not None:
         return live.response
-    stored = await _stored(services, id, owner)
+    stored = await services.stored.responses.get(id, owner)
     if stored.is_running:
         async with aclosing(_ask_its_server(services, stored, "read")) as parts:
             async for response in parts:
                 return dict(response)
-        stored = await _stored(services, id, owner)  # it has just ended
+        stored = await services.stored.responses.get(id, owner)  # it has just ended
     return response_json(stored)
 
 
@@ -151,7 +151,7 @@ async def response_events(services: Services, id: str, owner: str, after: int) -
     live = services.live_responses.find(id, owner)
     if live is not None:
         return FollowedResponse(live.log, after)
-    stored = await _stored(services, id, owner)
+    stored = await services.stored.responses.get(id, owner)
     if stored.is_running:
         log = EventLog(forgets=True)
         mirroring = asyncio.ensure_future(_mirror(services, stored, after, log))
@@ -170,7 +170,7 @@ async def _mirror(services: Services, stored: StoredResponse, after: int, log: E
                     for name, data in part:
                         log.add(Event(name, data))
                         after += 1
-            stored = await _stored(services, stored.id, stored.owner)
+            stored = await services.stored.responses.get(stored.id, stored.owner)
             if stored.is_running:  # it is just starting, or its server cannot be reached
                 await asyncio.sleep(_RETRY_SECONDS)
         for event in await _stored_events(services, stored, after):
@@ -183,8 +183,7 @@ async def _mirror(services: Services, stored: StoredResponse, after: int, log: E
 
 async def _stored_events(services: Services, stored: StoredResponse, after: int) -> list[Event]:
     """Read the events above `after` of a response that has ended."""
-    read = services.store.responses.events
-    events = await services.pools.store.run(stored.owner, read, stored.id, stored.owner)
+    events = await services.stored.responses.events(stored.id, stored.owner)
     if events:
         return [event_of(event, event["type"]) for event in events[after + 1 :]]
     # The events were lost with the server that ran it; only the end is left.
@@ -212,7 +211,7 @@ async def cancel_response(services: Services, id: str, owner: str) -> dict[str, 
 async def delete_response(services: Services, id: str, owner: str) -> None:
     """Delete a response; a running one is cancelled first."""
     await _stop(services, id, owner)
-    await services.pools.store.run(owner, services.store.responses.delete, id, owner)
+    await services.stored.responses.delete(id, owner)
 
 
 async def _stop(services: Services, id: str, owner: str) -> StoredResponse:
@@ -221,25 +220,20 @@ async def _stop(services: Services, id: str, owner: str) -> StoredResponse:
     if live is not None:
         live.stop()
         await live.finished()
-    stored = await _stored(services, id, owner)
+    stored = await services.stored.responses.get(id, owner)
     for _ in range(_TRIES):
         if not stored.is_running:
             return stored
         async with aclosing(_ask_its_server(services, stored, "stop")) as parts:
             async for _ in parts:
                 pass
-        stored = await _stored(services, id, owner)
+        stored = await services.stored.responses.get(id, owner)
         if stored.is_running:  # it begins at this moment, or cannot be reached
             await asyncio.sleep(_RETRY_SECONDS)
     # Its server lives but does not answer; when it has sampled everything, it finds the end stored.
     body = {**stored.body, "status": "cancelled"}
-    finish = services.store.responses.finish
-    await services.pools.store.run(owner, finish, id, status="cancelled", body=body)
-    return await _stored(services, id, owner)
-
-
-async def _stored(services: Services, id: str, owner: str) -> StoredResponse:
-    return await services.pools.store.run(owner, services.store.responses.get, id, owner)
+    await services.stored.responses.finish(owner, id, status="cancelled", body=body)
+    return await services.stored.responses.get(id, owner)
 
 
 async def _ask_its_server(
@@ -252,4 +246,4 @@ async def _ask_its_server(
             async for part in parts:
                 yield part
     except PeerError:
-        await services.pools.store.run(stored.owner, services.store.start_serving)
+        await services.stored.run(stored.owner, Store.start_serving)

@@ -145,11 +145,7 @@ def plan_response(
             if session.tool != "browser"
             for file in services.store.files.list(session.id, owner)
         ],
-        storage=(
-            FileStorage(services.store, services.pools.store, owner, response.id)
-            if request.is_stored
-            else None
-        ),
+        storage=(FileStorage(services.stored, owner, response.id) if request.is_stored else None),
         include=request.include or (),
         functions=servers.functions if tools else None,
         approvals=servers.approvals,

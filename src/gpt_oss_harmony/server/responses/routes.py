@@ -12,10 +12,9 @@ from ...apis.response_resource import Response as ResponseResource
 from ..auth.api_keys import AuthenticatedCaller
 from ..generation.preparation import prepare_turn, unenforced_header
 from ..http.json import JsonResponse
-from ..http.large_json import large_json_response
 from ..http.requests import while_connected
 from ..http.server_sent_events import EventStream, json_or_stream
-from ..limited_route import LimitedRoute, in_pool
+from ..limited_route import LimitedRoute, in_pool, written
 from ..services import services_of
 from ..store import ClaimedError, Order
 from .compaction import CompactionRequest, compact
@@ -147,12 +146,7 @@ async def list_input_items(
     order: Order = "desc",
 ) -> Response:
     """List the items of the request, without those of earlier responses."""
-    services, owner = services_of(request), caller.owner
-
-    def read() -> Response:
-        page = services.store.responses.input_items(
-            response_id, owner, after=after, limit=limit, order=order
-        )
-        return large_json_response(page_json(page))
-
-    return await in_pool(request, services.pools.store, owner, read)
+    page = await services_of(request).stored.responses.input_items(
+        response_id, caller.owner, after=after, limit=limit, order=order
+    )
+    return await written(request, caller.owner, page_json(page))

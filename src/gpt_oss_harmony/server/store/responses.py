@@ -151,7 +151,7 @@ class Responses:
                 "deleted": False,
                 "body": dict(response.body),
             }
-            connection.execute(insert(responses).values(values))
+            connection.execute(insert(responses), values)  # its SQL is written only once
             _insert(connection, response.id, "input", response.input)
 
     def update(self, id: str, status: str, body: Mapping[str, Any]) -> bool:
