@@ -173,7 +173,7 @@ coding-agents: $(VENV)/.installed-dev $(AGENTS)/node_modules/.installed ## Run t
 	$(BIN)/python -m pytest tests/server/test_client_coding_agents.py
 
 harnesses: $(VENV)/.installed-dev $(HARNESSES_VENV)/.installed ## Run lm-eval against the server, and compare its scores with the engine's
-	$(BIN)/python scripts/harnesses/run.py $(HARNESSES_VENV)/bin/lm_eval
+	$(BIN)/python scripts/harnesses/run_harnesses.py $(HARNESSES_VENV)/bin/lm_eval
 
 ##@ Run it with real engines
 

@@ -1,6 +1,6 @@
 """Run lm-eval against the server, and compare its scores with the engine's: ``make harnesses``.
 
-    python scripts/harnesses/run.py LM_EVAL
+    python scripts/harnesses/run_harnesses.py LM_EVAL
 
 Both kinds of tasks run on the demo model, with the questions in ``tasks``: the likeliest of several
 answers (log-likelihoods of prompts, ``/v1/completions``), and an answer in words (chat). Every
