@@ -18,32 +18,42 @@ _PLACES = {
     State.ENDED: (950, 220),
 }
 _WIDTH, _HEIGHT = 132, 46
+_UNSTORED = "What is not stored goes to ENDED without STORING."
 _NOTE = "Cancelled and Failed lead from each of the four states on the left to STORING or ENDED."
 
-_HEAD = """<svg xmlns="http://www.w3.org/2000/svg" width="1040" height="430" viewBox="0 0 1040 430" role="img" aria-labelledby="title description">
+_HEAD = """<svg xmlns="http://www.w3.org/2000/svg" width="1040" height="430" viewBox="0 0 1040 430"
+  role="img" aria-labelledby="title description">
 <title id="title">The states of a response</title>
 <desc id="description">{description}</desc>
 <style>
   svg {{ --page: #fff; --edge: #d0d7de; --text: #1f2328; --soft: #59636e; --part: #e6f4f1; }}
   @media (prefers-color-scheme: dark) {{
-    svg {{ --page: #0d1117; --edge: #3d444d; --text: #f0f6fc; --soft: #b7bfc8; --part: #0f3b36; }} }}
+    svg {{
+      --page: #0d1117; --edge: #3d444d; --text: #f0f6fc; --soft: #b7bfc8; --part: #0f3b36; }} }}
   .page {{ fill: var(--page); stroke: var(--edge); }}
   .state {{ fill: var(--part); }}
   path {{ fill: none; stroke: var(--soft); marker-end: url(#arrow); }}
   #arrow path {{ fill: var(--soft); stroke: none; marker-end: none; }}
-  text {{ fill: var(--text); text-anchor: middle; font: 600 14px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }}
-  .note {{ fill: var(--soft); font: 12px system-ui, sans-serif; paint-order: stroke; stroke: var(--page); stroke-width: 5px; }}
+  text {{
+    fill: var(--text); text-anchor: middle;
+    font: 600 14px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }}
+  .note {{
+    fill: var(--soft); font: 12px system-ui, sans-serif;
+    paint-order: stroke; stroke: var(--page); stroke-width: 5px; }}
 </style>
-<defs><marker id="arrow" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto"><path d="M0 0 8 4 0 8z"/></marker></defs>
+<defs>
+  <marker id="arrow" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8"
+    orient="auto"><path d="M0 0 8 4 0 8z"/></marker>
+</defs>
 <rect class="page" x="0.5" y="0.5" width="1039" height="429" rx="8"/>
 """
 
 _PAGE = """# Response states
 
 The server decides the course of a response in a
-[machine without I/O](../../src/gpt_oss_harmony/server/responses/machine.py): inputs go in, events and commands come out.
-A [driver](../../src/gpt_oss_harmony/server/responses/driver.py) carries out the commands and reports their results.
-`make reference` writes this page from the machine's table.
+[machine without I/O](../../src/gpt_oss_harmony/server/responses/machine.py): inputs go in, events
+and commands come out. A [driver](../../src/gpt_oss_harmony/server/responses/driver.py) carries out
+the commands and reports their results. `make reference` writes this page from the machine's table.
 
 ![{description}](../images/response-states.svg)
 
@@ -53,8 +63,8 @@ A [driver](../../src/gpt_oss_harmony/server/responses/driver.py) carries out the
 
 ## Inputs
 
-Every other input in a state is a bug of the driver and raises an error. *Failed* and *Cancelled* before
-the first event give `Discard`: the request fails, and nothing stays in the store.
+Every other input in a state is a bug of the driver and raises an error. *Failed* and *Cancelled*
+before the first event give `Discard`: the request fails, and nothing stays in the store.
 
 | State | Input | Next state | Commands |
 |---|---|---|---|
@@ -66,7 +76,8 @@ the first event give `Discard`: the request fails, and nothing stays in the stor
 |---|---|
 {commands}
 
-[One file](../../tests/data/response-events.txt) lists the exact events of every kind of item, ended in every way.
+[One file](../../tests/data/response-events.txt) lists the exact events of every kind of item, ended
+in every way.
 """
 
 
@@ -105,9 +116,9 @@ def _shapes() -> Iterator[str]:
             sign = 1 if to_y > y else -1
             start, end = y + sign * _HEIGHT / 2, to_y - sign * _HEIGHT / 2
             yield f'<path d="M{x + side} {start} V{end}"/>'
-            anchor = "start" if side > 0 else "end"
+            anchor, shift = ("start", 6) if side > 0 else ("end", -6)
             yield (
-                f'<text class="note" style="text-anchor: {anchor}" x="{x + side + (6 if side > 0 else -6)}" '
+                f'<text class="note" style="text-anchor: {anchor}" x="{x + side + shift}" '
                 f'y="{(start + end) / 2 + 4}">{label}</text>'
             )
         elif y == to_y and abs(to_x - x) <= 300:
@@ -122,24 +133,23 @@ def _shapes() -> Iterator[str]:
             f'<text x="{x}" y="{y + 5}">{state.name}</text>'
         )
     yield f'<text class="note" x="520" y="398">{_NOTE}</text>'
-    yield (
-        '<text class="note" x="520" y="416">What is not stored goes to ENDED without STORING.</text>'
-    )
+    yield f'<text class="note" x="520" y="416">{_UNSTORED}</text>'
 
 
 def _curve(state: State, following: State, label: str) -> str:
     """Draw an arrow between states that are not neighbours."""
     (x, y), (to_x, to_y) = _PLACES[state], _PLACES[following]
+    middle = (x + to_x) / 2
     if y == to_y:  # over a state between them
         path = f"M{x} {y - _HEIGHT / 2} C{x} -15 {to_x} -15 {to_x} {to_y - _HEIGHT / 2}"
-        return f'<path d="{path}"/><text class="note" x="{(x + to_x) / 2}" y="46">{label}</text>'
-    if to_x > x and y < to_y:  # down to the right
+        at = f'x="{middle}" y="46"'
+    elif to_x > x and y < to_y:  # down to the right
         path = f"M{x} {y + _HEIGHT / 2} Q{x} {to_y} {to_x - _WIDTH / 2} {to_y}"
-        return f'<path d="{path}"/><text class="note" x="{(x + to_x) / 2 - 40}" y="{to_y - 8}">{label}</text>'
-    path = f"M{x + _WIDTH / 2} {y} Q{to_x} {y} {to_x} {to_y + _HEIGHT / 2}"
-    return (
-        f'<path d="{path}"/><text class="note" x="{(x + to_x) / 2 + 20}" y="{y - 8}">{label}</text>'
-    )
+        at = f'x="{middle - 40}" y="{to_y - 8}"'
+    else:
+        path = f"M{x + _WIDTH / 2} {y} Q{to_x} {y} {to_x} {to_y + _HEIGHT / 2}"
+        at = f'x="{middle + 20}" y="{y - 8}"'
+    return f'<path d="{path}"/><text class="note" {at}>{label}</text>'
 
 
 def response_page() -> str:

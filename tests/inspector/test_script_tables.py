@@ -6,7 +6,8 @@ import json
 import re
 from importlib import resources
 
-from gpt_oss_harmony import RecoveryKind, ToolNamespaceConfig
+from gpt_oss_harmony import RecoveryKind
+from gpt_oss_harmony.conversation.built_in_tools import BUILT_IN_TOOLS
 
 PAGE = resources.files("gpt_oss_harmony.inspector") / "page"
 
@@ -14,8 +15,8 @@ PAGE = resources.files("gpt_oss_harmony.inspector") / "page"
 def test_the_page_declares_the_tools_of_the_library() -> None:
     script = (PAGE / "built-in-tools.js").read_text(encoding="utf-8")
     declared = script.partition("export const BUILT_IN_TOOLS = ")[2].rstrip().removesuffix(";")
-    tools = (ToolNamespaceConfig.browser(), ToolNamespaceConfig.python())
-    assert json.loads(declared) == {tool.name: tool.model_dump() for tool in tools}
+    tools = BUILT_IN_TOOLS.items()
+    assert json.loads(declared) == {name: tool.namespace.model_dump() for name, tool in tools}
 
 
 def test_the_page_explains_each_kind_of_recovery() -> None:

@@ -231,8 +231,8 @@ class ResponseRun:
                 await self._store(command)
             elif isinstance(command, Discard):
                 await self._discard()
-            if self._machine.error is not None and self.plan.claims and not self._has_called:
-                await self._services.stored.claims.release(self.id, self.owner)
+            if self.plan.claims:
+                await self._release_claims()
         finally:
             timer.cancel()
             self._working.cancel()
@@ -374,6 +374,16 @@ class ResponseRun:
             _LOG.error(problem, plan.id, exc_info=None if is_known else error)
             happened = StoringFailed(api_error_of(error, "a response"))
         self._take(happened)
+
+    async def _release_claims(self) -> None:
+        """Let the request be repeated if it has not succeeded, and has not called a tool."""
+        status = self._machine.stream.response["status"]
+        has_failed = self._machine.error is not None or status in ("cancelled", "failed")
+        if has_failed and not self._has_called:
+            try:
+                await self._services.stored.claims.release(self.id, self.owner)
+            except StoreError:
+                _LOG.error("the request of the response %s cannot be repeated", self.id)
 
     async def _discard(self) -> None:
         """Delete the stored beginning of a response that never began for its client."""
