@@ -31,7 +31,7 @@ RESERVE = 24
 _QUOTES = ('"}]}', '"}}', '"}]', '"]}', '"}', '"]', '"')
 _BRACKETS = ("}}}", "}]}", "]}}", "}}", "}]", "]}", "]]", "}", "]")
 _HEADERS = ("final", " to")
-_VALUES = ("commentary", '":', ":", '":"', '""', "[]", "{}")
+_VALUES = ('""', "[]", "{}", "commentary", '":', ":", '":"')
 _FILLERS = (
     *(",", "0", "1", "a", "@", "-", "/", ".", "\\\\", "\\", "n", " ", "_", "+", "T", "Z"),
     *("null", "true", "[", "{", '{"'),
@@ -74,22 +74,20 @@ def _preferred(*, in_text: bool) -> tuple[list[int], list[int]]:
         [tokens[0] for text in texts if len(tokens := encode(text)) == 1]
         for texts in (_QUOTES, _BRACKETS, _HEADERS, _VALUES, _FILLERS)
     )
-    closers = [*quotes, *brackets] if in_text else [*brackets, *quotes]
-    return [RETURN, CALL, END, *closers, *headers, MESSAGE, *values], fillers
+    others = [*headers, MESSAGE, *values]
+    if in_text:
+        return [RETURN, CALL, END, *quotes, *brackets, *others], fillers
+    return [RETURN, CALL, END, *brackets, *others, *quotes], fillers
 
 
 def _way(matcher: Matcher, most: int, *, long_tokens: bool) -> list[int] | None:
     state, way = matcher.copy(), list[int]()
-    while len(way) <= most:
+    while len(way) <= most and not state.is_finished:
         forced = state.forced_tokens()
-        if not forced and not state.is_finished:
+        if not forced:
             forced = [_closer(state.bitmask(), way[-2:], long_tokens=long_tokens)]
         way += forced[: state.accept_all(forced)]
-        if state.is_finished:
-            return way if len(way) <= most else None
-        if not forced:
-            break
-    return None
+    return way if state.is_finished and len(way) <= most else None
 
 
 @functools.cache
