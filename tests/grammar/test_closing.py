@@ -43,6 +43,7 @@ SCHEMAS: dict[str, Any] = {
         "required": ["a", "b"],
         "additionalProperties": False,
     },
+    "a multiple": {"type": "number", "multipleOf": 2},
     "a list of records": {
         "type": "array",
         "items": {
@@ -150,3 +151,11 @@ def test_the_grammar_is_free_before_the_end_is_near() -> None:
 def test_limits_are_positive(tokens: int, reserve: int) -> None:
     with pytest.raises(GrammarError, match="positive"):
         ClosingMatcher(grammar_of(True), tokens, reserve=reserve)
+
+
+@pytest.mark.parametrize("number", ["0", "4", "-12"])
+def test_masks_after_a_multiple(number: str) -> None:
+    matcher = Matcher(grammar_of({"type": "number", "multipleOf": 2}))
+    tokens = ENCODING.encode(FINAL + number, allowed_special="all")
+    assert matcher.accept_all(tokens) == len(tokens)
+    assert ENCODING.encode("<|return|>", allowed_special="all")[0] in matcher.allowed_tokens()

@@ -86,7 +86,10 @@ def _way(matcher: Matcher, most: int, *, long_tokens: bool) -> list[int] | None:
         forced = state.forced_tokens()
         if not forced:
             forced = [_closer(state.bitmask(), way[-2:], long_tokens=long_tokens)]
-        way += forced[: state.accept_all(forced)]
+        taken = state.accept_all(forced)
+        if not taken:
+            return None
+        way += forced[:taken]
     return way if state.is_finished and len(way) <= most else None
 
 
