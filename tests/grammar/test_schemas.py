@@ -27,6 +27,7 @@ from gpt_oss_harmony.grammar.json_schema import (
     keywords,
     schema_writer,
 )
+from gpt_oss_harmony.grammar.json_schema.budget import STEP_LIMIT
 from gpt_oss_harmony.grammar.json_schema.formats import FORMATS, REFUSED_FORMATS
 from support.json_matcher import accepts_text, json_matcher
 from support.llguidance_version import BEFORE_1_8, is_read_differently
@@ -793,7 +794,8 @@ def test_the_page_has_all_formats() -> None:
 
 def test_the_page_has_the_limits() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    section = page.partition("about 100 ms")[2].partition("\n## ")[0]
+    assert f"{STEP_LIMIT:,} steps" in page
+    section = page.partition("Some limits hold besides")[2].partition("\n## ")[0]
     found = re.findall(r"^\| [a-z`][^|]* \| ([\d,; ]+) \|$", section, re.MULTILINE)
     limits = [
         f"{documents.NESTING_LIMIT}",

@@ -9,6 +9,7 @@
     structural_tag         the same for xgrammar, as far as xgrammar can express it
     gbnf                   the same for llama.cpp, as far as GBNF can express it
     matcher                applies a grammar token by token; finds the first mismatch
+    closing                ends a turn within a number of tokens
     violations             finds violations of the parts that no grammar enforces
     logits_processor       applies a grammar inside `generate` of Hugging Face Transformers
 
@@ -17,6 +18,7 @@ Needs the extra ``grammar`` (llguidance); `logits_processor` also needs ``transf
 
 from typing import TYPE_CHECKING, Any
 
+from .closing import ClosingMatcher, way_to_the_end
 from .errors import GrammarError
 from .gbnf import turn_gbnf
 from .json_schema import LoosenedSchema, enforceable_schema, loosened_schema
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BITMASK_WORDS",
     "Call",
+    "ClosingMatcher",
     "GrammarError",
     "LoosenedSchema",
     "Matcher",
@@ -54,6 +57,7 @@ __all__ = [
     "turn_constraint",
     "turn_gbnf",
     "turn_grammar",
+    "way_to_the_end",
     "with_token_ids",
 ]
 

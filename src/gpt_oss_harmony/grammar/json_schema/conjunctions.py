@@ -371,6 +371,9 @@ class Conjunctions:
             shape.fewest_properties = max(shape.fewest_properties, rule.fewest_properties)
             shape.most_properties = _smaller(shape.most_properties, rule.most_properties)
             shape.unique |= rule.unique
+        if shape.multiple is not None and shape.multiple.denominator == 1:
+            # llguidance panics at the mask after the 0 of a `number` that is a multiple of 2.
+            shape.whole = True
         return shape
 
     def _merge_items(self, shape: Shape, constraints: list[Constraints]) -> None:

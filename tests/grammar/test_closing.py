@@ -1,0 +1,161 @@
+"""A turn ends within its tokens: calls and JSON are whole, whatever a model samples."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from gpt_oss_harmony import Conversation, Role, TextContent, load_harmony_encoding
+from gpt_oss_harmony.grammar import (
+    ClosingMatcher,
+    GrammarError,
+    Matcher,
+    TurnOptions,
+    turn_grammar,
+    way_to_the_end,
+)
+from support.turns import TOOLS
+
+ENCODING = load_harmony_encoding("HarmonyGptOss")
+NOTHING = Conversation.from_messages([])
+FINAL = "<|channel|>final<|message|>"
+
+
+def grammar_of(schema: Any, **options: Any) -> str:
+    wanted = {"type": "json_schema", "schema": schema}
+    return turn_grammar(NOTHING, TurnOptions(response_format=wanted, **options))
+
+
+SCHEMAS: dict[str, Any] = {
+    "an open object": {"type": "object"},
+    "required names": {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "array", "minItems": 2}},
+        "required": ["a", "b"],
+    },
+    "a number before a required name": {
+        "type": "object",
+        "properties": {"a": {"type": "number"}, "b": {"enum": ["long", "longer"]}},
+        "required": ["a", "b"],
+        "additionalProperties": False,
+    },
+    "a multiple": {"type": "number", "multipleOf": 2},
+    "a list of records": {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 10}},
+            "required": ["name", "age"],
+            "additionalProperties": False,
+        },
+    },
+    "a tree": {
+        "type": "object",
+        "properties": {"value": {"type": "integer"}, "next": {"$ref": "#"}},
+        "required": ["value"],
+        "additionalProperties": False,
+    },
+    "a long text": {"type": "string", "minLength": 60},
+    "texts in formats": {
+        "type": "object",
+        "properties": {
+            "day": {"format": "date", "type": "string"},
+            "id": {"format": "uuid", "type": "string"},
+        },
+        "required": ["day", "id"],
+    },
+    "a pattern": {"type": "string", "pattern": "^[A-Z]{3}-[0-9]{4}/[a-z]+$"},
+}
+
+WAYS = [
+    # begun, the most tokens to the end
+    ('{"a": [1, {"b": "c', 3),
+    ('{"a', 5),
+    ("{", 2),
+    ('{"a": 12', 2),
+]
+
+
+@pytest.mark.parametrize(("begun", "most"), WAYS)
+def test_a_short_way_is_found(begun: str, most: int) -> None:
+    matcher = Matcher(grammar_of({"type": "object"}))
+    tokens = ENCODING.encode(FINAL + begun, allowed_special="all")
+    assert matcher.accept_all(tokens) == len(tokens)
+    found = way_to_the_end(matcher)
+    assert found is not None
+    assert len(found) <= most
+    json.loads(ENCODING.decode([*tokens, *found]).removeprefix(FINAL).removesuffix("<|return|>"))
+    assert matcher.accept_all(found) == len(found)
+    assert matcher.is_finished
+    assert way_to_the_end(matcher) == []
+
+
+def sampled(matcher: ClosingMatcher, seed: int) -> list[int]:
+    """Sample random tokens of the masks."""
+    choices, tokens = random.Random(seed), list[int]()
+    while not matcher.is_finished:
+        mask = matcher.bitmask()
+        byte = choices.choice([index for index, bits in enumerate(mask) if bits])
+        bit = choices.choice([bit for bit in range(8) if mask[byte] >> bit & 1])
+        tokens.append(8 * byte + bit)
+        assert matcher.allows(tokens[-1])
+        assert matcher.accept(tokens[-1])
+    return tokens
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_noise_ends_in_time(name: str) -> None:
+    limit = 70
+    matcher = ClosingMatcher(grammar_of(SCHEMAS[name]), limit)
+    assert matcher.closes
+    tokens = sampled(matcher, seed=limit)
+    assert len(tokens) <= limit
+    assert matcher.closes
+    *_, answer = ENCODING.parse_messages_from_completion_tokens(tokens, Role.ASSISTANT)
+    [content] = answer.content
+    assert isinstance(content, TextContent)
+    value = json.loads(content.text)
+    assert not list(Draft202012Validator(SCHEMAS[name]).iter_errors(value))
+
+
+def test_a_required_call_is_whole() -> None:
+    matcher = ClosingMatcher(turn_grammar(TOOLS, TurnOptions(tool_choice="required")), 90)
+    tokens = sampled(matcher, seed=3)
+    assert len(tokens) <= 90
+    *_, call = ENCODING.parse_messages_from_completion_tokens(tokens, Role.ASSISTANT)
+    assert call.recipient is not None
+
+
+def test_too_few_tokens_are_reported() -> None:
+    grammar = grammar_of({"type": "string", "minLength": 500})
+    assert not ClosingMatcher(grammar, 5).closes
+    assert ClosingMatcher(grammar, 1_000).closes
+
+
+def test_the_grammar_is_free_before_the_end_is_near() -> None:
+    grammar = grammar_of({"type": "object"})
+    closing, plain = ClosingMatcher(grammar, 1_000), Matcher(grammar)
+    for token in ENCODING.encode(FINAL + '{"a": [1, 2', allowed_special="all"):
+        assert closing.bitmask() == plain.bitmask()
+        assert closing.accept(token)
+        assert plain.accept(token)
+    assert not closing.accept(0)
+    assert not closing.is_closing
+
+
+@pytest.mark.parametrize(("tokens", "reserve"), [(0, 1), (1, 0)])
+def test_limits_are_positive(tokens: int, reserve: int) -> None:
+    with pytest.raises(GrammarError, match="positive"):
+        ClosingMatcher(grammar_of(True), tokens, reserve=reserve)
+
+
+@pytest.mark.parametrize("number", ["0", "4", "-12"])
+def test_masks_after_a_multiple(number: str) -> None:
+    matcher = Matcher(grammar_of({"type": "number", "multipleOf": 2}))
+    tokens = ENCODING.encode(FINAL + number, allowed_special="all")
+    assert matcher.accept_all(tokens) == len(tokens)
+    assert ENCODING.encode("<|return|>", allowed_special="all")[0] in matcher.allowed_tokens()
