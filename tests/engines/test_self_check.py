@@ -80,7 +80,7 @@ def test_broken_attention_is_found(
     fault: str, folder: Path, attention: Callable[[Any], None]
 ) -> None:
     attention(BROKEN[fault])
-    with pytest.raises(EngineError, match="self-check failed: .*harmony_flash") as caught:
+    with pytest.raises(EngineError, match=r"self-check failed: .*harmony_flash") as caught:
         TransformersEngine(folder, self_check=True, **SIZES)
     assert "attn_implementation=eager" in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -90,7 +90,6 @@ def test_requests_that_see_each_other_are_found_in_a_batch(
     folder: Path, attention: Callable[[Any], None]
 ) -> None:
     def attend(*arguments: Any, cu_seq_lens_q: Any, **named: Any) -> Any:
-        module, query, key, value, mask = arguments
         output, none = cpu_model._attend(*arguments, cu_seq_lens_q=cu_seq_lens_q, **named)
         return (output if len(cu_seq_lens_q) == 2 else output.roll(1, dims=1)), none
 

@@ -211,12 +211,12 @@ def _figures(model: str) -> ModelFigures | None:
     if not path.is_file() and model in PUBLISHED_FIGURES:
         return ModelFigures.of(PUBLISHED_FIGURES[model])
     if not path.is_file():
+        if Path(model).exists() or model.startswith((".", "~", "/")):
+            raise EngineError(f"the folder {model} has no config.json, so it has no model")
         from huggingface_hub import try_to_load_from_cache
 
         cached = try_to_load_from_cache(model, "config.json")
         if not isinstance(cached, str):
-            if Path(model).exists() or model.startswith((".", "~", "/")):
-                raise EngineError(f"the folder {model} has no config.json, so it has no model")
             return None
         path = Path(cached)
     try:
