@@ -29,6 +29,7 @@ FUZZ_VENV := .venv-fuzz
 LOWEST_VENV := .venv-lowest
 PYTHONS_VENVS := .venv-pythons
 GPT_OSS_VENV := .venv-gpt-oss
+HARNESSES_VENV := .venv-harnesses
 XGRAMMAR_VENV := .venv-xgrammar
 USERS_VENV := .venv-users
 VLLM_VENV := .venv-vllm
@@ -58,7 +59,7 @@ CORE := $(addprefix src/gpt_oss_harmony/,conversation tokens typescript renderin
 
 # What of the grammar's tests runs without PyTorch.
 GRAMMAR := $(addprefix tests/grammar/,test_schemas.py test_patterns.py test_loosening.py \
-	test_step_cost.py test_turn.py test_matcher.py test_white_space.py test_drafts.py \
+	test_budget.py test_turn.py test_matcher.py test_white_space.py test_drafts.py \
 	test_simple_schemas.py)
 
 # What holds the Transformers engine to the contract of engines.
@@ -157,6 +158,9 @@ xgrammar: $(XGRAMMAR_VENV)/.installed ## Run the structural tag through xgrammar
 schemas: $(XGRAMMAR_VENV)/.installed ## Run public suites of JSON Schema in the folder SUITES=folder, beside two engines
 	$(XGRAMMAR_VENV)/bin/python scripts/schemas/score_suites.py $(SUITES) --write
 
+loosening: $(VENV)/.installed-dev ## Check that loosening only loosens, with the suites in the folder SUITES=folder
+	$(BIN)/python scripts/schemas/check_loosening.py $(SUITES)
+
 fuzz: $(FUZZ_VENV)/.installed ## Search for inputs that break a promise, each target for SECONDS=N
 	@for target in $(FUZZ_TARGETS); do echo "fuzzing $$target"; \
 	$(FUZZ_VENV)/bin/python -m fuzz.run $$target -max_total_time=$(SECONDS) -timeout=20 \
@@ -165,8 +169,11 @@ fuzz: $(FUZZ_VENV)/.installed ## Search for inputs that break a promise, each ta
 noise: $(VENV)/.installed-dev ## Sample TURNS=N turns under grammars from a model of random weights
 	NOISE_TURNS=$(TURNS) $(BIN)/python -m pytest -n 2 -q tests/grammar/test_noise.py
 
-coding-agents: $(VENV)/.installed-dev $(AGENTS)/node_modules/.installed ## Run the tests with codex and pi, from npm (600 MB)
+coding-agents: $(VENV)/.installed-dev $(AGENTS)/node_modules/.installed ## Run the tests with codex, Claude Code and pi, from npm (800 MB)
 	$(BIN)/python -m pytest tests/server/test_client_coding_agents.py
+
+harnesses: $(VENV)/.installed-dev $(HARNESSES_VENV)/.installed ## Run lm-eval against the server, and compare its scores with the engine's
+	$(BIN)/python scripts/harnesses/run_harnesses.py $(HARNESSES_VENV)/bin/lm_eval
 
 ##@ Run it with real engines
 
@@ -240,7 +247,7 @@ deploy-try: $(VENV)/.installed-dev ## Run two servers of the demo model behind n
 ##@ Tidy up
 
 clean: ## Remove the virtual environment, caches and builds
-	rm -rf $(VENV) .venv-conformance $(BUILD_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(PYTHONS_VENVS) $(GPT_OSS_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(TRANSFORMERS_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(DEPLOY_VENV) $(WORKFLOWS_VENV) $(CLIENTS)/node_modules $(AGENTS)/node_modules $(PAGE)/node_modules build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-conformance $(BUILD_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(PYTHONS_VENVS) $(GPT_OSS_VENV) $(HARNESSES_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(TRANSFORMERS_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(DEPLOY_VENV) $(WORKFLOWS_VENV) $(CLIENTS)/node_modules $(AGENTS)/node_modules $(PAGE)/node_modules build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are remade when the dependencies in pyproject.toml may have changed.
@@ -291,6 +298,7 @@ $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.installed-torch
 
 $(CLIENTS)/node_modules/.installed $(AGENTS)/node_modules/.installed $(PAGE)/node_modules/.installed: %/node_modules/.installed: %/package-lock.json
 	npm ci --prefix $* --loglevel=error
+	@cd $* && script=node_modules/@anthropic-ai/claude-code/install.cjs && { [ ! -f $$script ] || node $$script; }
 	@touch $@
 
 $(VENV)/.installed-bench: pyproject.toml | $(VENV)/.created
@@ -337,6 +345,11 @@ $(GPT_OSS_VENV)/.installed:
 	@mkdir -p $(GPT_OSS_VENV)
 	-$(PYTHON_GPT_OSS) -m venv $(GPT_OSS_VENV) && \
 	$(GPT_OSS_VENV)/bin/python -m $(PIP_INSTALL) gpt-oss==0.0.9
+	@touch $@
+
+$(HARNESSES_VENV)/.installed:
+	$(PYTHON) -m venv $(HARNESSES_VENV)
+	$(HARNESSES_VENV)/bin/python -m $(PIP_INSTALL) 'lm-eval[api]==0.4.13'
 	@touch $@
 
 # One environment for each version: from the oldest that engines ship to the newest.

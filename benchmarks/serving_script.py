@@ -60,7 +60,7 @@ def serve_in_process(settings: Any, folder: Any, listener: Any) -> None:
 
     from gpt_oss_harmony.engines import Engine, FinishReason, Health, SampledToken, Sampling
     from gpt_oss_harmony.server import create_app, run_server
-    from gpt_oss_harmony.server.hub import Worker
+    from gpt_oss_harmony.server.cluster.hub import Worker
 
     tokens = script()
 

@@ -12,6 +12,7 @@ import pickle
 import re
 import subprocess
 import sys
+from datetime import date
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -613,6 +614,39 @@ def test_encode_wants_text() -> None:
     for value in (None, b"x", 5):
         with pytest.raises(TypeError, match="text must be a str"):
             encode(value)
+
+
+def test_arguments_of_another_type_are_named() -> None:
+    message = Message.from_role_and_content(Role.USER, "Hi")
+    with pytest.raises(TypeError, match=r"not list; write Conversation.from_messages"):
+        ENCODING.render_conversation_for_completion([message], Role.ASSISTANT)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"must be a Message, not Conversation"):
+        ENCODING.render(Conversation.from_messages([message]))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"not date; a date has isoformat"):
+        SystemContent.new().with_conversation_start_date(date(2025, 6, 28))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("channel", ["analysis", "commentary", "final"])
+def test_the_last_message_can_be_continued(channel: str) -> None:
+    question = Message.from_role_and_content(Role.USER, "2 + 2?")
+    begun = Message.from_role_and_content(Role.ASSISTANT, "It is").with_channel(channel)
+    conversation = Conversation.from_messages([question, begun])
+    tokens = ENCODING.render_conversation_for_completion(
+        conversation, Role.ASSISTANT, continue_last=True
+    )
+    assert ENCODING.decode(tokens).endswith(f"<|channel|>{channel}<|message|>It is")
+    with pytest.raises(ConversationError, match=r"must be by 'user' .* but it is by 'assistant'"):
+        ENCODING.render_conversation_for_completion(conversation, Role.USER, continue_last=True)
+    empty = Conversation.from_messages([])
+    with pytest.raises(ConversationError, match=r"but there is none"):
+        ENCODING.render_conversation_for_completion(empty, Role.ASSISTANT, continue_last=True)
+
+
+def test_the_text_of_a_message() -> None:
+    message = Message.from_role_and_contents(
+        Role.USER, [TextContent(text="a"), DeveloperContent.new(), TextContent(text="b")]
+    )
+    assert message.text == "ab"
 
 
 def test_decode_says_what_happens_to_invalid_utf8() -> None:

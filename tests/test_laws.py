@@ -137,12 +137,18 @@ def test_deltas_of_chunks_join_to_the_text_of_each_message(
     try:
         for chunk in chunks(tokens, at):
             added = parser.process_many(chunk)
-            assert parser.last_content_delta == ("".join(text for _, text in added) or None)
+            assert parser.last_content_delta == ("".join(delta.text for delta in added) or None)
             deltas += added
         at_the_end = parser.process_eos().last_content_delta or ""
     except TokenError:
         return  # what a chunk added before its error is not handed over
     assert all(delta.text for delta in deltas)
+    for delta in deltas:
+        if delta.message < len(parser.messages):
+            message = parser.messages[delta.message]
+            assert delta.channel == message.channel
+            if message.recipient is None or delta.recipient is not None:  # a tool may become a call
+                assert delta.recipient == message.recipient
     assert [*map(text_of, parser.messages)] == split_by_message(deltas, at_the_end, parser.messages)
 
 
@@ -150,7 +156,10 @@ def split_by_message(
     deltas: list[ContentDelta], at_the_end: str, messages: list[Message]
 ) -> list[str]:
     """Join the deltas of each message; the end's text fills up the last ones in order."""
-    found = ["".join(text for at, text in deltas if at == index) for index in range(len(messages))]
+    found = [
+        "".join(delta.text for delta in deltas if delta.message == index)
+        for index in range(len(messages))
+    ]
     for index, message in enumerate(messages):
         missing = len(text_of(message)) - len(found[index])
         found[index] += at_the_end[:missing]

@@ -38,7 +38,7 @@ BELOW: dict[str, set[str]] = {
     "pipeline": {*GROUND, *CORE, "engines", "apis"},
     "tools": {*GROUND, *CORE, "engines"},
     "web": set(),
-    "training": {*GROUND, *CORE, *JOINED, "apis"},
+    "training": {*GROUND, *CORE, *JOINED, "apis", "grammar"},
     "inspector": {*GROUND, *CORE, *JOINED, "apis", "engines", "grammar", "training", "web"},
     "server": {*GROUND, *CORE, *JOINED, "apis", "engines", "grammar", "inspector", "tools", "web"},
 }
@@ -99,6 +99,52 @@ def test_the_picture_shows_every_room_above_those_that_it_imports() -> None:
         for other in {*below} & set(height):
             assert height.get(room, 0) < height[other], (room, other)
     assert height["cli"] == min(height.values())
+
+
+# Inside the server
+
+SERVER = """
+    settings private_files identifiers json_text fair_semaphore
+    store encryption
+    logs
+    http
+    pools admission
+    auth stored cluster
+    metrics live_responses file_texts
+    telemetry unknown_fields
+    exporters services
+    limited_route observation health tools
+    generation models files usage
+    responses chat containers
+    completions conversations messages tokens
+    app workers
+"""
+"""The rooms of the server from the ground up; each imports only what stands on lower lines."""
+
+FLOORS = {room: floor for floor, rooms in enumerate(SERVER.split("\n")) for room in rooms.split()}
+
+
+def server_rooms(path: Path) -> set[str]:
+    """The rooms of the server that a module imports, also for type checkers alone."""
+    names = {names[1] for names in imported_modules(path) if names[:1] == ("server",) and names[1:]}
+    return names & {*FLOORS}
+
+
+@pytest.mark.parametrize("room", FLOORS)
+def test_rooms_of_the_server_import_only_what_is_below_them(room: str) -> None:
+    for path in room_files(f"server/{room}"):
+        for other in server_rooms(path) - {room}:
+            assert FLOORS[other] < FLOORS[room], (path, other)
+
+
+def test_imports_inside_the_server_are_seen() -> None:
+    driver = PACKAGE / "server" / "responses" / "driver.py"
+    assert {"encryption", "generation", "services", "store"} <= server_rooms(driver)
+
+
+def test_every_room_of_the_server_is_listed() -> None:
+    entries = {p.stem for p in (PACKAGE / "server").iterdir() if p.suffix == ".py" or p.is_dir()}
+    assert entries - {"__init__", "__pycache__"} == set(FLOORS)
 
 
 # Inside the rooms

@@ -92,7 +92,10 @@ def table(scores: dict[str, dict[str, Score]]) -> str:
         for title, cell in rows.items():
             lines.append(f"| {title} | {' | '.join(map(cell, by_engine.values()))} |")
         lines.append("")
-    versions = ", ".join(f"{name} {version(name)}" for name in ("llguidance", "xgrammar"))
+    engines = {"llguidance"} | {
+        "xgrammar" for name in next(iter(scores.values())) if "xgrammar" in name
+    }
+    versions = ", ".join(f"{name} {version(name)}" for name in sorted(engines))
     lines.append(f"Measured on {date.today():%d %B %Y} with {versions}.")
     return "\n".join(lines)
 

@@ -1,4 +1,14 @@
-"""The harmony response format of gpt-oss: conversations to tokens, tokens to messages.
+"""The prompt format of gpt-oss: conversations to tokens, tokens to messages.
+
+>>> encoding = load_harmony_encoding("HarmonyGptOss")
+>>> conversation = Conversation.from_messages([Message.from_role_and_content("user", "2 + 2?")])
+>>> prompt = encoding.render_conversation_for_completion(conversation, "assistant")
+>>> encoding.decode(prompt)
+'<|start|>user<|message|>2 + 2?<|end|><|start|>assistant'
+>>> sampled = [200005, 17196, 200008, 19, 200002]  # <|channel|>final<|message|>4<|return|>
+>>> (answer,) = encoding.parse_messages_from_completion_tokens(sampled, "assistant")
+>>> answer.channel, answer.text
+('final', '4')
 
 The layers, each importing only those above it::
 
@@ -41,7 +51,7 @@ from .encoding import HarmonyEncoding, HarmonyEncodingName, load_harmony_encodin
 from .errors import ConversationError, HarmonyError, SchemaError, TokenError, VocabularyError
 from .installation import VERSION
 from .parsing.parser import StreamableParser
-from .parsing.recovery import Recovery, RecoveryKind
+from .parsing.recovery import DamagedHeader, Recovery, RecoveryKind
 from .parsing.state import ContentDelta, StreamState
 from .rendering.segments import Segment, SegmentKind
 
@@ -55,6 +65,7 @@ __all__ = [
     "ContentDelta",
     "Conversation",
     "ConversationError",
+    "DamagedHeader",
     "DeveloperContent",
     "HarmonyEncoding",
     "HarmonyEncodingName",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .config import RenderConversationConfig, RenderOptions
 from .conversation.messages import Conversation, Message, Role, is_answer
-from .errors import VocabularyError
+from .errors import ConversationError, VocabularyError
 from .parsing.parser import parse_messages
 from .rendering.segments import Segment
 from .tokens.special_tokens import CALL, END, RETURN, SPECIAL_IDS, SPECIAL_TEXTS
@@ -72,12 +72,25 @@ class HarmonyEncoding:
         conversation: Conversation,
         next_turn_role: Role,
         config: RenderConversationConfig | None = None,
+        *,
+        continue_last: bool = False,
     ) -> list[int]:
         """Render the prompt for the next message by `next_turn_role`.
 
-        The prompt ends in ``<|start|>`` and the role.
+        The prompt ends in ``<|start|>`` and the role. With `continue_last`, it ends inside the last
+        message, which the model goes on writing; its author must be `next_turn_role`.
         """
         tokens = self.render_conversation(conversation, config)
+        if continue_last:
+            last = conversation.messages[-1].author.role if conversation.messages else None
+            if last is not Role(next_turn_role):
+                found = "there is none" if last is None else f"it is by {last.value!r}"
+                raise ConversationError(
+                    f"the last message must be by {Role(next_turn_role).value!r} to be continued, "
+                    f"but {found}"
+                )
+            del tokens[-1]  # the token that ends it
+            return tokens
         tokens += self._renderer.next_turn(Role(next_turn_role), 0).tokens
         return tokens
 
@@ -102,6 +115,11 @@ class HarmonyEncoding:
 
     def render(self, message: Message, render_options: RenderOptions | None = None) -> list[int]:
         """Render one message."""
+        if not isinstance(message, Message):
+            raise TypeError(
+                f"message must be a Message, not {type(message).__name__}; "
+                "render_conversation() renders a whole Conversation"
+            )
         options = render_options or RenderOptions()
         (rendered,) = self._renderer.messages(
             [message],
@@ -140,6 +158,11 @@ class HarmonyEncoding:
     def _rendered(
         self, conversation: Conversation, config: RenderConversationConfig | None
     ) -> tuple[Sequence[int], list[Rendered]]:
+        if not isinstance(conversation, Conversation):
+            raise TypeError(
+                f"conversation must be a Conversation, not {type(conversation).__name__}; "
+                "write Conversation.from_messages([...])"
+            )
         config = config or RenderConversationConfig()
         return self._renderer.conversation(conversation.messages, config)
 
@@ -201,8 +224,8 @@ class HarmonyEncoding:
             return self.tokenizer.decode(tokens, "strict")
         except UnicodeDecodeError as error:
             raise VocabularyError(
-                f"Invalid utf-8 sequence: {error.reason} at byte {error.start}; "
-                "decode() replaces invalid bytes"
+                f"Could not decode tokens: Invalid utf-8 sequence: {error.reason} "
+                f"at byte {error.start}; decode() replaces invalid bytes"
             ) from error
 
     @functools.cached_property

@@ -53,7 +53,7 @@ ASSISTANT = [
     (assistant(content="", refusal="no"), [("final", None, None, ["no"])]),
     (
         assistant(content=[{"type": "text", "text": "a"}, {"type": "refusal", "refusal": "b"}]),
-        [("final", None, None, ["a", "b"])],
+        [("final", None, None, ["ab"])],
     ),
     (
         assistant(reasoning="hm", content="yes"),
@@ -95,7 +95,7 @@ ASSISTANT = [
     ),
     (
         assistant(content=[{"type": "text", "text": "a"}, IMAGE]),
-        [("final", None, None, ["a", "[image: not shown, this model reads text only]"])],
+        [("final", None, None, ["a[image: not shown, this model reads text only]"])],
     ),
 ]
 

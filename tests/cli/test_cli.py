@@ -214,12 +214,6 @@ USAGE = [
 ]  # fmt: skip
 
 # Old spellings and the ones that replaced them.
-OLD_NAMES = [
-    ("render --role none --output ids", "--output", "--format"),
-    ("render --role none --output=ids", "--output", "--format"),
-    ("schema --dialect typescript", "--dialect", "--schema-dialect"),
-    ("parse --tools functions.a", "--tools", "--recipients"),
-]
 
 
 class Result(NamedTuple):
@@ -290,20 +284,15 @@ def test_wrong_usage_of_every_command_is_tried() -> None:
     assert {command.name for command in COMMANDS} <= {line.partition(" ")[0] for line, _ in USAGE}
 
 
-@pytest.mark.parametrize(("command", "old", "new"), OLD_NAMES)
-def test_old_names_work_with_a_warning_and_are_hidden(command: str, old: str, new: str) -> None:
-    stdin = {"render": CHAT, "schema": TOOL, "parse": FINAL}[command.partition(" ")[0]]
-    old_result, new_result = run(command, stdin), run(command.replace(old, new), stdin)
-    warning = f"harmony: warning: {old} is an old name; use {new}\n"
-    assert old_result == Result(0, new_result.out, warning)
-    assert new_result == Result(0, new_result.out, "")
-    shown = run(f"{command.partition(' ')[0]} --help").out
-    assert old not in shown.split()
-    assert new in shown
-
-
 def test_harmony_alone_shows_its_help() -> None:
-    assert run("") == run("--help")
+    assert run("") == run("--help") == run("help")
+
+
+def test_words_that_people_type_for_help_and_version() -> None:
+    assert run("help render") == run("render --help")
+    assert run("help keys add") == run("keys add --help")
+    assert run("version") == run("--version")
+    assert run("help rendr").err.startswith("harmony: error: there is no command 'rendr'; did you")
 
 
 def test_data_of_an_unknown_owner_is_an_error(tmp_path: Path) -> None:
@@ -628,3 +617,12 @@ def test_documented_output_is_real(
 def test_every_command_is_documented() -> None:
     page = (ROOT / "docs" / "guides" / "command.md").read_text(encoding="utf-8")
     assert all(f"$ harmony {c.name}" in page or f"| harmony {c.name}" in page for c in COMMANDS)
+
+
+def test_an_error_never_writes_the_control_codes_of_a_name(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["render", "/nowhere/\x1b]0;owned\x07\x9b31m.json"])
+    shown = capsys.readouterr().err
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", shown)
+    assert r"\x1b]0;owned\x07\x9b31m" in shown

@@ -8,7 +8,7 @@ import pytest
 
 from gpt_oss_harmony.cli import main
 from gpt_oss_harmony.server.auth.api_keys import ApiKeyError, ApiKeys
-from gpt_oss_harmony.server.responses.encryption import DecryptionError, ItemCipher
+from gpt_oss_harmony.server.encryption import DecryptionError, ItemCipher
 from gpt_oss_harmony.server.store import KeyLimits, Store
 
 

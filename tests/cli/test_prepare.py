@@ -238,7 +238,7 @@ def test_a_killed_worker_is_an_error_with_a_remedy(
     assert main(["prepare", str(source), "--output", "out"]) == 1
     assert capsys.readouterr().err.endswith(
         "a worker process was killed, usually for lack of memory; repeat the command with fewer "
-        "--workers to resume\n"
+        "--workers or a smaller --max-row-bytes to resume\n"
     )
 
 
@@ -247,7 +247,15 @@ def test_ctrl_c_does_not_wait_for_a_long_row(tmp_path: Path) -> None:
     answer = {"role": "assistant", "content": "a word " * 3_000_000}  # many seconds of work
     source, out = tmp_path / "rows.jsonl", tmp_path / "out"
     source.write_text(json.dumps({"messages": [answer]}) + "\n")
-    command = [sys.executable, "-m", "gpt_oss_harmony", "prepare", str(source), "--output", str(out)]
+    command = [
+        sys.executable,
+        "-m",
+        "gpt_oss_harmony",
+        "prepare",
+        str(source),
+        "--output",
+        str(out),
+    ]
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
@@ -268,6 +276,8 @@ def test_options_reach_the_examples(source: Path) -> None:
     options = ["--turns", "last", "--channels", "final", "--context-length", "300", "--pack"]
     more = ["--loss-weights", "--date", "2025-06-28", "--workers", "1"]
     more += ["--columns", "labels", "attention_mask", "--format", "megatron"]
+    more += ["--reject", "empty", "markup", "--max-row-bytes", "2M"]
+    more += ["--max-unpacked-ratio", "30", "--max-unpacked-bytes", "5g"]
     assert main(["prepare", str(source), "--output", str(out), *options, *more]) == 0
     settings = json.loads((out / ".harmony" / "manifest.json").read_text())["settings"]
     assert settings == {
@@ -281,6 +291,11 @@ def test_options_reach_the_examples(source: Path) -> None:
         },
         "form": None,
         "start_date": "2025-06-28",
+        "reject": ["empty", "markup"],
+        "row_bytes": 2 * 1024**2,
+        "unpacked_ratio": 30,
+        "unpacked_bytes": 5 * 1024**3,
+        "source_field": None,
         "pack": True,
         "loss_weights": True,
         "columns": ["labels", "attention_mask"],
@@ -289,6 +304,31 @@ def test_options_reach_the_examples(source: Path) -> None:
     assert (out / "megatron" / "labels.idx").exists()
     (row,) = pq.read_table(out / "data").to_pylist()
     assert len(row["seq_lengths"]) == 2
+
+
+def test_fields_that_are_not_learned_are_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
+    source = tmp_path / "a\x1b[31m.jsonl"
+    source.write_text(json.dumps({"messages": messages, "na\x1b[2Jme": 7}) + "\n{\n")
+    out = str(tmp_path / "out")
+    assert main(["prepare", str(source), "--output", out, "--workers", "1"]) == 0
+    shown = capsys.readouterr()
+    assert "harmony: warning: fields that are in no example: na\\x1b[2Jme; the" in shown.err
+    assert "rows with fields that are in no example:\n  1 × na?[2Jme\n" in shown.out
+    assert "a\\x1b[31m.jsonl:2: not valid JSON" in shown.out
+    assert "\x1b" not in shown.out + shown.err
+    missing = str(tmp_path / "b\x1b[31m.jsonl")
+    assert main(["prepare", missing, "--output", out]) == 1
+    assert "\x1b" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("size", ["0", "x", "1.5M", "-1", "1Q"])
+def test_sizes_that_are_none(size: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["prepare", "a.jsonl", "--output", "out", "--max-row-bytes", size]
+    assert main(arguments) == 2
+    assert f"{size!r} is not a size" in capsys.readouterr().err or size == "-1"
 
 
 def test_who_watches_sees_a_bar(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import signal
 import socket
@@ -514,3 +515,32 @@ def test_the_key_of_an_engine_comes_from_the_environment(
         sdk(server.url) as client,
     ):
         assert client.responses.create(model="script", input="2 + 2?").output_text == "Four."
+
+
+SHARED = {
+    "keys that others can read": ("--api-key-file", "secret", 0o644, True),
+    "keys that the group can read": ("--api-key-file", "secret", 0o640, True),
+    "keys of one's own": ("--api-key-file", "secret", 0o600, False),
+    "a secret in the settings": ("--config", 'api-key = ["secret"]', 0o644, True),
+    "a password in the settings": ("--config", 'database = "postgresql://a:b@c/d"', 0o644, True),
+    "settings without secrets": ("--config", "port = 1", 0o644, False),
+}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="only POSIX has these rights")
+@pytest.mark.parametrize(("option", "text", "mode", "warns"), SHARED.values(), ids=SHARED)
+def test_a_file_with_secrets_that_others_can_read_is_named(
+    option: str,
+    text: str,
+    mode: int,
+    warns: bool,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "a\x1b[31mfile"
+    file.write_text(text)
+    file.chmod(mode)
+    assert main(["serve", "/nowhere", option, str(file), "--workers", "1", "--threads", "1"])
+    shown = capsys.readouterr().err
+    assert (f"other users can read {option} " in shown) == warns
+    assert "\x1b" not in shown

@@ -20,7 +20,7 @@ COMPLETIONS: list[tuple[list[str], set[str]]] = [
     (["render", "--form"], {"--format"}),
     (["render", "--format", ""], {"text", "ids", "json"}),
     (["render", "--format", "ids", "ch"], {"chat.json"}),
-    (["render", "--outp"], set()),  # an old name
+    (["render", "--outp"], set()),
     (["keys", ""], {"create", "list", "revoke", "rotate"}),
     (["data", "export", "--own"], {"--owner"}),
     (["chat", "--effort", "h"], {"high"}),

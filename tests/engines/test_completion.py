@@ -60,7 +60,7 @@ def test_a_completion_is_tokens_and_messages() -> None:
 def test_steps_tell_the_text_of_each_message() -> None:
     texts: dict[int, str] = {}
     for step in steps(ScriptedEngine(ANSWER)):
-        for index, text in step.deltas:
+        for index, text, *_ in step.deltas:
             texts[index] = texts.get(index, "") + text
     assert texts == {0: "Hm.", 1: "Hello 🏰 there."}
 

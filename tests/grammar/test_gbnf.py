@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from gpt_oss_harmony import Conversation
-from gpt_oss_harmony.grammar import GrammarError, TurnOptions, find_mismatch, turn_gbnf, turn_grammar
+from gpt_oss_harmony.grammar import (
+    GrammarError,
+    TurnOptions,
+    find_mismatch,
+    turn_gbnf,
+    turn_grammar,
+)
 from gpt_oss_harmony.tokens.special_tokens import SPECIAL_TEXTS
 from support.turns import TOOLS, WHOLE_TURNS, WRONG_TURNS, tokens_of
 

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -114,6 +115,25 @@ LOOSENED: dict[str, tuple[Any, Any, list[str]]] = {
         {"type": "string"},
         ["#/$ref"],
     ),
+    "a reference beside what it may evaluate": (
+        {
+            "type": "object",
+            "properties": {"a": {"type": "integer"}},
+            "$ref": "http://elsewhere/tree.json",
+            "unevaluatedProperties": False,
+        },
+        {"type": "object", "properties": {"a": {"type": "integer"}}},
+        ["#/$ref"],
+    ),
+    "a reference inside of allOf": (
+        {
+            "type": "array",
+            "allOf": [{"$ref": "#/nowhere"}, {"prefixItems": [{"type": "null"}]}],
+            "unevaluatedItems": False,
+        },
+        {"type": "array", "prefixItems": [{"type": "null"}]},
+        ["#/allOf/0/$ref"],
+    ),
     "an invalid keyword": (
         {"type": "object", "required": True, "properties": {"a": {"minimum": "1"}}},
         {"type": "object", "properties": {"a": True}},
@@ -168,6 +188,87 @@ def test_nothing_less_is_accepted(name: str) -> None:
         if not re.search(r"\\u|\x7f", texts[0]):  # such characters cannot be written
             accepted = any(accepts(loosened.schema, text) for text in texts)
             assert accepted or is_read_differently(feature["schema"], texts[0]), texts
+
+
+# What a schema accepts, its loosened schema accepts. An independent validator reads both, so the
+# order of properties and the spelling of numbers play no part.
+
+SUITE = json.loads((DATA / "loosened.json").read_text(encoding="utf-8"))
+"""The cases of JSON-Schema-Test-Suite whose schemas are loosened; see scripts/schemas."""
+
+
+@pytest.mark.parametrize("case", SUITE, ids=[case["name"] for case in SUITE])
+def test_the_public_suite_is_not_refused_more(case: Any) -> None:
+    loosened = loosened_schema(case["schema"])
+    assert loosened.unenforced
+    validator = jsonschema_rs.validator_for(loosened.schema, validate_formats=False)
+    assert [value for value in case["valid"] if not validator.is_valid(value)] == []
+
+
+names = st.sampled_from(["a", "b", "ab"])
+instances = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 9) | st.sampled_from(["", "a", "ab", "b1", 0.5]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def keywords(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    listed = st.lists(inner, min_size=1, max_size=3)
+    count = st.integers(0, 3)
+    types = st.sampled_from(["object", "array", "string", "integer", "number", "null"])
+    patterns = st.sampled_from(["^a", "b$", "(?!x)", "a(?=b)", "^.$"])
+    found = {
+        **dict.fromkeys(["items", "contains", "additionalProperties", "propertyNames"], inner),
+        **dict.fromkeys(["not", "if", "then", "else"], inner),
+        **dict.fromkeys(["unevaluatedProperties", "unevaluatedItems"], inner),
+        **dict.fromkeys(["allOf", "anyOf", "oneOf", "prefixItems"], listed),
+        **dict.fromkeys(["minItems", "maxItems", "minContains", "maxContains"], count),
+        **dict.fromkeys(["minLength", "maxLength", "minProperties", "maxProperties"], count),
+        "type": types,
+        "const": instances,
+        "enum": st.lists(instances, min_size=1, max_size=3),
+        "minimum": st.integers(-2, 5),
+        "exclusiveMaximum": st.integers(-2, 5),
+        "multipleOf": st.sampled_from([2, 0.5, 10**7]),
+        "uniqueItems": st.booleans(),
+        "pattern": patterns,
+        "properties": st.dictionaries(names, inner, max_size=2),
+        "patternProperties": st.dictionaries(patterns, inner, max_size=2),
+        "required": st.lists(names, max_size=2, unique=True),
+        "dependentRequired": st.dictionaries(names, st.lists(names, max_size=1), max_size=1),
+        "dependentSchemas": st.dictionaries(names, inner, max_size=1),
+        "$ref": st.sampled_from(["#", "#/$defs/x", "#/$defs/missing"]),
+    }
+    chosen = st.lists(st.sampled_from(sorted(found)), max_size=4, unique=True)
+    return chosen.flatmap(lambda some: st.fixed_dictionaries({name: found[name] for name in some}))
+
+
+schemas: st.SearchStrategy[Any] = st.recursive(st.just({}), keywords, max_leaves=8)
+MISSING: list[Any] = [
+    {},
+    {"properties": {"a": True, "b": True, "ab": True}, "prefixItems": [True, True, True]},
+]
+"""What an unreadable reference may stand for."""
+
+
+@settings(max_examples=300)
+@given(schemas, schemas, st.lists(instances, min_size=4, max_size=9))
+def test_loosening_only_loosens(root: Any, defined: Any, values: list[Any]) -> None:
+    schema = {**root, "$defs": {"x": defined}}
+    try:
+        loosened = loosened_schema(schema).schema
+    except GrammarError:
+        return
+    allowed = jsonschema_rs.validator_for(loosened)
+    for missing in MISSING:
+        whole = {**schema, "$defs": {"x": defined, "missing": missing}}
+        try:
+            original = jsonschema_rs.validator_for(whole)
+            valid = [value for value in values if original.is_valid(value)]
+        except ValueError:  # the validator cannot read the schema
+            continue
+        assert [value for value in valid if not allowed.is_valid(value)] == []
 
 
 NAMES = """

@@ -99,6 +99,10 @@ def test_answers_follow_a_format(requested: dict[str, Any], right: str, wrong: s
         (TextFormat("lark", 'start: "a"\n}\nc: "c"\nb: %lark {\nstart: "b"'), "compile"),
         (TextFormat("lark", '%llguidance {"no_forcing": true}\nstart: "a"'), "options"),
         (TextFormat("gbnf", "root ::= ("), "not GBNF"),
+        (TextFormat("gbnf", "root ::= missing"), "not GBNF: Rule 'missing' not found"),
+        (TextFormat("gbnf", 'root ::= "\\'), "not GBNF"),
+        (TextFormat("gbnf", f'root ::= {"(" * 1000}"a"{")" * 1000}'), "line 1, column 110: more"),
+        (TextFormat("gbnf", f'root ::= "a"\n  {"(" * 9000}'), "line 2, column 103: more than 100"),
         (TextFormat("regex", "a" * 70_000), "65,536"),
     ],
 )
@@ -106,6 +110,19 @@ def test_what_is_no_format_of_text_is_refused(text_format: TextFormat, problem: 
     with pytest.raises(GrammarError, match=problem) as caught:
         turn_grammar(TOOLS, TurnOptions(tool_texts={"functions.now": text_format}))
     assert caught.value.pointer == "tools/functions.now#/format/definition"
+
+
+@pytest.mark.parametrize(
+    ("gbnf", "text"),
+    [
+        (f'root ::= {"(" * 100}"a"{")" * 100}', "a"),
+        ('root ::= "' + "(" * 500 + '" # ' + "(" * 500, "(" * 500),
+        ("root ::= [" + "(" * 500 + "]", "("),
+    ],
+)
+def test_groups_of_gbnf_nest_up_to_a_limit(gbnf: str, text: str) -> None:
+    grammar = turn_grammar(PLAIN, TurnOptions(response_format={"type": "grammar", "grammar": gbnf}))
+    assert accepts(grammar, f"{FINAL}{text}<|return|>")
 
 
 def test_a_structural_tag_has_none() -> None:

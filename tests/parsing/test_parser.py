@@ -7,6 +7,7 @@ import pickle
 from array import array
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeAlias
+from unittest import mock
 
 import pytest
 
@@ -609,7 +610,7 @@ def test_what_is_read_is_a_copy() -> None:
 PROPERTIES = (
     "state", "state_data", "current_role", "current_channel", "current_recipient",
     "current_content_type", "current_content", "last_content_delta", "messages", "tokens",
-    "recoveries", "incomplete",
+    "recoveries", "damaged_headers", "incomplete", "stop",
 )  # fmt: skip
 
 
@@ -626,7 +627,9 @@ def test_the_surface_is_what_is_documented() -> None:
 
 
 @pytest.mark.parametrize("strict", [True, False])
-@pytest.mark.parametrize("copy_of", [copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))])
+@pytest.mark.parametrize(
+    "copy_of", [copy.copy, copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))]
+)
 def test_a_parser_can_be_copied_at_any_token(
     strict: bool, copy_of: Callable[[StreamableParser], StreamableParser]
 ) -> None:
@@ -638,10 +641,51 @@ def test_a_parser_can_be_copied_at_any_token(
         one_by_one(parser, tokens[:cut])
         copied = copy_of(parser)
         assert (copied.state_data, properties(copied)) == (parser.state_data, properties(parser))
+        before = properties(parser)
         one_by_one(copied, tokens[cut:])
+        assert properties(parser) == before
         assert (copied.messages, copied.tokens) == (whole_parser.messages, tokens)
         assert parser.tokens == tokens[:cut]
     assert copy_of(ENCODING) is ENCODING  # type: ignore[arg-type, comparison-overlap]
+
+
+@pytest.mark.parametrize("copy_of", [copy.copy, copy.deepcopy])
+def test_a_parser_takes_attributes_and_copies_keep_them(
+    copy_of: Callable[[StreamableParser], StreamableParser],
+) -> None:
+    parser = StreamableParser(ENCODING, ASSISTANT)
+    vars(parser)["request"] = "r-1"
+    assert vars(copy_of(parser)) == {"request": "r-1"}
+    with mock.patch.object(parser, "process", return_value="patched"):
+        assert parser.process(1) == "patched"
+    assert parser.process(200005) is parser
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize(
+    ("stream", "stop"),
+    [
+        ("", None),
+        ("<|channel|>final", None),
+        ("<|channel|>final<|message|>4<|return|>", "return"),
+        ("<|channel|>analysis<|message|>4<|end|>", "end"),
+        ("<|channel|>commentary to=functions.f<|message|>{}<|call|>", "call"),
+        ("<|channel|>final<|message|>4", "cut"),
+        ("<|channel|>analysis<|message|>4<|end|><|start|>assistant<|channel|>final<|message|>", "cut"),
+    ],
+)  # fmt: skip
+def test_why_the_last_message_ended(stream: str, stop: str | None, strict: bool) -> None:
+    parser = StreamableParser(ENCODING, ASSISTANT, strict=strict)
+    parser.process_many(tokens_of(stream))
+    if stop == "cut":
+        assert parser.stop in (None, "end")
+        parser.process_eos()
+    assert parser.stop == stop
+
+
+def test_an_encoding_is_needed() -> None:
+    with pytest.raises(TypeError, match=r"not str; get it from load_harmony_encoding"):
+        StreamableParser("HarmonyGptOss", ASSISTANT)  # type: ignore[arg-type]
 
 
 def test_parsers_of_one_encoding_do_not_share_state() -> None:

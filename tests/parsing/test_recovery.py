@@ -23,7 +23,9 @@ from gpt_oss_harmony import (
     TokenError,
     load_harmony_encoding,
 )
-from gpt_oss_harmony.parsing.header_words import WORD_RULES, Place, Word
+from gpt_oss_harmony.parsing.edits import Edit
+from gpt_oss_harmony.parsing.header_words import split_header
+from gpt_oss_harmony.parsing.least_cost import read_header, read_unfinished
 from gpt_oss_harmony.tokens.special_tokens import (
     CALL,
     CHANNEL,
@@ -62,9 +64,12 @@ def plain(text: str) -> list[int]:
 
 
 def parsed(
-    tokens: list[int], role: Role | None = Role.ASSISTANT, tools: list[str] | tuple[str, ...] = ()
+    tokens: list[int],
+    role: Role | None = Role.ASSISTANT,
+    tools: list[str] | tuple[str, ...] = (),
+    repairs: tuple[RecoveryKind, ...] = tuple(RecoveryKind),
 ) -> StreamableParser:
-    parser = StreamableParser(ENCODING, role, strict=False, tools=tools)
+    parser = StreamableParser(ENCODING, role, strict=False, tools=tools, repairs=repairs)
     parser.process_many(tokens)
     return parser.process_eos()
 
@@ -149,11 +154,13 @@ class Repair(NamedTuple):
     messages: list[Message]
     recoveries: list[tuple[RecoveryKind, int, str]]
     role: Role | None = Role.ASSISTANT
+    repairs: tuple[RecoveryKind, ...] = tuple(RecoveryKind)
 
 
 K = RecoveryKind
 HI = said("Hi")
 HM = said("Hm", "analysis")
+CALLED = ("commentary", "functions.f", "{}")
 FINAL = "<|channel|>final<|message|>Hi<|return|>"
 CALL_END = "<|message|>{}<|call|>"
 
@@ -221,6 +228,26 @@ REPAIRS = [
         tokens_of("Hm<|end|><|start|>assistant", FINAL),
         [HM, HI],
         [(K.NO_MARKUP, 2, "Hm")],
+    ),
+    Repair(
+        "a call without any special token",
+        tokens_of("assistantcommentary to=functions.f{}"),
+        [call()],
+        [
+            (K.NO_MARKUP, 7, "assistantcommentary to=functions.f{}"),
+            (K.UNMARKED_CALL, 7, "functions.f"),
+        ],
+    ),
+    Repair(
+        "a call without any special token, which is refused",
+        tokens_of("assistantcommentary to=functions.f{}"),
+        [said("{}", "commentary")],
+        [
+            (K.NO_MARKUP, 7, "assistantcommentary to=functions.f{}"),
+            (K.UNMARKED_CALL, 7, "functions.f"),
+            (K.REFUSED_CALL, 7, "functions.f"),
+        ],
+        repairs=(K.NO_MARKUP,),
     ),
     Repair(
         "markers as text",
@@ -463,7 +490,7 @@ each_repair = pytest.mark.parametrize("case", REPAIRS, ids=lambda case: case.nam
 
 @each_repair
 def test_repairs(case: Repair) -> None:
-    parser = parsed(case.tokens, case.role, TOOLS)
+    parser = parsed(case.tokens, case.role, TOOLS, case.repairs)
     assert parser.messages == case.messages
     assert parser.recoveries == [Recovery(*recovery) for recovery in case.recoveries]
     assert parser.tokens == case.tokens
@@ -472,10 +499,11 @@ def test_repairs(case: Repair) -> None:
 @each_repair
 def test_what_follows_a_repair_is_read(case: Repair) -> None:
     tail = tokens_of("<|start|>user<|message|>And then?<|end|>")
-    parser = parsed([*case.tokens, *tail], case.role, TOOLS)
+    parser = parsed([*case.tokens, *tail], case.role, TOOLS, case.repairs)
     and_then = Message.from_role_and_content(Role.USER, "And then?")
     assert parser.messages[-1] == and_then
-    if case.name != "no markup, the words of headers left":
+    is_stray = case.recoveries[0][0] is K.NO_MARKUP and case.tokens[-1] < FIRST_SPECIAL
+    if not is_stray:
         assert len(parser.messages) == len(case.messages) + 1
 
 
@@ -652,18 +680,112 @@ def test_the_body_is_found_without_its_marker(header: str) -> None:
     assert [message.recipient in tools for message in without] == [True]
 
 
-def test_the_documented_table_has_the_rules_for_words() -> None:
+# What a damaged header means: (role, name, channel, recipient) and the text of each message
+
+MEANT = [
+    # A word in the role's place that is no tool is never called.
+    ("<|start|>assistant:<|channel|>final<|message|>Hi", [("final", None, "Hi")]),
+    ("<|start|>Assistant<|channel|>final<|message|>Hi", [("final", None, "Hi")]),
+    ("<|start|>model<|channel|>final<|message|>Hi", [("final", None, "Hi")]),
+    ("<|start|>model<|channel|>commentary<|message|>Hi", [("commentary", None, "Hi")]),
+    ("<|start|>f<|channel|>final<|message|>Hi", [("final", None, "Hi")]),
+    ("<|start|><|im_start|>assistant<|channel|>final<|message|>Hi", [("final", None, "Hi")]),
+    # A channel in another case or language is that channel, and a foreign word is never shown.
+    ("<|channel|>Final<|message|>Hi", [("final", None, "Hi")]),
+    ("<|channel|>ANALYSIS<|message|>Hm", [("analysis", None, "Hm")]),
+    ("<|channel|>analysis:<|message|>Hm", [("analysis", None, "Hm")]),
+    ("<|constrain|>Analysis<|message|>Hm", [("analysis", None, "Hm")]),
+    ("<|channel|>анализ<|message|>Hm", [("analysis", None, "Hm")]),
+    ("<|channel|>思想<|message|>Hm", [("analysis", None, "Hm")]),
+    ("<|channel|>最終<|message|>Hi", [("final", None, "Hi")]),
+    # Dirt behind a declared tool.
+    ("<|channel|>commentary to=functions.f<|im_end|><|message|>{}", [CALLED]),
+    ("<|channel|>commentary to=functions.f天天<|message|>{}", [CALLED]),
+    ("<|channel|>commentary to=functions.f... json<|message|>{}", [CALLED]),
+    ("<|channel|>commentary to=functions.f<|end|> <|constrain|>json<|message|>{}", [CALLED]),
+    ("<|channel|>commentary `to=functions.f` json<|message|>{}", [CALLED]),
+    ("<|channel|>commentary TO = functions.f json<|message|>{}", [CALLED]),
+    ("<|channel|>commentary: to=functions.f{}<|call|>", [CALLED]),
+    ("<|channel|>commentary to=Functions.F<|message|>{}", [CALLED]),
+    # The end of a header without recipient does not begin the next one.
+    ("<|channel|>commentary<|end|><|message|>Hi<|end|>", [("commentary", None, "Hi")]),
+    # A declared name with another letter is not corrected.
+    ("<|channel|>commentary to=functions.h<|message|>{}", [("commentary", "functions.h", "{}")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("stream", "meant"), MEANT, ids=[stream for stream, _ in MEANT])
+def test_what_a_damaged_header_means(stream: str, meant: list[tuple[str, str | None, str]]) -> None:
+    role = None if stream.startswith("<|start|>") else Role.ASSISTANT
+    messages = parsed(tokens_of(stream), role, TOOLS).messages
+    assert [(message.channel, message.recipient, message.text) for message in messages] == meant
+    assert {message.author.role for message in messages} == {Role.ASSISTANT}
+
+
+@pytest.mark.parametrize("name", ["functions.f", "f"])
+@pytest.mark.parametrize(("stop", "role"), [("<|end|>", Role.TOOL), ("<|call|>", Role.ASSISTANT)])
+def test_after_a_call_a_tool_answers(name: str, stop: str, role: Role) -> None:
+    first = "<|channel|>commentary to=functions.f<|message|>{}<|call|>"
+    answer = f'<|start|>{name}<|channel|>commentary<|message|>{{"ok": true}}{stop}'
+    called, answered = parsed(tokens_of(first, answer), tools=TOOLS).messages
+    assert (called.recipient, answered.author.role) == ("functions.f", role)
+    assert (answered.recipient is None) == (role is Role.TOOL)
+
+
+# The table of edits
+
+
+def edit_rows() -> list[list[str]]:
     reference = Path(__file__).parents[2] / "docs" / "reference"
     page = (reference / "recoveries.md").read_text(encoding="utf-8")
-    table = page[page.index("| Word |") :].split("\n\n", 1)[0].replace("\\|", "¦")
-    heading, _, *rows = ([cell.strip() for cell in row.split("|")] for row in table.splitlines())
-    assert heading[2:-1] == [place.value.replace("|", "¦") for place in Place]
-    for word, (_, name, *cells, _) in zip(Word, rows, strict=True):
-        assert name == word.value
-        for place, cell in zip(Place, cells, strict=True):
-            rule = WORD_RULES[word].get(place) or WORD_RULES[word].get(Place.LATER)
-            noted = f" (`{rule.noted_as.value}`)" if rule and rule.noted_as else ""
-            assert cell == (rule.slot.value + noted if rule else "")
+    table = page[page.index("| Edit |") :].split("\n\n", 1)[0].replace("\\|", "¦")
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines()[2:]]
+    return [[cell.replace("¦", "|") for cell in row] for row in rows]
+
+
+def test_the_documented_edits_are_those_of_the_reader() -> None:
+    rows = [tuple(row[:4]) for row in edit_rows()]
+    assert rows == [
+        (f"`{edit.name.lower().replace('_', '-')}`", f"{row.cost:g}",
+         f"`{row.kind.value}`" if row.kind else "", row.reason)
+        for edit, row in ((edit, edit.value) for edit in Edit)
+    ]  # fmt: skip
+    assert len(rows) == len(Edit.__members__)  # no two rows are the same, which would be one edit
+
+
+@pytest.mark.parametrize("row", [row for row in edit_rows() if row[4]], ids=lambda row: row[0])
+def test_the_examples_of_edits_have_them(row: list[str]) -> None:
+    edit, text = Edit[row[0].strip("`").upper().replace("-", "_")], row[4].strip("`")
+    role = None if text.startswith("<|start|>") else Role.ASSISTANT
+    header, marker, _ = text.removeprefix("<|start|>").partition("<|message|>")
+    pieces = split_header(tokens_of(header), ENCODING.tokenizer)
+    tools = frozenset({"functions.f", "functions.Web Search"})
+    read = read_header if marker else read_unfinished
+    reading = read(pieces, role, tools, after_call=edit is Edit.TOOL_ANSWERS)
+    assert edit in reading.edits
+    assert reading.cost > 0
+    assert reading.margin >= 0
+
+
+def test_margins_are_reported() -> None:
+    parser = parsed(tokens_of("<|channel|>finalx<|message|>Hi<|return|>"))
+    (header,) = parser.damaged_headers
+    assert (header.position, header.text, header.cost) == (3, "<|channel|>finalx", 0.6)
+    assert header.margin > 0
+    assert parsed(tokens_of(FINAL)).damaged_headers == []
+
+
+@pytest.mark.parametrize("kind", [K.TOOL_NAME, K.TOOL_AS_CHANNEL, K.TOOL_AS_ROLE, K.GLUED_WORDS])
+def test_a_call_that_needed_a_refused_repair_is_none(kind: RecoveryKind) -> None:
+    (case,) = [case for case in REPAIRS if case.recoveries[:1] and case.recoveries[0][0] is kind][
+        :1
+    ]
+    repairs = tuple(set(RecoveryKind) - {kind})
+    parser = parsed(case.tokens, case.role, TOOLS, repairs)
+    assert all(message.recipient is None for message in parser.messages)
+    told = [(recovery.kind, recovery.text) for recovery in parser.recoveries]
+    assert (K.REFUSED_CALL, "functions.f") in told
+    assert parsed(case.tokens, case.role, TOOLS).messages == case.messages
 
 
 # Nothing is lost in silence

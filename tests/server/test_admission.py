@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpt_oss_harmony.server import Settings
-from gpt_oss_harmony.server.generation.admission import Admission
+from gpt_oss_harmony.server.admission import Admission
 from gpt_oss_harmony.server.http.errors import ApiError
 
 

@@ -163,3 +163,39 @@ def test_pi(engine: RoomyEngine, url: str, project: Path, tmp_path: Path) -> Non
     assert "2999" in engine.prompts[2]
     assert "2999" not in engine.prompts[4]
     assert "calc.py was repaired." in engine.prompts[4]
+
+
+def test_claude_code(engine: RoomyEngine, url: str, project: Path, tmp_path: Path) -> None:
+    """It speaks Anthropic's Messages, and sends reasoning back with the results of its tools."""
+    claude = program("claude")
+    home = tmp_path / "claude"
+    home.mkdir()
+    path = str(project / "calc.py")
+    completions = [
+        use("Read", file_path=path),
+        use("Edit", file_path=path, old_string="a - b", new_string="a + b"),
+        answer("Done."),
+        answer("It was."),
+    ]
+    engine.completions = [*completions]
+    command = [claude, "--output-format", "stream-json", "--verbose", "--allowedTools=Read,Edit"]
+    environment = {
+        "HOME": str(home),
+        "ANTHROPIC_BASE_URL": url.removesuffix("/v1"),
+        "ANTHROPIC_AUTH_TOKEN": "none",
+        "ANTHROPIC_MODEL": MODEL,
+        "ANTHROPIC_DEFAULT_HAIKU_MODEL": MODEL,
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "IS_SANDBOX": "1",
+    }
+    events = run([*command, "-p", "Repair calc.py."], project, environment)
+    assert (project / "calc.py").read_text() == BROKEN.replace("-", "+")
+    assert (events[-1]["result"], events[-1]["is_error"]) == ("Done.", False)
+    events = run([*command, "--continue", "-p", "Was it wrong?"], project, environment)
+    assert events[-1]["result"] == "It was."
+    check_script(engine, completions)
+    first, second, third, last = engine.prompts
+    assert "return a - b" in second
+    assert second.startswith(first + THOUGHT)  # the cache has all that was read and sampled
+    assert THOUGHT in third
+    assert THOUGHT not in last  # past reasoning

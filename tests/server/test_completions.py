@@ -174,7 +174,7 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str | None]] = {
     "another model": ({"model": "gpt"}, 404, "model"),
     "suffix": ({"suffix": "end"}, 400, "suffix"),
     "best_of": ({"best_of": 3}, 400, "best_of"),
-    "echo with logprobs": ({"echo": True, "logprobs": 1}, 400, "echo"),
+    "echo with logprobs": ({"echo": True, "logprobs": 1}, 400, None),
     "too many": ({"prompt": ["a"] * 100, "n": 2}, 400, "n"),
     "an unknown token": ({"prompt": [1, 201089]}, 400, "prompt"),
     "nothing": ({"prompt": ""}, 400, None),

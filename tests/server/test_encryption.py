@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpt_oss_harmony.server.responses.encryption import (
+from gpt_oss_harmony.server.encryption import (
     DecryptionError,
     EncryptionKeyError,
     ItemCipher,

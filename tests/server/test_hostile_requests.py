@@ -13,8 +13,11 @@ from typing import Any
 
 import httpx2
 import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
 
 from gpt_oss_harmony.server import Settings
+from gpt_oss_harmony.server.http.errors import add_error_handlers
 from support.scripted_engine import TalkingEngine
 from support.served import CHAT_WEATHER, PATIENCE, WEATHER, serving
 
@@ -204,3 +207,25 @@ def test_strange_requests(http: httpx2.Client, path: str) -> None:
         assert "server_error" not in answer.text, asked
         if answer.status_code >= 400:
             assert answer.json()["error"]["message"], asked
+
+
+def test_what_is_nested_too_deeply_is_the_clients_error(caplog: pytest.LogCaptureFixture) -> None:
+    app = FastAPI()
+    add_error_handlers(app)
+
+    @app.post("/deep")
+    def deep() -> None:
+        deep()
+
+    answer = TestClient(app).post("/deep")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "nested_too_deeply")
+    assert [(record.levelname, record.exc_info) for record in caplog.records] == [("WARNING", None)]
+
+
+def test_a_grammar_of_many_levels_is_refused_or_works() -> None:
+    grammar = f'root ::= {"(" * 1000}"a"{")" * 1000}'
+    with serving(TalkingEngine()) as url:
+        for fields in ({"guided_grammar": grammar}, {"structured_outputs": {"grammar": grammar}}):
+            body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1, **fields}
+            answer = httpx2.post(f"{url}/chat/completions", json=body, timeout=PATIENCE)
+            assert answer.status_code in (200, 400)

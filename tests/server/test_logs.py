@@ -172,7 +172,7 @@ def test_nothing_that_was_said_is_logged(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(services.store.responses, "finish", fail)
         engine.completions.append(said(SECRET))
         lost = client.post(PATH, json=body)
-        assert lost.status_code == 500, lost.text
+        assert lost.status_code == 503, lost.text
     text = written.getvalue()
     assert "could not be stored" in text
     assert "no such table: nowhere" in text  # errors of the store say what failed

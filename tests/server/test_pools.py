@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpt_oss_harmony.server.fair_semaphore import FairSemaphore
 from gpt_oss_harmony.server.http.errors import ApiError
 from gpt_oss_harmony.server.pools import FairPool
-from gpt_oss_harmony.server.turns import Turns
 
 PATIENCE = 60  # seconds
 
@@ -128,7 +128,7 @@ def test_no_place_is_lost_and_none_is_free_while_one_may_be_taken(
     """Each step adds one who waits, or lets one go: in order, or by a cancellation."""
 
     async def test() -> None:
-        turns = Turns(places, lambda owner: share)
+        turns = FairSemaphore(places, lambda owner: share)
         guests: list[tuple[str, asyncio.Future[None], asyncio.Event]] = []
         inside: list[str] = []
 
@@ -169,7 +169,7 @@ def test_no_place_is_lost_and_none_is_free_while_one_may_be_taken(
 
 def test_the_owner_with_the_fewest_places_is_next() -> None:
     async def test() -> None:
-        turns = Turns(3, lambda owner: 3)
+        turns = FairSemaphore(3, lambda owner: 3)
         order: list[str] = []
         for owner in "aaa":
             await turns.take(owner)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -15,7 +16,8 @@ import httpx2
 import pytest
 
 from gpt_oss_harmony.engines import Engine
-from gpt_oss_harmony.server import Settings
+from gpt_oss_harmony.server import Settings, create_app
+from gpt_oss_harmony.server.app import make_server
 from gpt_oss_harmony.server.store import Responses, StoreError
 from support.responses_server import EVENT, TEXT, THOUGHT, checked_events, checked_response, types
 from support.scripted_engine import PATIENCE, GatedEngine, ScriptedEngine
@@ -264,6 +266,30 @@ def test_a_server_that_ends_says_so(background: bool) -> None:
     assert engine.freed == 1
 
 
+def test_a_server_that_ends_still_listens_and_says_that_it_is_not_ready() -> None:
+    engine = GatedEngine(THOUGHT + TEXT, before_gate=BEFORE_GATE)
+    settings = Settings()
+    server = make_server(create_app(engine, settings), settings)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        root = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        serving = threading.Thread(target=asyncio.run, args=(server.serve(sockets=[listener]),))
+        serving.start()
+        client = Api(f"{root}/v1")
+        with client.http, client.create(**ASK) as events:
+            engine.wait_at_gate()
+            server.should_exit = True
+            answer = httpx2.get(f"{root}/ready")
+            while answer.status_code == 200:  # the server looks for its end ten times a second
+                answer = httpx2.get(f"{root}/ready")
+            refused = httpx2.post(f"{root}/v1/responses", json=ASK)
+            engine.open()
+            assert types(list(events))[-1] == "completed"
+        serving.join(PATIENCE)
+        assert not serving.is_alive()
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, SHUTTING_DOWN)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, SHUTTING_DOWN)
+
+
 def test_nobody_reads_of_an_end_that_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     keeping, kept = threading.Event(), threading.Event()
     finish = Responses.finish
@@ -295,6 +321,7 @@ def test_what_cannot_be_kept_has_failed(monkeypatch: pytest.MonkeyPatch) -> None
     assert [event["sequence_number"] for event in told] == list(range(len(told)))
     failed = told[-1]["response"]
     assert failed["status"] == "failed"
-    assert failed["error"] == {"code": "server_error", "message": "the disk is full"}
-    assert answer.status_code == 500
-    assert answer.json()["error"]["message"] == "the disk is full"
+    problem = "the server's database does not work at the moment; try again later"
+    assert failed["error"] == {"code": "server_error", "message": problem}
+    assert answer.status_code == 503
+    assert answer.json()["error"]["message"] == problem

@@ -15,7 +15,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import text
 
-from gpt_oss_harmony.server.http.json import json_text
+from gpt_oss_harmony.server.json_text import json_text
 from gpt_oss_harmony.server.store import (
     Conversation,
     NewItem,

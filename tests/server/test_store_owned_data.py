@@ -130,7 +130,9 @@ def test_an_export_has_every_row_and_no_hash(store: Store) -> None:
     assert rows.keys() == METADATA.tables.keys()
     text = json.dumps(rows)
     assert "key_b" not in text
-    assert "hash" not in text
+    assert "hash of key" not in text
+    assert "hash" not in rows["api_keys"]
+    assert rows["files"]["hash"] == rows["contents"]["hash"]
     assert rows["responses"]["events"] == [{"type": "response.completed"}]
     assert rows["response_items"]["item"] == {"said": "hello"}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpt_oss_harmony.server.http.json import json_text
+from gpt_oss_harmony.server.json_text import json_text
 from gpt_oss_harmony.server.store import (
     ItemIdError,
     NewItem,

@@ -271,11 +271,13 @@ def test_a_database_of_the_version_before_is_brought_up_to_date(tmp_path: Path) 
     with sqlite3.connect(path) as old:
         for table in (
             "response_sessions", "conversation_sessions", "container_files", "chat_completions",
-            "files", "containers", "key_requests",
+            "files", "containers", "key_requests", "contents", "claims",
         ):  # fmt: skip
             old.execute(f"DROP TABLE {table}")
         for table in ("response_items", "conversation_items"):
             old.execute(f"ALTER TABLE {table} DROP COLUMN messages")
+        for index in ("ix_responses_owner", "ix_conversations_owner"):
+            old.execute(f"DROP INDEX {index}")
         old.execute("UPDATE alembic_version SET version_num = '0001'")
     old.close()
     with Store(path) as store:

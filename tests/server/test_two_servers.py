@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpt_oss_harmony.server.responses.encryption import rotate_keys
+from gpt_oss_harmony.server.encryption import rotate_keys
 from support.server_process import Server, deltas, running_server
 
 pytest_plugins = ("support.postgres_server", "support.databases")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket as sockets
+import zlib
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -237,3 +238,53 @@ def test_a_flood_of_websockets_leaves_room_for_others() -> None:
             with suppress(ConnectionClosed):  # a connection that stays open is a TimeoutError
                 while True:
                     opened.recv(PATIENCE)
+
+
+HANDSHAKE = (
+    "GET /v1/responses HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://evil.example\r\n"
+    "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+HALF_A_BODY = (
+    "POST /inspector/api/render HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer mine\r\n"
+    "Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+)
+
+
+@pytest.mark.parametrize("keys", [(), ("mine",)])
+def test_who_is_refused_or_leaves_is_no_error_of_the_server(
+    keys: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING")
+    with serving_at(ScriptedEngine(), Settings(api_keys=keys)) as url:
+        port = int(url.split(":")[2].partition("/")[0])
+        with sockets.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(HANDSHAKE.encode())
+            assert client.recv(100).startswith(b"HTTP/1.1 401" if keys else b"HTTP/1.1 403")
+            while client.recv(1000):
+                continue
+        with sockets.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(HALF_A_BODY.encode())
+        with sockets.create_connection(("127.0.0.1", port)) as client:  # it is answered later
+            client.sendall(HALF_A_BODY.replace("Length: 1000", "Length: 1").encode())
+            assert client.recv(100).startswith(b"HTTP/1.1 400")
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+def test_no_frame_is_compressed() -> None:
+    """A few bytes could become a message of the largest size."""
+    with serving_at(ScriptedEngine()) as url:
+        port = int(url.split(":")[2].partition("/")[0])
+        shaken = HANDSHAKE.replace("Origin: http://evil.example", "X: y").replace(
+            "\r\n\r\n", "\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
+        )
+        with sockets.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(shaken.encode())
+            answer = client.recv(1000)
+            assert answer.startswith(b"HTTP/1.1 101")
+            assert b"permessage-deflate" not in answer
+            packer = zlib.compressobj(wbits=-15)
+            compressed = packer.compress(b"x" * 1_000_000) + packer.flush()
+            header = bytes([0xC1, 0x80 | 126]) + len(compressed).to_bytes(2, "big") + bytes(4)
+            client.sendall(header + compressed)
+            assert b"reserved bits" in client.recv(1000)

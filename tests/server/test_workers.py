@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import psutil
 import pytest
 
+from gpt_oss_harmony.server.workers import socket_folder
 from support.counting_engine import COUNT
 from support.served import PATIENCE
 from support.server_process import Server, deltas, running_server
@@ -139,3 +143,33 @@ def test_a_worker_that_dies_is_replaced_and_its_responses_fail(
         cancel(fresh, id)
     for _ in range(4):
         assert fresh.post("/responses", json={"input": "hi"}).json()["status"] == "completed"
+
+
+LEFT_BEHIND = """
+import os, sys
+from pathlib import Path
+from gpt_oss_harmony.server.workers import socket_folder
+with socket_folder(Path(sys.argv[1])) as folder:
+    (folder / "metrics").mkdir()
+    print(folder, flush=True)
+    sys.stdin.read(1)
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_the_folder_of_a_killed_server_is_removed_at_the_next_start(tmp_path: Path) -> None:
+    unrelated = tmp_path / "harmony-unrelated"
+    unrelated.mkdir()
+    program = [sys.executable, "-c", LEFT_BEHIND, str(tmp_path)]
+    with subprocess.Popen(
+        program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as killed:
+        assert killed.stdout is not None
+        left = Path(killed.stdout.readline().strip())
+        with socket_folder(tmp_path) as own:
+            assert {left, own, unrelated} == set(tmp_path.iterdir())  # it still lives
+        killed.communicate("x")
+    assert left.exists()
+    with socket_folder(tmp_path) as own:
+        assert {own, unrelated} == set(tmp_path.iterdir())
+    assert [unrelated] == list(tmp_path.iterdir())

@@ -8,7 +8,14 @@ import threading
 from collections.abc import AsyncGenerator, Sequence
 
 from gpt_oss_harmony import load_harmony_encoding
-from gpt_oss_harmony.engines import Engine, EngineError, FinishReason, Health, SampledToken, Sampling
+from gpt_oss_harmony.engines import (
+    Engine,
+    EngineError,
+    FinishReason,
+    Health,
+    SampledToken,
+    Sampling,
+)
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 

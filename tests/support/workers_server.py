@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from gpt_oss_harmony.server import Settings, create_app, run_server
-from gpt_oss_harmony.server.hub import HubEngine, Worker
+from gpt_oss_harmony.server.cluster.hub import HubEngine, Worker
 from gpt_oss_harmony.server.workers import serve_in_workers
 from support.counting_engine import CountingEngine
 from support.server_process import COMPLETION

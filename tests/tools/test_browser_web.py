@@ -458,3 +458,23 @@ def test_pages_are_fetched_once_while_they_are_young(site: Site) -> None:
     opened(aged, site.url("/plain"))
     opened(aged, site.url("/plain"))
     assert site.paths().count("/plain") == before + 5
+
+
+ENCRYPTIONS = {
+    "a handler": (b"/Filter /Odd /V 9", "the PDF is encrypted in an unknown way"),
+    "a version": (b"/Filter /Standard /V 9 /R 9 /O (x) /U (x) /P -1", "in an unknown way"),
+    "a password": (
+        b"/Filter /Standard /V 1 /R 2 /O (%s) /U (%s) /P -1" % (b"x" * 32, b"x" * 32),
+        "the PDF is damaged or encrypted",
+    ),
+}
+
+
+@pytest.mark.parametrize(("encryption", "problem"), ENCRYPTIONS.values(), ids=ENCRYPTIONS)
+def test_encrypted_documents_are_called_so(encryption: bytes, problem: str) -> None:
+    info = b"/Info 6 0 R"
+    body = pdf("secret").replace(info, info + b" /ID [(a) (b)] /Encrypt << %s >>" % encryption)
+    reading = {"content_type": "application/pdf", "address": "x", "limit": 100}
+    reader = ReadingProcesses(seconds=20, memory=1 << 30, at_once=1)
+    with pytest.raises(ToolError, match=problem):
+        asyncio.run(reader.read(body, source=False, cut=False, **reading))  # type: ignore[arg-type]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +26,14 @@ from mcp.types import (
 from mcp.types import Tool as ListedTool
 
 import support.hostile_mcp_server as hostile
+import support.raw_mcp_server as raw
 from gpt_oss_harmony import Message, Role, SystemContent, load_harmony_encoding
 from gpt_oss_harmony.tools.mcp import McpAddress, McpServerError, McpSettings, McpTool
 from gpt_oss_harmony.tools.mcp.listing import ListingError, harmony_name, list_tools, make_listing
 from gpt_oss_harmony.tools.mcp.mcp_tool import McpResult, McpSession
+from gpt_oss_harmony.tools.mcp.replies import MAX_DEPTH, ReplyError, bounded, id_in
 from gpt_oss_harmony.tools.tool_call import call_text
+from gpt_oss_harmony.tools.tool_message import without_surrogates
 from support.mcp_calls import answer
 
 HOSTILE = McpAddress(command=(sys.executable, str(Path(hostile.__file__))))
@@ -278,3 +283,82 @@ def test_servers_that_do_not_start(code: str, seconds: float, problem: str) -> N
 def test_a_url_where_nothing_is() -> None:
     with pytest.raises(McpServerError, match=r"MCP server http://127\.0\.0\.1:9/mcp: "):
         asyncio.run(McpTool.connect(McpAddress(url="http://127.0.0.1:9/mcp")))
+
+
+# Replies that would stall everyone
+
+UNUSED = {
+    "parts": "it has more than 20,000 values",
+    "numbers": "it has more than 20,000 values",
+    "images": "it is larger than 16 MiB",
+    "text": "it is larger than 16 MiB",
+    "deep": "it is nested more than 180 levels deep",
+}
+WAYS = ("a command", "application/json", "text/event-stream")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_replies_out_of_bounds_are_an_error_for_the_model_and_a_line_of_the_log(
+    way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def flow(address: McpAddress) -> None:
+        tool = await McpTool.connect(address, settings=McpSettings(call_seconds=60))
+        try:
+            for name, problem in UNUSED.items():
+                caplog.clear()
+                said = await answer(tool, name)
+                text = call_text(said)
+                assert text == f"Error: the server's answer cannot be used: {problem}"
+                assert said.is_error
+                logged = [record.getMessage() for record in caplog.records]
+                assert logged == [f"a message of an MCP server is not used: {problem}"]
+            half = call_text(await answer(tool, "half"))
+            assert half == "a\ufffd b \\ud83d \U0001f600"
+            assert call_text(await answer(tool, "pair")) == "fine"
+        finally:
+            await tool.close()
+
+    caplog.set_level("WARNING")
+    with ExitStack() as stack:
+        if way == "a command":
+            address = McpAddress(command=(sys.executable, str(Path(raw.__file__))))
+        else:
+            address = McpAddress(url=stack.enter_context(raw.serve_http(way)))
+        asyncio.run(flow(address))
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(json_values, st.booleans())
+def test_what_is_within_bounds_stays_as_it_is(value: Any, ascii_only: bool) -> None:
+    text = json.dumps({"value": value}, ensure_ascii=ascii_only)
+    assert bounded(text.encode()) == text.encode()
+
+
+@given(st.text(st.characters(codec=None, categories=["Cs", "Ll", "Po", "So"])))
+def test_half_a_pair_is_replaced_and_pairs_stay(text: str) -> None:
+    read = json.loads(bounded(json.dumps([text]).encode()))
+    assert read == [without_surrogates(text)]
+
+
+@given(st.integers(1, 300), st.sampled_from(["[", '{"[":', '{"a\\"":']), st.text('[{\\"'))
+def test_depth_counts_brackets_outside_of_texts(depth: int, bracket: str, text: str) -> None:
+    closing = "]" if bracket == "[" else "}"
+    message = (bracket * depth + json.dumps(text) + closing * depth).encode()
+    try:
+        assert json.loads(bounded(message))
+        assert depth <= MAX_DEPTH
+    except ReplyError:
+        assert depth > MAX_DEPTH
+
+
+def test_an_id_is_found_at_either_end() -> None:
+    message = b'{"id":"a b","result":{"content":[{"type":"text","text":"' + b"x" * 9000 + b'"}]}}'
+    assert id_in(message[:500], message[-500:]) == "a b"
+    other = b'{"result":{"content":' + b"y" * 9000 + b'},"jsonrpc":"2.0", "id" : 12}'
+    assert id_in(other[:500], other[-500:]) == 12
+    assert id_in(b"", b"") is None

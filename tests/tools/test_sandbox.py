@@ -28,7 +28,8 @@ from gpt_oss_harmony.tools.python.sandbox import (
     SandboxMaker,
 )
 from gpt_oss_harmony.tools.python.sandbox import sandbox as sandbox_module
-from gpt_oss_harmony.tools.python.sandbox.agent import Folder, Output
+from gpt_oss_harmony.tools.python.sandbox.agent.cell_output import Output
+from gpt_oss_harmony.tools.python.sandbox.agent.folder import Folder
 from gpt_oss_harmony.tools.python.sandbox.bubblewrap import bubblewrap_launch, find_bubblewrap
 from gpt_oss_harmony.tools.python.sandbox.isolation import container_launch
 from gpt_oss_harmony.tools.python.sandbox.launch import (
@@ -346,6 +347,12 @@ CALLS = [
     ("x86_64", X86_64, 56, (0x3D0F00,), ALLOWED),  # as threads are made
     ("x86_64", X86_64, 56, (0x10000011,), REFUSED),
     ("x86_64", X86_64, 56, (0x00020011,), REFUSED),
+    ("x86_64", X86_64, 56, (0x01200012,), REFUSED),  # its end would send SIGCONT
+    ("x86_64", X86_64, 56, (0x01200009,), REFUSED),
+    ("x86_64", X86_64, 157, (1, 18), REFUSED),  # prctl, PR_SET_PDEATHSIG
+    ("x86_64", X86_64, 157, (15, 0), ALLOWED),  # prctl, PR_SET_NAME
+    ("x86_64", X86_64, 109, (0, 0), REFUSED),  # setpgid
+    ("x86_64", X86_64, 112, (), ALLOWED),  # setsid
     *(("x86_64", X86_64, 41, (family, 1, 0), ALLOWED) for family in (1, 2, 10)),
     *(("x86_64", X86_64, 53, (family, 1, 0), ALLOWED) for family in (1, 2, 10)),
     *(("x86_64", X86_64, 41, (family, 1, 0), NO_FAMILY) for family in (0, 3, 17, 38, 40, 44)),
@@ -360,6 +367,9 @@ CALLS = [
     ("aarch64", AARCH64, 25, (0, 10, 18), REFUSED),
     ("aarch64", AARCH64, 220, (0x01200011,), ALLOWED),
     ("aarch64", AARCH64, 220, (0x10000011,), REFUSED),
+    ("aarch64", AARCH64, 220, (0x01200012,), REFUSED),
+    ("aarch64", AARCH64, 167, (1, 18), REFUSED),
+    ("aarch64", AARCH64, 154, (0, 0), REFUSED),
     ("aarch64", AARCH64, 198, (2, 1, 0), ALLOWED),
     ("aarch64", AARCH64, 198, (40, 1, 0), NO_FAMILY),
     ("aarch64", AARCH64, 199, (1, 1, 0), ALLOWED),
@@ -386,6 +396,8 @@ def _filtered(program: bytes, architecture: int, number: int, arguments: tuple[i
             return int(value)
         if code == 0x20:
             (register,) = struct.unpack_from("=I", data, value)
+        elif code == 0x54:
+            register &= value
         else:
             at += if_true if tests[code](register, value) else if_false
 

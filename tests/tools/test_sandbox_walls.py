@@ -6,10 +6,13 @@ their processes have the same user.
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import os
+import re
 import select
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -18,15 +21,16 @@ from pathlib import Path
 
 import pytest
 
-from gpt_oss_harmony.tools.python.sandbox.limits import process_tree
-from support.notebooks import conversation, needs_bubblewrap
+from gpt_oss_harmony.tools.python.sandbox import Limits, Sandbox, bubblewrap
+from gpt_oss_harmony.tools.python.sandbox.limits import OWN_TASKS, breach, process_tree
+from support.notebooks import SETTINGS, conversation, false_agent, needs_bubblewrap
 from support.ordinary_user import OrdinaryServer, needs_ordinary_user
 
 pytestmark = [needs_bubblewrap, needs_ordinary_user, pytest.mark.usefixtures("no_hang")]
 
 # What the cells below use: `tried(f)` says what became of a call.
 PREPARE = """
-import ctypes, errno, fcntl, glob, os, signal, subprocess, sys, threading, time, warnings
+import ctypes, errno, fcntl, glob, mmap, os, signal, subprocess, sys, threading, time, warnings
 warnings.simplefilter("ignore")  # of forks
 libc = ctypes.CDLL(None, use_errno=True)
 def tried(f, *args):
@@ -138,16 +142,68 @@ if not os.fork():
     write()
 """,
     "a child whose end sends SIGCONT": """
-libc.syscall(56, int(signal.SIGCONT), 0, 0, 0, 0) or write()
+if not os.fork():
+    child = libc.syscall(56, int(signal.SIGCONT), 0, 0, 0, 0)
+    child = os.fork() if child < 0 else child
+    end_late() if child == 0 else write()
+""",
+    "a child whose parent's end sends SIGCONT": """
+if not os.fork():
+    if not os.fork():
+        libc.prctl(1, int(signal.SIGCONT), 0, 0, 0)  # PR_SET_PDEATHSIG
+        write()
+    end_late()
+""",
+    "a process group that an ending process leaves behind": """
+if not os.fork():
+    if not os.fork():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        tried(os.setpgid, 0, 0)
+        write()
+    end_late()
 """,
 }
+# Of the kernel's own signals, those that the filter cannot refuse: the sandbox ends instead.
+HUNG_UP = """
+if not os.fork():
+    master, slave = os.openpty()
+    if not os.fork():
+        os.close(master)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        os.setsid()
+        tried(fcntl.ioctl, slave, 0x540E, 0)  # TIOCSCTTY
+        write()
+    os.close(slave)
+    end_late()
+"""
 WRITE = """
+gate, gatekeeper = os.pipe()
+def end_late():
+    memory = mmap.mmap(-1, 600 << 20)
+    memory.madvise(mmap.MADV_NOHUGEPAGE)  # the kernel frees it slowly, then sends its signals
+    for page in range(0, len(memory), mmap.PAGESIZE):
+        memory[page] = 1
+    open('/mnt/data/waits', 'w').close()
+    os.read(gate, 1)
+    os._exit(0)
 def write():
     while True:
         with open('/mnt/data/alive', 'a') as file:
             file.write('x')
         time.sleep(0.001)
 """
+
+
+# What `end_late` leaves behind ends when the cell does.
+END_LATE = """
+while not os.path.exists('/mnt/data/waits'): time.sleep(0.001)
+os.remove('/mnt/data/waits'); os.write(gatekeeper, b'x')
+"""
+
+
+def leaving(code: str) -> str:
+    """Write a cell that leaves something behind."""
+    return f"{WRITE}\n{code}\ntime.sleep(0.01)\n{END_LATE if 'end_late' in code else ''}"
 
 
 STOPPED = ("T", "Z", "")
@@ -163,7 +219,7 @@ def state(process: int) -> str:
 
 @pytest.mark.parametrize("code", RUNNING_ON.values(), ids=RUNNING_ON)
 def test_nothing_runs_between_calls(server: OrdinaryServer, code: str) -> None:
-    server.text(f"{WRITE}\n{code}\ntime.sleep(0.01)")
+    server.text(leaving(code))
     watched = server.sandboxed()[2:]  # without bubblewrap and the agent
     assert watched
     for _ in range(500):
@@ -178,6 +234,80 @@ def test_nothing_runs_between_calls(server: OrdinaryServer, code: str) -> None:
         "for process in map(int, filter(str.isdigit, os.listdir('/proc'))):\n"
         "    if process not in (1, os.getpid()): tried(os.kill, process, 9)"
     )
+
+
+CONTINUED = {
+    **{name: (code, False) for name, code in RUNNING_ON.items() if re.search("SIGCONT|late", code)},
+    "a terminal that is closed": (HUNG_UP, True),
+}
+
+
+@pytest.mark.parametrize(("code", "has_filter"), CONTINUED.values(), ids=CONTINUED)
+def test_a_sandbox_whose_code_runs_between_calls_is_ended(
+    code: str, has_filter: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the filter refuses is tried without it, to see that the agent finds it as well."""
+    if not has_filter:
+        allow_all = struct.pack("=HBBI", 0x06, 0, 0, 0x7FFF0000)
+        monkeypatch.setattr(bubblewrap, "system_call_filter", lambda: allow_all)
+    with conversation() as begun:
+        before = set(process_tree(os.getpid()))
+        begun.text(PREPARE + leaving(code))
+        ends = [
+            os.pidfd_open(process)
+            for process in process_tree(os.getpid())
+            if process not in before and state(process)
+        ]
+        assert len(ends) >= 3
+        begun.wait(asyncio.to_thread(lambda: [select.select([end], [], [], 10) for end in ends]))
+        for end in ends:
+            assert select.select([end], [], [], 0)[0], "a process runs between two calls"
+            os.close(end)
+        text = begun.text("1 + 1")
+    assert "has ended, because its code ran on between two calls" in text
+    assert text.endswith("2")
+
+
+GROWING_ON = {
+    "memory": ("[bytearray(64 << 20) for _ in range(20)]; time.sleep(60)", "1024 MiB of memory"),
+    "memory of children": (
+        "[os.fork() or (bytearray(300 << 20), time.sleep(60)) for _ in range(4)]; time.sleep(60)",
+        "1024 MiB of memory",
+    ),
+}
+
+
+@pytest.mark.parametrize(("code", "why"), GROWING_ON.values(), ids=GROWING_ON)
+def test_memory_is_measured_between_calls(code: str, why: str) -> None:
+    program = "import time; ask(); answer(b'{\"id\": 1}'); ask(); answer(b'{\"id\": 2}')\n" + code
+
+    async def go() -> None:
+        sandbox = await Sandbox.start(false_agent(program), SETTINGS.limits)
+        await sandbox.run(code="")
+        while not sandbox.has_ended:
+            await asyncio.sleep(0.01)
+        assert why in sandbox.why_ended
+        await sandbox.close()
+
+    asyncio.run(go())
+
+
+def test_processes_and_files_are_counted_with_memory() -> None:
+    """A shell with a child stands for bubblewrap and process 1 of its sandbox."""
+    with subprocess.Popen(["sh", "-c", "sleep 60 & wait"], start_new_session=True) as shell:
+        try:
+            while len(process_tree(shell.pid)) < 2:
+                time.sleep(0.01)
+            folders = ["/dev/shm"]
+            assert breach(shell.pid, Limits(), folders) is None
+            few_tasks = breach(shell.pid, Limits(processes=-OWN_TASKS), folders)
+            few_files = breach(shell.pid, Limits(files=-1), folders)
+            no_memory = breach(shell.pid, Limits(memory=0))
+        finally:
+            os.killpg(shell.pid, signal.SIGKILL)
+    assert str(few_tasks).endswith("processes and threads")
+    assert str(few_files).endswith("files")
+    assert str(no_memory).endswith("of memory")
 
 
 STARTUP_FILES = """

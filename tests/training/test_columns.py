@@ -98,6 +98,15 @@ PAIRS: list[dict[str, Any]] = [
     {"chosen": [QUESTION, RIGHT], "rejected": [QUESTION, WRONG]},
     {"prompt": json.dumps([QUESTION]), "chosen": json.dumps([RIGHT]), "rejected": [WRONG]},
     {"prompt": None, "chosen": [QUESTION, RIGHT], "rejected": [QUESTION, WRONG], "other": 1},
+    # UltraFeedback: the prompt as text, repeated in both answers
+    {"prompt": "2 + 2?", "chosen": [QUESTION, RIGHT], "rejected": [QUESTION, WRONG]},
+    {"prompt": "2 + 2?", "chosen": "<think>hm</think>4", "rejected": "5"},
+    # OpenAI
+    {
+        "input": {"messages": [QUESTION], "tools": [], "parallel_tool_calls": True},
+        "preferred_output": [RIGHT],
+        "non_preferred_output": [WRONG],
+    },
 ]
 
 

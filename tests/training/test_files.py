@@ -128,7 +128,7 @@ BAD = [
     ('{"messages": []}', "messages is empty; write the messages"),
     ('{"conversations": "[]"}', "conversations is empty"),
     ('{"messages": [{"role": "user", "content": "hi"}]}', "nothing to train on"),
-    ('{"text": "hi"}', "the row has no messages; its fields are 'text'; write it as {"),
+    ('{"text": "hi"}', "the row has no messages; its fields are 'text'; it looks like plain text"),
     ("[" * 100_000, "not valid JSON (nested too deeply)"),
     ("a b", "not valid JSON (Expecting value at character 1); write one object in each line"),
     ('{"messages": [{"role": "user", "content": "hi"}, {"role": "alien"}]}', "messages[1].role"),
@@ -441,7 +441,8 @@ def test_a_table_needs_a_column_of_conversations(tmp_path: Path, suffix: str) ->
     for column, problem in [
         ("messages", ""),
         ("conversations", ""),
-        ("prompt", "the row has no messages; its fields are 'prompt', 'completion'; write it as"),
+        ("prompt", ""),
+        ("query", "the row has no messages; its fields are 'query', 'completion'; write it as"),
     ]:
         rows = pa.table({column: [[]], "completion": ["ho"]})
         if suffix == ".parquet":
@@ -487,7 +488,9 @@ CHAT = [
             },
             {"role": "tool", "content": "{}"},
         ],
-        "tools": json.dumps([{"type": "function", "function": {"name": "g"}}]),
+        "tools": json.dumps(
+            [{"type": "function", "function": {"name": "g", "parameters": {"type": "object"}}}]
+        ),
     },
 ] * 3
 
@@ -720,3 +723,92 @@ def test_folders_that_need_a_choice(tmp_path: Path) -> None:
     (tmp_path / "dataset_dict.json").write_text("{}")
     with pytest.raises(SourceError, match="several splits"):
         find_files(source.parent)
+
+
+# Limits
+
+
+def long_rows(path: Path) -> Path:
+    """Three rows; the one in the middle has 50,000 bytes of text."""
+    rows = [ROWS[0], {"messages": [], "pad": "x" * 50_000}, ROWS[1]]
+    if path.suffix == ".jsonl":
+        return write_jsonl(path, rows)
+    pq.write_table(pa.Table.from_pylist([{"pad": None, **row} for row in rows]), path)
+    return path
+
+
+@pytest.mark.parametrize("chunk_bytes", [1000, 10**6])
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.parquet"])
+def test_rows_above_the_limit_are_rejected_unread(
+    tmp_path: Path, name: str, chunk_bytes: int
+) -> None:
+    source = long_rows(tmp_path / name)
+    settings = PrepareSettings(row_bytes=20_000)
+    made = prepare(source, tmp_path / "out", settings, workers=1, chunk_bytes=chunk_bytes)
+    (entry,) = rejected(tmp_path / "out")
+    assert entry["line"] == 2
+    assert "bytes, more than 20,000; make it shorter, or raise --max-row-bytes" in entry["reason"]
+    assert (made.report.rows, made.report.rejected) == (3, 1)
+    assert len((tmp_path / "out" / "rejected.jsonl").read_text()) < 2000
+
+
+def test_a_row_of_the_limit_is_read(tmp_path: Path) -> None:
+    source = write_jsonl(tmp_path / "rows.jsonl", [ROWS[0]])
+    size = source.stat().st_size - 1  # without the line break
+    for limit, count in ((size, 1), (size - 1, 0)):
+        (chunk,) = find_chunks(find_files(source))
+        (row,) = read_chunk(chunk, limit)
+        assert (row.problem is None) == bool(count)
+
+
+def test_a_file_that_unpacks_to_too_much_is_an_error(tmp_path: Path) -> None:
+    plain = tmp_path / "rows.jsonl"
+    source = packed(plain, ".gz", b" " * 20_000_000)
+    out = tmp_path / "out"
+    with pytest.raises(SourceError, match=r"unpack to more than .*raise --max-unpacked-ratio"):
+        prepare(source, out, workers=1)
+    assert list((out / ".harmony" / "unpacked").iterdir()) == []
+    settings = PrepareSettings(unpacked_ratio=10**6, unpacked_bytes=5_000_000)
+    with pytest.raises(SourceError, match=r"more than 5,000,000; .*raise --max-unpacked-bytes"):
+        prepare(source, out, settings, workers=1)
+
+
+def test_all_reasons_are_in_a_file_with_a_row_each(tmp_path: Path) -> None:
+    rows: list[Any] = [{f"field {chr(97 + index)}": 1, "text": "x"} for index in range(3)]
+    rows += [{"messages": [{"role": "user", "content": None}] * count} for count in (1, 2)]
+    rows += [ROWS[0], "{", None, '{"a": "\x01"}']
+    prepare(write_jsonl(tmp_path / "rows.jsonl", rows), tmp_path / "out", workers=1)
+    lines = (tmp_path / "out" / "reasons.jsonl").read_text().splitlines()
+    entries = [json.loads(line) for line in lines]
+    assert sum(entry["count"] for entry in entries) == len(rejected(tmp_path / "out"))
+    assert {"count", "reason", "first"} == entries[0].keys()
+    assert {"file", "line", "reason"} == entries[0]["first"].keys()
+    reasons = [entry["reason"] for entry in entries]
+    assert "not valid JSON (Invalid control character at character …)" in reasons
+
+
+def test_counts_by_source(tmp_path: Path) -> None:
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    write_jsonl(folder / "a.jsonl", ROWS[:3])
+    write_jsonl(folder / "b.jsonl", [{**row, "set": "web"} for row in ROWS[3:5]])
+    by_file = prepare(folder, tmp_path / "one", workers=1).report
+    assert by_file.source_rows == {"a.jsonl": 3, "b.jsonl": 2}
+    assert by_file.source_tokens.total() == by_file.tokens.total()
+    assert by_file.source_trainable.total() == by_file.trainable.total()
+    assert by_file.unused == {"set": 2}
+    lines = (tmp_path / "one" / "README.md").read_text().splitlines()
+    (head,) = (line for line in lines if line.startswith("source "))
+    assert head.split() == ["source", "rows", "tokens", "trainable", "too", "long"]
+    settings = PrepareSettings(source_field="set")
+    by_field = prepare(folder, tmp_path / "two", settings, workers=1).report
+    assert by_field.source_rows == {"a.jsonl": 3, "web": 2}
+    assert not by_field.unused
+
+
+def test_chunks_are_larger_if_sequences_are_long() -> None:
+    def chunk_bytes(length: int, *, pack: bool) -> int:
+        return PrepareSettings(TrainingOptions(context_length=length), pack=pack).chunk_bytes()
+
+    assert chunk_bytes(131_072, pack=False) == chunk_bytes(8192, pack=True) == 4 * 1024 * 1024
+    assert chunk_bytes(131_072, pack=True) == 64 * 1024 * 1024

@@ -23,7 +23,8 @@ from gpt_oss_harmony.training import (
     stream_examples,
     training_examples,
 )
-from gpt_oss_harmony.training.rows import RowDates, detect_form, parse_line, read_row
+from gpt_oss_harmony.training.row_forms import detect_form
+from gpt_oss_harmony.training.rows import RowDates, parse_line, read_row
 
 ENCODING = load_harmony_encoding("HarmonyGptOss")
 
@@ -226,18 +227,18 @@ REFUSED: list[tuple[Any, str]] = [
     ({}, r"the row has no messages; its fields are none; write it as"),
     ({"text": "hi"}, "its fields are 'text'"),
     ({"messages": None, "id": 1}, "the row has no messages; its fields are 'id'; write"),
-    ({"instruction": "a", "output": "b"}, '"user", "content": "<instruction>"}, .*"<output>"'),
-    ({"chosen": [], "rejected": []}, "preference pairs are not read; write the chosen"),
+    ({"question": "a", "answer": "b"}, '"user", "content": "<question>"}, .*"<answer>"'),
+    ({"chosen": [], "rejected": []}, "row of preferences .chosen and rejected, as TRL has them"),
     ([{"messages": []}], "the row is a list of rows; write each of them on its own line"),
     (None, "the row is null; expected an object with messages"),
     (7, "the row is 7; expected an object with messages"),
     (
-        {"messages": [{"from": "human", "value": "hi"}]},
-        r"messages\[0\].role: the field is missing; the fields of the message are 'from', 'value'",
+        {"messages": [{"who": "human", "value": "hi"}]},
+        r"messages\[0\].role: the field is missing; the fields of the message are 'who', 'value'",
     ),
     ({"messages": "[{"}, "messages: expected a value or its JSON as text, found '\\[{'"),
     ({"messages": [{"role": "user"}]}, r"messages\[0\].content: the field is missing"),
-    ({"conversations": [{"role": "user"}]}, "rename the field 'conversations' to 'messages'"),
+    ({"conversations": [{"role": "user"}]}, r"messages\[0\].content: the field is missing"),
     (share(("alien", "hi")), r"conversations\[0\].from: expected one of human"),
     (share(("gpt", "<tool_call>{</tool_call>")), "expected a value or its JSON as text, found '{'"),
     (chat({"role": "tool", "content": "{}"}), r"messages\[1\].tool_call_id: the field is missing"),
@@ -590,7 +591,7 @@ def test_what_is_learned_is_what_the_weights_of_the_row_say(
     )
     learned: list[tuple[str, float]] = []
     with contextlib.suppress(RejectedRow):  # nothing to train on
-        _, made = row_examples({"messages": messages}, form="chat")
+        _, made = row_examples({"messages": messages}, form="chat", reject=())
         for example in made.examples:
             pairs = zip(example.labels, example.loss_weights(), strict=True)
             for weight, run in itertools.groupby(pairs, key=lambda pair: pair[1]):

@@ -96,7 +96,7 @@ async def everything(scope: Scope, receive: Receive, send: Send) -> None:
         await PlainTextResponse("yes")(scope, receive, send)
 
 
-def refused(refusal: Refusal) -> Response:
+def refused(refusal: Refusal, _: Scope) -> Response:
     return PlainTextResponse(refusal.problem, refusal.status)
 
 

@@ -75,7 +75,7 @@ class TurnFollower:
             if parser.state is StreamState.CONTENT and token < FIRST_SPECIAL:
                 self._begin(parser.current_role, parser.current_channel, parser.current_recipient)
                 self.reasoning_tokens += self._is_reasoning
-            for position, text in parser.process_many((token,)):
+            for position, text, *_ in parser.process_many((token,)):
                 self._end_messages(position, pieces)
                 if not self._has_begun:
                     self._begin_next()

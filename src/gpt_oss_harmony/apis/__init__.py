@@ -1,4 +1,4 @@
-"""The Responses, Chat Completions and Completions APIs as data: requests in, items out.
+"""The APIs of OpenAI and Anthropic's Messages as data: requests in, items out.
 
 These are pure functions: they use no network and make no ids, and only `current_date` reads a
 clock. They need pydantic, the core and `gpt_oss_harmony.engines.Sampling`, but no extra.
@@ -9,6 +9,7 @@ clock. They need pydantic, the core and `gpt_oss_harmony.engines.Sampling`, but 
     requested_tools → tool_choice       the tools of a request, and the allowed calls
     conversation_builder → constraints, chat_input, input_items → turn_request
                                         a request and its history as one turn of the model
+    messages_request → messages_input   the same for Anthropic's Messages
     items, custom_tools → output_items, chat_output
                                         the model's messages as items, or as a chat message
     response_resource                   the response that contains the items
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
         item_kind,
         message_text,
     )
+    from .messages_input import INVALID_JSON, turn_of_messages
+    from .messages_request import MessagesRequest
     from .output_items import item_of_message, items_of_messages, new_item
     from .request_body import RequestBody, field_path, read_body, validation_problem
     from .requests import ChatRequest, CompletionRequest, ResponsesRequest
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CHAT_JOINT",
     "ID_PREFIXES",
+    "INVALID_JSON",
     "TODAY",
     "ChatRequest",
     "CompletionRequest",
@@ -56,6 +60,7 @@ __all__ = [
     "HistoryItem",
     "IncompleteDetails",
     "ItemKind",
+    "MessagesRequest",
     "NewId",
     "RequestBody",
     "Response",
@@ -79,6 +84,7 @@ __all__ = [
     "read_body",
     "response_of",
     "turn_of_chat",
+    "turn_of_messages",
     "turn_of_response",
     "validation_problem",
 ]
@@ -94,6 +100,8 @@ _MODULES = (
     "requests",
     "response_resource",
     "turn_request",
+    "messages_request",
+    "messages_input",
 )
 
 

@@ -29,6 +29,8 @@ __all__ = [
     "ConversationBuilder",
     "RequestedFormat",
     "content_texts",
+    "file_note",
+    "part_text",
     "read_effort",
     "read_response_format",
 ]
@@ -106,14 +108,20 @@ def read_response_format(requested: JsonField) -> RequestedFormat | None:
         return RequestedFormat()
     is_flat = requested["json_schema"].is_null and not requested["name"].is_null
     fields = requested if is_flat else requested["json_schema"]
-    schema = fields["schema"]
+    schema, name = fields["schema"], fields["name"].text()
+    if not _SCHEMA_NAME.fullmatch(name):
+        raise fields["name"].error(
+            f"{name!r:.80} is no name of a schema; use 1 to 64 of a-z, A-Z, 0-9, _ and -"
+        )
     return RequestedFormat(
-        name=fields["name"].text(),
+        name=name,
         schema={} if schema.is_null else dict(schema.object()),
         description=fields["description"].optional_text(),
         strict=fields["strict"].value is True,
     )
 
+
+_SCHEMA_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 _TEXT_TYPES = {"text", "input_text", "output_text", "reasoning_text", "summary_text"}
 
@@ -132,6 +140,7 @@ _ATTACHMENTS = {
     "input_file": "file",
     "input_audio": "audio",
     "audio_url": "audio",
+    "document": "file",
     "input_video": "video",
     "video_url": "video",
 }
@@ -149,22 +158,20 @@ def content_texts(content: JsonField, skipped: Collection[str] = ()) -> list[str
         return [content.value]
     if not isinstance(content.value, list):
         raise content.unexpected("text or a list of parts")
-    texts: list[str] = []
-    for part in content.items():
-        kind = part["type"].text()
-        if kind in skipped:
-            continue
-        if kind == "refusal":
-            texts.append(part["refusal"].text())
-        elif kind in _TEXT_TYPES:
-            texts.append(part["text"].text())
-        elif kind in ("file", "input_file") and (text := _file_text(part)) is not None:
-            texts.append(text)
-        else:
-            # Agents send screenshots beside their texts. The note states that they are not shown.
-            name = _ATTACHMENTS.get(kind, "attachment")
-            texts.append(f"[{name}: not shown, this model reads text only]")
-    return texts
+    return [part_text(part) for part in content.items() if part["type"].text() not in skipped]
+
+
+def part_text(part: JsonField) -> str:
+    """Read a content part: its text, or a note in its place."""
+    kind = part["type"].text()
+    if kind == "refusal":
+        return part["refusal"].text()
+    if kind in _TEXT_TYPES:
+        return part["text"].text()
+    if kind in ("file", "input_file") and (text := _file_text(part)) is not None:
+        return text
+    # Agents send screenshots beside their texts. The note states that they are not shown.
+    return f"[{_ATTACHMENTS.get(kind, 'attachment')}: not shown, this model reads text only]"
 
 
 _TEXT_FILE = re.compile(r"data:(text/|application/(json|xml|x-yaml|toml)\b)[^,]*;base64,", re.I)
@@ -181,7 +188,16 @@ def _file_text(part: JsonField) -> str | None:
         text = base64.b64decode(data[opening.end() :], validate=True).decode()
     except ValueError:
         raise file["file_data"].error("this is not UTF-8 text in base64") from None
-    return f"[file: {file['filename'].optional_text() or 'without a name'}]\n{text}"
+    return file_note(file["filename"].optional_text(), text)
+
+
+def file_note(name: str | None, text: str) -> str:
+    """Write the text of a file as the model reads it.
+
+    >>> file_note("notes.txt", "Buy milk.")
+    '[file: notes.txt]\\nBuy milk.'
+    """
+    return f"[file: {name or 'without a name'}]\n{text}"
 
 
 class ConversationBuilder:
@@ -219,7 +235,7 @@ class ConversationBuilder:
 
     def add_reasoning(self, texts: Sequence[str], tokens: Sequence[int] | None = None) -> None:
         """Add reasoning of the assistant."""
-        self._add_sampled(_message(Role.ASSISTANT, texts).with_channel("analysis"), tokens)
+        self._add_sampled(_spoken(texts).with_channel("analysis"), tokens)
 
     def add_text(
         self,
@@ -228,7 +244,7 @@ class ConversationBuilder:
         tokens: Sequence[int] | None = None,
     ) -> None:
         """Add text by the assistant; without a channel, the next messages determine the channel."""
-        message = _message(Role.ASSISTANT, texts).with_channel(channel or "final")
+        message = _spoken(texts).with_channel(channel or "final")
         added = self._add_sampled(message, tokens)
         if channel is None:
             self._answers.append(added)
@@ -314,6 +330,11 @@ class ConversationBuilder:
             message = SampledMessage.of(message, tokens)
         self.messages.append(message)
         return message
+
+
+def _spoken(texts: Sequence[str]) -> Message:
+    """Join the texts of the assistant: the model samples them as one, and with other tokens."""
+    return _message(Role.ASSISTANT, ["".join(texts)])
 
 
 def _message(role: Role, texts: Sequence[str]) -> Message:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
+from ..conversation.built_in_tools import BUILT_IN_TOOLS
 from ..conversation.content import TextContent
 from ..conversation.messages import Message, Role
 
@@ -71,13 +72,8 @@ class ItemKind(str, Enum):
     def is_built_in(self) -> bool:
         """Return whether the item calls a tool of the server."""
         is_mcp = self in (ItemKind.MCP_CALL, ItemKind.MCP_APPROVAL_REQUEST)
-        return is_mcp or self in _TRAINED_TOOLS.values()
+        return is_mcp or self.value in {tool.item for tool in BUILT_IN_TOOLS.values()}
 
-
-_TRAINED_TOOLS = {
-    "browser": ItemKind.WEB_SEARCH_CALL,
-    "python": ItemKind.CODE_INTERPRETER_CALL,
-}
 
 ID_PREFIXES: Mapping[ItemKind, str] = {
     ItemKind.REASONING: "rs",
@@ -85,8 +81,7 @@ ID_PREFIXES: Mapping[ItemKind, str] = {
     ItemKind.FINAL_ANSWER: "msg",
     ItemKind.FUNCTION_CALL: "fc",
     ItemKind.CUSTOM_TOOL_CALL: "ctc",
-    ItemKind.WEB_SEARCH_CALL: "ws",
-    ItemKind.CODE_INTERPRETER_CALL: "ci",
+    **{ItemKind(tool.item): tool.item_prefix for tool in BUILT_IN_TOOLS.values()},
     ItemKind.MCP_CALL: "mcp",
     ItemKind.MCP_APPROVAL_REQUEST: "mcpr",
 }
@@ -119,7 +114,8 @@ def item_kind(
         return ItemKind.CUSTOM_TOOL_CALL
     tool = recipient.partition(".")[0]
     if tool in built_in_tools:
-        return _TRAINED_TOOLS.get(tool, ItemKind.MCP_CALL)
+        known = BUILT_IN_TOOLS.get(tool)
+        return ItemKind.MCP_CALL if known is None else ItemKind(known.item)
     return ItemKind.FUNCTION_CALL
 
 

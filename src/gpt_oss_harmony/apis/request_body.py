@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -26,8 +26,10 @@ __all__ = [
     "StopTexts",
     "field_path",
     "is_deeper",
+    "misplaced_field",
     "no_bias",
     "read_body",
+    "unknown_fields",
     "validation_problem",
 ]
 
@@ -79,6 +81,35 @@ def read_body(body: type[_Body], raw: object) -> _Body:
             raise ConversationError(problem) from None
         path, problem = validation_problem(error.errors(include_url=False))
         raise ConversationError(problem, field=path) from None
+
+
+def unknown_fields(body: type[BaseModel], raw: Mapping[str, Any], path: str = "") -> list[str]:
+    """List the fields of a request that its API does not have; null counts as missing.
+
+    >>> from gpt_oss_harmony.apis import ChatRequest
+    >>> unknown_fields(ChatRequest, {"temprature": 0, "reasoning": {"effrot": "low"}})
+    ['temprature', 'reasoning.effrot']
+    """
+    found = []
+    for name, value in raw.items():
+        field = body.model_fields.get(name)
+        if field is None:
+            found += [] if value is None else [f"{path}{name}"]
+        elif isinstance(value, Mapping):
+            for part in get_args(field.annotation):
+                if isinstance(part, type) and issubclass(part, BaseModel):
+                    found += unknown_fields(part, value, f"{path}{name}.")
+    return found
+
+
+def misplaced_field(value: Any, name: str | None, remedies: Mapping[str, str]) -> Any:
+    """Refuse a field of another API; `remedies` has the right field by the name of the wrong one.
+
+    Values that mean nothing pass: clients send ``n: 1`` and ``logprobs: false`` to every API.
+    """
+    if value in (None, False, "", [], {}) or (name == "n" and value == 1):
+        return None
+    raise ValueError(f"this API has no such field; {remedies[name or '']}")
 
 
 def validation_problem(errors: Sequence[Mapping[str, Any]]) -> tuple[str, str]:

@@ -18,12 +18,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..conversation.built_in_tools import BUILT_IN_TOOLS, is_built_in, requested_tool
 from ..conversation.header import INVISIBLE
 from ..conversation.json_field import JsonField
 from ..conversation.tool_namespaces import ToolDescription, ToolNamespaceConfig
 
 __all__ = [
-    "BUILT_IN_TOOLS",
     "CUSTOM_TOOL_FIELD",
     "RequestedTools",
     "read_function",
@@ -33,15 +33,6 @@ __all__ = [
 
 CUSTOM_TOOL_FIELD = "input"
 """The only argument of the function that represents a custom tool."""
-
-BUILT_IN_TOOLS: Mapping[str, str] = {
-    "web_search": "browser",
-    "web_search_2025_08_26": "browser",
-    "web_search_preview": "browser",
-    "web_search_preview_2025_03_11": "browser",
-    "code_interpreter": "python",
-}
-"""Tool types that the model was trained with, and their names in harmony."""
 
 HOSTED_TOOLS = {
     "apply_patch",
@@ -54,9 +45,8 @@ HOSTED_TOOLS = {
     "programmatic_tool_calling",
     "shell",
     "tool_search",
-    *BUILT_IN_TOOLS,
 }
-"""Tool types of OpenAI's API that a server may have; other types raise an error."""
+"""Tool types of OpenAI's API that a server may have, beside the built-in tools."""
 
 _FUNCTIONS = "functions"
 _NAME = re.compile(rf"[^\s=<|>{INVISIBLE}]+")  # what a header can contain
@@ -102,7 +92,7 @@ class RequestedTools:
             return f"{namespace}.{name}"
         function = f"{_FUNCTIONS}.{name}"
         # The client received the call of an undeclared tool under its whole name.
-        is_whole = "." in name or name == "python"
+        is_whole = "." in name or is_built_in(name)
         return name if is_whole and function not in self.recipients else function
 
     def add(self, namespace: str, description: str | None, tool: ToolDescription) -> None:
@@ -174,10 +164,11 @@ def _read_tool(
         requested.custom.add(recipient)
         if grammar is not None:
             requested.texts[recipient] = grammar
-    elif kind in HOSTED_TOOLS:
+    elif kind in HOSTED_TOOLS or requested_tool(kind):
         requested.others.add(kind)
     else:
-        known = ", ".join(sorted({"function", "custom", "namespace", *HOSTED_TOOLS}))
+        built_in = {type_ for tool in BUILT_IN_TOOLS.values() for type_ in tool.requested_as}
+        known = ", ".join(sorted({"function", "custom", "namespace", *HOSTED_TOOLS, *built_in}))
         raise tool["type"].error(f"the tool type {kind!r:.80} is unknown; use one of {known}")
 
 
@@ -185,8 +176,8 @@ def _name_at_server(tool: JsonField) -> str:
     """Return the name that a built-in or MCP tool has at the server; empty for other tools."""
     if tool["type"].value == "mcp":
         label = tool["server_label"].optional_text() or ""
-        return "" if label in BUILT_IN_TOOLS.values() else label
-    return BUILT_IN_TOOLS.get(tool["type"].text(), "")
+        return "" if label in BUILT_IN_TOOLS else label
+    return requested_tool(tool["type"].text())
 
 
 def _recipients(namespace: ToolNamespaceConfig) -> list[str]:

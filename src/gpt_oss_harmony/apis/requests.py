@@ -15,9 +15,10 @@ from pydantic import (
 )
 
 from ..engines.engine import Sampling
-from .request_body import Metadata, SamplingFields, no_bias
+from .request_body import Metadata, SamplingFields, misplaced_field, no_bias
 
 __all__ = [
+    "Absent",
     "ChatRequest",
     "CompletionRequest",
     "Effort",
@@ -187,6 +188,28 @@ Includable: TypeAlias = Literal[
 ]
 
 
+_IN_RESPONSES = {
+    "response_format": "send text.format",
+    "n": "send a request for each answer",
+    "max_completion_tokens": "send max_output_tokens",
+    "logprobs": "send top_logprobs, or include 'message.output_text.logprobs'",
+    "stop_sequences": "send stop",
+    "verbosity": "send text.verbosity",
+    "functions": "send tools",
+    "system": "send instructions",
+}
+_IN_CHAT = {
+    "text": "send response_format, or verbosity",
+    "max_output_tokens": "send max_completion_tokens",
+    "input": "send messages",
+    "instructions": "send a message of the role developer",
+    "previous_response_id": "send all messages, or use the Responses API",
+    "stop_sequences": "send stop",
+    "system": "send a message of the role system",
+}
+"""Fields of the other APIs, and what to send instead."""
+
+
 class ResponsesRequest(ConstraintFields):
     """A request for a response."""
 
@@ -237,6 +260,21 @@ class ResponsesRequest(ConstraintFields):
     safety_identifier: str | None = Field(default=None, max_length=1024)
     service_tier: str | None = None
     user: str | None = None
+    response_format: Absent = Field(default=None, description="Send `text.format` instead.")
+    n: Absent = Field(default=None, description="A response has one answer.")
+    max_completion_tokens: Absent = Field(
+        default=None, description="Send `max_output_tokens` instead."
+    )
+    logprobs: Absent = Field(default=None, description="Send `top_logprobs` instead.")
+    stop_sequences: Absent = Field(default=None, description="Send `stop` instead.")
+    verbosity: Absent = Field(default=None, description="Send `text.verbosity` instead.")
+    functions: Absent = Field(default=None, description="Send `tools` instead.")
+    system: Absent = Field(default=None, description="Send `instructions` instead.")
+
+    @field_validator(*_IN_RESPONSES)
+    @classmethod
+    def _is_of_another_api(cls, value: Any, info: ValidationInfo) -> Any:
+        return misplaced_field(value, info.field_name, _IN_RESPONSES)
 
     @field_validator("messages")
     @classmethod
@@ -358,6 +396,20 @@ class ChatRequest(ConstraintFields):
     safety_identifier: str | None = Field(default=None, max_length=1024)
     service_tier: str | None = None
     user: str | None = None
+    text: Absent = Field(default=None, description="Send `response_format` instead.")
+    max_output_tokens: Absent = Field(
+        default=None, description="Send `max_completion_tokens` instead."
+    )
+    input: Absent = Field(default=None, description="Send `messages` instead.")
+    instructions: Absent = Field(default=None, description="Send a message instead.")
+    previous_response_id: Absent = Field(default=None, description="Send all messages instead.")
+    stop_sequences: Absent = Field(default=None, description="Send `stop` instead.")
+    system: Absent = Field(default=None, description="Send a message instead.")
+
+    @field_validator(*_IN_CHAT)
+    @classmethod
+    def _is_of_another_api(cls, value: Any, info: ValidationInfo) -> Any:
+        return misplaced_field(value, info.field_name, _IN_CHAT)
 
     @field_validator("web_search_options")
     @classmethod

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from ..conversation.built_in_tools import requested_tool
 from ..conversation.json_field import JsonField
 from ..conversation.tool_choice import ToolChoice, named_tools
-from .requested_tools import BUILT_IN_TOOLS, RequestedTools
+from .requested_tools import RequestedTools
 
 __all__ = ["choice_without", "chosen_built_in", "read_later_choice", "read_tool_choice"]
 
@@ -83,7 +84,7 @@ def choice_without(
 def _recipients(tool: JsonField, tools: RequestedTools) -> list[str]:
     """Return the recipients that a choice names: one tool, or all tools of a namespace."""
     kind = tool["type"].text()
-    if built_in := tools.recipients_of(BUILT_IN_TOOLS.get(kind, "")):
+    if built_in := tools.recipients_of(requested_tool(kind)):
         return built_in
     declared = f"declared tools: {', '.join(tools.recipients) or 'none'}"
     if kind not in ("function", "custom", "namespace"):

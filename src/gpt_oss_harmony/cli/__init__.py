@@ -34,6 +34,7 @@ from .generate import CHECK, GENERATE, GRAMMAR
 from .input import InputError, UsageError
 from .inspect import INSPECT
 from .mcp import MCP
+from .output import Output
 from .parse import DECODE, ENCODE, PARSE
 from .prepare import PREPARE
 from .render import RENDER, SCHEMA, TEMPLATE
@@ -89,6 +90,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     words = (sys.argv[1:] if argv is None else list(argv)) or ["--help"]
+    if words[0] == "help":
+        words = [*words[1:], "--help"]
+    elif words == ["version"]:
+        words = ["--version"]
     try:
         arguments = command_line(COMMANDS).parse_args(words)
     except SystemExit as stop:  # after --help, --version or a usage error
@@ -104,7 +109,7 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def _fail(problem: str, code: int = BAD_INPUT) -> int:
-    one_line = " ".join(problem.splitlines())
+    one_line = Output.printable(" ".join(problem.splitlines()))
     print(f"harmony: error: {one_line}", file=sys.stderr)
     return code
 

@@ -123,7 +123,7 @@ class _EngineAnswer(Answer):
         async with aclosing(steps):
             async for step in steps:
                 self._completion = step.completion
-                for index, text in step.deltas:
+                for index, text, *_ in step.deltas:
                     shown = index
                     yield _piece(step.completion, index, text)
         if self._completion is None:

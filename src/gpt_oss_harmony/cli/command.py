@@ -1,8 +1,4 @@
-"""A command and its command line: wrong usage is one line with a remedy, and exit code 2.
-
-An option that was renamed is kept under its old name by `keep_old_name`: it is in no help and no
-completion, and its use prints a warning.
-"""
+"""A command and its command line: wrong usage is one line with a remedy, and exit code 2."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ from typing import Any, ClassVar, NoReturn
 
 from ..installation import VERSION
 
-__all__ = ["Command", "CommandParser", "command_line", "did_you_mean", "keep_old_name"]
+__all__ = ["Command", "CommandParser", "command_line", "did_you_mean"]
 
 BAD_USAGE = 2
 
@@ -46,7 +42,7 @@ options:
   -h, --help   show this help
   --version    show the version
 
-'harmony COMMAND --help' explains a command and gives examples.
+'harmony help COMMAND' explains a command and gives examples.
 """
 
 
@@ -81,12 +77,6 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
     names = list(names)
     close = difflib.get_close_matches(word, names, 1)
     return f"did you mean {close[0]}?" if close else f"choose from {', '.join(names)}"
-
-
-def keep_old_name(action: argparse.Action, name: str) -> argparse.Action:
-    """Hide a name of an option; the parser still takes it, with a warning."""
-    action.option_strings = [option for option in action.option_strings if option != name]
-    return action
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -142,7 +132,6 @@ class CommandParser(argparse.ArgumentParser):
                 self._is_second_try = False
         if unknown:
             self._refuse(unknown[0])
-        self._warn_of_old_names(words)
         return parsed, unknown
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -167,16 +156,6 @@ class CommandParser(argparse.ArgumentParser):
         options = [option for action in self._actions for option in action.option_strings]
         close = difflib.get_close_matches(name, options, 1)
         self.error(f"there is no option {name}" + (f"; did you mean {close[0]}?" if close else ""))
-
-    def _warn_of_old_names(self, words: Sequence[str]) -> None:
-        for word in words[: words.index("--")] if "--" in words else words:
-            name = word.partition("=")[0]
-            action = self._option_string_actions.get(name)
-            if action is not None and name not in action.option_strings:
-                print(
-                    f"harmony: warning: {name} is an old name; use {action.option_strings[0]}",
-                    file=sys.stderr,
-                )
 
 
 class _MainParser(CommandParser):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from .command import Command, CommandParser, did_you_mean
-from .input import InputError
+from .input import InputError, warn_if_shared
 
 __all__ = ["Configuration", "add_config"]
 
@@ -130,7 +130,10 @@ class Configuration:
         variables = self._read_variables(environment)
         path = {**variables, **line}.get("config")
         if path is not None:
-            self._take(self._read_file(str(path)), str(path))
+            settings = self._read_file(str(path))
+            self._take(settings, str(path))
+            if any(_masked(name, value) != value for name, value in settings.items()):
+                warn_if_shared("--config", str(path))
         for name, value in variables.items():
             self._take({name: value}, _variable(name))
         self._take(line, "command line")

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
+import stat
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +21,7 @@ from typing import Any
 from ..apis.chat_input import conversation_from_chat, is_chat
 from ..conversation.messages import Conversation
 from ..errors import HarmonyError
+from .output import Output
 
 __all__ = [
     "InputError",
@@ -30,6 +33,7 @@ __all__ = [
     "read_json",
     "read_request",
     "read_text",
+    "warn_if_shared",
 ]
 
 STANDARD_INPUT = "-"
@@ -163,3 +167,14 @@ def iso_date(text: str) -> str:
     except ValueError:
         pass  # no month has this day
     raise argparse.ArgumentTypeError(f"{text!r} is not a date; write it as YYYY-MM-DD")
+
+
+def warn_if_shared(option: str, name: str) -> None:
+    """Warn about a file with secrets that other users of this machine can read."""
+    try:
+        mode = os.stat(name).st_mode
+    except OSError:
+        return  # who reads it reports why it cannot be read
+    if os.name == "posix" and stat.S_ISREG(mode) and mode & (stat.S_IRGRP | stat.S_IROTH):
+        problem = f"other users can read {option} {name}, which has secrets; run 'chmod 600' on it"
+        print(f"harmony: warning: {Output.printable(problem)}", file=sys.stderr)

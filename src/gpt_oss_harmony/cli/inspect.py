@@ -59,7 +59,6 @@ class _Inspect(Command):
             help="a conversation or a request to open, as JSON; - means standard input "
             "(default: none)",
         )
-        parser.add_argument("--file", dest="old_file", help=argparse.SUPPRESS)
         add_port(parser, "the port of the page (default: a free one)", 0)
         parser.add_argument(
             "--open",
@@ -70,10 +69,7 @@ class _Inspect(Command):
 
     def run(self, arguments: argparse.Namespace) -> None:
         file = arguments.file
-        if arguments.old_file is not None:
-            print("harmony: warning: --file is an old name; use FILE", file=sys.stderr)
-            file = arguments.old_file
-        elif file is None and arguments.model is not None and _is_file(arguments.model):
+        if file is None and arguments.model is not None and _is_file(arguments.model):
             arguments.model, file = None, arguments.model
         fragment = ""
         if file is not None:

@@ -129,7 +129,7 @@ async def _serve_http(
     from ..tools.mcp import KeyGate, make_http_app
     from ..web import HttpConfig, Refusal, RequestGuard
 
-    def refused(refusal: Refusal) -> JSONResponse:
+    def refused(refusal: Refusal, _: object) -> JSONResponse:
         return JSONResponse({"error": refusal.problem}, refusal.status)
 
     host, port = listener.getsockname()[:2]

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from ..config import SchemaDialect
 from ..conversation.messages import Role
 from ..installation import missing_package
-from .command import keep_old_name
-from .input import InputError, UsageError
+from .input import InputError, UsageError, warn_if_shared
 from .runtime import engine_options, is_url
 
 if TYPE_CHECKING:
@@ -91,10 +90,7 @@ def add_format(
     parser: argparse.ArgumentParser, formats: Sequence[str], meaning: str
 ) -> argparse.Action:
     """Add the option ``--format``, the form of the output; the first is the default."""
-    option = parser.add_argument(
-        "--format", "--output", choices=formats, default=formats[0], help=meaning
-    )
-    return keep_old_name(option, "--output")
+    return parser.add_argument("--format", choices=formats, default=formats[0], help=meaning)
 
 
 def add_color(parser: argparse.ArgumentParser) -> None:
@@ -107,19 +103,15 @@ def add_color(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_schema_dialect(
-    parser: argparse.ArgumentParser, old_name: str | None = None
-) -> argparse.Action:
+def add_schema_dialect(parser: argparse.ArgumentParser) -> argparse.Action:
     """Add the option for the dialect of schemas."""
-    option = parser.add_argument(
+    return parser.add_argument(
         "--schema-dialect",
-        *([old_name] if old_name else []),
         choices=get_args(SchemaDialect),
         default="typescript",
         help="how to write JSON Schemas: typescript keeps all they say; reference writes the bytes "
         "of openai-harmony, which loses parts (default: typescript)",
     )
-    return keep_old_name(option, old_name) if old_name else option
 
 
 def role_names() -> list[str]:
@@ -222,6 +214,7 @@ def _key_text(text: str) -> str:
 
 
 def _keys_of_file(option: str, name: str) -> list[str]:
+    warn_if_shared(option, name)
     try:
         text = Path(name).read_text("utf-8")
     except (OSError, ValueError) as error:

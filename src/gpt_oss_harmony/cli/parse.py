@@ -10,7 +10,7 @@ from ..errors import TokenError
 from ..parsing.parser import StreamableParser
 from ..tokens.tokenizer import token_ids
 from ..written_tokens import token_ids_in, written_tokens
-from .command import Command, keep_old_name
+from .command import Command
 from .input import InputError, add_file, named_in_errors, read_text
 from .options import add_color, add_format, role_named, role_names
 from .output import Output, json_lines, write_message
@@ -48,16 +48,14 @@ class _Parse(Command):
             action="store_true",
             help="repair broken markup, and list the repairs (default: report an error)",
         )
-        recipients = parser.add_argument(
+        parser.add_argument(
             "--recipients",
-            "--tools",
             action="append",
             default=[],
             metavar="NAME[,NAME...]",
             help="the recipients that the conversation declares, such as functions.get_weather; "
             "--lenient corrects other names; repeatable",
         )
-        keep_old_name(recipients, "--tools")
         add_format(
             parser,
             ("text", "json"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
+import re
 import shlex
 import signal
 import sys
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from ..apis.current_date import TODAY
 from ..config import HeaderStyle
 from ..installation import missing_package
-from .command import Command, keep_old_name
+from .command import Command
 from .input import STANDARD_INPUT, InputError, UsageError
 from .options import add_color, add_schema_dialect, positive
 from .output import Output
@@ -28,11 +29,14 @@ if TYPE_CHECKING:
 __all__ = ["PREPARE"]
 
 _REJECTED_SHOWN = 8
+_UNUSED_SHOWN = 8
 
 _MANY_REJECTED = 0.1
 """A larger share of rejected rows is a warning."""
 
 _CHANNELS = ("analysis", "commentary", "final")
+_FORMS = ("harmony", "chat", "sharegpt", "responses", "completion", "alpaca")
+_FINDINGS = ("markup", "calls", "channels", "empty", "opening")
 _COLUMNS = ("labels", "assistant_masks", "attention_mask")
 
 
@@ -62,19 +66,27 @@ preparation from Python with Ray: gpt_oss_harmony.training.files.ray.
             help="JSON lines (.jsonl, .jsonl.gz, .jsonl.zst), Parquet (.parquet), a folder of "
             "such files, or a data set that Hugging Face's datasets saved",
         )
-        output = parser.add_argument(
+        parser.add_argument(
             "--output",
-            "--out",
             required=True,
             metavar="FOLDER",
             help="the folder for the output; to resume, give the same folder again",
         )
-        keep_old_name(output, "--out")
         parser.add_argument(
             "--from",
             dest="form",
-            choices=("harmony", "chat", "sharegpt"),
+            choices=_FORMS,
             help="the form of all rows (default: detected for each row)",
+        )
+        parser.add_argument(
+            "--reject",
+            nargs="*",
+            choices=(*_FINDINGS, "nothing"),
+            metavar="KIND",
+            help="reject rows that would teach markup (marks such as <|im_end|> in text), calls "
+            "(arguments that are not valid), channels (unknown ones), empty (answers without "
+            "text), opening (a conversation that begins with the assistant), or reject nothing; "
+            "the report counts the others (default: markup calls channels)",
         )
         parser.add_argument(
             "--date",
@@ -151,6 +163,30 @@ preparation from Python with Ray: gpt_oss_harmony.training.files.ray.
             "10%%)",
         )
         parser.add_argument(
+            "--max-row-bytes",
+            type=_bytes,
+            metavar="SIZE",
+            help="reject longer rows; a worker needs about 35 times as much memory (default: 16M)",
+        )
+        parser.add_argument(
+            "--max-unpacked-ratio",
+            type=positive,
+            metavar="N",
+            help="the most bytes that a byte of a compressed file may become (default: 200)",
+        )
+        parser.add_argument(
+            "--max-unpacked-bytes",
+            type=_bytes,
+            metavar="SIZE",
+            help="the most bytes of all unpacked files, such as 50G (default: 1T)",
+        )
+        parser.add_argument(
+            "--source-field",
+            metavar="NAME",
+            help="the field of a row that names its source; the report counts tokens by source "
+            "(default: the name of the file)",
+        )
+        parser.add_argument(
             "--workers",
             type=positive,
             metavar="N",
@@ -181,8 +217,8 @@ preparation from Python with Ray: gpt_oss_harmony.training.files.ray.
                 made = prepare(source, out, settings, runner=runner, watch=progress.watch)
         except WorkerError as error:
             raise InputError(
-                f"{error}, usually for lack of memory; repeat the command with fewer --workers "
-                "to resume"
+                f"{error}, usually for lack of memory; repeat the command with fewer --workers or "
+                "a smaller --max-row-bytes to resume"
             ) from error
         except OutputError:
             raise  # the command's own message about output
@@ -211,12 +247,13 @@ def _check(arguments: argparse.Namespace) -> None:
     for name in arguments.channels or ():
         close = difflib.get_close_matches(name.casefold(), _CHANNELS, 1)
         if close and name not in _CHANNELS:  # a channel may have any name
-            print(f"harmony: warning: --channels {name}: did you mean {close[0]}?", file=sys.stderr)
+            _warn(f"--channels {name}: did you mean {close[0]}?")
 
 
 def _settings(arguments: argparse.Namespace) -> PrepareSettings:
     from ..training import TrainingOptions
     from ..training.files import PrepareSettings
+    from ..training.row_checks import REJECTED_FINDINGS
 
     training = TrainingOptions(
         turns=arguments.turns,
@@ -226,8 +263,17 @@ def _settings(arguments: argparse.Namespace) -> PrepareSettings:
         header_style=arguments.header_style,
         schema_dialect=arguments.schema_dialect,
     )
+    limits = {
+        "row_bytes": arguments.max_row_bytes,
+        "unpacked_ratio": arguments.max_unpacked_ratio,
+        "unpacked_bytes": arguments.max_unpacked_bytes,
+    }
+    rejected = arguments.reject
     return PrepareSettings(
         training,
+        reject=REJECTED_FINDINGS if rejected is None else frozenset(rejected) - {"nothing"},
+        source_field=arguments.source_field,
+        **{name: limit for name, limit in limits.items() if limit is not None},
         form=arguments.form,
         start_date=arguments.date,
         pack=arguments.pack,
@@ -248,7 +294,7 @@ def _report(made: Preparation, arguments: argparse.Namespace) -> None:
         output.line(report.text())
         output.line()
         for row in made.rejected[:_REJECTED_SHOWN]:
-            output.line(f"rejected: {row.file}:{row.line}: {row.reason}")
+            output.line(output.printable(f"rejected: {row.file}:{row.line}: {row.reason}"))
     if not report.examples:
         raise InputError(f"{arguments.file}: {_no_examples(made, arguments.quiet)}")
     if not arguments.quiet:
@@ -260,7 +306,16 @@ def _report(made: Preparation, arguments: argparse.Namespace) -> None:
         problem = f"{rejected}, more than --max-rejected {100 * allowed:g}%"
         raise InputError(f"{arguments.file}: {problem}; {place} has the reasons")
     if allowed is None and report.rejected_share > _MANY_REJECTED:
-        print(f"harmony: warning: {rejected}; {place} has the reasons", file=sys.stderr)
+        _warn(f"{rejected}; {place} has the reasons")
+    if report.unused and not arguments.quiet:
+        names = ", ".join(name for name, _ in report.unused.most_common(_UNUSED_SHOWN))
+        others = len(report.unused) - _UNUSED_SHOWN
+        names += f" and {others:,} others" if others > 0 else ""
+        _warn(f"fields that are in no example: {names}; the report counts them")
+
+
+def _warn(problem: str) -> None:
+    print(f"harmony: warning: {Output.printable(problem)}", file=sys.stderr)
 
 
 def _no_examples(made: Preparation, is_quiet: bool) -> str:
@@ -302,7 +357,8 @@ def _interruptible(words: Sequence[str], out: Path, progress: _ProgressLine) -> 
     except KeyboardInterrupt:
         progress.close()
         command = shlex.join(["harmony", "prepare", *words])
-        print(f"harmony: stopped; {_kept(out, progress)}: {command}", file=sys.stderr)
+        problem = Output.printable(f"stopped; {_kept(out, progress)}: {command}")
+        print(f"harmony: {problem}", file=sys.stderr)
         if received == [signal.SIGTERM]:
             sys.exit(128 + signal.SIGTERM)
         raise
@@ -378,6 +434,17 @@ def _share(text: str) -> float:
     if rest or not 0 <= share <= 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a share; write a percentage such as 1%")
     return share
+
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def _bytes(text: str) -> int:
+    """Read a number of bytes, such as ``16M``."""
+    read = re.fullmatch(r"([1-9][0-9]{0,15})([KMGT]?)i?B?", text, re.IGNORECASE)
+    if read is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size; write a number such as 16M")
+    return int(read[1]) * _UNITS[read[2].upper()]
 
 
 def _date(text: str) -> str | None:

@@ -17,7 +17,7 @@ from ..rendering.system_prompt import tool_declaration
 from ..typescript.json_text import JsonValue
 from ..typescript.reference_dialect import reference_schema_to_typescript
 from ..typescript.writer import schema_to_typescript
-from .command import Command, keep_old_name
+from .command import Command
 from .input import InputError, add_file, add_request, named_in_errors, read_json, read_request
 from .options import add_color, add_format, add_schema_dialect, role_named, role_names
 from .output import Output, json_lines, style_of
@@ -127,7 +127,7 @@ class _Schema(Command):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_file(parser, "a function tool, a list of them, or a JSON Schema, as JSON")
-        add_schema_dialect(parser, "--dialect")
+        add_schema_dialect(parser)
 
     def run(self, arguments: argparse.Namespace) -> None:
         raw, _ = read_json(arguments.file)
@@ -156,15 +156,13 @@ class _Template(Command):
             help="chat: the Jinja template that writes prompts; response: the JSON by which "
             "Transformers separates reasoning and calls from the answer (`response_template`)",
         )
-        option = parser.add_argument(
+        parser.add_argument(
             "--output",
-            "--into",
             metavar="FOLDER",
             type=Path,
             help="write the template into the folder of a model, where Transformers finds it "
             "(default: print it)",
         )
-        keep_old_name(option, "--into")
 
     def run(self, arguments: argparse.Namespace) -> None:
         folder: Path | None = arguments.output

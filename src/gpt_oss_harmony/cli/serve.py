@@ -145,7 +145,23 @@ class _Serve(Command):
             "--event-names",
             choices=("openai", "open-responses"),
             default="openai",
-            help="the names of events about reasoning (default: %(default)s)",
+            help="the names of events about reasoning; with those of open-responses, the helper "
+            "responses.stream() of OpenAI's TypeScript SDK fails (default: %(default)s)",
+        )
+        parser.add_argument(
+            "--repetition",
+            type=_repetition,
+            metavar="N|off",
+            default=512,
+            help="end a completion whose last N tokens only repeat those before them "
+            "(default: %(default)s)",
+        )
+        parser.add_argument(
+            "--unknown-fields",
+            choices=("ignore", "refuse"),
+            default="ignore",
+            help="what to do with fields of requests that no API has; ignored ones are listed in "
+            "the header Harmony-Ignored (default: %(default)s)",
         )
         parser.add_argument(
             "--reasoning-summaries",
@@ -192,6 +208,14 @@ class _Serve(Command):
             metavar="N",
             default=100,
             help="the most calls of these tools in one response (default: %(default)s)",
+        )
+        parser.add_argument(
+            "--max-stored-gib",
+            type=natural,
+            metavar="N",
+            default=4,
+            help="the most GiB that one API key may have stored: files, responses and "
+            "conversations; 0 is no limit (default: %(default)s)",
         )
         parser.add_argument(
             "--keep-days",
@@ -262,11 +286,14 @@ class _Serve(Command):
             inspector=arguments.inspector,
             current_date=None if date == "none" else date,
             event_names=arguments.event_names,
+            unknown_fields=arguments.unknown_fields,
+            repetition=arguments.repetition,
             reasoning_summaries=arguments.reasoning_summaries,
             context_length=arguments.context_length,
             max_running=arguments.max_running,
             max_waiting=arguments.max_waiting,
             max_tool_calls=arguments.max_tool_calls,
+            max_stored_bytes=arguments.max_stored_gib * 1024**3 or None,
             keep_days=arguments.keep_days or None,
         )
         # The server raises the signal again when it has stopped; the engine is still to be closed.
@@ -275,6 +302,10 @@ class _Serve(Command):
 
 
 SERVE = _Serve()
+
+
+def _repetition(text: str) -> int | None:
+    return None if text == "off" else positive(text, least=2)
 
 
 def _days(text: str) -> float:
@@ -447,7 +478,7 @@ class _Keys(Command):
     def run(self, arguments: argparse.Namespace) -> None:
         try:
             from ..server.auth.api_keys import ApiKeys
-            from ..server.responses.encryption import rotate_keys
+            from ..server.encryption import rotate_keys
             from ..server.store import KeyLimits, NotFoundError, Store
         except ModuleNotFoundError as error:
             raise InputError(missing_package("keys need", error, "serve")) from error

@@ -67,8 +67,8 @@ class _Work:
     async def _serve(self, folder: Path, listener: socket.socket) -> None:
         from ..engines import open_engine
         from ..server import create_app, run_server
+        from ..server.cluster.hub import HubEngine, Worker
         from ..server.exporters import exported_telemetry
-        from ..server.hub import HubEngine, Worker
 
         async with AsyncExitStack() as opened:
             telemetry = opened.enter_context(exported_telemetry())

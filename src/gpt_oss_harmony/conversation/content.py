@@ -146,6 +146,11 @@ class SystemContent(_ToolContent):
 
     def with_conversation_start_date(self, conversation_start_date: str) -> SystemContent:
         """Set the current date, such as ``2025-06-28``, in place."""
+        if not isinstance(conversation_start_date, str):
+            raise TypeError(
+                f"conversation_start_date must be text such as '2025-06-28', not "
+                f"{type(conversation_start_date).__name__}; a date has isoformat()"
+            )
         self.conversation_start_date = conversation_start_date
         return self
 

@@ -22,7 +22,15 @@ from .content import Content, DeveloperContent, SystemContent, TextContent
 from .json_field import shown
 from .tool_namespaces import ToolDescription
 
-__all__ = ["Author", "Conversation", "Message", "Role", "declared_tools", "is_answer"]
+__all__ = [
+    "Author",
+    "Conversation",
+    "Message",
+    "Role",
+    "declared_tools",
+    "declares_functions",
+    "is_answer",
+]
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -130,6 +138,11 @@ class Message(BaseModel):
         """Make a message with several items of content by an author without a name."""
         return cls(author=Author(role=role), content=list(contents))
 
+    @property
+    def text(self) -> str:
+        """The text of the message: all its items of text, joined."""
+        return "".join(item.text for item in self.content if isinstance(item, TextContent))
+
     def adding_content(self, content: str | Content) -> Message:
         """Append an item of content, in place."""
         self.content.append(_as_content(content))
@@ -224,6 +237,18 @@ class Conversation(BaseModel):
 def is_answer(message: Message) -> bool:
     """Return whether a message is an answer, which ends the turn with ``<|return|>``."""
     return message.channel == "final" and message.author.role is Role.ASSISTANT
+
+
+def declares_functions(message: Message) -> bool:
+    """Return whether a message declares functions; the system message then names their channel.
+
+    As in the reference, only the content counts, and not the role of the message.
+    """
+    return any(
+        bool((namespace := (item.tools or {}).get("functions")) and namespace.tools)
+        for item in message.content
+        if isinstance(item, DeveloperContent)
+    )
 
 
 def declared_tools(messages: Iterable[Message]) -> dict[str, ToolDescription | None]:

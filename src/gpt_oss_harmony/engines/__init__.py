@@ -3,6 +3,7 @@
 ::
 
     engine                        the interface, its settings and its errors
+    repetition                    a model that runs in circles, found token by token
     token_sampler                 logits to tokens, for engines in this process
     memory_plan → placement       where a model runs, and how its memory is used
     devices                       the facts about this machine for both
@@ -38,6 +39,7 @@ from .engine import (
     Sampling,
     SamplingError,
 )
+from .repetition import RepetitionDetector
 
 if TYPE_CHECKING:
     from .llama_cpp_engine import LlamaCppEngine as LlamaCppEngine
@@ -53,6 +55,7 @@ __all__ = [
     "EngineError",
     "FinishReason",
     "Health",
+    "RepetitionDetector",
     "SampledToken",
     "Sampling",
     "SamplingError",

@@ -208,6 +208,17 @@ class Engine(ABC):
     ) -> AsyncGenerator[SampledToken, None]:
         """Sample at most `max_tokens` tokens; the prompt has been checked."""
 
+    async def score(self, tokens: Sequence[int], logprobs: int = 0) -> list[SampledToken]:
+        """Return the log-probability of each token of a text, given the tokens before it.
+
+        The first token has none. `logprobs` is the number of the likeliest tokens beside each.
+        Raises `SamplingError` if this engine cannot score texts, and what `generate` raises.
+        """
+        raise SamplingError(
+            f"{self.origin or self.model} returns no log-probabilities of prompts; use vLLM or a "
+            "model of Transformers, or leave echo or logprobs out"
+        )
+
     @abstractmethod
     async def health(self) -> Health:
         """Return the engine's state; this method raises no error."""

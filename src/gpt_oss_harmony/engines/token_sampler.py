@@ -29,11 +29,20 @@ __all__ = ["TokenSampler", "choose_tokens"]
 
 
 class TokenSampler:
-    """The state of one completion: its settings, its tokens so far, and its grammar."""
+    """The state of one completion: its settings, its tokens so far, and its grammar.
+
+    The tokens of a `script` are taken instead of sampled ones, for their log-probabilities.
+    """
 
     def __init__(
-        self, prompt: Iterable[int], sampling: Sampling, max_tokens: int, vocabulary_size: int
+        self,
+        prompt: Iterable[int],
+        sampling: Sampling,
+        max_tokens: int,
+        vocabulary_size: int,
+        script: Sequence[int] = (),
     ) -> None:
+        self._script = script
         self.sampling = sampling
         self.is_finished = False
         self.counts = dict.fromkeys(prompt, 0) if sampling.repetition_penalty != 1 else {}
@@ -54,6 +63,11 @@ class TokenSampler:
         sampling = self.sampling
         penalties = sampling.frequency_penalty or sampling.presence_penalty
         return bool(self.counts) and bool(penalties or sampling.repetition_penalty != 1)
+
+    @property
+    def scripted(self) -> int | None:
+        """The next token of the script; None after its end."""
+        return self._script[self._length] if self._length < len(self._script) else None
 
     def random(self) -> float:
         """Return the random number of the next token, from 0 to 1."""
@@ -111,6 +125,9 @@ def choose_tokens(
     _penalise(logits, samplers)
     problems = _apply_grammars(logits, samplers)
     tokens = _sample(logits, samplers)
+    for row, sampler in enumerate(samplers):
+        if sampler.scripted is not None:
+            tokens[row] = sampler.scripted
     chosen: list[list[SampledToken] | EngineError] = []
     columns = samplers, tokens.tolist(), table.of(tokens)
     for row, (sampler, token, logprobs) in enumerate(zip(*columns, strict=True)):

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,15 @@ from transformers.utils import logging as transformers_logging
 
 from .cpu_model import prepare_for_cpu
 from .devices import find_machine
-from .engine import Engine, EngineError, Health, SampledToken, Sampling, SamplingError
+from .engine import (
+    ContextLengthError,
+    Engine,
+    EngineError,
+    Health,
+    SampledToken,
+    Sampling,
+    SamplingError,
+)
 from .memory_plan import MemoryPlan, ModelFigures, gigabytes, plan_memory
 from .parallel import Processes, thread_count
 from .placement import DIVIDING, HOPPER_ATTENTION, Machine, Placement, place
@@ -205,13 +213,34 @@ class TransformersEngine(Engine):
             prepare_for_cpu(self._model, max_requests, is_batched=False)
         return SequentialGeneration(self._model, self._requests, self._processes)
 
+    async def score(self, tokens: Sequence[int], logprobs: int = 0) -> list[SampledToken]:
+        """Return the log-probability of each token; it takes one step of the model for each."""
+        if not tokens:
+            return []
+        ContextLengthError.check(len(tokens) - 1, self.context_length)
+        SamplingError.check_tokens(tokens, self._vocabulary)
+        first, *rest = tokens
+        scored = [SampledToken(first)]
+        if rest:
+            sampling = Sampling(temperature=0, logprobs=logprobs, stop_tokens=frozenset())
+            stream = self._generate([first], sampling, len(rest), script=rest)
+            async with contextlib.aclosing(stream):
+                async for token in stream:
+                    scored.append(token)
+        return scored
+
     async def _generate(
-        self, prompt: list[int], sampling: Sampling, max_tokens: int
+        self,
+        prompt: list[int],
+        sampling: Sampling,
+        max_tokens: int,
+        *,
+        script: Sequence[int] = (),
     ) -> AsyncGenerator[SampledToken, None]:
         SamplingError.check_tokens(prompt, self._vocabulary)
         # Compiling a grammar would block the event loop for too long.
         sampler = await asyncio.to_thread(
-            TokenSampler, prompt, sampling, max_tokens, self._vocabulary
+            TokenSampler, prompt, sampling, max_tokens, self._vocabulary, script
         )
         forced = sampler.take_forced()
         request = RunningRequest(sampler, forced)

@@ -6,10 +6,19 @@ Token ids go both ways at ``/inference/v1/generate``, which ``--enable-scale-out
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing
 from typing import Any, Literal
 
-from .engine import EngineError, FinishReason, SampledToken, Sampling, SamplingError
+from ..tokens.special_tokens import VOCABULARY_SIZE
+from .engine import (
+    ContextLengthError,
+    EngineError,
+    FinishReason,
+    SampledToken,
+    Sampling,
+    SamplingError,
+)
 from .http_client import HttpClient, RefusalError
 from .server_engine import AnswerReader, ServerEngine, best_tokens
 
@@ -118,6 +127,39 @@ class VllmEngine(ServerEngine):
             body["reasoning_ended"] = True
         return body
 
+    async def score(self, tokens: Sequence[int], logprobs: int = 0) -> list[SampledToken]:
+        """Return the log-probability of each token; vLLM computes them with the prompt."""
+        if not tokens:
+            return []
+        SamplingError.check_tokens(tokens, VOCABULARY_SIZE - 1)
+        ContextLengthError.check(len(tokens), self.context_length)
+        body = {
+            "model": self.model,
+            "prompt": [*tokens],
+            "max_tokens": 1,
+            "temperature": 0,
+            "prompt_logprobs": logprobs,
+            "add_special_tokens": False,
+        }
+        try:
+            async with aclosing(self._client.ask("POST", _COMPLETIONS, body)) as answers:
+                (answer,) = [answer async for answer in answers]
+        except RefusalError as refusal:
+            if refusal.status in (400, 422):
+                raise SamplingError(str(refusal)) from refusal
+            raise
+        try:
+            listed = answer["choices"][0]["prompt_logprobs"]
+            return [
+                _scored(token, values, logprobs)
+                for token, values in zip(tokens, listed, strict=True)
+            ]
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise EngineError(
+                f"{self._client.url} returned no log-probabilities of the prompt: "
+                f"{str(answer)[:300]}"
+            ) from error
+
     def answer_reader(self, sampling: Sampling, max_tokens: int) -> AnswerReader:
         """Return a reader of events with ``choices``."""
         return _Reader(sampling.logprobs, completions=self._completions)
@@ -163,6 +205,14 @@ class _Reader(AnswerReader):
             for content in logprobs["content"]:
                 tops = content["top_logprobs"]
                 yield content["logprob"], [(top["token_id"], top["logprob"]) for top in tops]
+
+
+def _scored(token: int, values: Any, count: int) -> SampledToken:
+    """Read the entry of a token: null for the first, otherwise the likeliest tokens by id."""
+    if values is None:
+        return SampledToken(token)
+    found = {int(id): float(value["logprob"]) for id, value in values.items()}
+    return SampledToken(token, found[token], best_tokens(found.items(), count))
 
 
 def _choose_model(url: str, answer: Any, requested: str | None) -> tuple[str, int]:

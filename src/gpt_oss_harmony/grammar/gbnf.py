@@ -75,6 +75,8 @@ def turn_gbnf(grammar: str) -> str:
         name = _renamed(name)
         if body.startswith("%json "):
             schema = json.loads(body.removeprefix("%json "))
+            if "whitespace_pattern" in schema.get("x-guidance", ()):
+                raise _cannot_express("JSON with white space anywhere", "")
             lines += _Schema(name, schema).rules()
         elif body.startswith("/"):
             lines.append(f"{name} ::= {' '.join(_pattern(body[1:-1]))}")

@@ -14,8 +14,9 @@ from llguidance import LLExecutor, LLMatcher, LLParserLimits
 from ..encoding import load_harmony_encoding
 from ..rendering.cache import SharedCache
 from ..tokens.special_tokens import VOCABULARY_SIZE
+from .engine_trial import ENGINE_FUEL
 from .errors import GrammarError
-from .token_table import COST_LIMIT, MODEL_VOCABULARY_SIZE, token_table
+from .token_table import MODEL_VOCABULARY_SIZE, token_table
 
 __all__ = [
     "BITMASK_WORDS",
@@ -38,8 +39,8 @@ BITMASK_WORDS = MODEL_VOCABULARY_SIZE // 32
 _COUNTS_TOKENS = "[max_tokens="
 _MARK_TOKENS = 64
 _BYTES_OF_A_GRAMMAR = 80  # per character, when compiled; measured: 58 to 83
-# Ten times the cost that a grammar of this library may have (see `step_cost`).
-_LIMITS = LLParserLimits(step_lexer_fuel=10 * COST_LIMIT, verbose_errors=False)
+# Far more fuel than schemas of this library need; grammars of clients are not tried before.
+_LIMITS = LLParserLimits(step_lexer_fuel=7 * ENGINE_FUEL, verbose_errors=False)
 _compiled: SharedCache[str, tuple[str, LLMatcher]] = SharedCache(
     256 * 1024 * 1024, lambda entry: _BYTES_OF_A_GRAMMAR * len(entry[0])
 )

@@ -13,7 +13,9 @@ from ..conversation.messages import Conversation, Message, declared_tools
 from ..conversation.tool_choice import ToolChoice, named_tools
 from ..errors import ConversationError
 from .errors import GrammarError
+from .json_schema.budget import STEP_LIMIT
 from .text_formats import TextFormat, requested_text
+from .token_table import WHITE_SPACE
 
 __all__ = [
     "Call",
@@ -55,6 +57,12 @@ class TurnOptions:
       enforce. ``"loosen"`` leaves the keyword out, and `turn_constraint` reports it.
     - `strict_tools`: recipients whose schemas are never loosened. Response formats that are marked
       as strict are never loosened either.
+    - `whitespace`: the white space in JSON. ``"separators"`` allows a space after a comma and a
+      colon, and a line break after a comma; ``"compact"`` none; ``"indented"`` only printed JSON,
+      as of ``json.dumps(value, indent=2)``; ``"flexible"`` all of these and other white space of a
+      bounded length. The last two need an engine with llguidance 1.8 or newer.
+    - `schema_steps`: the most work to compile one schema; the default takes about a second. Beyond
+      it, a schema is refused, or loosened to its types and property names.
     - `canonical`: allow only one spelling of calls and JSON, the one that models write most often:
       ``<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>`` and JSON without
       white space. More tokens are then forced, which saves steps of the model.
@@ -73,16 +81,18 @@ class TurnOptions:
     text_tokens: int | None = None
     on_unsupported: Literal["error", "loosen"] = "error"
     strict_tools: frozenset[str] = frozenset()
+    whitespace: Literal["separators", "compact", "flexible", "indented"] = "separators"
+    schema_steps: int = STEP_LIMIT
     canonical: bool = False
 
     def __post_init__(self) -> None:
         bounds = [
             (name, getattr(self, name))
-            for name in ("reasoning_tokens", "reasoning_messages", "text_tokens")
+            for name in ("reasoning_tokens", "reasoning_messages", "text_tokens", "schema_steps")
         ]
         bounds += [("message_limits", limit) for limit in self.message_limits or ()]
         for name, value in bounds:
-            if value is None and name != "message_limits":
+            if value is None and name not in ("message_limits", "schema_steps"):
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise GrammarError(f"{name}: expected a positive integer, found {value!r}")
@@ -94,6 +104,11 @@ class TurnOptions:
         if self.on_unsupported not in ("error", "loosen"):
             raise GrammarError(
                 f"on_unsupported: {self.on_unsupported!r} is unknown", remedy="use error or loosen"
+            )
+        if self.whitespace not in WHITE_SPACE:
+            raise GrammarError(
+                f"whitespace: {self.whitespace!r} is unknown",
+                remedy=f"use one of {', '.join(WHITE_SPACE)}",
             )
 
     def loosens(self, recipient: str | None) -> bool:

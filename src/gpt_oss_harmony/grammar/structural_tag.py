@@ -122,7 +122,7 @@ def _answer(conversation: Conversation, options: TurnOptions) -> Format:
     if not schemas:
         body = _free_text(options.text_tokens)
         return _sequence(*header, _token(MESSAGE), body, _stop(RETURN))
-    bodies = [_json(schema, pointer, options.loosens(None)) for pointer, schema in schemas]
+    bodies = [_json(schema, pointer, options, None) for pointer, schema in schemas]
     return _sequence(*header, _type("json"), _token(MESSAGE), _one_of(bodies), _stop(RETURN))
 
 
@@ -140,7 +140,7 @@ def _call(call: Call, options: TurnOptions) -> Format:
     else:
         content_type = _type("json") if call.is_function else _type("json", "code")
         pointer = f"tools/{call.recipient}#"
-        body = _json(call.schema, pointer, options.loosens(call.recipient))
+        body = _json(call.schema, pointer, options, call.recipient)
     return _sequence(header, content_type, _token(MESSAGE), body, _stop(CALL))
 
 
@@ -153,10 +153,12 @@ def _type(*names: str) -> Format:
     return _optional(_one_of([*plain, constrained]))
 
 
-def _json(schema: object, pointer: str, loosens: bool) -> Format:
-    enforced = (
-        loosened_schema(schema, pointer).schema if loosens else enforceable_schema(schema, pointer)
-    )
+def _json(schema: object, pointer: str, options: TurnOptions, recipient: str | None) -> Format:
+    steps = options.schema_steps
+    if options.loosens(recipient):
+        enforced = loosened_schema(schema, pointer, steps=steps).schema
+    else:
+        enforced = enforceable_schema(schema, pointer, steps=steps)
     return {"type": "json_schema", "json_schema": xgrammar_schema(enforced)}
 
 

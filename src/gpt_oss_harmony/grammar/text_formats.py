@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from llguidance.gbnf_to_lark import GbnfToLarkError, gbnf_to_lark
+from llguidance.gbnf_to_lark import gbnf_to_lark
 
 from .errors import GrammarError
 from .matcher import Matcher
@@ -19,8 +19,11 @@ from .matcher import Matcher
 __all__ = ["TextFormat", "requested_text", "text_rule"]
 
 _LONGEST = 64 * 1024
+_DEEPEST = 100  # groups inside groups; the engine's own limit for Lark is lower
 _OPAQUE = re.compile(r'(?://|#)[^\n]*|"(?:\\.|[^"\\\x00-\x1F\x7F])*"|/(?:\\.|[^/\\])+/')
 """Comments, strings and regular expressions of Lark; their text is not syntax."""
+_GBNF_OPAQUE = re.compile(r'#[^\n]*|"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]')
+"""Comments, strings and character classes of GBNF."""
 
 
 class TextFormat(NamedTuple):
@@ -49,9 +52,11 @@ def text_rule(text_format: TextFormat, pointer: str) -> str:
     elif syntax == "regex":
         definition = f"start: /{_in_slashes(definition)}/"
     elif syntax == "gbnf":
+        problem = _too_deep(definition)
         try:
-            definition = gbnf_to_lark(definition).replace("%llguidance {}", "", 1)
-        except GbnfToLarkError as error:
+            definition = "" if problem else gbnf_to_lark(definition)
+            definition = definition.replace("%llguidance {}", "", 1)
+        except Exception as error:  # noqa: BLE001 - for an unknown rule it raises just that
             problem = f"it is not GBNF: {error}"
     if not problem:
         problem = _problem(definition)
@@ -78,6 +83,19 @@ def requested_text(response_format: Mapping[str, Any]) -> TextFormat | None:
         definition = str(response_format["grammar"])
         return TextFormat("gbnf" if "::=" in definition else "lark", definition)
     return None
+
+
+def _too_deep(gbnf: str) -> str:
+    """Return the problem of groups that nest too deep for the translator, which is recursive."""
+    syntax = _GBNF_OPAQUE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), gbnf)
+    open_groups = 0
+    for found in re.finditer(r"[()]", syntax):
+        open_groups = max(0, open_groups + (1 if found[0] == "(" else -1))
+        if open_groups > _DEEPEST:
+            line = syntax.count("\n", 0, found.start()) + 1
+            column = found.start() - syntax.rfind("\n", 0, found.start())
+            return f"line {line}, column {column}: more than {_DEEPEST} groups are nested"
+    return ""
 
 
 def _in_slashes(pattern: str) -> str:

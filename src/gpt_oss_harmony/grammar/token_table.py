@@ -1,21 +1,14 @@
-"""The vocabulary of harmony for llguidance, and the cost of a schema with it.
-
-llguidance builds a lexer while the model samples. Each token has a fixed amount of fuel; a grammar
-that runs out of fuel fails for good. A pattern does not show its cost, which depends on how its
-counts overlap. So this module tries schemas with counted patterns before they are used. They must
-need far less fuel than the engines provide.
-"""
+"""The vocabulary of harmony for llguidance, and the spelling of JSON under a grammar."""
 
 from __future__ import annotations
 
 import functools
 import json
-import random
 import re
 from typing import Any
 
 import llguidance
-from llguidance import LLInterpreter, LLParserLimits, TokenizerWrapper
+from llguidance import TokenizerWrapper
 
 from ..encoding import load_harmony_encoding
 from ..tokens.special_tokens import FIRST_SPECIAL, SPECIAL_IDS, SPECIAL_TEXTS
@@ -23,11 +16,10 @@ from ..tokens.vocabulary import load_vocabulary
 
 __all__ = [
     "COMPACT_JSON_OPTIONS",
-    "COST_LIMIT",
     "JSON_OPTIONS",
     "MODEL_VOCABULARY_SIZE",
+    "WHITE_SPACE",
     "for_llguidance_1_0",
-    "step_cost",
     "token_table",
     "with_any_spelling",
     "with_token_ids",
@@ -87,6 +79,23 @@ JSON_OPTIONS: dict[str, Any] = {
 COMPACT_JSON_OPTIONS = {**JSON_OPTIONS, "item_separator": ",", "key_separator": ":"}
 """The same for JSON without white space."""
 
+WHITE_SPACE: dict[str, dict[str, Any]] = {
+    "separators": JSON_OPTIONS,
+    "compact": COMPACT_JSON_OPTIONS,
+    # From llguidance 1.8 on, the pattern holds for all the white space between two signs.
+    "flexible": {
+        **COMPACT_JSON_OPTIONS,
+        "whitespace_pattern": "[ \\t]{1,4}|(?:\\r?\\n){1,2}[ \\t]{0,64}",
+    },
+    "indented": {
+        **COMPACT_JSON_OPTIONS,
+        "whitespace_pattern": "\\r?\\n[ \\t]{0,64}",
+        "item_separator": ",\\r?\\n[ \\t]{0,64}",
+        "key_separator": ": ",
+    },
+}
+"""The ``x-guidance`` for each value of `TurnOptions.whitespace`."""
+
 _OPTIONS_OF_1_0 = {
     "whitespace_flexible",
     "item_separator",
@@ -102,7 +111,7 @@ def with_any_spelling(grammar: str) -> str:
     Use it to check a sampled turn, in which another spelling is harmless, and not to sample.
     """
     any_spelling = json.dumps({"coerce_one_of": False, "lenient": False})
-    for options in (JSON_OPTIONS, COMPACT_JSON_OPTIONS):
+    for options in WHITE_SPACE.values():
         grammar = grammar.replace(json.dumps(options), any_spelling)
     return grammar
 
@@ -113,7 +122,7 @@ def for_llguidance_1_0(grammar: str) -> str:
     In this version, JSON has no white space, and the allowed escapes cannot be chosen.
     """
     plain = {name: value for name, value in COMPACT_JSON_OPTIONS.items() if name in _OPTIONS_OF_1_0}
-    for options in (JSON_OPTIONS, COMPACT_JSON_OPTIONS):
+    for options in WHITE_SPACE.values():
         grammar = grammar.replace(json.dumps(options), json.dumps(plain))
     return grammar
 
@@ -136,74 +145,3 @@ def with_token_ids(grammar: str) -> str:
         return match[0] if token is None else f"<[{token}]>"
 
     return _NAMED_TOKEN.sub(by_id, grammar)
-
-
-COST_LIMIT = 130_000
-"""The most fuel for one token. Ordinary schemas need less than 15,000."""
-
-ENGINE_FUEL = 200_000
-"""The fuel for one token in vLLM and other engines; it is the default of llguidance."""
-
-_WALKS = 6
-_TOKENS_OF_A_WALK = 30
-_CHEAP = 500
-_CHEAP_TOKENS = 8
-_ALLOWED = re.compile(rb"[^\0]")
-
-
-@functools.lru_cache(maxsize=4096)
-def step_cost(schema: str) -> int:
-    """Return the most fuel that any tried token needs, for a schema as JSON text.
-
-    The result is more than `COST_LIMIT` if the engine fails. Equal schemas have equal costs.
-
-    >>> step_cost('{"type": "string", "pattern": "^a{1,9}$"}') < 15_000
-    True
-    """
-    options = json.dumps(JSON_OPTIONS)
-    limits = LLParserLimits(step_lexer_fuel=ENGINE_FUEL, verbose_errors=False)
-    choices = random.Random(schema)
-    most = 0
-    try:
-        start = LLInterpreter(
-            token_table(),
-            f'start: %json {{"allOf": [{schema}], "x-guidance": {options}}}\n',
-            enable_backtrack=False,
-            enable_ff_tokens=False,
-            log_level=0,
-            limits=limits,
-        )
-        start.start_without_prompt()
-        for walk in range(_WALKS):
-            interpreter = start.deep_copy()
-            cheap_tokens = 0
-            for _ in range(_TOKENS_OF_A_WALK):
-                mask, progress = interpreter.compute_mask()
-                if mask is None:
-                    break
-                statistics = json.loads(progress)["progress"][0]["stats"]
-                most = max(most, int(statistics["lexer_cost"]))
-                token = _choose(mask, choices, longest=walk == 0)
-                if most > COST_LIMIT or token is None:
-                    return most
-                cheap_tokens = 0 if statistics["lexer_cost"] > _CHEAP else cheap_tokens + 1
-                if cheap_tokens == _CHEAP_TOKENS:
-                    break  # the lexer is built for this walk
-                interpreter.commit_token(token)
-    except ValueError:  # the engine failed
-        return ENGINE_FUEL
-    return most
-
-
-def _choose(mask: bytes, choices: random.Random, *, longest: bool) -> int | None:
-    """Draw tokens that the mask allows; return the longest or the first of them."""
-    vocabulary = load_vocabulary()
-    drawn: list[int] = []
-    for _ in range(8 if longest else 1):
-        start = choices.randrange(FIRST_SPECIAL)
-        place = _ALLOWED.search(mask, start, FIRST_SPECIAL) or _ALLOWED.search(
-            mask, 0, FIRST_SPECIAL
-        )
-        if place is not None:
-            drawn.append(place.start())
-    return max(drawn, key=lambda token: len(vocabulary[token]), default=None)

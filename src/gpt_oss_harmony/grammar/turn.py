@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from ..conversation.messages import Conversation
 from ..rendering.cache import SharedCache, fingerprint
 from .errors import GrammarError
-from .json_schema import JSON_OPTIONS, enforceable_schema, loosened_schema
+from .json_schema import enforceable_schema, loosened_schema
 from .options import (
     Call,
     TurnOptions,
@@ -29,7 +29,7 @@ from .options import (
     requested_schemas,
 )
 from .text_formats import requested_text, text_rule
-from .token_table import COMPACT_JSON_OPTIONS
+from .token_table import WHITE_SPACE
 
 __all__ = ["TEXT_PATTERN", "TurnConstraint", "turn_constraint", "turn_grammar"]
 
@@ -197,8 +197,9 @@ def _call(
 
 # Servers get the same tools with every request, so the text for a schema is cached, with the length
 # of its key, which may be longer than the text.
-_written: SharedCache[tuple[str, bytes, bool, bool], tuple[str, tuple[GrammarError, ...], int]] = (
-    SharedCache(16 * 1024 * 1024, lambda entry: len(entry[0]) + 500 * len(entry[1]) + entry[2])
+_Key: TypeAlias = tuple[str, bytes, bool, str, int]
+_written: SharedCache[_Key, tuple[str, tuple[GrammarError, ...], int]] = SharedCache(
+    16 * 1024 * 1024, lambda entry: len(entry[0]) + 500 * len(entry[1]) + entry[2]
 )
 
 
@@ -212,18 +213,19 @@ def _json(
     """Write the JSON that the schema of a call or of the answer allows, as a part of a rule."""
     data = fingerprint(schema)
     loosens = options.loosens(recipient)
+    whitespace = "compact" if options.canonical else options.whitespace
 
     def write() -> tuple[str, tuple[GrammarError, ...], int]:
         errors: tuple[GrammarError, ...] = ()
         if loosens:
-            enforced, errors = loosened_schema(schema, pointer)
+            enforced, errors = loosened_schema(schema, pointer, steps=options.schema_steps)
         else:
-            enforced = enforceable_schema(schema, pointer)
-        spelling = COMPACT_JSON_OPTIONS if options.canonical else JSON_OPTIONS
+            enforced = enforceable_schema(schema, pointer, steps=options.schema_steps)
+        spelling = WHITE_SPACE[whitespace]
         written = {"x-guidance": spelling, **({} if isinstance(enforced, bool) else enforced)}
         return f"%json {json.dumps(written)}", errors, len(data or b"") + 500
 
-    key = pointer, data or b"", loosens, options.canonical
+    key = pointer, data or b"", loosens, whitespace, options.schema_steps
     text, errors, _ = write() if data is None else _written.get_or_make(key, write)
     unenforced += errors
     return text

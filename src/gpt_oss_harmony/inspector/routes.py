@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
@@ -119,6 +119,8 @@ def json_endpoint(
                 raw = await _received(request)
             except InspectorError as problem:
                 return _refused(problem)
+            except ClientDisconnect:  # nobody reads the answer
+                return Response(status_code=499)
             return await run(lambda: respond(raw))
 
     return endpoint
@@ -234,7 +236,7 @@ def create_inspector() -> Starlette:
     """Make the application; it answers this machine, and no pages of other sites."""
     guard = Middleware(
         RequestGuard,
-        respond=lambda refusal: json_response(
+        respond=lambda refusal, _: json_response(
             InspectorError(refusal.status, refusal.problem).body(), refusal.status
         ),
     )

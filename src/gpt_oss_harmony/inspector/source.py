@@ -15,17 +15,15 @@ from ..apis.requested_tools import RequestedTools
 from ..apis.requests import ResponsesRequest
 from ..apis.tool_choice import read_tool_choice
 from ..apis.turn_request import read_response
+from ..conversation.built_in_tools import BUILT_IN_TOOLS
 from ..conversation.json_field import JsonField
 from ..conversation.messages import Conversation, Message
-from ..conversation.tool_namespaces import ToolNamespaceConfig
 from ..encoding import load_harmony_encoding
 from ..errors import ConversationError
 from ..sampled_messages import SampledMessage, with_sampled_tokens
 from .wire import Form, SourceBody
 
 __all__ = ["InspectedSource", "conversation_json", "read_source"]
-
-_BUILT_IN = {"browser": ToolNamespaceConfig.browser(), "python": ToolNamespaceConfig.python()}
 
 _STORED = ("previous_response_id", "conversation")
 
@@ -78,7 +76,8 @@ def read_source(body: SourceBody) -> InspectedSource:
         if getattr(request, name) is not None:
             problem = "nothing is stored here; send the items before it as a part of input"
             raise ConversationError(problem, field=name)
-    return _request(form, read_response(request, date=body.date, built_in=_BUILT_IN), dict(request))
+    built_in = {name: tool.namespace for name, tool in BUILT_IN_TOOLS.items()}
+    return _request(form, read_response(request, date=body.date, built_in=built_in), dict(request))
 
 
 def conversation_json(conversation: Conversation) -> dict[str, Any]:

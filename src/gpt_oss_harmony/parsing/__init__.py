@@ -4,7 +4,7 @@
 
     recovery, state          the parser's state, and the record of repairs
     strict_header → strict   strict parsing, as in the reference
-    header_words → damaged_header → unfinished_header → lenient
+    header_words → sound_header, edits → least_cost → unmarked_text → lenient
                              lenient parsing, which repairs damaged tokens
     parser                   the public parser
 """

@@ -1,48 +1,58 @@
-"""The words of message headers in lenient parsing: their looks, places and meanings.
+"""The words of damaged headers: header tokens in; words, and what each of them may mean, out.
 
-`WORD_RULES` gives each word a meaning by its look and its place; docs/reference/recoveries.md
-shows the rules as a table.
+A word does not decide anything here. `least_cost` weighs the meanings against each other.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+import unicodedata
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from enum import Enum
+from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import NamedTuple
 
-from ..conversation.header import ROLES
-from ..tokens.special_tokens import CONSTRAIN_TEXT, FIRST_SPECIAL
+from ..conversation.built_in_tools import BUILT_IN_TOOLS, built_in_recipients
+from ..conversation.header import INVISIBLE, INVISIBLE_RUN, ROLES
+from ..conversation.messages import Role
+from ..tokens.special_tokens import CHANNEL, CONSTRAIN, CONSTRAIN_TEXT, FIRST_SPECIAL
 from ..tokens.tokenizer import Tokenizer
-from .recovery import RecoveryKind
 
 __all__ = [
     "CHANNELS",
-    "CONTENT_TYPES",
     "KNOWN_TYPES",
-    "KNOWN_WORDS",
     "LONGEST_NAME",
-    "NAMESPACE",
-    "PLAIN_NAME",
+    "MOST_WORDS",
     "QUOTES",
-    "WORD_RULES",
+    "TYPES",
+    "NamedTool",
     "Piece",
-    "Place",
-    "Slot",
     "Word",
-    "name_pattern",
+    "body_words",
+    "find_tool",
+    "header_words",
     "nearest_channel",
+    "nearest_role",
+    "plain_name",
+    "spelled_channel",
     "split_header",
     "split_words",
-    "type_in_garble",
-    "unglue",
+    "type_at_end",
 ]
 
 CHANNELS = ("analysis", "commentary", "final")
-CONTENT_TYPES = ("json", "code")
+TYPES = ("json", "code")
+KNOWN_TYPES = frozenset((*TYPES, *(CONSTRAIN_TEXT + name for name in TYPES)))
+
+LONGEST_NAME = 256
+"""Characters: a longer word is not a tool's name."""
+
+MOST_WORDS = 64
+"""A header's later words are prose; so a header of any length is read in linear time."""
+
+QUOTES = "\"'`:,"
 
 
 class Piece(NamedTuple):
@@ -63,161 +73,268 @@ def split_header(tokens: Sequence[int], tokenizer: Tokenizer) -> list[Piece]:
     return [Piece(None, texts[0]), *pieces] if texts[0] else pieces
 
 
-LONGEST_NAME = 256
-"""Characters: a longer word is not a tool's name, and a longer header is not cached."""
+# Text to words
 
-NAMESPACE = re.compile(r"(?:functions?\.)*")
-QUOTES = "\"'`:,"
 
-_GLUE = "|".join(("assistant", *CHANNELS, *CONTENT_TYPES))
+class Word(NamedTuple):
+    """A word of a header, and its place."""
+
+    text: str
+    marker: int | None = None
+    """The special token directly before the word."""
+    following: str = ""
+    """The next word of the piece; for the last word, an empty text."""
+    glued: str | None = None
+    """Of several words without a space between them: on the first one, all of them; where a body
+    may begin, each one but the first."""
+    piece: int = 0
+    start: int = 0
+    """The index of the piece, and the position in its text."""
+
+
+_GLUE = "|".join(("assistant", *CHANNELS, *TYPES))
 _GLUED = re.compile(rf"({_GLUE}|tool:(?=.))(?={_GLUE}|to=|$|(?<=tool:))")
-PLAIN_NAME = re.compile(r"[A-Za-z][\w+./-]*$")
+_FOREIGN_MARKER = re.compile(r"(<\|[^\s|<>]*\|>)")
+_PLAIN_NAME = re.compile(r"[A-Za-z][\w+./-]*$", re.ASCII)
+
+
+def plain_name(word: str) -> bool:
+    """Return whether a word could be a name of any kind."""
+    return _PLAIN_NAME.match(word) is not None
 
 
 @functools.lru_cache(maxsize=64)
-def name_pattern(tools: frozenset[str]) -> str:
+def _spaced_names(tools: frozenset[str]) -> str:
     """Return a pattern for the declared names that contain a space, the longest first."""
-    bare = {NAMESPACE.sub("", tool, count=1) for tool in tools if len(tool.split()) > 1}
+    bare = {_bare(tool) for tool in tools if len(tool.split()) > 1}
     names = [r"\s+".join(map(re.escape, name.split())) for name in sorted(bare, key=len)]
     return rf"(?:functions?\.)*(?:{'|'.join(reversed(names))})" if names else "(?!)"
 
 
 @functools.lru_cache(maxsize=64)
-def _word_pattern(tools: frozenset[str]) -> re.Pattern[str]:
+def _whole_words(tools: frozenset[str]) -> re.Pattern[str]:
     quote = f"[{QUOTES}]?"
     glued = "(?:commentary|analysis|json|code)*"
-    return re.compile(rf"(?:to=)?{quote}{name_pattern(tools)}{quote}{glued}(?=\s|$)|\S+")
+    return re.compile(rf"(?:to=)?{quote}{_spaced_names(tools)}{quote}{glued}(?=\s|$)|\S+")
 
 
 def split_words(text: str, tools: AbstractSet[str]) -> list[str]:
     """Split at white space, but not inside a declared tool's name."""
-    return _word_pattern(frozenset(tools)).findall(text)
+    return _whole_words(frozenset(tools)).findall(text)
 
 
-def unglue(word: str) -> list[str]:
-    """Split glued words such as ``assistantcommentary`` or ``analysisto=python``."""
+def _unglued(run: str) -> list[str]:
+    """Split glued words such as ``assistantcommentary``, and markers of other model families."""
     parts: list[str] = []
-    done = 0
-    while match := _GLUED.match(word, done):
-        parts.append(match[1].rstrip(":"))
-        done = match.end()
-    if done < len(word) or not parts:
-        parts.append(word[done:])
+    for part in _FOREIGN_MARKER.split(run):
+        done = 0
+        while match := _GLUED.match(part, done):
+            parts.append(match[1].rstrip(":"))
+            done = match.end()
+        if done < len(part):
+            parts.append(part[done:])
     return parts
 
 
-def nearest_channel(word: str) -> str | None:
-    """Find the channel whose name a damaged word contains or begins."""
-    for channel in CHANNELS:
-        if channel in word or (len(word) >= 5 and channel.startswith(word)):
-            return channel
+def header_words(pieces: Sequence[Piece], tools: AbstractSet[str]) -> list[Word]:
+    """Return the words of a header that ends in ``<|message|>``; no body is among them."""
+    words: list[Word] = []
+    for index, (marker, text) in enumerate(pieces):
+        parts: list[tuple[str, str | None]] = []
+        for run in split_words(text, tools):
+            unglued = _unglued(run)
+            is_glued = sum(not _FOREIGN_MARKER.fullmatch(part) for part in unglued) > 1
+            parts.append((unglued[0], run if is_glued else None))
+            parts += [(part, None) for part in unglued[1:]]
+        if not parts and marker in (CHANNEL, CONSTRAIN):
+            parts = [("", None)]
+        for (word, glued), (following, _) in pairwise([*parts, ("", None)]):
+            words.append(Word(word, marker, following, glued, index))
+            marker = None
+    return words
+
+
+@functools.lru_cache(maxsize=64)
+def _run_parts(tools: frozenset[str]) -> re.Pattern[str]:
+    """Return the pattern of a word in text where a body may begin at any place."""
+    quote = f"[{QUOTES}]?"
+    name = rf"{quote}(?:{_spaced_names(tools)}|[\w.{INVISIBLE}-]+){quote}"
+    channel = "|".join(CHANNELS)
+    types = "|".join(TYPES)
+    role = rf"(?:{'|'.join(ROLES)})(?={channel}|to=|[\s{INVISIBLE}]|$)"
+    rest_of_name = rf"(?:{channel}|{types})*"
+    return re.compile(
+        rf"[\s{INVISIBLE}]*(?:(?P<data>[\[{{])|(?P<part>to={name}|(?:{role}|{channel})"
+        rf"|(?:{types})(?=[\s\[{{\"{INVISIBLE}]|$)|{_spaced_names(tools)}{rest_of_name}"
+        rf"|\?+|[^\s\[{{{INVISIBLE}]+(?:[{INVISIBLE}]+[^\s\[{{{INVISIBLE}]+)*))"
+    )
+
+
+_TOOL_BEFORE_DATA = re.compile(rf"[^\s\[{{{INVISIBLE}]+")
+
+
+def body_words(pieces: Sequence[Piece], tools: AbstractSet[str]) -> Iterator[Word]:
+    """Yield the words of a header without ``<|message|>``, up to the first ``{`` or ``[``.
+
+    The body may begin at any of them. That of ``{`` is the last one.
+    """
+    pattern = _run_parts(frozenset(tools))
+    for index, (marker, text) in enumerate(pieces):
+        done = 0
+        found = False
+        while match := pattern.match(text, done):
+            start, end = match.start("part"), match.end()
+            if match["data"]:
+                yield Word("{", marker, "", None, index, match.start("data"))
+                return
+            whole = _TOOL_BEFORE_DATA.match(text, start)
+            if whole and whole.end() > end and find_tool(whole[0], tools):
+                end = whole.end()  # a tool's name that begins with a channel's
+            word = INVISIBLE_RUN.sub("", text[start:end])
+            after = pattern.match(text, end)
+            following = after["part"] or "" if after else ""
+            glued = word if start == done and found else None
+            yield Word(word, marker, following, glued, index, start)
+            found, marker, done = True, None, end
+        if not found and marker in (CHANNEL, CONSTRAIN):
+            yield Word("", marker, "", None, index, len(text))
+
+
+# Words to meanings
+
+_NAMESPACE = re.compile(r"(?:functions?\.)*")
+_QUALIFIED_NAME = re.compile(r"(\w+)\.[\w.-]+$")
+_GLUED_TYPE = re.compile(r"(?:<\|constrain\|>|commentary|analysis|response|json|code|to=[\w.-]*)+$")
+_NAME_END = re.compile(r"[^\w.-]", re.ASCII)
+
+
+class NamedTool(NamedTuple):
+    """The tool that a word names, and what stands behind the name in the same word."""
+
+    name: str
+    behind: str = ""
+
+
+def find_tool(word: str, tools: AbstractSet[str]) -> NamedTool | None:
+    """Find the tool that a word names: a declared one, or a name that only a tool can have.
+
+    >>> find_tool("shell", {"functions.shell"}), find_tool("shell", set())
+    (NamedTool(name='functions.shell', behind=''), None)
+    >>> find_tool("functions.shelljson", {"functions.shell"})
+    NamedTool(name='functions.shell', behind='json')
+    """
+    if len(word) > LONGEST_NAME:
+        return None
+    if (whole := _whole_name(word, tools)) is not None:
+        return NamedTool(whole)
+    match = _GLUED_TYPE.search(word)
+    while match is not None:
+        tool = _whole_name(word[: match.start()], tools)
+        if tool in tools and tool is not None:
+            return NamedTool(tool, match[0])
+        match = _GLUED_TYPE.search(word, match.start() + 1)
+    bare = word.lstrip(QUOTES)
+    end = _NAME_END.search(bare)
+    name = (bare[: end.start()] if end else bare).rstrip(".-")
+    tool = _whole_name(name, tools) if name != bare else None
+    if tool is not None and (tool in tools or not tools):
+        return NamedTool(tool, bare[len(name) :])
     return None
 
 
-KNOWN_TYPES = frozenset((*CONTENT_TYPES, *(CONSTRAIN_TEXT + name for name in CONTENT_TYPES)))
+def _whole_name(word: str, tools: AbstractSet[str]) -> str | None:
+    """Find the tool that a whole word names, with or without quotes, a namespace, and twice."""
+    name = " ".join(word.strip(QUOTES).split())
+    bare = _bare(name)
+    middle = len(bare) // 2
+    first, second = bare[:middle], bare[-middle:]
+    written_twice = first == second and bare[middle:-middle] in ("", ".")
+    candidates = (name, bare, first) if written_twice else (name, bare)
+    for candidate in candidates:
+        for declared in (candidate, f"functions.{candidate}"):
+            if declared in tools:
+                return declared
+    folded = {candidate.casefold() for candidate in candidates}
+    alike = [tool for tool in tools if not folded.isdisjoint(_folded(tool))]
+    if len(alike) == 1:
+        return alike[0]
+    if name in built_in_recipients():
+        return name
+    qualified = None if tools else _QUALIFIED_NAME.match(name)
+    if qualified is None:
+        return None
+    namespace = qualified[1]
+    # A namespace without functions, such as python, has no qualified names.
+    has_functions = namespace in BUILT_IN_TOOLS and bool(BUILT_IN_TOOLS[namespace].namespace.tools)
+    return name if namespace == "functions" or has_functions else None
 
 
-def type_in_garble(word: str) -> str | None:
+@functools.lru_cache(maxsize=1024)
+def _folded(tool: str) -> frozenset[str]:
+    return frozenset((tool.casefold(), _bare(tool).casefold()))
+
+
+def _bare(name: str) -> str:
+    return _NAMESPACE.sub("", name, count=1)
+
+
+def type_at_end(text: str) -> str | None:
     """Return the content type at a word's end if the rest of the word is not a plain name.
 
-    >>> type_in_garble("彩神争霸高json"), type_in_garble("fjson")
+    >>> type_at_end("彩神争霸高json"), type_at_end("fjson")
     ('json', None)
     """
-    return None if word.isascii() else next(filter(word.endswith, CONTENT_TYPES), None)
+    if text.isascii():
+        return None
+    return next((name for name in TYPES if text.endswith(name)), None)
 
 
-class Word(Enum):
-    """Looks of a word in a header; if several fit, the first counts."""
-
-    RECIPIENT = "`to=…`"
-    CHANNEL = "a channel"
-    ROLE = "a role"
-    TYPE = "`json`, `code`"
-    TOOL = "a tool"
-    NEARLY_CHANNEL = "nearly a channel"
-    NAME = "another name"
-    OTHER = "anything else"
-
-
-KNOWN_WORDS: Mapping[str, Word] = {
-    **dict.fromkeys(CHANNELS, Word.CHANNEL),
-    **dict.fromkeys(ROLES, Word.ROLE),
-    **dict.fromkeys(CONTENT_TYPES, Word.TYPE),
+_CHANNELS_ELSEWHERE = {
+    **dict.fromkeys(("分析", "思考", "推理", "анализ", "분석", "análise", "analyse"), "analysis"),
+    **dict.fromkeys(("评论", "評論", "コメント", "комментарий", "해설", "kommentar"), "commentary"),
+    **dict.fromkeys(("最终", "最終", "финал", "최종", "finale", "endgültig"), "final"),
 }
+"""The channels in other languages."""
+
+_LEAST_LIKENESS = 0.74
 
 
-class Place(Enum):
-    """Places of a word in a header."""
+@functools.lru_cache(maxsize=1024)
+def nearest_channel(word: str) -> str | None:
+    """Find the channel that a damaged word resembles.
 
-    FIRST = "where the role belongs"
-    AFTER_TOOL = "after the role `tool`"
-    CHANNEL = "after `<|channel|>`"
-    CONSTRAIN = "after `<|constrain|>`"
-    LATER = "elsewhere"
-
-
-class Slot(Enum):
-    """Meanings of a word in a header."""
-
-    AUTHOR = "author"
-    ROLE = "role"
-    CHANNEL = "channel"
-    RECIPIENT = "recipient"
-    TYPE = "type"
-    TEXT = "text"
-    NOTHING = "left out"
-
-
-class Rule(NamedTuple):
-    """The meaning of a word, and the repair to note, if any."""
-
-    slot: Slot
-    noted_as: RecoveryKind | None = None
+    >>> nearest_channel("Final"), nearest_channel("comment"), nearest_channel("最終")
+    ('final', 'commentary', 'final')
+    """
+    if len(word) > LONGEST_NAME:
+        return None
+    word = unicodedata.normalize("NFKC", word).casefold()
+    if (known := _CHANNELS_ELSEWHERE.get(word.strip(QUOTES))) is not None:
+        return known
+    for channel in CHANNELS:
+        if channel in word or (len(word) >= 5 and channel.startswith(word)):
+            return channel
+    if not 4 <= len(word) <= 16:
+        return None
+    likeness = {name: SequenceMatcher(None, name, word).ratio() for name in CHANNELS}
+    nearest = max(likeness, key=likeness.__getitem__)
+    return nearest if likeness[nearest] >= _LEAST_LIKENESS else None
 
 
-_NO_CHANNEL = Rule(Slot.NOTHING, RecoveryKind.UNKNOWN_CHANNEL)
+def spelled_channel(word: str) -> str | None:
+    """Find the channel that a word spells in another case, or with signs or foreign letters.
 
-WORD_RULES: Mapping[Word, Mapping[Place, Rule]] = {
-    Word.RECIPIENT: {
-        Place.CHANNEL: Rule(Slot.RECIPIENT, RecoveryKind.EMPTY_CHANNEL),
-        Place.LATER: Rule(Slot.RECIPIENT),
-    },
-    Word.CHANNEL: {
-        Place.LATER: Rule(Slot.CHANNEL),
-    },
-    Word.ROLE: {
-        Place.CHANNEL: _NO_CHANNEL,
-        Place.LATER: Rule(Slot.ROLE),
-    },
-    Word.TYPE: {
-        Place.CHANNEL: Rule(Slot.TYPE, RecoveryKind.UNKNOWN_CHANNEL),
-        Place.CONSTRAIN: Rule(Slot.TYPE),
-        Place.LATER: Rule(Slot.TEXT),
-    },
-    Word.TOOL: {
-        Place.FIRST: Rule(Slot.AUTHOR),
-        Place.AFTER_TOOL: Rule(Slot.AUTHOR),
-        Place.CHANNEL: Rule(Slot.RECIPIENT, RecoveryKind.TOOL_AS_CHANNEL),
-        Place.CONSTRAIN: Rule(Slot.RECIPIENT, RecoveryKind.TOOL_AS_TYPE),
-        Place.LATER: Rule(Slot.RECIPIENT),
-    },
-    Word.NEARLY_CHANNEL: {
-        Place.CHANNEL: Rule(Slot.CHANNEL, RecoveryKind.UNKNOWN_CHANNEL),
-    },
-    Word.NAME: {
-        Place.FIRST: Rule(Slot.AUTHOR),
-        Place.AFTER_TOOL: Rule(Slot.AUTHOR),
-        Place.CHANNEL: Rule(Slot.CHANNEL),
-        Place.CONSTRAIN: Rule(Slot.TYPE),
-        Place.LATER: Rule(Slot.TEXT),
-    },
-    Word.OTHER: {
-        Place.FIRST: Rule(Slot.AUTHOR),
-        Place.CHANNEL: _NO_CHANNEL,
-        Place.LATER: Rule(Slot.TEXT),
-    },
-}
-"""The meaning of a word by its look and its place; a place without a row is like `Place.LATER`.
+    >>> spelled_channel("Analysis:"), spelled_channel("finally")
+    ('analysis', None)
+    """
+    bare = re.sub(r"[^A-Za-z]+", "", word).lower() if len(word) <= LONGEST_NAME else ""
+    return bare if bare in CHANNELS else None
 
-After a word that is text, a channel or a tool without a special token before it is text too.
-"""
+
+def nearest_role(word: str) -> Role | None:
+    """Find the role that a word spells in another case or with punctuation.
+
+    >>> nearest_role("Assistant"), nearest_role("assistant:"), nearest_role("assist")
+    (<Role.ASSISTANT: 'assistant'>, <Role.ASSISTANT: 'assistant'>, None)
+    """
+    return ROLES.get(unicodedata.normalize("NFKC", word).casefold().strip("\"'`:,;.*#_-[]<>|"))

@@ -6,6 +6,7 @@ No token raises an error. ``recoveries`` lists everything that is repaired or le
 from __future__ import annotations
 
 import re
+from collections.abc import Set as AbstractSet
 
 from ..conversation.header import ROLES, Header
 from ..conversation.messages import Role
@@ -20,11 +21,11 @@ from ..tokens.special_tokens import (
     STOP_TOKENS,
 )
 from ..tokens.tokenizer import ASSISTANT
-from .damaged_header import read_header, resolve_tool
-from .header_words import CHANNELS, LONGEST_NAME, Piece, split_header
-from .recovery import RecoveryKind
+from .header_words import CHANNELS, LONGEST_NAME, Piece, find_tool, split_header
+from .least_cost import Reading, read_header, read_unfinished
+from .recovery import DamagedHeader, RecoveryKind
 from .state import NO_TOKEN, ParserState, StreamState, TokenKind, Transitions, spelling
-from .unfinished_header import Unfinished, split_body, split_last_header, split_plain_text
+from .unmarked_text import split_last_header, split_plain_text
 
 __all__ = ["LENIENT_TRANSITIONS"]
 
@@ -90,8 +91,14 @@ def _open_header_without_start(parser: ParserState, token: int) -> None:
         _dispatch(parser, token)
         return
     parser.recover(RecoveryKind.MISSING_START, text)
+    cut_header = parser.cut_header
     parser.open_header(started=False)
     parser.given_role = Role.ASSISTANT
+    if cut_header and token != CHANNEL and not text.strip():
+        # <|end|> stood between the recipient of a header and its <|constrain|> or <|message|>.
+        parser.header_tokens = cut_header
+        _dispatch(parser, token)
+        return
     words = text.split()
     body, _ = split_last_header(text)
     if body or (words and words[-1] in _HEADER_WORDS) or any(w.startswith("to=") for w in words):
@@ -131,8 +138,14 @@ def _resolve_ended(parser: ParserState, channel: str) -> None:
 
 def _add_plain_text(parser: ParserState, text: str, channel: str, ending: int) -> None:
     parser.recover(RecoveryKind.NO_MARKUP, text)
-    for header, body in split_plain_text(text, parser.tools, channel):
-        _add_whole_message(parser, header, body, ending)
+    messages = split_plain_text(text, parser.tools, channel)
+    for index, (header, body) in enumerate(messages):
+        kinds = {RecoveryKind.NO_MARKUP}
+        is_ended_as_call = ending == CALL and index == len(messages) - 1
+        if _is_call(header) and not is_ended_as_call:
+            parser.recover(RecoveryKind.UNMARKED_CALL, header.recipient or "")
+            kinds.add(RecoveryKind.UNMARKED_CALL)
+        _add_whole_message(parser, _permitted(parser, header, kinds), body, ending)
 
 
 def _note_nothing(parser: ParserState, text: str, ending: int) -> None:
@@ -170,7 +183,7 @@ def _is_header(parser: ParserState, text: str) -> bool:
     """Return whether text between messages is only the start of a header."""
     if all(word in _HEADER_WORDS for word in text.split()):
         return True
-    unfinished = split_body([Piece(None, text)], Role.ASSISTANT, parser.tools)
+    unfinished = read_unfinished([Piece(None, text)], Role.ASSISTANT, parser.tools)
     return "to=" in text and unfinished.is_certain and _ends_in_header(parser, unfinished)
 
 
@@ -217,20 +230,44 @@ def _header_pieces(parser: ParserState) -> list[Piece]:
 
 def _open_body(parser: ParserState, _token: int) -> None:
     pieces = _header_pieces(parser)
-    header, notes = read_header(pieces, parser.given_role, parser.tools)
+    after_call = parser.last_stop == CALL and parser.suspended is None
+    reading = read_header(pieces, parser.given_role, parser.tools, after_call=after_call)
+    header, notes = reading.header, [*reading.notes]
+    if reading.edits:
+        _note_damage(parser, reading)
     if tool := _recipient_at_end(parser, header):
         header = header._replace(recipient=tool)
         notes.append((RecoveryKind.HEADER_ORDER, f"to={tool}"))
     _finish_suspended(parser)
     for kind, text in notes:
         parser.recover(kind, text)
-    parser.open_body(header)
+    parser.open_body(_permitted(parser, header, {kind for kind, _ in notes}))
+    parser.add_text(reading.body)
+
+
+def _note_damage(parser: ParserState, reading: Reading) -> None:
+    text = parser.tokenizer.decode(parser.header_tokens)
+    position = max(len(parser.received) - 1, 0)
+    parser.damaged.append(DamagedHeader(position, text, reading.cost, reading.margin))
+
+
+def _is_call(header: Header) -> bool:
+    addressed = header.recipient is not None and header.recipient not in ROLES
+    return addressed and header.role is Role.ASSISTANT
+
+
+def _permitted(parser: ParserState, header: Header, kinds: AbstractSet[RecoveryKind]) -> Header:
+    """Take the recipient from a call that needed repairs which are not allowed."""
+    if kinds <= parser.repairs or not _is_call(header):
+        return header
+    parser.recover(RecoveryKind.REFUSED_CALL, header.recipient or "")
+    return header._replace(recipient=None)
 
 
 def _resolve_header(parser: ParserState, ending: int) -> None:
     """End a header without ``<|message|>``: decide whether it contains a body."""
     pieces = _header_pieces(parser)
-    unfinished = split_body(pieces, parser.given_role, parser.tools)
+    unfinished = read_unfinished(pieces, parser.given_role, parser.tools)
     if parser.suspended is not None:
         if not unfinished.is_certain:
             _resume_suspended(parser, ending)
@@ -247,7 +284,9 @@ def _resolve_header(parser: ParserState, ending: int) -> None:
     is_cut = ending == NO_TOKEN and _may_be_cut(parser, unfinished)
     if is_call or (not is_cut and _is_body(unfinished.body, unfinished.header)):
         parser.recover(RecoveryKind.MISSING_MESSAGE, whole)
-        header = unfinished.header
+        _note_damage(parser, unfinished)
+        kinds = {RecoveryKind.MISSING_MESSAGE, *(kind for kind, _ in unfinished.notes)}
+        header = _permitted(parser, unfinished.header, kinds)
         if header.channel is None and header.role is Role.ASSISTANT:
             # There is prose in place of a channel: only a last message is an answer.
             thinking = ending == END and not only_text
@@ -255,12 +294,14 @@ def _resolve_header(parser: ParserState, ending: int) -> None:
         _add_whole_message(parser, header, unfinished.body, ending)
     else:
         _note_empty_header(parser, whole, ending)
+        cut = parser.header_tokens if ending == END and not unfinished.body else []
         parser.leave()
+        parser.cut_header = cut
     if ending == START:
         parser.open_header(started=True)
 
 
-def _may_be_cut(parser: ParserState, unfinished: Unfinished) -> bool:
+def _may_be_cut(parser: ParserState, unfinished: Reading) -> bool:
     """Return whether a supposed body may be a cut-off word of the header."""
     if unfinished.is_certain:
         return _ends_in_header(parser, unfinished)
@@ -270,7 +311,7 @@ def _may_be_cut(parser: ParserState, unfinished: Unfinished) -> bool:
     return names_no_role or len(words) < 2 or any(word.startswith("to=") for word in words)
 
 
-def _ends_in_header(parser: ParserState, unfinished: Unfinished) -> bool:
+def _ends_in_header(parser: ParserState, unfinished: Reading) -> bool:
     """Return whether a supposed body begins a word that comes later in a header."""
     rest = unfinished.body.strip()
     name = f"{unfinished.header.recipient} {rest}"
@@ -349,7 +390,9 @@ def _note_call(parser: ParserState, token: int) -> None:
     name = parser.header.name
     is_tool = name in parser.tools or name not in (None, Role.TOOL.value)
     if parser.role is Role.TOOL and is_tool:
-        parser.recover(RecoveryKind.TOOL_AS_ROLE, parser.address_to_author())
+        parser.recover(RecoveryKind.TOOL_AS_ROLE, name or "")
+        header = parser.header._replace(role=Role.ASSISTANT, name=None, recipient=name)
+        parser.header = _permitted(parser, header, {RecoveryKind.TOOL_AS_ROLE})
     else:
         parser.recover(RecoveryKind.MISSING_RECIPIENT)
 
@@ -398,8 +441,8 @@ def _recipient_at_end(parser: ParserState, header: Header) -> str | None:
     if parser.suspended is None or header.recipient is not None or header.channel == "final":
         return None
     match = _RECIPIENT_AT_END.search(parser.suspended.text[-LONGEST_NAME:])
-    tool = match and resolve_tool(match[1], parser.tools)
-    return tool if tool in parser.tools else None
+    tool = match and find_tool(match[1], parser.tools)
+    return tool.name if tool and not tool.behind and tool.name in parser.tools else None
 
 
 def _resume_suspended(parser: ParserState, ending: int) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Iterable, Sequence
 from operator import index
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from ..conversation.messages import Message, Role
-from ..tokens.special_tokens import FIRST_SPECIAL, VOCABULARY_SIZE
+from ..tokens.special_tokens import CALL, END, FIRST_SPECIAL, RETURN, VOCABULARY_SIZE
 from ..tokens.tokenizer import (
     ASSISTANT,
     Tokenizer,
@@ -17,7 +17,7 @@ from ..tokens.tokenizer import (
     integer,
     special_positions,
 )
-from .recovery import Recovery
+from .recovery import DamagedHeader, Recovery, RecoveryKind
 from .state import (
     NO_SPLIT_TOKENS,
     ContentDelta,
@@ -29,6 +29,14 @@ from .state import (
 from .strict import STRICT_TRANSITIONS
 
 __all__ = ["ContentDelta", "StreamableParser", "parse_messages"]
+
+
+ALL_REPAIRS = frozenset(RecoveryKind)
+
+_STOPS: dict[int | None, str] = {RETURN: "return", CALL: "call", END: "end"}
+
+_Place: TypeAlias = tuple[int, str | None, str | None]
+"""The index of a message, its channel and its recipient."""
 
 
 class Encoding(Protocol):
@@ -48,9 +56,11 @@ class StreamableParser:
       token by token (``docs/reference/divergences.md`` lists the few differences). In lenient
       mode no token id raises an error; `recoveries` lists what was repaired or left out.
     - `tools` are the recipients that the conversation declares, such as ``functions.get_weather``.
+    - `repairs` are the kinds of repairs after which a message may still be a call (default: all). A
+      call that needed another repair has no recipient, and is recorded as ``refused-call``.
 
     All properties can be read after every token. `messages`, `tokens` and `recoveries` are copies.
-    A parser can be copied and pickled at any token.
+    A parser can be copied and pickled at any token; the copy and the original go on independently.
 
     >>> from gpt_oss_harmony import load_harmony_encoding
     >>> encoding = load_harmony_encoding("HarmonyGptOss")
@@ -62,7 +72,7 @@ class StreamableParser:
     ('final', '2 + 2 = 4.')
     """
 
-    __slots__ = ("_encoded", "_state")
+    __slots__ = ("__dict__", "__weakref__", "_encoded", "_state")  # slots are read faster
 
     def __init__(
         self,
@@ -71,15 +81,29 @@ class StreamableParser:
         *,
         strict: bool = True,
         tools: Collection[str] = (),
+        repairs: Collection[RecoveryKind] = ALL_REPAIRS,
     ) -> None:
+        if not isinstance(getattr(encoding, "tokenizer", None), Tokenizer):
+            raise TypeError(
+                f"encoding must be a HarmonyEncoding, not {type(encoding).__name__}; "
+                'get it from load_harmony_encoding("HarmonyGptOss")'
+            )
         self._state = ParserState(
             encoding.tokenizer,
             STRICT_TRANSITIONS if strict else _lenient_transitions(),
             None if role is None else Role(role),
             frozenset(tools),
             strict=strict,
+            repairs=repairs if repairs is ALL_REPAIRS else frozenset(map(RecoveryKind, repairs)),
         )
         self._encoded = _EncodedBody()
+
+    def __copy__(self) -> StreamableParser:
+        copied = object.__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        copied._state = self._state.copy()
+        copied._encoded = _EncodedBody()
+        return copied
 
     def process(self, token: int) -> StreamableParser:
         """Take one token. In strict mode, raise `TokenError` if it does not follow the format.
@@ -114,13 +138,16 @@ class StreamableParser:
             (token,) = tokens  # by far the most calls when a model streams
             if type(token) is int and 0 <= token < FIRST_SPECIAL and token != ASSISTANT:
                 self.process(token)  # it only adds text to the open body
-                return [ContentDelta(len(state.messages), state.delta)] if state.delta else []
+                if not state.delta:
+                    return []
+                place = len(state.messages)
+                return [ContentDelta(place, state.delta, state.channel, state.recipient)]
         return self._process_all(tokens, check_first=False)
 
     def _process_all(self, tokens: Iterable[int], *, check_first: bool) -> list[ContentDelta]:
         state = self._state
         state.read_counted()  # before the delta of the last token is replaced
-        joined: dict[int, list[str]] = {}
+        joined: dict[_Place, list[str]] = {}
         ids, positions = _split_points(tokens, check=check_first)
         done = 0
         for position in positions:
@@ -130,26 +157,31 @@ class StreamableParser:
             done = position + 1
         if done < len(ids):
             self._process_run(ids[done:], joined)
-        deltas = [ContentDelta(message, "".join(texts)) for message, texts in joined.items()]
+        deltas = [
+            ContentDelta(message, "".join(texts), channel, recipient)
+            for (message, channel, recipient), texts in joined.items()
+        ]
         state.delta = "".join(delta.text for delta in deltas) or None
         return deltas
 
-    def _process_run(self, run: Sequence[int], joined: dict[int, list[str]]) -> None:
-        text = self._state.read_run(run)
+    def _process_run(self, run: Sequence[int], joined: dict[_Place, list[str]]) -> None:
+        state = self._state
+        text = state.read_run(run)
         if text:
-            joined.setdefault(len(self._state.messages), []).append(text)
+            place = (len(state.messages), state.channel, state.recipient)
+            joined.setdefault(place, []).append(text)
         elif text is None:
             for token in run:
                 self._process_single(token, joined)
 
-    def _process_single(self, token: int, joined: dict[int, list[str]]) -> None:
+    def _process_single(self, token: int, joined: dict[_Place, list[str]]) -> None:
         state = self._state
         token = _token_id(token, strict=state.strict)
         state.receive(token)
         state.take(token)
         if state.added:
-            for message, text in state.take_added():
-                joined.setdefault(message, []).append(text)
+            for message, text, channel, recipient in state.take_added():
+                joined.setdefault((message, channel, recipient), []).append(text)
 
     def process_eos(self) -> StreamableParser:
         """End the tokens. An open body becomes a message.
@@ -213,9 +245,25 @@ class StreamableParser:
         return self._state.recoveries.copy()
 
     @property
+    def damaged_headers(self) -> list[DamagedHeader]:
+        """The damaged headers so far, each with its cost and the margin of its reading."""
+        return self._state.damaged.copy()
+
+    @property
     def incomplete(self) -> bool:
         """Whether the tokens ended inside a message; set by `process_eos`."""
         return self._state.incomplete
+
+    @property
+    def stop(self) -> str | None:
+        """Why the last message ended: ``"return"``, ``"call"``, ``"end"``, or ``"cut"``.
+
+        ``"cut"`` means that the tokens ended inside it. None if no message has ended.
+        """
+        state = self._state
+        if state.incomplete:
+            return "cut"
+        return _STOPS.get(state.last_stop) if state.messages else None
 
     @property
     def state_data(self) -> dict[str, Any]:

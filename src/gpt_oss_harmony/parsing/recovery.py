@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-__all__ = ["Recovery", "RecoveryKind"]
+__all__ = ["DamagedHeader", "Recovery", "RecoveryKind"]
 
 
 class RecoveryKind(str, Enum):
@@ -23,6 +23,10 @@ class RecoveryKind(str, Enum):
     """A stop token comes when no message is open. It is left out."""
     NO_MARKUP = "no-markup"
     """Text has no header. It becomes a message on ``final``."""
+    UNMARKED_CALL = "unmarked-call"
+    """Text without any special token spells a call. It is read as one."""
+    REFUSED_CALL = "refused-call"
+    """A call needed a repair that `repairs` does not allow. It has no recipient."""
     SPELLED_MARKER = "spelled-marker"
     """Text between messages spells special tokens. They are read as special tokens."""
     STRAY_TEXT = "stray-text"
@@ -41,7 +45,8 @@ class RecoveryKind(str, Enum):
     REPEATED_ROLE = "repeated-role"
     """A header has a role twice, or ``tool`` before a tool's name. It is read once."""
     UNKNOWN_ROLE = "unknown-role"
-    """A header without a channel has a name that is not a role. It is a tool's answer."""
+    """The word in the role's place is not a role. It is read as the role that it resembles, as the
+    name of a tool that answers, or it is left out; it never becomes a call."""
     OTHER_ROLE = "other-role"
     """The role in the header is not the given role. The given role counts."""
     MISSING_ROLE = "missing-role"
@@ -51,7 +56,8 @@ class RecoveryKind(str, Enum):
     EMPTY_CHANNEL = "empty-channel"
     """No name follows ``<|channel|>``. The message has no channel."""
     UNKNOWN_CHANNEL = "unknown-channel"
-    """The name after ``<|channel|>`` is not a known channel."""
+    """The name after ``<|channel|>`` is not a known channel. It is read as the one that it
+    resembles; a word in another script is read as ``analysis``."""
     REPEATED_RECIPIENT = "repeated-recipient"
     """A header has several recipients. A declared one counts, else the last one."""
     MISSING_RECIPIENT = "missing-recipient"
@@ -63,7 +69,8 @@ class RecoveryKind(str, Enum):
     TOOL_AS_ROLE = "tool-as-role"
     """A tool's name, or ``tool``, is in place of the role. It is a call by the assistant."""
     TOOL_NAME = "tool-name"
-    """A recipient is not a declared tool but clearly means one, or its name contains a space."""
+    """A recipient is not a declared tool but clearly means one, has signs behind it, or its name
+    contains a space."""
     GLUED_WORDS = "glued-words"
     """Words of a header lack the space between them. They are split. ``to=final`` is read as a
     channel, and ``to=json`` as a content type."""
@@ -81,3 +88,15 @@ class Recovery(NamedTuple):
     kind: RecoveryKind
     position: int
     text: str
+
+
+class DamagedHeader(NamedTuple):
+    """A header that was read by least cost, and how sure the reading is."""
+
+    position: int
+    """The index of the token that ended the header."""
+    text: str
+    cost: float
+    """The cost of its damage; the larger, the less the header looks like one."""
+    margin: float
+    """The cost of the next best reading, less this one's; at 0 only the safer one was taken."""

@@ -24,7 +24,7 @@ from ..conversation.header import Header
 from ..conversation.messages import Author, Message, Role
 from ..tokens.special_tokens import FIRST_SPECIAL, SPECIAL_TEXTS
 from ..tokens.tokenizer import ASSISTANT, Tokenizer
-from .recovery import Recovery, RecoveryKind
+from .recovery import DamagedHeader, Recovery, RecoveryKind
 
 __all__ = [
     "Action",
@@ -61,13 +61,15 @@ class TokenKind(Enum):
 
 
 class ContentDelta(NamedTuple):
-    """Text that was added to the message with the index `message`.
+    """Text that was added to the message with the index `message`, and where it belongs.
 
     The index is that of the message in `StreamableParser.messages`, once the message has ended.
     """
 
     message: int
     text: str
+    channel: str | None = None
+    recipient: str | None = None
 
 
 class SuspendedBody(NamedTuple):
@@ -116,6 +118,8 @@ class ParserState:
         "body_start",
         "channel",
         "content_type",
+        "cut_header",
+        "damaged",
         "delta",
         "given_role",
         "header",
@@ -130,6 +134,7 @@ class ParserState:
         "received",
         "recipient",
         "recoveries",
+        "repairs",
         "role",
         "splits",
         "started",
@@ -151,14 +156,17 @@ class ParserState:
         tools: AbstractSet[str],
         *,
         strict: bool,
+        repairs: AbstractSet[RecoveryKind],
     ) -> None:
         self.tokenizer = tokenizer
         self.transitions = transitions
         self.strict = strict
         self.tools = tools
+        self.repairs = repairs
         self.received: list[int] = []
         self.messages: list[Message] = []
         self.recoveries: list[Recovery] = []
+        self.damaged: list[DamagedHeader] = []
         self.state = StreamState.EXPECT_START if role is None else StreamState.HEADER
         self.given_role = role
         self.started = False  # whether <|start|> opened the header
@@ -185,6 +193,7 @@ class ParserState:
         self.pending_ended = False  # whether <|end|> came after them
         self.suspended: SuspendedBody | None = None
         self.last_stop: int | None = None
+        self.cut_header: list[int] = []  # the last header, if <|end|> came before its body
 
     def __getstate__(self) -> dict[str, Any]:
         self.read_counted()
@@ -199,6 +208,16 @@ class ParserState:
         self.expect_anything()
         if expects_text:
             self.expect_text()
+
+    def copy(self) -> ParserState:
+        """Return a state that further tokens change independently."""
+        values = self.__getstate__()
+        for name, value in values.items():
+            if isinstance(value, list):
+                values[name] = value.copy()
+        copied = object.__new__(type(self))
+        copied.__setstate__(values)
+        return copied
 
     # Tokens
 
@@ -295,13 +314,16 @@ class ParserState:
         """Append text to the open body."""
         if text:
             self._append(text)
-            self.added.append(ContentDelta(len(self.messages), text))
+            self._note_added(text)
 
     def add_token(self, token: int) -> None:
         """Append the bytes of a token to the open body; an incomplete character waits."""
         text = self._decode(token)
         if text:
-            self.added.append(ContentDelta(len(self.messages), text))
+            self._note_added(text)
+
+    def _note_added(self, text: str) -> None:
+        self.added.append(ContentDelta(len(self.messages), text, self.channel, self.recipient))
 
     def _decode(self, token: int) -> str:
         """Append the characters that this token completes, and return them."""
@@ -353,6 +375,7 @@ class ParserState:
         self.state = StreamState.HEADER
         self.started = started
         self.header_tokens = []
+        self.cut_header = []
         self.expect_anything()
 
     def open_body(self, header: Header) -> None:
@@ -383,13 +406,6 @@ class ParserState:
             self.open_body(self.suspended.header)
             self.text = self.suspended.text
             self.suspended = None
-
-    def address_to_author(self) -> str:
-        """Turn the open body of a tool into a call of that tool; return its name."""
-        header = self._open_header()
-        tool = header.name or ""
-        self.header = header._replace(role=Role.ASSISTANT, name=None, recipient=tool)
-        return tool
 
     def leave(self) -> None:
         """Enter the state EXPECT_START without a message."""

@@ -82,7 +82,8 @@ def _add_unknown(parser: ParserState, _token: int) -> None:
     parser.add_text("\ufffd")
 
 
-def _close(parser: ParserState, _token: int) -> None:
+def _close(parser: ParserState, token: int) -> None:
+    parser.last_stop = token
     parser.close_message()
 
 

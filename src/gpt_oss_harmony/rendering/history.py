@@ -18,11 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..conversation.built_in_tools import is_built_in
 from ..conversation.messages import Message, Role
 
 __all__ = ["analysis_before_first_final", "past_reasoning", "without_past_reasoning"]
-
-_BUILT_IN_TOOLS = ("browser", "python")
 
 
 def analysis_before_first_final(messages: Sequence[Message]) -> frozenset[int]:
@@ -67,4 +66,4 @@ def _is_reasoning(message: Message) -> bool:
     if message.channel != "analysis":
         return False
     tool = message.author.name if message.author.role is Role.TOOL else message.recipient
-    return tool is None or tool.partition(".")[0] in _BUILT_IN_TOOLS
+    return tool is None or is_built_in(tool)

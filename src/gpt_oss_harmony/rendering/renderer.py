@@ -16,9 +16,9 @@ from itertools import pairwise
 from typing import Any, TypeAlias, cast
 
 from ..config import HeaderStyle, RenderConversationConfig, SchemaDialect
-from ..conversation.content import DeveloperContent, TextContent
+from ..conversation.content import TextContent
 from ..conversation.header import Header
-from ..conversation.messages import Message, Role
+from ..conversation.messages import Message, Role, declares_functions
 from ..tokens.special_tokens import CALL, END, SPECIAL_TEXTS, START
 from ..tokens.tokenizer import Tokenizer
 from .cache import DEFAULT_CACHE_BYTES, BoundedCache
@@ -103,7 +103,7 @@ class Renderer:
         indices: Sequence[int] = range(len(messages))
         if dropped:
             indices = [index for index in indices if index not in dropped]
-        has_tools = functools.cache(lambda: _has_function_tools(messages))
+        has_tools = functools.cache(lambda: any(map(declares_functions, messages)))
         chosen = [messages[index] for index in indices] if dropped else messages
         rendered = self.messages(chosen, config.schema_dialect, config.header_style, has_tools)
         return indices, rendered
@@ -220,13 +220,3 @@ class Renderer:
         self.cache.set_limit(limit)
         self.headers.set_limit(limit // 8)
         self.prompts.tools_cache.set_limit(limit // 8)
-
-
-def _has_function_tools(messages: Iterable[Message]) -> bool:
-    namespaces = (
-        (item.tools or {}).get("functions")
-        for message in messages
-        for item in message.content
-        if isinstance(item, DeveloperContent)
-    )
-    return any(namespace is not None and namespace.tools for namespace in namespaces)

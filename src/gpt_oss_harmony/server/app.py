@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import functools
 import logging
 import os
@@ -10,6 +11,7 @@ import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -29,9 +31,11 @@ from ..web import HttpConfig, Refusal, RequestGuard, RequestTimes, cors_options
 from .auth.api_keys import ApiKeys, counted
 from .chat.routes import router as chat_router
 from .chat.stored import router as stored_chat_router
+from .cluster.hub import Worker
 from .completions.routes import router as completions_router
 from .containers import router as containers_router
 from .conversations import router as conversations_router
+from .encryption import ItemCipher
 from .files import router as files_router
 from .health import router as health_router
 from .http.errors import (
@@ -42,17 +46,18 @@ from .http.errors import (
     shutting_down,
 )
 from .http.requests import DecodedBodies, RequestSizeLimit, cancel_all
-from .hub import Worker
 from .limited_route import in_pool
+from .messages.routes import router as messages_router
 from .models import router as models_router
 from .observation import RequestObserver
-from .responses.encryption import ItemCipher
 from .responses.routes import router as responses_router
 from .responses.websocket import router as websocket_router
 from .services import Services, services_of
 from .settings import Settings
 from .store import Store, StoreError
+from .tokens import plain_router as plain_tokens_router
 from .tokens import router as tokens_router
+from .usage import router as usage_router
 
 if TYPE_CHECKING:
     from .telemetry import Telemetry
@@ -61,6 +66,7 @@ __all__ = ["check_storage", "create_app", "make_server", "run_server"]
 
 _LOG = logging.getLogger(__name__)
 
+_C_LIBRARY = ctypes.CDLL(None) if sys.platform == "linux" else None
 _MAINTENANCE_INTERVAL = 60  # seconds
 _LEASE_INTERVAL = 3  # seconds between checks for servers that have died
 _CLOSING_SECONDS = 5  # in which clients can read that their request was cancelled
@@ -101,16 +107,22 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None, None]:
         folder = None if worker is None else worker.folder
-        with await asyncio.to_thread(Store, settings.database, workers=folder) as store:
+        limit = settings.max_stored_bytes
+        opening = asyncio.to_thread(
+            Store, settings.database, workers=folder, max_stored_bytes=limit
+        )
+        with await opening as store:
             await asyncio.to_thread(store.start_serving)
             path = settings.key_file
             cipher = ItemCipher.with_new_key() if path is None else ItemCipher.from_file(path)
             services = Services(engine, settings, store, cipher, by_name, worker, telemetry)
             app.state.services = services
+            store.quota.on_refusal = services.metrics.storage_refusals.inc
             await asyncio.to_thread(_prepare_tables, grammar=settings.grammar)
             await services.peers.open()
             upkeep = [
-                asyncio.ensure_future(_repeat(store.maintain, _MAINTENANCE_INTERVAL)),
+                asyncio.ensure_future(_repeat(partial(_maintain, services), _MAINTENANCE_INTERVAL)),
+                asyncio.ensure_future(_repeat(_return_memory, _MAINTENANCE_INTERVAL)),
                 asyncio.ensure_future(_repeat(store.start_serving, _LEASE_INTERVAL)),
             ]
             yield
@@ -157,7 +169,9 @@ def _api_routes() -> list[BaseRoute]:
         chat_router,
         stored_chat_router,
         completions_router,
+        messages_router,
         tokens_router,
+        plain_tokens_router,
         models_router,
         health_router,
         responses_router,
@@ -165,6 +179,7 @@ def _api_routes() -> list[BaseRoute]:
         conversations_router,
         containers_router,
         files_router,
+        usage_router,
     ):
         api.include_router(router)
     return api.routes
@@ -177,6 +192,11 @@ def _prepare_tables(*, grammar: bool) -> None:
         token_table()
 
 
+def _maintain(services: Services) -> None:
+    services.store.maintain()
+    services.metrics.database_bytes.set(services.store.size())
+
+
 async def _repeat(upkeep: Callable[[], object], seconds: float) -> None:
     """Maintain the store periodically."""
     while True:
@@ -184,11 +204,21 @@ async def _repeat(upkeep: Callable[[], object], seconds: float) -> None:
         try:
             await asyncio.to_thread(upkeep)
         except StoreError:
-            _LOG.exception("the maintenance of the store failed; it will be tried again")
+            _LOG.debug("the maintenance of the store failed; it will be tried again")
 
 
-def _refused(refusal: Refusal) -> Response:
-    return error_response(ApiError(refusal.status, refusal.problem, code=refusal.code))
+def _return_memory() -> None:
+    """Return freed memory to the system.
+
+    The C library keeps what its threads have freed: after a hundred long streams some 100 MiB.
+    """
+    trim = getattr(_C_LIBRARY, "malloc_trim", None)  # of glibc
+    if trim is not None:
+        trim(0)
+
+
+def _refused(refusal: Refusal, scope: Scope) -> Response:
+    return error_response(ApiError(refusal.status, refusal.problem, code=refusal.code), scope)
 
 
 async def _needs_key(scope: Scope) -> bool:
@@ -290,10 +320,9 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Wait for running requests, up to a limit, before connections are closed.
 
-        The framework would close WebSockets at once, without an error for their clients.
+        Until then the server listens, so that ``/ready`` can say why it takes no requests. The
+        framework would stop listening, and close WebSockets without an error for their clients.
         """
-        for server in self.servers:
-            server.close()
         ending = asyncio.ensure_future(self._app.state.services.shut_down())
         while not ending.done() and not self.force_exit:
             await asyncio.wait({ending}, timeout=_SIGNAL_INTERVAL)

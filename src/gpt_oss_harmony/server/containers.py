@@ -18,8 +18,8 @@ from ..apis.request_body import RequestBody
 from .auth.api_keys import AuthenticatedCaller
 from .files import CONTENT, download, plain_name
 from .http.errors import ApiError
-from .http.identifiers import new_id
 from .http.json import ListPage, list_json
+from .identifiers import new_id
 from .limited_route import LimitedRoute, in_pool
 from .services import services_of
 from .store import ContainerFile, Order, StoredContainer, UploadedFile
@@ -230,6 +230,9 @@ async def list_files(
         limit=limit,
         order=order,
     )
+    if not page.files:  # of a container without files, not of another key's
+        get = services.store.containers.get
+        await services.pools.store.run(owner, get, container_id, owner)
     return list_json([_file_json(file) for file in page.files], has_more=page.has_more)
 
 

@@ -16,11 +16,12 @@ from ..apis.requests import ResponsesRequest
 from ..apis.turn_request import turn_of_response
 from ..errors import ConversationError
 from .auth.api_keys import AuthenticatedCaller
-from .http.identifiers import new_id
+from .encryption import OwnerCipher
+from .file_texts import without_read_text
 from .http.json import JsonResponse
 from .http.large_json import large_json_response
-from .limited_route import LimitedRoute, in_pool
-from .responses.encryption import OwnerCipher
+from .identifiers import new_id
+from .limited_route import LimitedRoute, in_pool, written
 from .responses.history import history_items, new_items, page_json, with_stored_items
 from .services import Services, services_of
 from .store import Conversation, NewItem, Order, Page, StoredItem
@@ -84,11 +85,11 @@ async def create(
     services = services_of(request)
     metadata = dict(body.metadata or {})
     conversation = Conversation(new_id("conv"), caller.owner, int(time.time()), metadata)
-    pools, owner = services.pools, caller.owner
+    owner, pool = caller.owner, services.pools.encoding
     given = body.items or []
     given = await services.file_texts.in_items(owner, given, "items") or given
-    items = await in_pool(request, pools.encoding, owner, read_items, services, owner, given)
-    await pools.store.run(owner, services.store.conversations.create, conversation, items)
+    items = await in_pool(request, pool, owner, read_items, services, owner, given)
+    await services.stored.conversations.create(conversation, items)
     return JsonResponse(_conversation_json(conversation))
 
 
@@ -96,8 +97,7 @@ async def create(
 async def retrieve(conversation_id: str, request: Request, caller: AuthenticatedCaller) -> Response:
     """Read a conversation, without its items."""
     services = services_of(request)
-    get = services.store.conversations.get
-    conversation = await services.pools.store.run(caller.owner, get, conversation_id, caller.owner)
+    conversation = await services.stored.conversations.get(conversation_id, caller.owner)
     return JsonResponse(_conversation_json(conversation))
 
 
@@ -107,10 +107,8 @@ async def update(
 ) -> Response:
     """Replace the metadata."""
     services, owner = services_of(request), caller.owner
-    change = services.store.conversations.update
-    changed = await services.pools.store.run(
-        owner, change, conversation_id, owner, body.metadata or {}
-    )
+    change = services.stored.conversations.update
+    changed = await change(conversation_id, owner, body.metadata or {})
     return JsonResponse(_conversation_json(changed))
 
 
@@ -120,8 +118,7 @@ async def delete(
 ) -> dict[str, Any]:
     """Delete a conversation and its items; its responses stay."""
     services = services_of(request)
-    remove = services.store.conversations.delete
-    await services.pools.store.run(caller.owner, remove, conversation_id, caller.owner)
+    await services.stored.conversations.delete(conversation_id, caller.owner)
     return {"id": conversation_id, "object": "conversation.deleted", "deleted": True}
 
 
@@ -155,14 +152,10 @@ async def list_items(
 ) -> Response:
     """List the items."""
     services, owner = services_of(request), caller.owner
-
-    def read() -> Response:
-        page = services.store.conversations.list_items(
-            conversation_id, owner, after=after, limit=limit, order=order
-        )
-        return large_json_response(page_json(page))
-
-    return await in_pool(request, services.pools.store, owner, read)
+    page = await services.stored.conversations.list_items(
+        conversation_id, owner, after=after, limit=limit, order=order
+    )
+    return await written(request, owner, page_json(page))
 
 
 @router.get("/{conversation_id}/items/{item_id}")
@@ -171,12 +164,8 @@ async def retrieve_item(
 ) -> Response:
     """Read one item."""
     services, owner = services_of(request), caller.owner
-
-    def read() -> Response:
-        item = services.store.conversations.get_item(conversation_id, owner, item_id)
-        return large_json_response(item.item)
-
-    return await in_pool(request, services.pools.store, owner, read)
+    item = await services.stored.conversations.get_item(conversation_id, owner, item_id)
+    return await written(request, owner, without_read_text(item.item))
 
 
 @router.delete("/{conversation_id}/items/{item_id}")
@@ -185,10 +174,8 @@ async def delete_item(
 ) -> Response:
     """Delete one item; return the conversation."""
     services = services_of(request)
-    remove = services.store.conversations.delete_item
-    conversation = await services.pools.store.run(
-        caller.owner, remove, conversation_id, caller.owner, item_id
-    )
+    remove = services.stored.conversations.delete_item
+    conversation = await remove(conversation_id, caller.owner, item_id)
     return JsonResponse(_conversation_json(conversation))
 
 

@@ -12,21 +12,26 @@ from ..apis.requests import ChatRequest, ResponsesRequest
 from ..installation import missing_package
 from ..rendering.cache import BoundedCache
 from ..tools.tool import ToolError
+from .fair_semaphore import FairSemaphore
 from .http.errors import ApiError
 from .pools import FairPool
-from .store import NotFoundError, Store
-from .turns import Turns
+from .store import NotFoundError
+from .stored import AsyncStore
 
-__all__ = ["FileTexts"]
+__all__ = ["FileTexts", "without_read_text"]
 
 _PARTS = ("file", "input_file")
 _PDF = "data:application/pdf"
+_PDF_START = b"%PDF-"
 _CHARACTERS = 1_000_000  # of one file
 _SECONDS = 20  # to read one file
 _MEMORY = 1 << 30  # bytes, for the same
 _AT_ONCE = 3  # files that are read; the files of one owner leave a place for others
 _CACHED = 16_000_000  # characters of all files that were read
 
+
+_READ = "data:text/plain;harmony=read;base64,"
+"""The beginning of a text that the server has read from a PDF."""
 
 _Request = TypeVar("_Request", bound=ResponsesRequest)
 
@@ -38,10 +43,10 @@ class FileTexts:
     the process that reads it. All methods raise `ApiError`, which names the part.
     """
 
-    def __init__(self, store: Store, pool: FairPool) -> None:
-        self._store = store
+    def __init__(self, stored: AsyncStore, pool: FairPool) -> None:
+        self._stored = stored
         self._pool = pool
-        self._turns = Turns(_AT_ONCE, lambda owner: _AT_ONCE - 1)
+        self._turns = FairSemaphore(_AT_ONCE, lambda owner: _AT_ONCE - 1)
         self._texts = BoundedCache[str, str](_CACHED, len)
 
     async def of_response(self, owner: str, request: _Request) -> _Request:
@@ -83,7 +88,7 @@ class FileTexts:
         path = f"{path}.file" if file is nested else path
         file_id, data = file.get("file_id"), file.get("file_data")
         if isinstance(file_id, str):
-            name, content = await self._pool.run(owner, self._stored, owner, file_id, path)
+            name, content = await self._upload(owner, file_id, path)
             path = f"{path}.file_id"
         elif isinstance(data, str) and data[: len(_PDF)].lower() == _PDF:
             path = f"{path}.file_data"
@@ -93,12 +98,14 @@ class FileTexts:
             return None
         text = await self._text(owner, str(name), content, path)
         encoded = base64.b64encode(text.encode("utf-8", "replace")).decode("ascii")
-        fields = {"filename": name, "file_data": f"data:text/plain;base64,{encoded}"}
+        kind = _READ if content.startswith(_PDF_START) else "data:text/plain;base64,"
+        fields = {"filename": name, "file_data": f"{kind}{encoded}"}
         return {**part, "file": {**file, **fields}} if file is nested else {**part, **fields}
 
-    def _stored(self, owner: str, id: str, path: str) -> tuple[str, bytes]:
+    async def _upload(self, owner: str, id: str, path: str) -> tuple[str, bytes]:
+        uploads = self._stored.uploads
         try:
-            return self._store.uploads.get(id, owner).filename, self._store.uploads.data(id, owner)
+            return (await uploads.get(id, owner)).filename, await uploads.data(id, owner)
         except NotFoundError as error:
             raise ApiError(
                 400, f"{error}; upload it to /v1/files", param=f"{path}.file_id",
@@ -106,7 +113,7 @@ class FileTexts:
             ) from None  # fmt: skip
 
     async def _text(self, owner: str, name: str, content: bytes, path: str) -> str:
-        if not content.startswith(b"%PDF-"):
+        if not content.startswith(_PDF_START):
             try:
                 return content.decode("utf-8-sig")
             except UnicodeDecodeError:
@@ -129,6 +136,32 @@ class FileTexts:
                 self._turns.give_back(owner)
             self._texts.put(key, text)
         return text
+
+
+def without_read_text(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an item as its client sent it, without the text that the server has read from PDFs.
+
+    >>> part = {"type": "input_file", "filename": "a.pdf", "file_data": f"{_READ}YQ=="}
+    >>> without_read_text({"content": [part]})
+    {'content': [{'type': 'input_file', 'filename': 'a.pdf'}]}
+    """
+    shown = item
+    for name in ("content", "output"):
+        parts = item.get(name)
+        if isinstance(parts, list) and any(map(_is_read, parts)):
+            kept = [
+                {key: value for key, value in part.items() if key != "file_data"}
+                if _is_read(part)
+                else part
+                for part in parts
+            ]
+            shown = {**shown, name: kept}
+    return shown
+
+
+def _is_read(part: Any) -> bool:
+    data = part.get("file_data") if isinstance(part, Mapping) else None
+    return isinstance(data, str) and data.startswith(_READ)
 
 
 def _decoded(data: str, path: str) -> bytes:

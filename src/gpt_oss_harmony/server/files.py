@@ -12,8 +12,8 @@ from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 
 from .auth.api_keys import AuthenticatedCaller
 from .http.errors import ApiError
-from .http.identifiers import new_id
 from .http.json import ListPage, list_json
+from .identifiers import new_id
 from .limited_route import LimitedRoute, in_pool
 from .services import services_of
 from .store import Order, UploadedFile

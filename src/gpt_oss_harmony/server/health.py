@@ -8,7 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 
-from .http.errors import ApiError, shutting_down, without_addresses
+from .http.errors import ApiError, database_unavailable, shutting_down, without_addresses
 from .services import services_of
 
 __all__ = ["router"]
@@ -48,9 +48,12 @@ async def health(request: Request) -> HealthAnswer:
 
 @router.get("/ready")
 async def ready(request: Request) -> HealthAnswer:
-    """Return whether the server takes requests; 503 also during shutdown."""
-    if services_of(request).admission.is_closed:
+    """Return whether the server takes requests; 503 also during shutdown, or without database."""
+    services = services_of(request)
+    if services.admission.is_closed:
         raise shutting_down()
+    if services.store.problem is not None:
+        raise database_unavailable()
     return await _health(request)
 
 

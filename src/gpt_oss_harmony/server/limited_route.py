@@ -7,9 +7,8 @@ also have a limit.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from typing import Any, ParamSpec, TypeVar
 
 from fastapi import Request, params
@@ -21,66 +20,22 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from ..apis.request_body import MANY_ERRORS
+from ..apis.request_body import MANY_ERRORS, RequestBody
 from ..errors import HarmonyError
 from .auth.api_keys import authenticate, counted
 from .http.errors import ApiError
-from .http.large_json import read_json
+from .http.large_json import large_json_response, read_json
 from .http.requests import while_connected
 from .pools import FairPool
+from .unknown_fields import IGNORED_FIELDS, UnknownFields
 
-__all__ = ["LimitedRoute", "Quota", "in_pool"]
+__all__ = ["LimitedRoute", "in_pool", "written"]
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 _SMALL_BODY = 64 * 1024
 """Bodies up to this many bytes are read directly: starting a thread would take longer."""
-
-
-class Quota:
-    """Counts the resources that the requests of each owner hold, up to `limit` per owner.
-
-    `noun` names the resource in errors.
-    """
-
-    def __init__(self, limit: int, noun: str) -> None:
-        self._limit = limit
-        self._noun = noun
-        self._held: Counter[str] = Counter()
-
-    def held(self, owner: str) -> int:
-        """Return the amount that an owner holds."""
-        return self._held[owner]
-
-    @contextmanager
-    def held_by(self, owner: str) -> Generator[Callable[[int], None], None, None]:
-        """Provide a function that takes an amount, or returns it if the amount is negative.
-
-        The function raises `ApiError` beyond the limit. At the end, everything is returned.
-        """
-        taken = 0
-
-        def take(count: int) -> None:
-            nonlocal taken
-            if count > 0 and self._held[owner] + count > self._limit:
-                raise ApiError(
-                    429,
-                    f"this API key already has {self._limit:,} {self._noun}, the most at a "
-                    "time; wait for the end of a request",
-                    kind="rate_limit_error",
-                    code="server_busy",
-                    retry_after=1,
-                )
-            taken += count
-            self._held[owner] += count
-
-        try:
-            yield take
-        finally:
-            self._held[owner] -= taken
-            if not self._held[owner]:
-                del self._held[owner]
 
 
 async def in_pool(
@@ -94,6 +49,12 @@ async def in_pool(
     """Return the result of a call in a pool; drop it if the client disconnects before."""
     work = pool.run(owner, function, *arguments, **keywords)
     return await while_connected(request.receive, work)
+
+
+async def written(request: Request, owner: str, content: Any) -> Response:
+    """Write content that may be large as JSON, in a thread."""
+    pool = request.app.state.services.pools.encoding
+    return await in_pool(request, pool, owner, large_json_response, content)
 
 
 class LimitedRoute(APIRoute):
@@ -178,11 +139,11 @@ class _Request(Request):
     async def json(self) -> Any:
         """Read and validate the body, a large one in a thread until the client disconnects."""
         body = await self.body()
-        if len(body) <= _SMALL_BODY:
-            return self._read(body)
         caller = await authenticate(self)
+        if len(body) <= _SMALL_BODY:
+            return self._read(body, caller.owner)
         pool = self.app.state.services.pools.encoding
-        return await in_pool(self, pool, caller.owner, self._read, body)
+        return await in_pool(self, pool, caller.owner, self._read, body, caller.owner)
 
     def form(self, **limits: Any) -> Any:
         """Read a form, or JSON with its fields; the framework awaits the result."""
@@ -197,10 +158,13 @@ class _Request(Request):
             raise ApiError(400, problem, code="invalid_value")
         return FormData(raw)
 
-    def _read(self, body: bytes) -> Any:
+    def _read(self, body: bytes, owner: str) -> Any:
         raw = read_json(body)
         if not isinstance(self._model, type) or not issubclass(self._model, BaseModel):
             return raw
+        if issubclass(self._model, RequestBody):
+            unknown: UnknownFields = self.app.state.services.unknown_fields
+            self.scope[IGNORED_FIELDS] += unknown.check(self._model, raw, owner)
         try:
             return self._model.model_validate(raw)
         except ValidationError as error:

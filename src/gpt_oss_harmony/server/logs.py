@@ -15,7 +15,7 @@ import traceback
 from contextvars import ContextVar
 from typing import Any, Literal, NamedTuple
 
-from .http.identifiers import new_id
+from .identifiers import new_id
 from .store.errors import StoreError
 
 __all__ = [

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterable
+import time
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+from types import TracebackType
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from ..engines.engine import EngineError, FinishReason, SampledToken
+from ..engines.repetition import RepetitionDetector
 from ..grammar.errors import GrammarError
 from ..parsing.recovery import Recovery
+from .auth.limits import RequestUsage
 
-__all__ = ["Metrics", "keyword_of"]
+__all__ = ["CompletionMetrics", "Metrics", "keyword_of"]
 
 _KEYWORDS = {"not", "oneOf", "if", "contains", "uniqueItems", "pattern", "format", "propertyNames"}
 _KEYWORDS |= {"dependencies", "dependentRequired", "dependentSchemas", "unevaluatedProperties"}
 _WAITS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)  # seconds
 _STEPS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
+
+
+_LOG = logging.getLogger(__name__)
 
 
 class Metrics:
@@ -32,7 +43,8 @@ class Metrics:
         )
         self.completions = Counter(
             "harmony_completions",
-            "Completions by their end: stop, length, cancelled (the client disconnected), error.",
+            "Completions by their end: stop, length, repetition (they ran in circles), cancelled "
+            "(the client disconnected), error.",
             ("reason",),
             registry=registry,
         )
@@ -91,6 +103,12 @@ class Metrics:
             "Violations of schema keywords that grammars leave out.",
             registry=registry,
         )
+        self.ignored_fields = Counter(
+            "harmony_ignored_fields",
+            "Unknown fields of requests, by name; further names are other.",
+            ("field",),
+            registry=registry,
+        )
         self._tool_calls = Counter(
             "harmony_tool_calls",
             "Calls of the server's own tools, by their end.",
@@ -99,6 +117,18 @@ class Metrics:
         )
         self.running = self._gauge("harmony_running", "Completions at the engine.")
         self.waiting = self._gauge("harmony_waiting", "Completions in the queue.")
+
+        self.storage_refusals = Counter(
+            "harmony_storage_refusals",
+            "Requests refused because their key has stored as much as it may.",
+            registry=registry,
+        )
+        self.database_bytes = Gauge(
+            "harmony_database_bytes",
+            "Bytes of the database, with what is free in it; measured once a minute.",
+            registry=registry,
+            multiprocess_mode="livemostrecent",
+        )
 
     def count_recoveries(self, recoveries: Iterable[Recovery]) -> None:
         """Count the repairs of one completion."""
@@ -141,3 +171,132 @@ def keyword_of(error: GrammarError) -> str:
     """
     keyword = error.pointer.rpartition("/")[2]
     return keyword if keyword in _KEYWORDS else "other"
+
+
+class _Span(Protocol):
+    """A record of a completion elsewhere, such as a span of OpenTelemetry."""
+
+    def end(self, completion: CompletionMetrics) -> None: ...
+
+
+class CompletionMetrics:
+    """Measures one completion, from the beginning of its wait for a slot to its end.
+
+    A completion that has not finished when this exits counts as cancelled. `span` records the same
+    values for OpenTelemetry.
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        usage: RequestUsage,
+        prompt_tokens: int,
+        span: _Span | None = None,
+        detector: RepetitionDetector | None = None,
+    ) -> None:
+        self._detector = detector
+        self._metrics = metrics
+        self._usage = usage
+        self._span = span
+        self._created = self._first = self._last = time.monotonic()
+        self.prompt_tokens = prompt_tokens
+        self.sampled = 0
+        self.waited = 0.0  # seconds for its slot
+        self.reason = "cancelled"
+        self.is_repetition = False  # the detector has ended it
+        self.error: Exception | None = None
+        self.cached = 0
+        self.reasoning = 0
+        self.recoveries: Sequence[Recovery] = ()
+        self.unenforced: Sequence[GrammarError] = ()
+        self.violations = 0
+        self._gauge = metrics.waiting
+
+    @property
+    def seconds(self) -> float:
+        """The seconds since the completion began to wait for its slot."""
+        return time.monotonic() - self._created
+
+    @property
+    def first(self) -> float | None:
+        """The seconds to the first token; None without tokens."""
+        return self._first - self._created if self.sampled else None
+
+    @property
+    def per_token(self) -> float | None:
+        """The average seconds between tokens; None if there is at most one token."""
+        return (self._last - self._first) / (self.sampled - 1) if self.sampled > 1 else None
+
+    def __enter__(self) -> CompletionMetrics:
+        self._gauge.inc()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._gauge.dec()
+        if isinstance(error, Exception):
+            self.error, self.reason = error, "error"
+        self._metrics.completions.labels(self.reason).inc()
+        self._metrics.completion_tokens.inc(self.sampled)
+        if self.sampled:
+            self._usage.tokens += self.prompt_tokens + self.sampled
+        if self.per_token is not None:
+            self._metrics.next_tokens.observe(self.per_token)
+        if self._span is not None:
+            self._span.end(self)
+
+    def begin(self) -> None:
+        """Note that the completion has its slot."""
+        self._gauge.dec()
+        self._gauge = self._metrics.running
+        self._gauge.inc()
+        self.waited = self.seconds
+        self._metrics.queue.observe(self.waited)
+
+    async def follow(
+        self, stream: AsyncGenerator[SampledToken, None]
+    ) -> AsyncGenerator[SampledToken, None]:
+        """Yield and count the tokens of a stream; closing this closes the stream.
+
+        If the completion runs in circles, its last token gets the finish reason ``length``. The
+        reader stops at the token with the finish reason. Raises `EngineError` for a stream without
+        one.
+        """
+        async with aclosing(stream):
+            async for sampled in stream:
+                self._last = time.monotonic()
+                if not self.sampled:
+                    self._first = self._last
+                    self._metrics.first_token.observe(self._first - self._created)
+                    self._metrics.prompt_tokens.inc(self.prompt_tokens)
+                self.sampled += 1
+                period = 0 if self._detector is None else self._detector.take(sampled.token)
+                if period and sampled.finish_reason is None:
+                    self.is_repetition = True
+                    fields = {"tokens": self.sampled, "period": period}
+                    _LOG.warning("a completion runs in circles", extra={"fields": fields})
+                    sampled = sampled._replace(finish_reason=FinishReason.LENGTH)
+                yield sampled
+        raise EngineError("the engine ended a completion without a finish reason", retryable=True)
+
+    def finish(
+        self,
+        reason: FinishReason,
+        *,
+        cached: int = 0,
+        reasoning: int = 0,
+        recoveries: Sequence[Recovery] = (),
+        unenforced: Sequence[GrammarError] = (),
+        violations: int = 0,
+    ) -> None:
+        """Record the end of the completion; `cached` and `reasoning` are numbers of tokens."""
+        self.reason = "repetition" if self.is_repetition else reason.value
+        self.cached, self.reasoning = cached, reasoning
+        self.recoveries, self.unenforced, self.violations = recoveries, unenforced, violations
+        self._metrics.cached_tokens.inc(cached)
+        self._metrics.reasoning_tokens.inc(reasoning)
+        self._metrics.count_recoveries(recoveries)

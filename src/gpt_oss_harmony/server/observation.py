@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from .http.errors import speaks_messages
 from .logs import CURRENT_REQUEST, LoggedRequest, request_id_of
+from .unknown_fields import IGNORED_FIELDS
 
 if TYPE_CHECKING:
     from .services import Services
@@ -21,6 +23,7 @@ _LOG = logging.getLogger(__name__)
 
 _METHODS = {"GET", "POST", "DELETE", "HEAD", "OPTIONS", "PUT", "PATCH"}  # clients invent others
 _SWITCHED = 101
+_STARTS = {"http.response.start", "websocket.http.response.start", "websocket.accept"}
 _PROBES = {"/health", "/ready", "/metrics"}  # requested every few seconds
 
 
@@ -48,19 +51,16 @@ class RequestObserver:
         request_id = request_id_of(headers.get("x-request-id"))
         # Nothing resets it: outer middleware answers an unexpected error, in the same task.
         CURRENT_REQUEST.set(LoggedRequest(request_id))
+        scope[IGNORED_FIELDS] = []
         status = 500  # if an error is raised
         begun = time.perf_counter()
 
         async def observed_send(message: Message) -> None:
             nonlocal status
             kind = message["type"]
-            if kind != "http.response.body":  # there is one for each event of a stream
-                if kind in ("http.response.start", "websocket.http.response.start"):
-                    status = message["status"]
-                    MutableHeaders(scope=message)["X-Request-Id"] = request_id
-                elif kind == "websocket.accept":
-                    status = _SWITCHED
-                    MutableHeaders(scope=message)["X-Request-Id"] = request_id
+            if kind in _STARTS:
+                status = message.get("status", _SWITCHED)  # accepted WebSockets have none
+                MutableHeaders(scope=message).update(_own_headers(scope, request_id))
             await send(message)
 
         is_probe = scope["path"] in _PROBES
@@ -83,3 +83,12 @@ class RequestObserver:
                     fields = {"method": method, "route": route, "status": status}
                     fields["seconds"] = round(seconds, 6)
                     _LOG.log(level, "request", extra={"fields": fields})
+
+
+def _own_headers(scope: Scope, request_id: str) -> dict[str, str]:
+    headers = {"X-Request-Id": request_id}
+    if speaks_messages(scope):
+        headers["Request-Id"] = request_id  # the name in Anthropic's API
+    if ignored := scope[IGNORED_FIELDS]:
+        headers["Harmony-Ignored"] = ", ".join(ignored)
+    return headers

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+from .fair_semaphore import FairSemaphore
 from .http.errors import ApiError
-from .turns import Turns
 
 __all__ = ["FairPool", "Pools"]
 
@@ -23,7 +23,7 @@ class FairPool:
     """Runs calls in threads; belongs to one event loop.
 
     - At most `share` calls of one owner run at a time. One more thread is left for others.
-    - Owners take turns, by the rules of `Turns`.
+    - Owners take turns, by the rules of `FairSemaphore`.
     - At most `max_waiting` calls of one owner wait. A further call raises `ApiError`.
     - A call that is cancelled while it waits never runs. A running call cannot be stopped: it
       continues and keeps its place until it ends.
@@ -33,7 +33,7 @@ class FairPool:
         self._name = name
         self._max_waiting = max_waiting
         self._threads = ThreadPoolExecutor(share + 1, thread_name_prefix=f"harmony-{name}")
-        self._turns = Turns(share + 1, lambda owner: share)
+        self._turns = FairSemaphore(share + 1, lambda owner: share)
 
     async def run(
         self,

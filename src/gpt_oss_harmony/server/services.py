@@ -17,20 +17,21 @@ from ..conversation.tool_namespaces import ToolNamespaceConfig
 from ..engines.engine import Engine
 from ..grammar.errors import GrammarError
 from ..tools.tool import ServerTool, Tool
+from .admission import Admission
 from .auth.api_keys import ApiKeys
-from .auth.limits import KeyLimiter, SharedKeyLimiter
+from .auth.limits import KeyLimiter, Quota, SharedKeyLimiter
+from .cluster.hub import HubAdmission, Worker
+from .cluster.peers import Channel, Peers, PostgresChannel, SocketChannel
+from .encryption import ItemCipher
 from .file_texts import FileTexts
-from .generation.admission import Admission
 from .http.errors import ApiError, shutting_down
-from .hub import HubAdmission, Worker
-from .limited_route import Quota
+from .live_responses import LiveResponses, answer_peer
 from .metrics import Metrics
-from .peers import Channel, Peers, PostgresChannel, SocketChannel
 from .pools import Pools
-from .responses.encryption import ItemCipher
-from .responses.live_responses import LiveResponses, answer_peer
 from .settings import Settings
 from .store import Store
+from .stored import AsyncStore
+from .unknown_fields import UnknownFields
 
 if TYPE_CHECKING:
     from .telemetry import Telemetry
@@ -65,10 +66,12 @@ class Services:
     sockets: Quota = field(default_factory=lambda: Quota(_SOCKETS, "WebSockets"), init=False)
     limiter: KeyLimiter | SharedKeyLimiter = field(init=False)
     live_responses: LiveResponses = field(default_factory=LiveResponses, init=False)
+    stored: AsyncStore = field(init=False)
     file_texts: FileTexts = field(init=False)
     peers: Peers = field(init=False)
     admission: Admission = field(init=False)
     metrics: Metrics = field(init=False)
+    unknown_fields: UnknownFields = field(init=False)
     started: float = field(default_factory=time.time, init=False)
 
     def __post_init__(self) -> None:
@@ -87,7 +90,9 @@ class Services:
         if channel is not None:  # other servers may get requests with the same keys
             self.limiter = SharedKeyLimiter(self.store.key_requests, self.pools.keys)
         self.metrics = Metrics()
-        self.file_texts = FileTexts(self.store, self.pools.store)
+        self.unknown_fields = UnknownFields(self.metrics, self.settings.unknown_fields)
+        self.stored = AsyncStore(self.store, self.pools.store)
+        self.file_texts = FileTexts(self.stored, self.pools.encoding)
         self.peers = Peers(id, channel, partial(answer_peer, self.live_responses))
         limit = _LARGE_REQUESTS * self.settings.max_request_bytes
         self.request_bytes = Quota(limit, "bytes of requests")

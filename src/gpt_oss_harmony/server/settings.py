@@ -17,6 +17,8 @@ _LEAST = {
     "max_waiting": 0,
     "max_request_bytes": 1,
     "max_tool_calls": 0,
+    "max_stored_bytes": 1,
+    "repetition": 2,
 }
 
 
@@ -39,6 +41,9 @@ class Settings:
     - `current_date`: the date in prompts: ``today`` (UTC), a date as ``YYYY-MM-DD``, or None.
     - `inspector`: whether the inspector's page is at ``/``.
     - `event_names`: the names of reasoning events, those of OpenAI's SDKs or of Open Responses.
+    - `unknown_fields`: whether requests with unknown fields are answered without them, or refused.
+    - `repetition`: a turn ends when its last tokens, of this number, repeat those before (see
+      `RepetitionDetector`); None lets it repeat itself.
     - `reasoning_summaries`: how requested summaries are made: from sentences of the reasoning, or
       by the model, with one more short completion for each.
     - `context_length`: the most tokens of a prompt with its output; None is the engine's limit.
@@ -48,6 +53,8 @@ class Settings:
       large body has more time.
     - `max_tool_calls`: the most calls of the server's own tools in one response; a request may set
       a lower limit.
+    - `max_stored_bytes`: the most bytes that one API key may have stored: files, containers,
+      responses, conversations and chat completions together. None is no limit.
     - `keep_days`: days after which stored responses are deleted; None keeps them.
     - `shutdown_seconds`: the time that running requests have to end at shutdown.
 
@@ -65,6 +72,8 @@ class Settings:
     current_date: str | None = TODAY
     inspector: bool = True
     event_names: Literal["openai", "open-responses"] = "openai"
+    unknown_fields: Literal["ignore", "refuse"] = "ignore"
+    repetition: int | None = 512
     reasoning_summaries: Literal["sentences", "model"] = "sentences"
     context_length: int | None = None
     max_running: int = 16
@@ -73,6 +82,7 @@ class Settings:
     head_seconds: float = 10
     body_seconds: float = 30
     max_tool_calls: int = 100
+    max_stored_bytes: int | None = 4 * 1024**3
     keep_days: float | None = 30
     shutdown_seconds: float = 30
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from opentelemetry import context, metrics, propagate, trace
 from opentelemetry.metrics import Histogram, MeterProvider
@@ -24,10 +24,7 @@ from .. import __version__
 from ..engines.engine import SampledToken, Sampling
 from ..engines.http_client import OUTGOING_HEADERS
 from ..grammar.errors import GrammarError
-from .metrics import keyword_of
-
-if TYPE_CHECKING:
-    from .generation.sampling import CompletionMetrics
+from .metrics import CompletionMetrics, keyword_of
 
 __all__ = ["CompletionSpan", "Operation", "RequestSpan", "Telemetry"]
 

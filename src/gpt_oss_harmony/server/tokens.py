@@ -1,6 +1,7 @@
 """``POST /v1/tokens/render`` and ``/v1/tokens/parse``: requests to tokens, tokens to messages.
 
-Nothing is sampled.
+Nothing is sampled. The routes ``/tokenize``, ``/detokenize`` and ``/tokenizer_info`` are those of
+vLLM, which evaluation harnesses use.
 """
 
 from __future__ import annotations
@@ -19,6 +20,13 @@ from ..encoding import load_harmony_encoding
 from ..errors import TokenError, VocabularyError
 from ..parsing.parser import StreamableParser
 from ..sampled_messages import prompt_segments
+from ..tokens.special_tokens import (
+    END_OF_TEXT,
+    RETURN,
+    SPECIAL_TEXTS,
+    START_OF_TEXT,
+    VOCABULARY_SIZE,
+)
 from ..tokens.tokenizer import token_ids
 from .auth.api_keys import AuthenticatedCaller
 from .generation.preparation import RENDERING
@@ -28,7 +36,7 @@ from .limited_route import LimitedRoute, in_pool
 from .responses.plan import planned_turn
 from .services import Services, services_of
 
-__all__ = ["router"]
+__all__ = ["plain_router", "router"]
 
 
 router = APIRouter(prefix="/v1/tokens", tags=["Tokens"], route_class=LimitedRoute)
@@ -75,15 +83,24 @@ def rendered_turn(turn: TurnRequest) -> RenderedTurn:
     }
 
 
-def rendered_request(services: Services, owner: str, body: dict[str, Any]) -> RenderedTurn:
-    """Render the prompt of a request of either API; this blocks."""
+def _read_request(services: Services, body: dict[str, Any]) -> ChatRequest | ResponsesRequest:
+    """Read a request of either API; this blocks."""
+    request: ChatRequest | ResponsesRequest
     if "messages" in body:
-        chat = read_body(ChatRequest, body)
-        services.check_model(chat.model)
-        return rendered_turn(turn_of_chat(chat, date=services.current_date()))
-    response = read_body(ResponsesRequest, body)
-    services.check_model(response.model)
-    return rendered_turn(planned_turn(services, owner, response))
+        request = read_body(ChatRequest, body)
+    else:
+        request = read_body(ResponsesRequest, body)
+    services.check_model(request.model)
+    return request
+
+
+def _rendered_request(
+    services: Services, owner: str, request: ChatRequest | ResponsesRequest
+) -> RenderedTurn:
+    """Render the prompt of a request; this blocks."""
+    if isinstance(request, ChatRequest):
+        return rendered_turn(turn_of_chat(request, date=services.current_date()))
+    return rendered_turn(planned_turn(services, owner, request))
 
 
 class ParseRequest(RequestBody):
@@ -168,14 +185,21 @@ async def render(
     caller: AuthenticatedCaller,
 ) -> Response:
     """Render a request to the prompt's text and tokens; nothing is sampled."""
-    services = services_of(request)
+    services, owner = services_of(request), caller.owner
+    pool, files = services.pools.encoding, services.file_texts
+    read = await in_pool(request, pool, owner, _read_request, services, body)
+    if isinstance(read, ChatRequest):
+        read = await files.of_chat(owner, read)
+    else:
+        read = await files.of_response(owner, read)
+    filled = read
 
     def work() -> Response:
-        rendered = rendered_request(services, caller.owner, body)
+        rendered = _rendered_request(services, owner, filled)
         caller.usage.tokens += rendered["count"]
         return large_json_response(rendered)
 
-    return await in_pool(request, services.pools.encoding, caller.owner, work)
+    return await in_pool(request, pool, owner, work)
 
 
 @router.post("/parse", response_model=None, responses={200: {"model": ParsedTokens}})
@@ -188,3 +212,113 @@ async def parse(body: ParseRequest, request: Request, caller: AuthenticatedCalle
         return large_json_response(parsed)
 
     return await in_pool(request, services_of(request).pools.encoding, caller.owner, work)
+
+
+# As in vLLM
+
+
+plain_router = APIRouter(tags=["Tokens"], route_class=LimitedRoute)
+
+
+class TokenizeRequest(RequestBody):
+    """A text; its special tokens are read as such."""
+
+    model: str | None = None
+    prompt: str
+    add_special_tokens: bool | None = Field(
+        default=None, description="The encoding adds no tokens to a text."
+    )
+    return_token_strs: bool | None = Field(
+        default=None, description="Whether to return the texts of the tokens, too."
+    )
+
+
+class TokenizedText(TypedDict):
+    """The tokens of a text, their number, and the length of the model's context."""
+
+    count: int
+    max_model_len: int
+    tokens: list[int]
+    token_strs: list[str] | None
+
+
+class DetokenizeRequest(RequestBody):
+    """Tokens."""
+
+    model: str | None = None
+    tokens: list[int]
+
+
+class DetokenizedText(TypedDict):
+    """The text of the tokens, with special tokens."""
+
+    prompt: str
+
+
+class TokenizerInfo(TypedDict):
+    """The encoding, and the tokens that harnesses ask for."""
+
+    tokenizer_class: str
+    vocab_size: int
+    model_max_length: int
+    bos_token: str
+    eos_token: str
+    pad_token: str
+
+
+@plain_router.post("/tokenize", response_model=None, responses={200: {"model": TokenizedText}})
+async def tokenize(
+    body: TokenizeRequest, request: Request, caller: AuthenticatedCaller
+) -> Response:
+    """Encode a text."""
+    services = services_of(request)
+    services.check_model(body.model)
+
+    def work() -> Response:
+        encoding = load_harmony_encoding("HarmonyGptOss")
+        tokens = encoding.encode(body.prompt, allowed_special="all")
+        texts = [encoding.decode([token]) for token in tokens] if body.return_token_strs else None
+        caller.usage.tokens += len(tokens)
+        return large_json_response(
+            {
+                "count": len(tokens),
+                "max_model_len": services.context_length,
+                "tokens": tokens,
+                "token_strs": texts,
+            }
+        )
+
+    return await in_pool(request, services.pools.encoding, caller.owner, work)
+
+
+@plain_router.post("/detokenize", response_model=None, responses={200: {"model": DetokenizedText}})
+async def detokenize(
+    body: DetokenizeRequest, request: Request, caller: AuthenticatedCaller
+) -> Response:
+    """Decode tokens."""
+    services = services_of(request)
+    services.check_model(body.model)
+
+    def work() -> Response:
+        encoding = load_harmony_encoding("HarmonyGptOss")
+        try:
+            text = encoding.decode(token_ids(body.tokens))
+        except VocabularyError as error:
+            raise ApiError(400, str(error), param="tokens", code="invalid_value") from error
+        caller.usage.tokens += len(body.tokens)
+        return large_json_response({"prompt": text})
+
+    return await in_pool(request, services.pools.encoding, caller.owner, work)
+
+
+@plain_router.get("/tokenizer_info")
+async def tokenizer_info(request: Request, _: AuthenticatedCaller) -> TokenizerInfo:
+    """Describe the encoding; every model of gpt-oss has the same."""
+    return {
+        "tokenizer_class": "HarmonyEncoding",
+        "vocab_size": VOCABULARY_SIZE,
+        "model_max_length": services_of(request).context_length,
+        "bos_token": SPECIAL_TEXTS[START_OF_TEXT],
+        "eos_token": SPECIAL_TEXTS[RETURN],
+        "pad_token": SPECIAL_TEXTS[END_OF_TEXT],
+    }

@@ -6,15 +6,17 @@ The process that starts them is their `Hub`. If one dies, it starts another.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
 import multiprocessing
 import os
+import shutil
 import signal
 import socket
 import tempfile
 import time
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,16 +24,17 @@ from typing import Any, TypeAlias
 from prometheus_client.multiprocess import mark_process_dead
 
 from ..engines.engine import Engine, EngineError
-from .generation.admission import Admission
+from .admission import Admission
+from .cluster.hub import Hub
 from .http.requests import cancel_all
-from .hub import Hub
 from .settings import Settings
 from .store import Store
 
-__all__ = ["Work", "serve_in_workers"]
+__all__ = ["Work", "serve_in_workers", "socket_folder"]
 
 _LOG = logging.getLogger(__name__)
 
+_FOLDER, _LOCK = "harmony-", "server.lock"
 _METRICS = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client's folder for the metrics of all processes
 _STARTING_SECONDS = 10.0  # a worker that fails sooner would fail again
 _PAUSE = 0.5  # seconds before another worker is started
@@ -55,7 +58,7 @@ async def serve_in_workers(
     `EngineError` if the workers do not start.
     """
     with ExitStack() as opened:
-        folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="harmony-")))
+        folder = opened.enter_context(socket_folder())
         (folder / "metrics").mkdir()
         # This process owns a SQLite file for all workers; the tables are made once.
         store = opened.enter_context(await asyncio.to_thread(Store, settings.database))
@@ -80,6 +83,27 @@ async def serve_in_workers(
             await workers.end(settings.shutdown_seconds + _KILLING_SECONDS)
             await cancel_all(starting, *tasks)
             await hub.close()
+
+
+@contextmanager
+def socket_folder(parent: Path | None = None) -> Generator[Path, None, None]:
+    """Make a folder for the sockets of this server's processes, and remove it at the end.
+
+    Folders that servers left behind when they were killed are removed first: a server locks a file
+    in its folder as long as it lives.
+    """
+    parent = parent or Path(tempfile.gettempdir())
+    for left in parent.glob(f"{_FOLDER}*/{_LOCK}"):
+        with suppress(OSError), left.open("rb") as lock:  # another user's, or one in use
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(left.parent)
+    with (
+        tempfile.TemporaryDirectory(prefix=_FOLDER, dir=parent) as name,
+        (Path(name) / f"new {_LOCK}").open("wb") as lock,
+    ):
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.rename(lock.name, Path(name) / _LOCK)  # others find it only when it is locked
+        yield Path(name)
 
 
 @contextmanager

@@ -7,7 +7,10 @@
     examples                     examples: ids, labels, and the origin of each token
     token_sequence               sampled tokens of several turns, for reinforcement learning
     packing                      several examples in one sequence
-    chat_rows → rows → files     data sets of any size (extra ``train``)
+    row_forms → chat_rows        the forms of rows, rewritten as requests of Chat Completions
+    rows                         rows as conversations and examples
+    row_fields, row_checks       the fields of a row that are not learned; what it should not teach
+    files                        data sets of any size (extra ``train``)
     template_difference          differences between a chat template and harmony
 """
 
@@ -24,17 +27,23 @@ from .examples import (
 )
 from .options import TrainingOptions
 from .packing import PackedSequence, pack, packed_groups
-from .rows import RejectedRow, row_examples, stream_examples
+from .row_checks import FINDINGS, REJECTED_FINDINGS, Finding
+from .rows import ReadRow, RejectedRow, RowExamples, row_examples, stream_examples
 from .sequence_plan import untrainable_reason
 from .template_difference import TemplateDifference, find_template_difference
 from .token_sequence import TokenSequence
 
 __all__ = [
+    "FINDINGS",
     "IGNORED",
+    "REJECTED_FINDINGS",
+    "Finding",
     "PackedSequence",
     "PromptDifference",
     "ReadExamples",
+    "ReadRow",
     "RejectedRow",
+    "RowExamples",
     "TemplateDifference",
     "TokenSequence",
     "TokenSpan",

@@ -1,15 +1,15 @@
-"""Rows of Chat Completions and ShareGPT, completed to requests of the API.
+"""Rows of Chat Completions, completed to requests of the API, and the weights of messages.
 
-ShareGPT is rewritten as Chat Completions. Data sets often leave out the ids of calls, which follow
-from the order, and the types of tools. A column has only one type, so tools, arguments and whole
-conversations may be JSON text.
+Data sets often leave out the ids of calls, which follow from the order, and the types of tools. A
+column has only one type, so tools, arguments and whole conversations may be JSON text. Some have
+the fields of earlier versions (`functions`, `function_call`) or of other servers.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..apis.chat_input import REASONING_FIELDS
@@ -20,9 +20,10 @@ from ..conversation.messages import Role
 __all__ = [
     "WEIGHT_FIELDS",
     "completed_chat",
+    "json_text",
     "parsed_json",
     "read_weight",
-    "sharegpt_as_chat",
+    "template_arguments",
     "unlearnable",
 ]
 
@@ -95,23 +96,47 @@ def read_weight(message: JsonField) -> float | None:
 
 # Chat Completions
 
-_PASSED_ON = ("reasoning_effort", "response_format")
-
 
 def completed_chat(row: JsonField) -> dict[str, Any]:
-    """Complete a row to a request with the same messages.
+    """Complete a row to a request; it may have more messages, but none is left out.
 
     Reasoning and calls inside other models' marks in an answer's text (``<think>`` and
     ``<tool_call>``) are moved to their fields.
     """
-    request: dict[str, Any] = {name: row.object().get(name) for name in _PASSED_ON}
+    fields = row.object()
+    request: dict[str, Any] = {"response_format": fields.get("response_format")}
+    request["reasoning_effort"] = _effort(row)
     calls = _OpenCalls()
     request["messages"] = [
-        _completed_message(message, calls) for message in parsed_json(row["messages"]).items()
+        message
+        for given in parsed_json(row["messages"]).items()
+        for message in _completed_messages(given, calls)
     ]
-    tools = parsed_json(row["tools"])
-    request["tools"] = [_completed_tool(parsed_json(tool)) for tool in tools.optional_items()]
+    tools = [
+        *parsed_json(row["tools"]).optional_items(),
+        *parsed_json(row["functions"]).optional_items(),
+    ]
+    request["tools"] = [_completed_tool(parsed_json(tool)) for tool in tools]
     return request
+
+
+def template_arguments(row: JsonField) -> JsonField:
+    """Return the arguments of a chat template, which a row may have as an object or as text."""
+    arguments = parsed_json(row["chat_template_kwargs"])
+    return JsonField({} if arguments.is_null else arguments.object(), arguments.path)
+
+
+def _effort(row: JsonField) -> str | None:
+    """Return the effort of a row; raises `ConversationError` if two of its fields differ."""
+    reasoning = row["reasoning"].value
+    sources = [row["reasoning_effort"], template_arguments(row)["reasoning_effort"]]
+    if isinstance(reasoning, Mapping):  # of Responses; a text would be a column of its own
+        sources.append(row["reasoning"]["effort"])
+    given = [source for source in sources if source.optional_text()]
+    for other in given[1:]:
+        if other.value != given[0].value:
+            raise other.error(f"{given[0].path} has another value; keep one of them")
+    return given[0].value if given else None
 
 
 class _OpenCalls:
@@ -138,8 +163,11 @@ class _OpenCalls:
         return call_id
 
 
-def _completed_message(message: JsonField, calls: _OpenCalls) -> Mapping[str, Any]:
-    """Complete a message: calls get ids and arguments as text, results the id of their call."""
+def _completed_messages(message: JsonField, calls: _OpenCalls) -> Iterator[Mapping[str, Any]]:
+    """Complete a message: calls get ids and arguments as text, results the id of their call.
+
+    A message with the results of several calls becomes one message for each.
+    """
     fields = message.object()
     role = fields.get("role")
     if role is None:
@@ -149,39 +177,118 @@ def _completed_message(message: JsonField, calls: _OpenCalls) -> Mapping[str, An
             "and 'content'"
         )
     if role == Role.ASSISTANT.value:
-        content = fields.get("content")
-        if isinstance(content, str) and "<" in content:
-            message = JsonField(_without_marks(message), message.path)
-            fields = message.object()
+        yield _completed_answer(message, calls)
+    elif role in (Role.TOOL.value, "function"):
+        for result in _several_results(message):
+            yield _completed_result(result, calls)
+    else:
+        yield fields
+
+
+def _completed_answer(message: JsonField, calls: _OpenCalls) -> Mapping[str, Any]:
+    fields = dict(message.object())
+    details = fields.get("reasoning_details")
+    if details and not any(fields.get(name) for name in REASONING_FIELDS):
+        fields["reasoning"] = _detailed_reasoning(parsed_json(message["reasoning_details"]))
+        del fields["reasoning_details"]
+    channel = fields.get("channel")
+    if channel is not None:
+        fields = _without_channel(message, fields)
+    content = fields.get("content")
+    if isinstance(content, str) and "<" in content:
+        fields = {**_without_marks(JsonField(fields, message.path))}
+    if fields.get("function_call"):  # as the API had it before tools
         if fields.get("tool_calls"):
-            made = parsed_json(message["tool_calls"]).items()
-            return {**fields, "tool_calls": [_completed_call(parsed_json(c), calls) for c in made]}
-    elif role == Role.TOOL.value:
-        content = fields.get("content")
-        if isinstance(content, list):
-            is_content = all(isinstance(part, Mapping) and "type" in part for part in content)
-        else:
-            is_content = isinstance(content, str)
-        return {
-            **fields,
-            "tool_call_id": calls.close(
-                message["tool_call_id"].optional_text(), message["name"].optional_text()
-            ),
-            "content": content if is_content else json_text(content),
-        }
+            raise message["function_call"].error("the message also has tool_calls; keep one")
+        fields["tool_calls"] = [fields.pop("function_call")]
+    if fields.get("tool_calls"):
+        made = parsed_json(JsonField(fields["tool_calls"], f"{message.path}.tool_calls")).items()
+        fields["tool_calls"] = [_completed_call(parsed_json(call), calls) for call in made]
     return fields
 
 
+def _detailed_reasoning(details: JsonField) -> str:
+    """Read the reasoning as OpenRouter has it: a list of texts and summaries."""
+    texts: list[str] = []
+    for detail in details.items():
+        text = detail["text"] if detail["summary"].is_null else detail["summary"]
+        if text.is_null:
+            raise detail.error("the reasoning is encrypted; remove it, or write its text")
+        texts.append(text.text())
+    return "\n".join(texts)
+
+
+def _without_channel(message: JsonField, fields: dict[str, Any]) -> dict[str, Any]:
+    """Read a channel that Chat Completions express in other ways."""
+    channel = fields["channel"]
+    has_reasoning = any(fields.get(name) for name in REASONING_FIELDS)
+    if channel == "analysis" and not has_reasoning and not fields.get("tool_calls"):
+        return {**fields, "channel": None, "reasoning": fields["content"], "content": None}
+    if channel == "final" and not fields.get("tool_calls"):
+        return {**fields, "channel": None}
+    if channel == "commentary":
+        return fields  # it stays: a preamble may stand before no call
+    raise message["channel"].error(
+        "the message also has reasoning or calls, which are on other channels; remove the channel"
+    )
+
+
+def _several_results(message: JsonField) -> Sequence[JsonField]:
+    """Split the results of several calls in one message, each with a name or an id."""
+    content = message["content"].value
+    fields = message.object()
+    if not (isinstance(content, list) and content and not fields.get("tool_call_id")):
+        return [message]
+    if not all(
+        isinstance(part, Mapping)
+        and "type" not in part
+        and {"content"} < part.keys() <= {"content", "name", "tool_call_id", "id"}
+        for part in content
+    ):
+        return [message]
+    results = []
+    for index, part in enumerate(content):
+        own = dict(part)
+        if "id" in own:
+            own["tool_call_id"] = own.pop("id")
+        results.append(JsonField({**fields, **own}, f"{message.path}.content[{index}]"))
+    return results
+
+
+def _completed_result(message: JsonField, calls: _OpenCalls) -> Mapping[str, Any]:
+    fields = message.object()
+    content = fields.get("content")
+    if isinstance(content, list):
+        is_content = all(isinstance(part, Mapping) and "type" in part for part in content)
+    else:
+        is_content = isinstance(content, str)
+    call_id = message["tool_call_id"].optional_text()
+    return {
+        **fields,
+        "role": Role.TOOL.value,
+        "tool_call_id": calls.close(call_id, message["name"].optional_text()),
+        "content": content if is_content else json_text(content),
+    }
+
+
 def _completed_call(call: JsonField, calls: _OpenCalls) -> Mapping[str, Any]:
-    function = call if call["function"].is_null else call["function"]
+    fields = call.object()
+    if fields.get("type") == "custom":
+        name = call["custom"]["name"].text()
+        return {**fields, "id": calls.add(call["id"].optional_text(), name)}
+    is_flat = call["function"].is_null
+    function = call if is_flat else call["function"]
     name = function["name"].text()
     arguments = function["arguments"].value
     if not isinstance(arguments, str):
         arguments = json_text({} if arguments is None else arguments)
+    own = {} if is_flat else dict(function.object())
+    others = {key: value for key, value in fields.items() if key not in ("name", "arguments")}
     return {
+        **(others if is_flat else fields),
         "id": calls.add(call["id"].optional_text(), name),
-        "type": "function",
-        "function": {"name": name, "arguments": arguments},
+        "type": fields.get("type") or "function",
+        "function": {**own, "name": name, "arguments": arguments},
     }
 
 
@@ -195,14 +302,14 @@ def _completed_tool(tool: JsonField) -> dict[str, Any]:
     function["parameters"] = parsed_json(
         JsonField(function.get("parameters"), f"{tool.path}.parameters")
     ).value
-    return {"type": "function", "function": function}
+    others = {} if nested.is_null else fields
+    return {**others, "type": "function", "function": function}
 
 
 # Marks of other models in the text of an answer
 
 _THOUGHT = re.compile(r"\s*<think>(.*?)</think>\s*", re.DOTALL)
 _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
-_MARK = re.compile(r"</?(?:think|tool_call)>")
 
 
 def _without_marks(message: JsonField) -> Mapping[str, Any]:
@@ -223,87 +330,14 @@ def _without_marks(message: JsonField) -> Mapping[str, Any]:
 
 
 def unlearnable(message: Mapping[str, Any]) -> str | None:
-    """Return the reason why a completed message must not be trained on, or None."""
-    if message["role"] != Role.ASSISTANT.value:
-        return None  # it never is
-    content = message.get("content")
-    texts = [content] if isinstance(content, str) else []
-    for part in content if isinstance(content, list) else ():
-        if part["type"] not in PART_TYPES:
-            return f"an assistant's content part of the type {part['type']!r:.40} cannot be learned"
-        texts.append(part.get("text") or "")
-    mark = next(filter(None, (_MARK.search(text) for text in texts if "<" in text)), None)
-    if mark is None:
-        return None
-    return f"{mark[0]} in an assistant's text would be learned as text; put what it marks in fields"
+    """Return the reason why a completed message must not be trained on, or None.
 
-
-# ShareGPT
-
-_SHAREGPT_ROLES = {
-    "human": "user",
-    "user": "user",
-    "gpt": "assistant",
-    "assistant": "assistant",
-    "chatgpt": "assistant",
-    "model": "assistant",
-    "system": "system",
-    "developer": "developer",
-    "tool": "tool",
-    "observation": "tool",
-    "function_response": "tool",
-    "tool_response": "tool",
-    "function_call": "call",
-    "tool_call": "call",
-}
-
-_RESULT = re.compile(r"<tool_response>(.*?)</tool_response>", re.DOTALL)
-
-
-def sharegpt_as_chat(row: JsonField) -> dict[str, Any]:
-    """Convert a row to Chat Completions; raises `ConversationError` if it cannot be read.
-
-    ``conversations`` is a list of messages with ``from`` and ``value``; the row may also have
-    ``system`` and ``tools``. Results in ``<tool_response>`` become separate messages.
+    Notes stand in its place for content parts that the assistant cannot write.
     """
-    messages: list[dict[str, Any]] = []
-    system = row["system"].optional_text()
-    if system:
-        messages.append({"role": "system", "content": system})
-    for message in parsed_json(row["conversations"]).items():
-        fields = message.object()
-        weights = {name: fields[name] for name in WEIGHT_FIELDS & fields.keys()}
-        messages += ({**chat_message, **weights} for chat_message in _sharegpt_messages(message))
-    return {**row.object(), "messages": messages, "conversations": None}
-
-
-def _sharegpt_messages(message: JsonField) -> Iterator[dict[str, Any]]:
-    role = _SHAREGPT_ROLES.get(message["from"].text())
-    value = message["value"]
-    if role is None:
-        raise message["from"].unexpected(f"one of {', '.join(_SHAREGPT_ROLES)}")
-    if role == "call":
-        calls = parsed_json(value).value
-        yield {"role": "assistant", "tool_calls": calls if isinstance(calls, list) else [calls]}
-    elif role != "tool":
-        yield {"role": role, "content": value.text()}
-    elif isinstance(value.value, str) and (results := _RESULT.findall(value.value)):
-        for text in results:
-            yield {"role": "tool", "content": text.strip(), **_sharegpt_result(text)}
-    else:
-        yield {"role": "tool", "content": value.value}
-
-
-def _sharegpt_result(text: str) -> dict[str, Any]:
-    """Read a result of the form ``{"name": ..., "content": ...}``; empty for any other text."""
-    try:
-        result = parsed_json(JsonField(text)).value
-    except ValueError:
-        return {}
-    if not isinstance(result, dict) or set(result) != {"name", "content"}:
-        return {}
-    content = result["content"]
-    return {
-        "name": result["name"],
-        "content": content if isinstance(content, str) else json_text(content),
-    }
+    content = message.get("content")
+    if message["role"] != Role.ASSISTANT.value or not isinstance(content, list):
+        return None
+    other = next((part["type"] for part in content if part["type"] not in PART_TYPES), None)
+    if other is None:
+        return None
+    return f"an assistant's content part of the type {other!r:.40} cannot be learned"

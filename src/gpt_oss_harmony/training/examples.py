@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..conversation.messages import Conversation, Message, Role
+from ..conversation.messages import Conversation, Message, Role, declares_functions
 from ..encoding import HarmonyEncoding, load_harmony_encoding
 from ..rendering.renderer import Rendered, Renderer
 from ..rendering.segments import SegmentKind
@@ -20,7 +20,6 @@ from ..tokens.special_tokens import END
 from .options import TrainingOptions
 from .sequence_plan import (
     Plan,
-    declares_functions,
     fitting_windows,
     kept_in_prompt,
     plan_sequences,
@@ -113,6 +112,17 @@ class TrainingExample:
     def is_trainable(self, message: MessageTokens) -> bool:
         """Return whether a message is trained on (either all its sampled tokens are, or none)."""
         return self.labels[message.end - 1] != IGNORED
+
+    def with_offset(self, offset: int) -> TrainingExample:
+        """Return the example with the indices of its messages raised, but not of the first."""
+        if not offset:
+            return self
+        parts = [
+            part._replace(message=part.message + offset) if part.message else part
+            for part in self.messages
+        ]
+        weights = {index + offset: weight for index, weight in self.weights.items()}
+        return TrainingExample(self.input_ids, self.labels, parts, weights)
 
     def token_messages(self) -> list[int]:
         """Return the index of the message that each token belongs to."""

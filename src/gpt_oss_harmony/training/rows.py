@@ -1,7 +1,10 @@
-"""One row of a data set to a conversation and its examples: harmony, Chat Completions or ShareGPT.
+"""One row of a data set to a conversation and its examples, in any of the forms of `row_forms`.
 
 The weights of a row belong to its messages, so the reader returns the row's message for each
 message of the conversation. Rows that would teach text that no model should write are rejected.
+
+If instructions follow an answer, that answer was given without them. So the row has an earlier
+conversation, which ends before these instructions, and the answer is trained on there.
 """
 
 from __future__ import annotations
@@ -10,20 +13,20 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date as calendar_date
 from datetime import datetime, timedelta, timezone
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from ..apis.chat_input import is_chat, read_chat
+from ..apis.chat_input import read_chat
 from ..apis.current_date import TODAY, current_date
-from ..conversation.content import TextContent
+from ..conversation.content import SystemContent, TextContent
 from ..conversation.json_field import JsonField
-from ..conversation.messages import Conversation, Message
+from ..conversation.messages import Conversation, Message, Role
 from ..encoding import HarmonyEncoding
 from ..errors import ConversationError
 from .chat_rows import (
@@ -31,27 +34,32 @@ from .chat_rows import (
     completed_chat,
     parsed_json,
     read_weight,
-    sharegpt_as_chat,
+    template_arguments,
     unlearnable,
 )
 from .examples import ReadExamples, TrainingExample, least_context_length, read_examples
 from .options import TrainingOptions
+from .row_checks import (
+    REJECTED_FINDINGS,
+    Finding,
+    FindingKind,
+    find_in_opening,
+    find_in_trained,
+)
+from .row_fields import unused_chat_fields, unused_harmony_fields
+from .row_forms import RowForm, as_chat, detect_form
 from .sequence_plan import untrainable_reason
 
 __all__ = [
     "ReadRow",
     "RejectedRow",
     "RowDates",
-    "RowForm",
-    "detect_form",
     "parse_line",
     "read_row",
     "row_examples",
     "stream_examples",
     "without_nulls",
 ]
-
-RowForm: TypeAlias = Literal["harmony", "chat", "sharegpt"]
 
 
 class RejectedRow(ConversationError):
@@ -68,14 +76,38 @@ class RejectedRow(ConversationError):
 class ReadRow(NamedTuple):
     """A conversation and its form.
 
-    `weights` has the messages whose weight the row gives, `unlearnable` the messages that must not
-    be trained on, with the reason; both by the index of the message in the conversation.
+    - `weights`: the messages whose weight the row gives; by their index in the conversation.
+    - `unlearnable`: the messages that must not be trained on, with the reason; by their index.
+    - `unused`: the names of the fields that the conversation does not have.
+    - `earlier`: the conversations up to each place where instructions follow an answer.
     """
 
     form: RowForm
     conversation: Conversation
     weights: dict[int, float]
     unlearnable: dict[int, str]
+    unused: Sequence[str] = ()
+    earlier: Sequence[EarlierConversation] = ()
+
+
+class EarlierConversation(NamedTuple):
+    """The conversation of a row before later instructions; its answers are trained on here.
+
+    A message has the index of the same message in the row's conversation, less `offset`, which is 1
+    if only the row's conversation has a developer message.
+    """
+
+    conversation: Conversation
+    weights: dict[int, float]
+    offset: int
+
+
+class RowExamples(NamedTuple):
+    """The examples of a row, the messages that did not fit, and the findings that are accepted."""
+
+    examples: list[TrainingExample]
+    too_long: list[int]
+    findings: Sequence[Finding] = ()
 
 
 def row_examples(
@@ -85,42 +117,69 @@ def row_examples(
     form: RowForm | None = None,
     start_date: str | None = None,
     encoding: HarmonyEncoding | None = None,
-) -> tuple[ReadRow, ReadExamples]:
+    reject: Collection[FindingKind] = REJECTED_FINDINGS,
+) -> tuple[ReadRow, RowExamples]:
     """Read a row of parsed JSON and make its examples; see `read_row` for the arguments.
 
     Raises `ConversationError` for a row that cannot be read. Raises `RejectedRow` for a row without
     examples, or one that would teach text that no model should write, such as the note in place of
-    an image, or ``<think>`` as text.
+    an image. `reject` are the kinds of `FINDINGS` for which a row is rejected.
     """
+    options = options or TrainingOptions()
     try:
         row = read_row(raw, form=form, start_date=start_date)
-        made = read_examples(row.conversation, options, weights=row.weights, encoding=encoding)
+        made, trained = _examples_of(row, options, encoding)
     except RecursionError:
         raise RejectedRow("nested too deeply to be read") from None
     if made.too_long and not made.examples:
-        limit = options and options.context_length
         least = least_context_length(
             row.conversation, options, weights=row.weights, encoding=encoding
         )
-        problem = f"nothing fits in {limit} tokens; the shortest part of the row has {least:,}"
-        raise RejectedRow(f"{problem} tokens; raise the context length", made.too_long)
+        problem = f"nothing fits in {options.context_length} tokens; the shortest part of the row"
+        raise RejectedRow(
+            f"{problem} has {least:,} tokens; raise the context length", made.too_long
+        )
     if not made.examples:
         name = "conversations" if row.form == "sharegpt" else "messages"
         if _row_object(raw).object().get(name) in ([], "[]"):
             raise RejectedRow(f"{name} is empty; write the messages of a conversation there")
-        messages = row.conversation.messages
-        reason = untrainable_reason(messages, options or TrainingOptions(), row.weights)
+        reason = untrainable_reason(row.conversation.messages, options, row.weights)
         raise RejectedRow(f"nothing to train on: {reason}")
-    if row.unlearnable:
-        trained = (
-            part.message
-            for example in made.examples
-            for part in filter(example.is_trainable, example.messages)
-        )
-        reason = next((row.unlearnable[i] for i in trained if i in row.unlearnable), None)
-        if reason is not None:
-            raise RejectedRow(reason, made.too_long)
-    return row, made
+    reason = next((row.unlearnable[i] for i in trained if i in row.unlearnable), None)
+    if reason is not None:
+        raise RejectedRow(reason, made.too_long)
+    messages = row.conversation.messages
+    opening = [m for m in messages if m.author.role in (Role.SYSTEM, Role.DEVELOPER)]
+    findings = find_in_opening(messages)
+    for index in trained:
+        findings += find_in_trained(messages[index], opening)
+    for finding in findings:
+        if finding.kind in reject:
+            raise RejectedRow(finding.problem, made.too_long)
+    return row, RowExamples(made.examples, made.too_long, findings)
+
+
+def _examples_of(
+    row: ReadRow, options: TrainingOptions, encoding: HarmonyEncoding | None
+) -> tuple[ReadExamples, list[int]]:
+    """Make the examples of all conversations of a row, and list the messages that they train on.
+
+    The indices are those of the row's conversation.
+    """
+    made = ReadExamples([], [])
+    for conversation, weights, offset in row.earlier if options.turns == "all" else ():
+        early = read_examples(conversation, options, weights=weights, encoding=encoding)
+        made.examples.extend(example.with_offset(offset) for example in early.examples)
+        made.too_long.extend(index + offset for index in early.too_long)
+    last = read_examples(row.conversation, options, weights=row.weights, encoding=encoding)
+    made.examples.extend(last.examples)
+    made.too_long.extend(last.too_long)
+    trained = {
+        part.message
+        for example in made.examples
+        for part in filter(example.is_trainable, example.messages)
+    }
+    return made, sorted(trained)
 
 
 def stream_examples(
@@ -129,6 +188,7 @@ def stream_examples(
     *,
     form: RowForm | None = None,
     start_date: str | None = TODAY,
+    reject: Collection[FindingKind] = REJECTED_FINDINGS,
     on_rejected: Callable[[object, ConversationError], None] | None = None,
 ) -> Iterator[TrainingExample]:
     """Make the examples of rows one after the other, for trainers that do not read files.
@@ -144,7 +204,7 @@ def stream_examples(
     start_date = current_date(start_date)
     for raw in rows:
         try:
-            _, made = row_examples(raw, options, form=form, start_date=start_date)
+            _, made = row_examples(raw, options, form=form, start_date=start_date, reject=reject)
         except ConversationError as error:
             if on_rejected is None:
                 raise
@@ -168,26 +228,152 @@ def read_row(raw: object, *, form: RowForm | None = None, start_date: str | None
     form = form or detect_form(row.object())
     if form == "harmony":
         return _harmony_row(row)
-    if start_date is not None:
-        start_date = RowDates.parse(start_date).date_of(row.object())
-    if form == "sharegpt":
-        row = JsonField(sharegpt_as_chat(row))
-    request = completed_chat(row)
-    read = read_chat(request, conversation_start_date=start_date)
-    result = ReadRow(form, read.conversation, {}, {})
+    dates = None if start_date is None else RowDates.parse(start_date)
+    if dates is not None:
+        start_date = dates.date_of(row.object())
+    chat = as_chat(row, form)
+    request = completed_chat(chat)
+    settings = _SystemSettings.of(chat)
+    row_weight = _row_weight(chat)
     sources = [
         (read_weight(JsonField(message, f"messages[{index}]")), unlearnable(message))
         for index, message in enumerate(request["messages"])
     ]
-    for index, source in enumerate(read.sources):
+    result = _conversation_of(request, len(sources), start_date, settings)
+    weights: dict[int, float] = {}
+    unlearned: dict[int, str] = {}
+    for index, source in enumerate(result.sources):
         if source is None:
             continue
         weight, reason = sources[source]
-        if weight is not None:
-            result.weights[index] = weight
+        if weight is not None or row_weight is not None:
+            weight = 1.0 if weight is None else weight
+            weights[index] = weight * (1.0 if row_weight is None else row_weight)
         if reason is not None:
-            result.unlearnable[index] = reason
-    return result
+            unlearned[index] = reason
+    earlier: list[EarlierConversation] = []
+    done = 0  # the messages of the request that were trained on before
+    for end in _later_instructions(request["messages"]):
+        before = _conversation_of(request, end, start_date, settings)
+        offset = len(result.opening) - len(before.opening)
+        own = {
+            index - offset: weight
+            for index, weight in weights.items()
+            if index - offset < len(before.conversation.messages)
+        }
+        own.update(before.spoken_before(done, 0.0))
+        earlier.append(EarlierConversation(before.conversation, own, offset))
+        done = end
+    weights.update(result.spoken_before(done, 0.0))
+    name = "conversations" if row.object().get("conversations") is not None else "messages"
+    unused = unused_chat_fields(chat.object(), name, dates.field if dates else None)
+    return ReadRow(form, result.conversation, weights, unlearned, unused, earlier)
+
+
+class _ReadRequest(NamedTuple):
+    """A conversation, its opening, and the request's message of each other message, by index."""
+
+    conversation: Conversation
+    opening: Sequence[Message]
+    sources: Sequence[int | None]
+
+    def spoken_before(self, end: int, weight: float) -> dict[int, float]:
+        """Give a weight to the messages of the assistant that come before one of the request."""
+        return {
+            index: weight
+            for index, source in enumerate(self.sources)
+            if source is not None
+            and source < end
+            and self.conversation.messages[index].author.role is Role.ASSISTANT
+        }
+
+
+def _later_instructions(messages: Sequence[Mapping[str, Any]]) -> Iterator[int]:
+    """Yield the indices of instructions that follow an answer, if answers lie between them."""
+    has_spoken = False
+    for index, message in enumerate(messages):
+        if message["role"] == Role.ASSISTANT.value:
+            has_spoken = True
+        elif message["role"] in (Role.SYSTEM.value, Role.DEVELOPER.value) and has_spoken:
+            yield index
+            has_spoken = False
+
+
+def _conversation_of(
+    request: Mapping[str, Any], end: int, start_date: str | None, settings: _SystemSettings
+) -> _ReadRequest:
+    """Read the messages of a request up to an index, as a server reads them as a history."""
+    given = request["messages"][:end]
+    read = read_chat({**request, "messages": given}, conversation_start_date=start_date)
+    messages = read.conversation.messages
+    for index, source in enumerate(read.sources):
+        message = messages[index]
+        is_text = message.author.role is Role.ASSISTANT and message.recipient is None
+        if source is not None and is_text and message.channel != "analysis":
+            channel = given[source].get("channel")
+            if channel is not None:
+                message.with_channel(channel)
+    count = sum(1 for source in read.sources if source is None)
+    settings.apply_to(messages[0])
+    return _ReadRequest(read.conversation, messages[:count], read.sources)
+
+
+def _join_texts(message: Message) -> None:
+    """Join the assistant's texts: the model samples them as one, and with other tokens."""
+    if message.author.role is not Role.ASSISTANT or len(message.content) < 2:
+        return
+    if all(isinstance(part, TextContent) for part in message.content):
+        texts = (part.text for part in message.content if isinstance(part, TextContent))
+        message.content = [TextContent(text="".join(texts))]
+
+
+_BUILT_IN = ("browser", "python")
+
+
+class _SystemSettings(NamedTuple):
+    """What a row says about the system message, beside the effort."""
+
+    model_identity: str | None
+    built_in: Sequence[str]
+
+    @classmethod
+    def of(cls, chat: JsonField) -> _SystemSettings:
+        """Read the row's fields, or the arguments of the chat template."""
+        arguments = template_arguments(chat)
+        identity = _first_given(chat["model_identity"], arguments["model_identity"])
+        tools = parsed_json(_first_given(chat["builtin_tools"], arguments["builtin_tools"]))
+        names = [tool.text() for tool in tools.optional_items()]
+        for name in names:
+            if name not in _BUILT_IN:
+                raise tools.error(
+                    f"{name!r:.40} is no built-in tool; write {' or '.join(_BUILT_IN)}"
+                )
+        return cls(identity.optional_text() or None, names)
+
+    def apply_to(self, message: Message) -> None:
+        """Change a system message."""
+        (content,) = message.content
+        if not isinstance(content, SystemContent):
+            return
+        if self.model_identity is not None:
+            content.with_model_identity(self.model_identity)
+        if "browser" in self.built_in:
+            content.with_browser_tool()
+        if "python" in self.built_in:
+            content.with_python_tool()
+
+
+def _first_given(one: JsonField, other: JsonField) -> JsonField:
+    """Return the field that is given; raises `ConversationError` if both are, and differ."""
+    if one.value in (None, "", []):
+        return other
+    if other.value not in (None, "", [], one.value):
+        raise other.error(f"{one.path} has another value; keep one of them")
+    return one
+
+
+def _row_weight(row: JsonField) -> float | None:
+    return read_weight(JsonField({"weight": row.object().get("weight")}))
 
 
 def _row_object(raw: object) -> JsonField:
@@ -198,49 +384,6 @@ def _row_object(raw: object) -> JsonField:
     if isinstance(raw, list) and raw and isinstance(raw[0], Mapping) and "messages" in raw[0]:
         raise ConversationError("the row is a list of rows; write each of them on its own line")
     return JsonField({"messages": raw} if isinstance(raw, list) else raw)
-
-
-def detect_form(row: Mapping[str, Any]) -> RowForm:
-    """Return the form of a row by its messages; raises `ConversationError` if it has none."""
-    field = JsonField(row)
-    if row.get("conversations") is not None:
-        shared = list(parsed_json(field["conversations"]).optional_items())
-        if shared and "from" not in shared[0].object():
-            raise field["conversations"].error(
-                "the messages have no 'from'; rename the field 'conversations' to 'messages' if "
-                "they have 'role' and 'content'"
-            )
-        if shared or row.get("messages") is None:
-            return "sharegpt"
-    if row.get("messages") is None:
-        names = [repr(name) for name, value in row.items() if value is not None]
-        fields = ", ".join(names[:8]) or "none"
-        raise ConversationError(f"the row has no messages; its fields are {fields}; {_remedy(row)}")
-    return "chat" if is_chat(parsed_json(field["messages"]).value) else "harmony"
-
-
-_OTHER_FORMS = (
-    ("instruction", "output"),  # Alpaca
-    ("prompt", "completion"),
-    ("prompt", "response"),
-    ("question", "answer"),
-)
-"""Fields in which rows of other forms have what the user and the assistant say."""
-
-
-def _remedy(row: Mapping[str, Any]) -> str:
-    """Say how to write a row of another form as a conversation."""
-    if {"chosen", "rejected"} <= row.keys():
-        return "preference pairs are not read; write the chosen conversation as 'messages'"
-    user, assistant = "...", "..."
-    for question, answer in _OTHER_FORMS:
-        if {question, answer} <= row.keys():
-            user, assistant = f"<{question}>", f"<{answer}>"
-            break
-    return (
-        f'write it as {{"messages": [{{"role": "user", "content": "{user}"}}, '
-        f'{{"role": "assistant", "content": "{assistant}"}}]}}'
-    )
 
 
 def parse_line(line: bytes | str) -> Any:
@@ -305,7 +448,13 @@ def _harmony_row(row: JsonField) -> ReadRow:
         if not WEIGHT_FIELDS.isdisjoint(raw)
         and (weight := read_weight(JsonField(raw, f"{items.path}[{index}]"))) is not None
     }
-    return ReadRow("harmony", Conversation.from_messages(messages), weights, {})
+    row_weight = _row_weight(row)
+    if row_weight is not None:
+        weights = {i: weights.get(i, 1.0) * row_weight for i in range(len(messages))}
+    for message in messages:
+        _join_texts(message)
+    unused = unused_harmony_fields(row.object(), items.value)
+    return ReadRow("harmony", Conversation.from_messages(messages), weights, {}, unused)
 
 
 # Dates

@@ -18,15 +18,13 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
-from ..conversation.content import DeveloperContent
-from ..conversation.messages import Message, Role, is_answer
+from ..conversation.messages import Message, Role, declares_functions, is_answer
 from ..rendering.history import past_reasoning
 from .options import TrainingOptions
 
 __all__ = [
     "Entry",
     "Plan",
-    "declares_functions",
     "fitting_windows",
     "kept_in_prompt",
     "plan_sequences",
@@ -81,15 +79,6 @@ def kept_in_prompt(
         return chosen
     dropped = past_reasoning([messages[index] for index in chosen])
     return [index for position, index in enumerate(chosen) if position not in dropped]
-
-
-def declares_functions(message: Message) -> bool:
-    """Return whether a message declares functions, which the system message mentions."""
-    return message.author.role is Role.DEVELOPER and any(
-        bool((namespace := (item.tools or {}).get("functions")) and namespace.tools)
-        for item in message.content
-        if isinstance(item, DeveloperContent)
-    )
 
 
 def untrainable_reason(

@@ -8,6 +8,7 @@ requests to a proxy that reads the other header (RFC 9112, section 6.1).
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from uvicorn.server import ServerState
 
 __all__ = ["HttpConfig", "RequestTimes"]
 
+_DENIED = "ASGI callable returned without completing handshake."
 _LATE = b"the request did not end in time\n"
 
 
@@ -42,6 +44,12 @@ class HttpConfig(uvicorn.Config):
             app, http=_TimedProtocol, log_level="warning", server_header=False, **options
         )
         self.times = times or RequestTimes()
+        logging.getLogger("uvicorn.error").addFilter(_is_no_denial)
+
+
+def _is_no_denial(record: logging.LogRecord) -> bool:
+    """Return False for the error that uvicorn logs after each WebSocket that was refused."""
+    return record.msg != _DENIED
 
 
 class _Connection(h11.Connection):

@@ -27,7 +27,15 @@ __all__ = ["Refusal", "RequestGuard", "cors_options", "is_loopback", "read_host"
 
 _AUTHORITY = re.compile(r"(?P<host>\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?", re.I)
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_EXPOSED = ("Content-Disposition", "Retry-After", "WWW-Authenticate", "X-Request-Id")
+_EXPOSED = (
+    "Content-Disposition",
+    "Harmony-Ignored",
+    "Harmony-Unenforced",
+    "Request-Id",
+    "Retry-After",
+    "WWW-Authenticate",
+    "X-Request-Id",
+)
 
 
 class _Authority(NamedTuple):
@@ -116,7 +124,7 @@ class RequestGuard:
         self,
         app: ASGIApp,
         *,
-        respond: Callable[[Refusal], Response],
+        respond: Callable[[Refusal, Scope], Response],
         needs_key: NeedsKey | None = None,
         allowed_hosts: Iterable[str] = (),
         allowed_origins: Iterable[str] = (),
@@ -135,7 +143,7 @@ class RequestGuard:
         if scope["type"] in ("http", "websocket"):
             refusal = self._refusal(scope)
             if refusal and not (self._needs_key and await self._needs_key(scope)):
-                app = self._respond(refusal)
+                app = self._respond(refusal, scope)
                 if scope["type"] == "websocket" and not _can_respond(scope):
                     app = _close
         await app(scope, receive, send)

@@ -12,6 +12,7 @@ from math import comb
 
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import Report
+from .budget import spend
 from .complements import Complements, Origin
 from .constraints import TYPES, Choice, Constraints, Overlap, Refusal, Way
 from .documents import Document, child_pointer
@@ -127,6 +128,7 @@ class Choices:
                 negation = complements.joined(
                     [{"type": types}, complements.negation(excluded, origin)], origin
                 )
+                spend(20)
                 joined.append({"anyOf": [{"type": rest}, negation]} if rest else negation)
             apart.append(complements.joined(joined, origin))
         return apart
@@ -163,6 +165,7 @@ class Choices:
                 between = True if rest is None or is_window else rest
                 prefix = [wanted if place in places else between for place in range(last)]
                 prefix += [True] * (length - last if is_window else 0)
+                spend(20)
                 ways.append(_array(rule, prefix=prefix, items=rest, fewest_items=last))
         if longest is None or length < longest:
             ways.append(_array(rule, fewest_items=length + 1, unwritten=True))

@@ -15,6 +15,7 @@ from itertools import pairwise
 
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError
+from .budget import spend
 from .constraints import TYPES, Constraints, Refusal, Way, canonical, type_of
 from .documents import REFERENCES, Document
 from .formats import NARROW_PATTERNS
@@ -89,7 +90,9 @@ class Complements:
         rule = read_constraints(schema, pointer, errors.append, is_old=is_old)
         if errors:
             return [_refused("", origin)]
-        return [*self._own_ways(rule, origin), *self._referring_ways(schema, origin)]
+        ways = [*self._own_ways(rule, origin), *self._referring_ways(schema, origin)]
+        spend(20 * (1 + len(ways)))
+        return ways
 
     def _own_ways(self, rule: Constraints, origin: Origin) -> list[Way]:
         ways: list[Way] = [_refused(refusal.type, origin) for refusal in rule.refusals]

@@ -14,6 +14,7 @@ from math import gcd, lcm
 
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError, Report, raise_error
+from .budget import spend
 from .choices import Choices
 from .complements import Complements
 from .constraints import (
@@ -117,6 +118,7 @@ class Conjunctions:
         return self._state(atoms)
 
     def _state(self, atoms: dict[Atom, None]) -> State:
+        spend(5 + len(atoms) // 8)
         key = frozenset(atoms)
         state = self._states.get(key)
         if state is None:
@@ -170,6 +172,7 @@ class Conjunctions:
         self, parts: Parts, atoms: dict[Atom, None], met: dict[int, bool], picks: Picks
     ) -> bool:
         """Collect the schema's own keywords and the schemas that it joins, in its order."""
+        spend(5)
         met[id(parts.schema)] = True
         own: list[Way] = [parts.constraints] if asserts(parts.schema) else []
         for way in (*parts.joined[: parts.first], *own, *parts.joined[parts.first :]):
@@ -195,8 +198,9 @@ class Conjunctions:
     def _taken_apart(self, schema: Schema) -> Parts:
         parts = self._parts.get(id(schema))
         if parts is None:
+            spend(50)
             pointer = self._document.pointer(schema)
-            joined, first = self._joined_ways(schema, pointer)
+            joined, first, is_partial = self._joined_ways(schema, pointer)
             references = [keyword for keyword in REFERENCES if keyword in schema]
             joins = child_pointer(pointer, *references[:1] or ["allOf"])
             is_old = self._document.is_old
@@ -206,7 +210,7 @@ class Conjunctions:
             if names is not None:
                 apply_property_names(rule, names)
             choices = self._choices.of(schema, rule)
-            parts = Parts(schema, rule, patterns, joined, first, joins, choices, [])
+            parts = Parts(schema, rule, patterns, joined, first, joins, choices, [], is_partial)
             self._parts[id(schema)] = parts
             if rule.refusals:
                 self._find_cases(parts)
@@ -226,23 +230,25 @@ class Conjunctions:
                     continue
             rule.refusals.remove(refusal)
 
-    def _joined_ways(self, schema: Schema, pointer: str) -> tuple[list[Way], int]:
-        """Return the joined schemas in order, and how many come before the properties."""
+    def _joined_ways(self, schema: Schema, pointer: str) -> tuple[list[Way], int, bool]:
+        """Return the joined schemas in order, how many come before the properties, and whether one
+        of them is left out."""
         joined: list[Way] = []
-        first = None
+        first, is_partial = None, False
         if _JOINING.isdisjoint(schema):
-            return joined, 0
+            return joined, 0, False
         for keyword in schema:
             if keyword in REFERENCES:
                 try:
                     joined.append(self._document.referred(schema, keyword))
                 except GrammarError as error:
                     self._report(error)
+                    is_partial = True
             elif keyword == "allOf":
                 joined += listed_schemas(schema, "allOf", pointer, self._report)
             elif keyword in ("properties", "required") and first is None:
                 first = len(joined)
-        return joined, len(joined) if first is None else first
+        return joined, len(joined) if first is None else first, is_partial
 
     def _names(self, schema: Schema) -> Constraints | None:
         """Return the constraints on the names of an object, if one schema has all of them."""
@@ -270,6 +276,7 @@ class Conjunctions:
         return [id(schema) for schema in [*parts.joined, *options] if id(schema) in self._parts]
 
     def _build(self, state: State) -> None:
+        spend(10 + len(state.atoms) // 2)
         constraints = [atom for atom in state.atoms if isinstance(atom, Constraints)]
         types = frozenset(TYPES).intersection(*(atom.types for atom in constraints))
         if any(rule.fractional for rule in constraints) and any(rule.whole for rule in constraints):
@@ -281,6 +288,7 @@ class Conjunctions:
         if choice is not None:
             self._choose(state, choice)
             return
+        spend(10 + 5 * len(constraints))
         values = self._common_values(constraints)
         if values is None and self._name_beyond(state, constraints):
             return
@@ -301,6 +309,7 @@ class Conjunctions:
         state.alternatives = []
         state.exclusive = choice.pointer if choice.exclusive else ""
         for index, schema in enumerate(choice.schemas):
+            spend(10 + len(state.atoms) // 8)
             atoms: dict[Atom, None] = dict.fromkeys(state.atoms)
             del atoms[choice]
             # In the order of the schema: first the keywords beside a choice, then its alternative.
@@ -369,6 +378,7 @@ class Conjunctions:
             return
         ruling = [rule for rule in constraints if rule.prefix or rule.items is not None]
         for index in range(max((len(rule.prefix) for rule in ruling), default=0)):
+            spend(2 + len(ruling))
             shape.prefix.append(
                 self._joined(
                     [
@@ -414,6 +424,7 @@ class Conjunctions:
                 pointer=shape.pointer,
             )
         regions = self._regions(patterns, ruling)
+        spend(len(names) * (2 + len(ruling)))
         for name in names:
             shape.properties[name] = self._joined(
                 [schema for rule in ruling for schema in rule.schemas_of(name)],

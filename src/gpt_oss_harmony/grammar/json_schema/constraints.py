@@ -288,6 +288,7 @@ class Parts:
     joins: str  # the pointer of the joined schemas
     choices: list[Choice]
     cases: list[Choice]  # of `unevaluatedProperties` and `unevaluatedItems`
+    is_partial: bool  # a schema that it joins cannot be read, and may evaluate anything
 
 
 @dataclass(eq=False)

@@ -17,6 +17,7 @@ from pydantic.errors import PydanticUserError
 
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError
+from .budget import spend
 
 __all__ = ["REFERENCES", "Document", "child_pointer", "plain_schema"]
 
@@ -121,6 +122,7 @@ class Document:
         while waiting:
             added = waiting.pop()
             if id(added) not in self._pointers:
+                spend(5)
                 self._added[id(added)] = added  # kept, so that no other object gets its id
                 self._pointers[id(added)] = pointer
                 self._bases[id(added)] = ""
@@ -172,6 +174,7 @@ class Document:
         return self._scoped[key]
 
     def _copied(self, schema: Schema, scope: _Scope) -> Schema:
+        spend(10 + len(schema))
         self._copies += 1
         if self._copies > COPY_LIMIT:
             raise GrammarError(
@@ -231,6 +234,7 @@ class Document:
             schema, pointer, base = waiting.pop()
             if id(schema) in self._pointers:
                 continue
+            spend(10 + len(schema))
             children = list(_children(schema, pointer))
             if self.is_old and isinstance(schema.get("$ref"), str):
                 self._whole[id(schema)] = dict(schema)
@@ -321,7 +325,9 @@ def plain_schema(schema: object, pointer: str) -> dict[str, JsonValue] | bool:
             remedy="give the type a JSON Schema",
             pointer=pointer,
         ) from None
-    copied = _Copier(pointer).copy(data, NESTING_LIMIT)
+    copier = _Copier(pointer)
+    copied = copier.copy(data, NESTING_LIMIT)
+    spend(copier.size)
     if isinstance(copied, (dict, bool)):
         return copied
     raise GrammarError(
@@ -337,6 +343,11 @@ class _Copier:
     def __init__(self, pointer: str) -> None:
         self._pointer = pointer
         self._room = SIZE_LIMIT
+
+    @property
+    def size(self) -> int:
+        """The number of values that were copied."""
+        return SIZE_LIMIT - self._room
 
     def copy(self, value: object, levels_left: int) -> JsonValue:
         self._room -= 1

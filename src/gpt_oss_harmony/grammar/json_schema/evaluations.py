@@ -15,6 +15,7 @@ from itertools import combinations
 
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError
+from .budget import spend
 from .choices import Choices
 from .constraints import Case, Choice, Constraints, Parts, Way
 from .documents import Document, child_pointer
@@ -99,7 +100,9 @@ class Evaluations:
         return Choice(child_pointer(pointer, keyword), keyword, cases)
 
     def evaluates_all(self, parts: Parts, kind: str) -> bool:
-        """Return whether a schema's own keywords evaluate all names or items."""
+        """Return whether a schema evaluates all names or items, or may if it could be read."""
+        if parts.is_partial:
+            return True
         if kind == "object":
             return "additionalProperties" in parts.schema or parts.constraints.unread
         return parts.constraints.items is not None
@@ -194,6 +197,7 @@ def _tells(outcome: _Outcome) -> bool:
 def _both(left: Iterable[_Outcome], right: _Outcomes) -> _Outcomes:
     pairs = (one.joined(other) for one in left for other in right)
     both = [outcome for outcome in pairs if outcome is not None]
+    spend(10 * len(both))
     if len(both) > CASE_LIMIT:
         raise _MANY
     return both

@@ -13,6 +13,7 @@ from math import ceil, floor
 
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError, Report, raise_error
+from .budget import spend
 from .constraints import TYPES, Constraints, Overlap, Shape, State, canonical, type_of
 from .documents import REFERENCES, Document, child_pointer
 from .formats import NARROW_PATTERNS
@@ -53,6 +54,7 @@ class Instances:
 
     def satisfies(self, value: JsonValue, rule: Constraints) -> bool:
         """Return whether a value satisfies the keywords of one schema object."""
+        spend(10)
         self._tests_left -= 1
         if self._tests_left < 0:
             problem = f"listed values need more than {TEST_LIMIT:,} tests"
@@ -91,6 +93,7 @@ class Instances:
             problem = "a listed value cannot be tested against it"
             return self._loosened(GrammarError(problem, remedy="correct it", pointer=pointer))
         pair = (id(value), id(schema))  # ids stay valid: both objects are parts of the document
+        spend(2)
         if pair not in self._tested:
             self._depth += 1
             self._tested[pair] = self._valid_object(value, schema)
@@ -156,6 +159,7 @@ def satisfiable_states(states: list[State], *, unwritten: bool = False) -> set[S
     waiting = list(states)  # inner states come last and are tried first
     while waiting:
         state = waiting.pop()
+        spend(3)
         if state in satisfiable or (state.unwritten and not unwritten):
             continue
         if state.alternatives is not None:
@@ -174,6 +178,7 @@ def satisfiable_states(states: list[State], *, unwritten: bool = False) -> set[S
 
 def possible_types(shape: Shape, satisfiable: set[State]) -> frozenset[str]:
     """Return the types of the values that a shape may have."""
+    spend(10 + len(shape.properties))
     possible = {"null", "boolean"} & shape.types
     if "number" in shape.types and shape.has_number():
         possible.add("number")
@@ -205,6 +210,7 @@ def distinct_arrays(shape: Shape, satisfiable: set[State]) -> list[list[JsonValu
         longer = []
         for array in longest:
             present = set(map(canonical, array))
+            spend(2 * len(texts))
             longer += [[*array, value] for text, value in texts.items() if text not in present]
             if len(longer) * (length + 1) > UNIQUE_LIMIT:
                 return None
@@ -294,6 +300,7 @@ class Exclusions:
 
     def shared_types(self, left: State, right: State, depth: int = 0) -> frozenset[str]:
         """Return the types of the values that both states may have."""
+        spend(3)
         if left not in self._satisfiable or right not in self._satisfiable:
             return frozenset()
         pair = frozenset((left, right))
@@ -337,6 +344,7 @@ class Exclusions:
         for shape, listed in ((left, right.values), (right, left.values)):
             if listed is not None:
                 return frozenset(type_of(value) for value in listed if shape.may_have(value))
+        spend(20)
         common = possible_types(left, self._satisfiable) & possible_types(right, self._satisfiable)
         return frozenset(
             name for name in common if not self._type_disjoint(name, left, right, depth)
@@ -385,6 +393,7 @@ def _have_distinct_constants(states: list[State]) -> bool:
         return True
     first = shapes[0] if shapes else None
     for name in first.required if first is not None else ():
+        spend(3 * len(shapes))
         inner: list[Shape | None] = []
         for shape in shapes:
             if shape is None or shape.types != {"object"} or shape.values is not None:
@@ -405,6 +414,7 @@ def _default_tag(states: list[State]) -> str | None:
     if len(shapes) < len(states) or any(shape.types != {"object"} for shape in shapes):
         return None
     for name in shapes[0].properties:
+        spend(3 * len(shapes))
         tags = [shape.properties[name] for shape in shapes if name in shape.properties]
         if len(tags) < len(shapes) or not _list_distinct_values([tag.shape for tag in tags]):
             continue

@@ -11,6 +11,7 @@ from fractions import Fraction
 
 from ...typescript.json_text import JsonValue, Schema
 from ..errors import GrammarError, Report, raise_error
+from .budget import spend
 from .constraints import TYPES, Constraints, Refusal, canonical, higher, lower
 from .documents import REFERENCES, child_pointer
 from .formats import find_format
@@ -60,6 +61,7 @@ def read_constraints(
     >>> read_constraints({"type": "integer", "minimum": 0.5}, "#").lowest
     (Fraction(1, 2), False)
     """
+    spend(20 + 3 * len(schema))
     read = Constraints(pointer, keywords=frozenset(schema))
     for keyword in [keyword for keyword in schema if keyword in _VALUE_KINDS]:
         kind, expected = _VALUE_KINDS[keyword]
@@ -227,6 +229,7 @@ def _read_values(read: Constraints, schema: Schema) -> None:
         values = [schema["const"]] if read.values is None else read.values
         read.values = [value for value in values if canonical(value) == constant]
     if read.values is not None:
+        spend(5 * len(read.values))
         read.value_texts = frozenset(map(canonical, read.values))
 
 

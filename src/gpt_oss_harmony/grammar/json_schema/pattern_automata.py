@@ -8,11 +8,12 @@ removing one place after the other.
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from ..errors import GrammarError
+from .budget import cached, spend
 from .pattern_parser import (
     LAST,
     Alternatives,
@@ -170,12 +171,14 @@ class _Graph:
         return frozenset(reached)
 
 
-@lru_cache(maxsize=256)
+@cached(maxsize=256)
 def _graph(pattern: str) -> _Graph:
-    return _Graph(pattern)
+    graph = _Graph(pattern)
+    spend(5 * len(pattern) + 3 * len(graph.steps))
+    return graph
 
 
-@lru_cache(maxsize=4096)
+@cached(maxsize=4096)
 def share_a_text(left: str, right: str) -> bool:
     """Return False if it is certain that no text matches both patterns.
 
@@ -201,6 +204,7 @@ def share_a_text(left: str, right: str) -> bool:
                 for others, goal in second.steps[other.place]
                 if not characters.exclude(others)
             ]
+        spend(4 + 2 * len(following))
         fresh = set(following) - visited
         visited |= fresh
         waiting += fresh
@@ -209,7 +213,7 @@ def share_a_text(left: str, right: str) -> bool:
     return False
 
 
-@lru_cache(maxsize=256)
+@cached(maxsize=256)
 def select_texts(wanted: tuple[str, ...], unwanted: tuple[str, ...] = ()) -> list[str] | None:
     """Return a pattern of all texts that match the first patterns and none of the others.
 
@@ -226,6 +230,7 @@ def select_texts(wanted: tuple[str, ...], unwanted: tuple[str, ...] = ()) -> lis
         return None
     while len(labels) > 1:
         place = min((place for place in labels if place != _START), key=partial(_degree, labels))
+        spend(3 * sum(map(len, labels.values())))
         outgoing = labels.pop(place)
         loop = _repeated(outgoing.pop(place, None))
         for targets in labels.values():
@@ -341,6 +346,7 @@ def _labels(wanted: list[_Graph], unwanted: list[_Graph]) -> dict[int, dict[int,
             ends.add(number)
         borders = sorted({0, LAST + 1}.union(*map(_Graph.borders, graphs, places)))
         for first, end in pairwise(borders):
+            spend(5 + 5 * sum(map(len, places)))
             following = tuple(
                 graph.step(positions, first)
                 for graph, positions in zip(graphs, places, strict=True)

@@ -7,9 +7,10 @@ quote and the backslash to a class with all control characters.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from itertools import dropwhile
 
 from ..errors import GrammarError
+from .budget import cached, spend
 from .pattern_parser import (
     Alternatives,
     Characters,
@@ -33,6 +34,7 @@ SIZE_LIMIT = 20_000
 
 _ESCAPED_CATEGORIES = "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in UNWRITABLE[:4])
 _LONG = 400
+_SMALL = 8
 _NOTHING = Alternatives(())
 _EMPTY = Sequence(())
 
@@ -49,8 +51,9 @@ def rust_pattern(pattern: str, pointer: str) -> str:
         raise GrammarError(error.problem, remedy=error.remedy, pointer=pointer) from None
 
 
-@lru_cache(maxsize=256)
+@cached(maxsize=256)
 def _rust_pattern(pattern: str) -> str:
+    spend(10 * len(pattern))
     node = _without_free_ends(_writable(_read(pattern)))
     if node == _NOTHING:
         raise GrammarError(
@@ -86,12 +89,13 @@ def pattern_accepts(pattern: str, text: str) -> bool:
     return bool(_ends(node, text, set(range(len(text) + 1))))
 
 
-@lru_cache(maxsize=256)
+@cached(maxsize=256)
 def _read(pattern: str) -> Node:
+    spend(5 * len(pattern))
     return parse_pattern(pattern, "")
 
 
-@lru_cache(maxsize=4096)
+@cached(maxsize=4096)
 def lengths(pattern: str) -> tuple[int, int | None]:
     """Return the fewest and the most characters of a text that the pattern accepts.
 
@@ -141,13 +145,24 @@ def _without_free_ends(node: Node) -> Node:
     return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
 
+@cached(maxsize=4096)
 def has_counts(pattern: str) -> bool:
-    """Return whether a pattern counts repetitions, or is long.
+    """Return whether a pattern counts repetitions, or is long; False if it is small.
 
-    >>> has_counts("^[a-z]+$"), has_counts("^([a-z]+ ){0,99}$")
-    (False, True)
+    The engine has at most 2**n states for n characters after the first ones, which do not repeat.
+
+    >>> has_counts("^[a-z]+$"), has_counts("^a.*z.{5}$"), has_counts("^([a-z]+ ){0,99}$")
+    (False, False, True)
     """
-    return len(pattern) > _LONG or _has_counts(_without_free_ends(_read(pattern)))
+    node = _without_free_ends(_read(pattern))
+    spend(len(pattern))
+    if len(pattern) > _LONG:
+        return True
+    if not _has_counts(node):
+        return False
+    parts = node.parts if isinstance(node, Sequence) else (node,)
+    rest = dropwhile(lambda part: isinstance(part, (Characters, Edge)), parts)
+    return sum(_size(part) for part in rest if not isinstance(part, Edge)) > _SMALL
 
 
 def _has_counts(node: Node) -> bool:
@@ -257,6 +272,7 @@ def _within(code: int, ranges: Ranges) -> bool:
 
 def _ends(node: Node, text: str, starts: set[int]) -> set[int]:
     """Return the places where the node can end if it starts at one of `starts`."""
+    spend(1 + len(starts) // 2)
     if isinstance(node, Characters):
         return {start + 1 for start in starts if start < len(text) and node.include(text[start])}
     if isinstance(node, Edge):

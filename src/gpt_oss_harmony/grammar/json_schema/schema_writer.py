@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from math import inf
 
 from ...typescript.json_text import JsonValue, Schema
+from ..engine_trial import try_schema
 from ..errors import GrammarError, Report, raise_error
-from ..token_table import COST_LIMIT, step_cost
 from .bounds import (
     PropertyChoice,
     check_writable,
@@ -18,6 +19,7 @@ from .bounds import (
     property_choices,
     safe_bounds,
 )
+from .budget import Budget, spend
 from .constraints import TYPES, Constraints, Shape, State, type_of
 from .formats import FORMATS
 from .instances import Exclusions, distinct_arrays, possible_types
@@ -50,6 +52,11 @@ JOIN_LIMIT = 1_000
 """The most schemas in total that the engine joins for names that match a pattern, with references
 written out. A few lines of references to references can stand for many schemas."""
 
+# The engine's work for each part of a schema.
+_STEPS_OF_A_SCHEMA = 30
+_STEPS_OF_A_VALUE = 5
+_STEPS_OF_A_PROPERTY = 40
+
 _INLINE_LEVELS = 8
 _TEXT_KEYWORDS = ("pattern", "format", "minLength", "maxLength")
 _FORMAT_PATTERNS = [list(text_format.patterns) for text_format in FORMATS.values()]
@@ -58,7 +65,13 @@ _FORMAT_PATTERNS = [list(text_format.patterns) for text_format in FORMATS.values
 class SchemaWriter:
     """Writes states as schemas; one that is used twice, or deep inside, becomes a definition."""
 
-    def __init__(self, satisfiable: set[State], pointer: str, report: Report = raise_error) -> None:
+    def __init__(
+        self,
+        satisfiable: set[State],
+        pointer: str,
+        report: Report = raise_error,
+        budget: Budget | None = None,
+    ) -> None:
         self._satisfiable = satisfiable
         self._exclusions = Exclusions(satisfiable)
         self._report = report
@@ -72,6 +85,8 @@ class SchemaWriter:
         self._properties = 0
         self._places = 0
         self._joins = 0
+        self._tried: set[str] = set()
+        self._trial_steps = (inf if budget is None else budget.left) / 2  # the rest is for writing
 
     def write(self, root: State) -> Schema | bool:
         """Return the schema of a state."""
@@ -122,6 +137,7 @@ class SchemaWriter:
         return self._body(state, level)
 
     def _body(self, state: State, level: int) -> JsonValue:
+        spend(_STEPS_OF_A_SCHEMA)
         if state.alternatives is not None:
             alternatives = [inner for inner in state.alternatives if inner in self._satisfiable]
             self._check_texts_together(state, alternatives)
@@ -163,6 +179,7 @@ class SchemaWriter:
 
     def _listed(self, values: list[JsonValue], pointer: str) -> Schema:
         self._values += len(values)
+        spend(_STEPS_OF_A_VALUE * len(values))
         try:
             if self._values <= VALUE_LIMIT:
                 return {"enum": [check_writable(value, pointer) for value in values]}
@@ -227,9 +244,18 @@ class SchemaWriter:
                 shape.patterns.clear()
 
     def _is_too_costly(self, schema: Schema, pointer: str) -> bool:
-        if step_cost(json.dumps(schema)) <= COST_LIMIT:
-            return False
-        problem = "the engine takes too long to follow it"
+        problem = "the engine runs out of fuel for it"
+        text = json.dumps(schema)
+        if text in self._tried or self._trial_steps > 0:
+            trial = try_schema(text)
+            if text not in self._tried:
+                self._tried.add(text)
+                self._trial_steps -= trial.steps
+                spend(trial.steps)
+            if trial.succeeds:
+                return False
+        else:
+            problem = "there are too many patterns with counts to try them all in the engine"
         remedy = "use smaller counts, or put ^ at its start and $ at its end"
         self._report(GrammarError(problem, remedy=remedy, pointer=pointer))
         return True
@@ -288,6 +314,7 @@ class SchemaWriter:
         while digits.denominator != 1:
             digits *= 10
         self._multiples += int(digits)
+        spend(_STEPS_OF_A_VALUE * min(int(digits), MULTIPLE_LIMIT))
         if self._multiples > MULTIPLE_LIMIT:
             raise GrammarError(
                 f"all such keywords together have more than {MULTIPLE_LIMIT:,} remainders",
@@ -312,6 +339,7 @@ class SchemaWriter:
     def _array(self, shape: Shape, level: int) -> Schema:
         written: Schema = {}
         self._places += len(shape.prefix)
+        spend(_STEPS_OF_A_SCHEMA * len(shape.prefix))
         if self._places > PLACE_LIMIT:
             problem = f"its arrays have more than {PLACE_LIMIT:,} places of prefixItems or contains"
             raise self._error(problem, "use fewer contains side by side")
@@ -328,6 +356,7 @@ class SchemaWriter:
     def _objects(self, state: State, shape: Shape, level: int) -> list[Schema]:
         """Return an object schema for each way to have the required number of properties."""
         self._properties += len(shape.properties)
+        spend(_STEPS_OF_A_PROPERTY * len(shape.properties))
         if self._properties > PROPERTY_LIMIT:
             raise self._error(f"it has more than {PROPERTY_LIMIT:,} properties", "use fewer")
         self._check_patterns(state, shape)
@@ -430,6 +459,7 @@ def _written_out(states: list[State], limit: int) -> int:
     waiting = list(states)
     while waiting and count <= limit:
         count += 1
+        spend(2)
         waiting += waiting.pop().inside()
     return count
 

@@ -119,6 +119,15 @@ class ApiKeys:
             self._are_needed = bool(self._given) or bool(self._stored and self._stored.exist())
         return self._are_needed
 
+    def given(self, key: str) -> KeyRecord | None:
+        """Return the record of a key that the server was given; this reads no database.
+
+        If all hashes are in memory, comparing in constant time costs nothing. The time of a
+        database look-up may reveal something about hashes, but a hash reveals nothing of a key.
+        """
+        hash = hash_key(key)
+        return next((own for own in self._given if hmac.compare_digest(own.hash, hash)), None)
+
     def check(self, key: str | None) -> KeyRecord | None:
         """Return the record of a request's key; None on a server without keys.
 
@@ -130,9 +139,7 @@ class ApiKeys:
                 raise ApiKeyError("an API key is needed: send it as 'Authorization: Bearer KEY'")
             return None
         hash = hash_key(key)
-        # If all hashes are in memory, comparing in constant time costs nothing. The time of a
-        # database look-up may reveal something about hashes, but a hash reveals nothing of a key.
-        record = next((own for own in self._given if hmac.compare_digest(own.hash, hash)), None)
+        record = self.given(key)
         if record is None and self._stored is not None:
             record = self._stored.find(hash)
         if record is None and not self.are_needed:
@@ -171,14 +178,25 @@ async def authenticate(connection: HTTPConnection) -> Caller:
         return caller
     services = connection.app.state.services
     keys: ApiKeys = services.keys
-    scheme, _, credentials = connection.headers.get("authorization", "").partition(" ")
-    key = credentials.strip() if scheme.lower() == "bearer" else ""
+    key = _key_of(connection)
     try:
-        record = await services.pools.keys.run(key, keys.check, key or None)
+        record = keys.given(key)  # without a thread, if that is possible
+        if record is None:
+            record = await services.pools.keys.run(key, keys.check, key or None)
     except ApiKeyError as error:
         code = "invalid_api_key" if key else "missing_api_key"
         raise ApiError(401, str(error), kind="authentication_error", code=code) from error
     return Caller("") if record is None else Caller(record.id, record.limits)
+
+
+def _key_of(connection: HTTPConnection) -> str:
+    """Read the key from ``Authorization``, or from ``x-api-key``, as clients of Anthropic send it.
+
+    Some clients send both, with a key of Anthropic in the second.
+    """
+    scheme, _, credentials = connection.headers.get("authorization", "").partition(" ")
+    key = credentials.strip() if scheme.lower() == "bearer" else ""
+    return key or connection.headers.get("x-api-key", "").strip()
 
 
 AuthenticatedCaller: TypeAlias = Annotated[Caller, Depends(authenticate)]

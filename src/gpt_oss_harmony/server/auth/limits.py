@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -15,10 +15,55 @@ from ..http.errors import ApiError
 from ..pools import FairPool
 from ..store import KeyLimits, KeyRequest, KeyRequests
 
-__all__ = ["KeyLimiter", "Refusal", "RequestUsage", "SharedKeyLimiter"]
+__all__ = ["KeyLimiter", "Quota", "Refusal", "RequestUsage", "SharedKeyLimiter"]
 
 _MINUTE = 60.0
 _SOON = 1.0  # seconds, if the end of the running request cannot be predicted
+
+
+class Quota:
+    """Counts the resources that the requests of each owner hold, up to `limit` per owner.
+
+    `noun` names the resource in errors.
+    """
+
+    def __init__(self, limit: int, noun: str) -> None:
+        self._limit = limit
+        self._noun = noun
+        self._held: Counter[str] = Counter()
+
+    def held(self, owner: str) -> int:
+        """Return the amount that an owner holds."""
+        return self._held[owner]
+
+    @contextmanager
+    def held_by(self, owner: str) -> Generator[Callable[[int], None], None, None]:
+        """Provide a function that takes an amount, or returns it if the amount is negative.
+
+        The function raises `ApiError` beyond the limit. At the end, everything is returned.
+        """
+        taken = 0
+
+        def take(count: int) -> None:
+            nonlocal taken
+            if count > 0 and self._held[owner] + count > self._limit:
+                raise ApiError(
+                    429,
+                    f"this API key already has {self._limit:,} {self._noun}, the most at a "
+                    "time; wait for the end of a request",
+                    kind="rate_limit_error",
+                    code="server_busy",
+                    retry_after=1,
+                )
+            taken += count
+            self._held[owner] += count
+
+        try:
+            yield take
+        finally:
+            self._held[owner] -= taken
+            if not self._held[owner]:
+                del self._held[owner]
 
 
 class Refusal(NamedTuple):

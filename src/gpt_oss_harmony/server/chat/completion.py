@@ -29,7 +29,7 @@ from ..generation.events import (
     TurnEvent,
     Usage,
 )
-from ..http.identifiers import new_id
+from ..identifiers import new_id
 
 __all__ = [
     "ChatCompletion",
@@ -95,7 +95,13 @@ class SchemaViolations(TypedDict, total=False):
     schema_violations: list[dict[str, str]]
 
 
-class ChatChoice(SchemaViolations):
+class ChoiceDetails(SchemaViolations, total=False):
+    """The reason why the server ended a choice; its `finish_reason` is then ``length``."""
+
+    stop_reason: Literal["repetition"]
+
+
+class ChatChoice(ChoiceDetails):
     """A choice: a whole message."""
 
     index: Required[int]
@@ -112,7 +118,7 @@ class ChatCompletion(ChatHead):
     usage: ChatUsage
 
 
-class ChunkChoice(SchemaViolations):
+class ChunkChoice(ChoiceDetails):
     """The addition of a chunk to a choice."""
 
     index: Required[int]
@@ -129,9 +135,13 @@ class ChatCompletionChunk(ChatHead):
     usage: NotRequired[ChatUsage | None]
 
 
-def _violations_json(violations: Sequence[Violation]) -> SchemaViolations:
-    listed = [violation._asdict() for violation in violations]
-    return {"schema_violations": listed} if listed else {}
+def _details(violations: Sequence[Violation], *, is_repetition: bool) -> ChoiceDetails:
+    details: ChoiceDetails = {}
+    if violations:
+        details["schema_violations"] = [violation._asdict() for violation in violations]
+    if is_repetition:
+        details["stop_reason"] = "repetition"
+    return details
 
 
 def _finish_reason(reason: FinishReason, *, has_calls: bool) -> ChatFinish:
@@ -183,6 +193,7 @@ class WholeChoice:
         self._is_cut = False
         self._reason = FinishReason.STOP
         self._violations: tuple[Violation, ...] = ()
+        self._is_repetition = False
 
     def take(self, event: TurnEvent) -> None:
         """Read an event."""
@@ -197,6 +208,7 @@ class WholeChoice:
         else:
             self._reason = event.reason
             self._violations = event.violations
+            self._is_repetition = event.is_repetition
 
     def as_json(self, index: int) -> ChatChoice:
         """Write the choice."""
@@ -214,7 +226,7 @@ class WholeChoice:
             "message": message,
             "logprobs": None if self._logprobs is None else chat_logprobs(self._logprobs),
             "finish_reason": _finish_reason(self._reason, has_calls=has_calls),
-            **_violations_json(self._violations),
+            **_details(self._violations, is_repetition=self._is_repetition),
         }
 
 
@@ -236,8 +248,8 @@ class StreamedChoice:
             yield self._chunk(ChatDelta({"role": "assistant", "content": ""}))
         if isinstance(event, TurnEnded):
             reason = _finish_reason(event.reason, has_calls=self._deltas.may_call)
-            violations = _violations_json(event.violations)
-            yield {**self._chunk(ChatDelta({})), "finish_reason": reason, **violations}
+            details = _details(event.violations, is_repetition=event.is_repetition)
+            yield {**self._chunk(ChatDelta({})), "finish_reason": reason, **details}
         else:
             yield from map(self._chunk, self._deltas.take(event))
 

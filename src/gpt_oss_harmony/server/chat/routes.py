@@ -17,10 +17,10 @@ from ..generation.events import TurnEnded, TurnEvent, Usage
 from ..generation.preparation import prepare_turn, unenforced_header
 from ..generation.sampling import choice_sampling, sample_choices, sample_turn, with_grammar
 from ..http.event_log import Event
-from ..http.identifiers import new_id
 from ..http.json import JsonResponse
 from ..http.requests import while_connected
 from ..http.server_sent_events import EventStream, event_of, json_or_stream
+from ..identifiers import new_id
 from ..limited_route import LimitedRoute
 from ..services import Services, services_of
 from .completion import (

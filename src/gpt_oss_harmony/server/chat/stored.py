@@ -12,8 +12,7 @@ from ...apis.request_body import Metadata, RequestBody
 from ...apis.requests import ChatRequest
 from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..http.json import list_json
-from ..http.large_json import large_json_response
-from ..limited_route import LimitedRoute, in_pool
+from ..limited_route import LimitedRoute, written
 from ..services import Services, services_of
 from ..store import Order, StoredCompletion
 from .completion import ChatCompletion
@@ -48,7 +47,7 @@ async def store_completion(
         completion=completion,
         messages=request.messages,
     )
-    await services.pools.store.run(caller.owner, services.store.completions.add, stored)
+    await services.stored.completions.add(stored)
 
 
 @router.get("")
@@ -67,28 +66,19 @@ async def list_completions(
         for name, value in request.query_params.items()
         if (match := _METADATA.fullmatch(name))
     }
-
-    def read() -> Response:
-        page = services.store.completions.page(
-            owner, after=after, limit=limit, order=order, model=model, metadata=metadata
-        )
-        return large_json_response(
-            list_json([_completion_json(item) for item in page.completions], has_more=page.has_more)
-        )
-
-    return await in_pool(request, services.pools.store, owner, read)
+    page = await services.stored.completions.page(
+        owner, after=after, limit=limit, order=order, model=model, metadata=metadata
+    )
+    completions = [_completion_json(item) for item in page.completions]
+    return await written(request, owner, list_json(completions, has_more=page.has_more))
 
 
 @router.get("/{completion_id}")
 async def retrieve(completion_id: str, request: Request, caller: AuthenticatedCaller) -> Response:
     """Read a stored completion."""
     services, owner = services_of(request), caller.owner
-
-    def read() -> Response:
-        stored = services.store.completions.get(completion_id, owner)
-        return large_json_response(_completion_json(stored))
-
-    return await in_pool(request, services.pools.store, owner, read)
+    stored = await services.stored.completions.get(completion_id, owner)
+    return await written(request, owner, _completion_json(stored))
 
 
 @router.post("/{completion_id}")
@@ -97,13 +87,8 @@ async def update(
 ) -> Response:
     """Replace the metadata."""
     services, owner = services_of(request), caller.owner
-
-    def change() -> Response:
-        metadata = body.metadata or {}
-        changed = services.store.completions.update(completion_id, owner, metadata)
-        return large_json_response(_completion_json(changed))
-
-    return await in_pool(request, services.pools.store, owner, change)
+    changed = await services.stored.completions.update(completion_id, owner, body.metadata or {})
+    return await written(request, owner, _completion_json(changed))
 
 
 @router.delete("/{completion_id}")
@@ -112,8 +97,7 @@ async def delete(
 ) -> dict[str, Any]:
     """Delete a stored completion."""
     services = services_of(request)
-    remove = services.store.completions.delete
-    await services.pools.store.run(caller.owner, remove, completion_id, caller.owner)
+    await services.stored.completions.delete(completion_id, caller.owner)
     return {"id": completion_id, "object": "chat.completion.deleted", "deleted": True}
 
 
@@ -128,21 +112,18 @@ async def list_messages(
 ) -> Response:
     """List the messages of the request."""
     services, owner = services_of(request), caller.owner
-
-    def read() -> Response:
-        stored = services.store.completions.get(completion_id, owner)
-        messages = [
-            {**message, "id": f"{completion_id}-{index}"}
-            for index, message in enumerate(stored.messages)
-        ]
-        if order == "desc":
-            messages.reverse()
-        ids = [message["id"] for message in messages]
-        if after in ids:
-            messages = messages[ids.index(after) + 1 :]
-        return large_json_response(list_json(messages[:limit], has_more=len(messages) > limit))
-
-    return await in_pool(request, services.pools.store, owner, read)
+    stored = await services.stored.completions.get(completion_id, owner)
+    messages = [
+        {**message, "id": f"{completion_id}-{index}"}
+        for index, message in enumerate(stored.messages)
+    ]
+    if order == "desc":
+        messages.reverse()
+    ids = [message["id"] for message in messages]
+    if after in ids:
+        messages = messages[ids.index(after) + 1 :]
+    listed = list_json(messages[:limit], has_more=len(messages) > limit)
+    return await written(request, owner, listed)
 
 
 def _completion_json(stored: StoredCompletion) -> dict[str, Any]:

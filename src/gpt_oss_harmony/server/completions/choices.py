@@ -6,7 +6,7 @@ The fields of the request are those of the API, with additions of vLLM.
 from __future__ import annotations
 
 import codecs
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -74,13 +74,6 @@ class CompletionBody(CompletionRequest):
         if outputs and (outputs.keys() != {"grammar"} or not isinstance(outputs["grammar"], str)):
             raise ValueError("only 'grammar', a text, is supported; for JSON, send a chat request")
         return outputs
-
-    @field_validator("echo")
-    @classmethod
-    def _echoes_text_alone(cls, echo: Any, info: Any) -> Any:
-        if echo and info.data.get("logprobs") is not None:
-            raise ValueError("engines return no log-probabilities of prompts; leave logprobs out")
-        return echo
 
     @field_validator("n")
     @classmethod
@@ -162,13 +155,19 @@ async def _choice(
     sampling: Sampling,
 ) -> AsyncGenerator[CompletionPiece, None]:
     reader = CompletionText(body, start=len(plan.echo))
+    scored: list[SampledToken] | None = None
     is_first = plan.position == 0
     slot = engine_slot(
         services, caller, plan.prompt, sampling, is_first=is_first, operation="text_completion"
     )
     async with slot as (tokens, metrics):
+        if body.echo and body.logprobs is not None:
+            scored = await services.engine.score(plan.prompt, body.logprobs)
         async for sampled in tokens:
-            piece = reader.take(sampled)
+            piece = reader.take(sampled)._replace(is_repetition=metrics.is_repetition)
+            if scored is not None:
+                piece = piece._replace(logprobs=reader.with_prompt(scored, piece.logprobs))
+                scored = None
             if piece.finish is not None:
                 metrics.finish(piece.finish, cached=piece.cached_tokens)
             yield piece
@@ -187,6 +186,7 @@ class CompletionPiece(NamedTuple):
     logprobs: dict[str, list[Any]] | None
     finish: FinishReason | None = None
     cached_tokens: int = 0
+    is_repetition: bool = False
 
 
 class CompletionText:
@@ -237,6 +237,23 @@ class CompletionText:
             "tokens": [name],
             "top_logprobs": [{**top, name: own}],
         }
+
+    def with_prompt(
+        self, scored: Sequence[SampledToken], first: Mapping[str, list[Any]] | None
+    ) -> dict[str, list[Any]]:
+        """Put the tokens of the prompt before those of the first piece; the very first has null."""
+        text = CompletionText(self._body)
+        joined: dict[str, list[Any]] = {}
+        for sampled in scored:
+            entry = text._logprobs(sampled)
+            if sampled.logprob is None:
+                entry |= {"token_logprobs": [None], "top_logprobs": [None]}
+            text._offset += len(text._text(sampled.token, is_last=False))
+            for name, values in entry.items():
+                joined.setdefault(name, []).extend(values)
+        for name, values in (first or {}).items():
+            joined.setdefault(name, []).extend(values)
+        return joined
 
     def _name(self, token: int) -> str:
         if self._body.return_tokens_as_token_ids:

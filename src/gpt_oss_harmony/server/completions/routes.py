@@ -16,10 +16,10 @@ from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..chat.completion import ChatUsage, chat_usage
 from ..generation.events import Usage
 from ..http.event_log import Event
-from ..http.identifiers import new_id
 from ..http.json import JsonResponse
 from ..http.requests import while_connected
 from ..http.server_sent_events import EventStream, event_of, json_or_stream
+from ..identifiers import new_id
 from ..limited_route import LimitedRoute
 from ..services import Services, services_of
 from .choices import (
@@ -35,12 +35,15 @@ __all__ = ["CompletionAnswer", "completion_choice", "completions_usage", "router
 
 
 class LogprobLists(TypedDict):
-    """Lists of the same length: an entry for each token."""
+    """Lists of the same length: an entry for each token.
+
+    With `echo`, the tokens of the prompt come first; the first of all has no log-probability.
+    """
 
     text_offset: list[int]
-    token_logprobs: list[float]
+    token_logprobs: list[float | None]
     tokens: list[str]
-    top_logprobs: list[dict[str, float]]
+    top_logprobs: list[dict[str, float] | None]
 
 
 class CompletionChoice(TypedDict):
@@ -50,6 +53,7 @@ class CompletionChoice(TypedDict):
     text: str
     logprobs: LogprobLists | None
     finish_reason: Literal["stop", "length"] | None
+    stop_reason: NotRequired[Literal["repetition"]]
     prompt_token_ids: NotRequired[list[int]]
     token_ids: NotRequired[list[int]]
 
@@ -77,6 +81,8 @@ def completion_choice(
         "logprobs": joined_logprobs(pieces),
         "finish_reason": None if finish is None else finish.value,
     }
+    if pieces[-1].is_repetition:
+        choice["stop_reason"] = "repetition"
     if body.return_token_ids:
         if is_start:
             choice["prompt_token_ids"] = plan.prompt

@@ -3,7 +3,6 @@
 ::
 
     preparation              a request to prompt tokens and sampling settings, with a grammar
-    admission                the queue of requests at the engine
     sampling                 a prepared turn at the engine, with its metrics; several at once
     reader, stop_texts       sampled tokens to events, with the lenient parser
     events                   the events of a turn

@@ -113,7 +113,9 @@ class Usage(NamedTuple):
 class TurnEnded(NamedTuple):
     """The end of the turn: the reason, and everything that was sampled.
 
-    `violations` are those of schemas that the grammar does not enforce in full.
+    `violations` are those of schemas that the grammar does not enforce in full. `stop_text` is the
+    stop text that ended the turn, if one did. `is_repetition` is True if the server ended it
+    because the model ran in circles; the reason is then ``length``.
     """
 
     reason: FinishReason
@@ -121,6 +123,8 @@ class TurnEnded(NamedTuple):
     tokens: list[int]
     recoveries: list[Recovery]
     violations: tuple[Violation, ...] = ()
+    stop_text: str | None = None
+    is_repetition: bool = False
 
 
 TurnEvent: TypeAlias = "MessageBegun | TextAdded | MessageEnded | TurnEnded"

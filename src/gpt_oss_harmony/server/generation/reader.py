@@ -11,6 +11,7 @@ from ...conversation.messages import Message, Role
 from ...encoding import load_harmony_encoding
 from ...engines.engine import FinishReason, SampledToken
 from ...parsing.parser import StreamableParser
+from ...parsing.recovery import RecoveryKind
 from ...parsing.state import ContentDelta, StreamState
 from ...sampled_messages import with_sampled_tokens
 from ...tokens.special_tokens import FIRST_SPECIAL
@@ -28,6 +29,10 @@ from .stop_texts import StopTexts
 __all__ = ["MessageBody", "TurnReader"]
 
 
+_REPAIRS = frozenset(RecoveryKind) - {RecoveryKind.UNMARKED_CALL}
+"""A server may execute calls, so text without any special token is never one."""
+
+
 class TurnReader:
     """Reads one turn token by token; `is_over` is true after the last token or a stop text.
 
@@ -39,7 +44,11 @@ class TurnReader:
         self.is_over = False
         self._encoding = load_harmony_encoding("HarmonyGptOss")
         self._parser = StreamableParser(
-            self._encoding, Role.ASSISTANT, strict=False, tools=request.tools
+            self._encoding,
+            Role.ASSISTANT,
+            strict=False,
+            tools=request.tools,
+            repairs=_REPAIRS,
         )
         self._stop = request.stop
         self._prompt_length = prompt_length
@@ -79,7 +88,7 @@ class TurnReader:
         parser = self._parser
         if sampled.finish_reason is not None:
             parser.process_eos()
-        for position, text in deltas:
+        for position, text, *_ in deltas:
             yield from self._end_messages(before=position)
             if self.is_over:
                 break
@@ -134,7 +143,7 @@ class TurnReader:
             message = Message.from_role_and_content(Role.ASSISTANT, body.text)
             message.channel, message.recipient = body.begun.channel, body.begun.recipient
             yield MessageEnded(body.begun.position, message, True)
-            yield self._end(FinishReason.STOP, 0)
+            yield self._end(FinishReason.STOP, 0)._replace(stop_text=body.stop_text)
 
     def _end_messages(self, before: int) -> Iterator[TurnEvent]:
         while self._ended < before and not self.is_over:
@@ -218,6 +227,11 @@ class MessageBody:
     def has_stopped(self) -> bool:
         """True once a stop text was found; the text does not contain it."""
         return self._stop is not None and self._stop.found
+
+    @property
+    def stop_text(self) -> str | None:
+        """The stop text that was found."""
+        return None if self._stop is None else self._stop.text
 
     def add_logprob(self, sampled: SampledToken) -> None:
         """Store the log-probability of a token of the body."""

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ...apis.turn_request import TurnRequest
 from ...conversation.messages import Message
-from ...engines.engine import ContextLengthError, EngineError, FinishReason, SampledToken, Sampling
+from ...engines.engine import ContextLengthError, EngineError, SampledToken, Sampling
+from ...engines.repetition import RepetitionDetector
 from ...grammar import GrammarError, find_violations
-from ...parsing.recovery import Recovery
 from ..auth.api_keys import Caller
-from ..auth.limits import RequestUsage
 from ..http.errors import ApiError, shutting_down
 from ..http.requests import cancel_all
-from ..metrics import Metrics
+from ..metrics import CompletionMetrics
 from ..services import Services
 from .events import MessageEnded, TurnEnded, TurnEvent
 from .preparation import PreparedTurn, compiled_constraint, constraint_options
@@ -30,7 +27,6 @@ if TYPE_CHECKING:
     from ..telemetry import CompletionSpan, Operation
 
 __all__ = [
-    "CompletionMetrics",
     "EngineSlot",
     "choice_sampling",
     "engine_slot",
@@ -88,6 +84,7 @@ async def sample_turn(
                 if isinstance(event, MessageEnded) and event.is_complete:
                     messages.append(event.message)
                 elif isinstance(event, TurnEnded):
+                    event = event._replace(is_repetition=metrics.is_repetition)
                     if unenforced:
                         options = constraint_options(request)
                         violations = await services.pools.grammar.run(
@@ -136,7 +133,9 @@ async def engine_slot(
     span: CompletionSpan | None = None
     if services.telemetry is not None:
         span = services.telemetry.completion(operation, services.model_names[0], sampling)
-    with CompletionMetrics(services.metrics, caller.usage, len(prompt), span) as metrics:
+    threshold = services.settings.repetition
+    detector = None if threshold is None else RepetitionDetector(threshold)
+    with CompletionMetrics(services.metrics, caller.usage, len(prompt), span, detector) as metrics:
         async with services.admission.slot(caller.owner, is_first=is_first):
             metrics.begin()
             sampled = services.engine.generate(prompt, sampling)
@@ -148,119 +147,6 @@ async def engine_slot(
                 if services.admission.is_closed and not isinstance(error, ValueError):
                     raise shutting_down() from error
                 raise
-
-
-class CompletionMetrics:
-    """Measures one completion, from the beginning of its wait for a slot to its end.
-
-    A completion that has not finished when this exits counts as cancelled. `span` records the same
-    values for OpenTelemetry.
-    """
-
-    def __init__(
-        self,
-        metrics: Metrics,
-        usage: RequestUsage,
-        prompt_tokens: int,
-        span: CompletionSpan | None = None,
-    ) -> None:
-        self._metrics = metrics
-        self._usage = usage
-        self._span = span
-        self._created = self._first = self._last = time.monotonic()
-        self.prompt_tokens = prompt_tokens
-        self.sampled = 0
-        self.waited = 0.0  # seconds for its slot
-        self.reason = "cancelled"
-        self.error: Exception | None = None
-        self.cached = 0
-        self.reasoning = 0
-        self.recoveries: Sequence[Recovery] = ()
-        self.unenforced: Sequence[GrammarError] = ()
-        self.violations = 0
-        self._gauge = metrics.waiting
-
-    @property
-    def seconds(self) -> float:
-        """The seconds since the completion began to wait for its slot."""
-        return time.monotonic() - self._created
-
-    @property
-    def first(self) -> float | None:
-        """The seconds to the first token; None without tokens."""
-        return self._first - self._created if self.sampled else None
-
-    @property
-    def per_token(self) -> float | None:
-        """The average seconds between tokens; None if there is at most one token."""
-        return (self._last - self._first) / (self.sampled - 1) if self.sampled > 1 else None
-
-    def __enter__(self) -> CompletionMetrics:
-        self._gauge.inc()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._gauge.dec()
-        if isinstance(error, Exception):
-            self.error, self.reason = error, "error"
-        self._metrics.completions.labels(self.reason).inc()
-        self._metrics.completion_tokens.inc(self.sampled)
-        if self.sampled:
-            self._usage.tokens += self.prompt_tokens + self.sampled
-        if self.per_token is not None:
-            self._metrics.next_tokens.observe(self.per_token)
-        if self._span is not None:
-            self._span.end(self)
-
-    def begin(self) -> None:
-        """Note that the completion has its slot."""
-        self._gauge.dec()
-        self._gauge = self._metrics.running
-        self._gauge.inc()
-        self.waited = self.seconds
-        self._metrics.queue.observe(self.waited)
-
-    async def follow(
-        self, stream: AsyncGenerator[SampledToken, None]
-    ) -> AsyncGenerator[SampledToken, None]:
-        """Yield and count the tokens of a stream; closing this closes the stream.
-
-        The reader stops at the token with the finish reason. Raises `EngineError` for a stream
-        without one.
-        """
-        async with aclosing(stream):
-            async for sampled in stream:
-                self._last = time.monotonic()
-                if not self.sampled:
-                    self._first = self._last
-                    self._metrics.first_token.observe(self._first - self._created)
-                    self._metrics.prompt_tokens.inc(self.prompt_tokens)
-                self.sampled += 1
-                yield sampled
-        raise EngineError("the engine ended a completion without a finish reason", retryable=True)
-
-    def finish(
-        self,
-        reason: FinishReason,
-        *,
-        cached: int = 0,
-        reasoning: int = 0,
-        recoveries: Sequence[Recovery] = (),
-        unenforced: Sequence[GrammarError] = (),
-        violations: int = 0,
-    ) -> None:
-        """Record the end of the completion; `cached` and `reasoning` are numbers of tokens."""
-        self.reason = reason.value
-        self.cached, self.reasoning = cached, reasoning
-        self.recoveries, self.unenforced, self.violations = recoveries, unenforced, violations
-        self._metrics.cached_tokens.inc(cached)
-        self._metrics.reasoning_tokens.inc(reasoning)
-        self._metrics.count_recoveries(recoveries)
 
 
 def choice_sampling(sampling: Sampling, index: int) -> Sampling:

@@ -21,7 +21,13 @@ class StopTexts:
     def __init__(self, texts: Sequence[str]) -> None:
         self._searches = [_Search(text) for text in texts]
         self._pending = ""
-        self.found = False
+        self.text: str | None = None
+        """The stop text that was found."""
+
+    @property
+    def found(self) -> bool:
+        """True once a stop text was found."""
+        return self.text is not None
 
     def feed(self, text: str) -> str:
         """Take more text; return the text that is safe to emit, which ends before a stop text."""
@@ -29,7 +35,7 @@ class StopTexts:
         for end, character in enumerate(text, start=len(self._pending) + 1):
             matched = max((search.step(character) for search in self._searches), default=0)
             if matched:
-                self.found = True
+                self.text = pending[end - matched : end]
                 self._pending = ""
                 return pending[: end - matched]
         safe = len(pending) - max((search.matched for search in self._searches), default=0)

@@ -3,9 +3,8 @@
 ::
 
     errors                every failure as JSON in the shape of the API
-    json                  JSON that can contain any text of a client
+    json                  responses and lists in JSON
     large_json            the same, so that other threads can run in between
-    identifiers           ids of what the server makes
     server_sent_events    streams of events
     requests              the size of requests, and clients that disconnect
 """

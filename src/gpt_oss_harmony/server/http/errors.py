@@ -12,6 +12,7 @@ from fastapi.requests import HTTPConnection
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
+from starlette.types import Scope
 from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 
 from ...apis.request_body import validation_problem
@@ -19,7 +20,13 @@ from ...engines.engine import ContextLengthError, EngineError, SamplingError
 from ...errors import ConversationError, HarmonyError
 from ...grammar.errors import GrammarError
 from ..logs import request_id
-from ..store.errors import ItemIdError, NotFoundError
+from ..store.errors import (
+    ClaimedError,
+    ItemIdError,
+    NotFoundError,
+    StorageFullError,
+    StoreError,
+)
 
 __all__ = [
     "ERROR_RESPONSES",
@@ -27,8 +34,10 @@ __all__ = [
     "ErrorAnswer",
     "add_error_handlers",
     "api_error_of",
+    "database_unavailable",
     "error_response",
     "shutting_down",
+    "speaks_messages",
     "without_addresses",
 ]
 
@@ -97,10 +106,8 @@ class ApiError(HarmonyError):
             return cls(400, error.problem, param=error.field or None, code="invalid_value")
         if isinstance(error, GrammarError):
             return cls(400, str(error), param=error.pointer or None, code="invalid_json_schema")
-        if isinstance(error, NotFoundError):
-            return cls(404, str(error), code=f"{error.kind}_not_found")
-        if isinstance(error, ItemIdError):
-            return cls(400, str(error), code="invalid_value")
+        if isinstance(error, StoreError):
+            return _of_store(error)
         if isinstance(error, SamplingError):
             return cls(400, str(error), code="unsupported_value")
         if isinstance(error, EngineError) and error.retryable:
@@ -126,6 +133,60 @@ class ApiError(HarmonyError):
             "code": self.code,
         }
 
+    def messages_body(self) -> dict[str, Any]:
+        """Return the JSON of the response in Anthropic's form, whose errors have no field.
+
+        >>> ApiError(404, "there is no such model").messages_body()["error"]["type"]
+        'not_found_error'
+        """
+        kinds = _MESSAGES_KINDS if self.status < 500 else _MESSAGES_FAILURES
+        problem = self.problem
+        if self.param and not problem.startswith(self.param):
+            problem = f"{self.param}: {problem}"
+        kind = kinds.get(self.status, kinds[0])
+        error = {"type": kind, "message": problem}
+        return {"type": "error", "error": error, "request_id": request_id()}
+
+
+_MESSAGES_KINDS = {
+    0: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+}
+_MESSAGES_FAILURES = {0: "api_error", 503: "overloaded_error", 504: "timeout_error"}
+"""The types of errors in Anthropic's form, by status; 0 is for the others."""
+
+
+def speaks_messages(scope: Scope) -> bool:
+    """Return whether the client speaks Anthropic's API, by its header or by the path.
+
+    >>> speaks_messages({"path": "/v1/messages", "headers": []})
+    True
+    """
+    names = (name for name, _ in scope.get("headers", ()))
+    path = scope.get("path", "")
+    return path == "/v1/messages" or path.startswith("/v1/messages/") or _VERSION in names
+
+
+_VERSION = b"anthropic-version"
+
+
+def _of_store(error: StoreError) -> ApiError:
+    if isinstance(error, NotFoundError):
+        return ApiError(404, str(error), code=f"{error.kind}_not_found")
+    if isinstance(error, StorageFullError):
+        return ApiError(413, str(error), code="storage_full")
+    if isinstance(error, ItemIdError):
+        return ApiError(400, str(error), code="invalid_value")
+    if isinstance(error, ClaimedError):
+        used = error.name.partition(" ")[0]
+        problem = f"this {used} was used by an earlier request, whose response is not stored"
+        return ApiError(409, problem, code=f"{used}_already_used")
+    return database_unavailable()
+
 
 _ADDRESS = re.compile(
     r"""https?://[^\s,;'")]*[^\s,;'").:]|\(?'?\b\d{1,3}(?:\.\d{1,3}){3}\b'?(?:[:,]\ ?\d+)?\)?"""
@@ -148,8 +209,23 @@ def api_error_of(error: BaseException, task: str) -> ApiError:
     """
     if isinstance(error, HarmonyError):
         return ApiError.of(error)
+    if isinstance(error, RecursionError):  # only what a client sent is nested that deeply
+        _LOG.warning("%s is refused: it is nested too deeply", task)
+        problem = "the request, or a grammar or schema in it, is nested too deeply; flatten it"
+        return ApiError(400, problem, code="nested_too_deeply")
     _LOG.error("%s failed", task, exc_info=error)
     return ApiError(500, "the server failed; see its log", kind="server_error", code="server_error")
+
+
+def database_unavailable() -> ApiError:
+    """Make the error of a request without its database; only the log has the cause, with paths."""
+    return ApiError(
+        503,
+        "the server's database does not work at the moment; try again later",
+        kind="server_error",
+        code="database_unavailable",
+        retry_after=5,
+    )
 
 
 def shutting_down() -> ApiError:
@@ -163,22 +239,25 @@ def shutting_down() -> ApiError:
     )
 
 
-def error_response(error: ApiError) -> JSONResponse:
-    """Write an error as a response."""
+def error_response(error: ApiError, scope: Scope) -> JSONResponse:
+    """Write an error as a response, in the form of the client's API."""
     headers = {}
     if error.retry_after is not None:
         headers["Retry-After"] = str(max(1, round(error.retry_after)))
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    return JSONResponse(error.body(), error.status, headers)
+    body = error.messages_body() if speaks_messages(scope) else error.body()
+    return JSONResponse(body, error.status, headers)
 
 
 def add_error_handlers(app: FastAPI) -> None:
     """Replace the error responses of the framework."""
 
     @app.exception_handler(HarmonyError)
-    async def of_library(request: HTTPConnection, error: HarmonyError) -> JSONResponse | None:
-        response = error_response(ApiError.of(error))
+    @app.exception_handler(RecursionError)
+    async def of_request(request: HTTPConnection, error: Exception) -> JSONResponse | None:
+        route = getattr(request.scope.get("route"), "path", "other")
+        response = error_response(api_error_of(error, f"a request to {route}"), request.scope)
         if isinstance(request, WebSocket):  # whose handshake is refused
             await request.send_denial_response(response)
             return None
@@ -188,22 +267,24 @@ def add_error_handlers(app: FastAPI) -> None:
     async def of_bug(request: Request, error: Exception) -> JSONResponse:
         # The path may contain a client's text; the log has the route instead.
         route = getattr(request.scope.get("route"), "path", "other")
-        response = error_response(api_error_of(error, f"{request.method} {route}"))
+        failure = api_error_of(error, f"{request.method} {route}")
+        response = error_response(failure, request.scope)
         # The middleware that adds it to other responses does not handle this one.
         response.headers["X-Request-Id"] = request_id()
         return response
 
     @app.exception_handler(RequestValidationError)
-    async def of_validation(_: Request, error: RequestValidationError) -> JSONResponse:
+    async def of_validation(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         if first["type"] == "json_invalid":
             problem = f"the body is not JSON: {first['ctx']['error']}"
-            return error_response(ApiError(400, problem, code="invalid_json"))
+            return error_response(ApiError(400, problem, code="invalid_json"), request.scope)
         path = first["loc"][1:]  # after the part of the request: ``body``, ``query`` or ``path``
         field, problem = validation_problem([{**first, "loc": path}])
         code = "missing_required_parameter" if first["type"] == "missing" else "invalid_value"
         problem = f"{field}: {problem}" if field else problem
-        return error_response(ApiError(400, problem, param=field or None, code=code))
+        invalid = ApiError(400, problem, param=field or None, code=code)
+        return error_response(invalid, request.scope)
 
     @app.exception_handler(HTTPException)
     async def of_framework(request: Request, error: HTTPException) -> JSONResponse:
@@ -216,7 +297,7 @@ def add_error_handlers(app: FastAPI) -> None:
             code = "method_not_allowed"
             allowed = _allowed_methods(request)
             problem = f"{route} is not allowed here, but {allowed or 'nothing'}"
-        response = error_response(ApiError(error.status_code, problem, code=code))
+        response = error_response(ApiError(error.status_code, problem, code=code), request.scope)
         if allowed:
             response.headers["Allow"] = allowed
         return response

@@ -1,21 +1,19 @@
-"""JSON of any text that clients and models write, also with lone surrogates.
+"""Responses and lists in JSON, which can contain any text.
 
 UTF-8 cannot encode half a surrogate pair, but JSON can escape it.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Generic, Literal, TypeVar
 
 from starlette.responses import JSONResponse
 from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 
-__all__ = ["READABLE", "JsonResponse", "ListPage", "json_bytes", "json_text", "list_json"]
+from ..json_text import json_text
 
-READABLE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-_ESCAPED = json.JSONEncoder(separators=(",", ":"))
+__all__ = ["JsonResponse", "ListPage", "json_bytes", "list_json"]
 
 
 def json_bytes(value: Any) -> bytes:
@@ -25,17 +23,6 @@ def json_bytes(value: Any) -> bytes:
     (b'{"text":"\xc3\xa9"}', b'["\\ud83d"]')
     """
     return json_text(value).encode()
-
-
-def json_text(value: Any) -> str:
-    """Write JSON as `json_bytes` does, as text that UTF-8 can encode."""
-    text = READABLE.encode(value)
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            return _ESCAPED.encode(value)
-    return text
 
 
 _Listed = TypeVar("_Listed", bound=Mapping[str, Any])

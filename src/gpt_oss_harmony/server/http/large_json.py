@@ -13,8 +13,8 @@ from typing import Any
 
 from starlette.responses import Response
 
+from ..json_text import json_text
 from .errors import ApiError
-from .json import json_text
 
 __all__ = ["json_parts", "large_json_response", "read_json"]
 

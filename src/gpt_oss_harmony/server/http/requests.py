@@ -41,7 +41,7 @@ class RequestSizeLimit:
         refusal = request_too_large("request", self._limit)
         announced = dict(scope["headers"]).get(b"content-length", b"0")
         if announced.isdigit() and int(announced) > self._limit:
-            await error_response(refusal)(scope, receive, send)
+            await error_response(refusal, scope)(scope, receive, send)
             return
         remaining = self._limit
 
@@ -59,7 +59,7 @@ class RequestSizeLimit:
 
         await self._app(scope, limited_receive, limited_send)
         if remaining < 0:
-            await error_response(refusal)(scope, receive, send)
+            await error_response(refusal, scope)(scope, receive, send)
 
 
 class DecodedBodies:
@@ -77,7 +77,7 @@ class DecodedBodies:
             await self._app(scope, receive, send)
             return
         if encoding not in _DECODERS:
-            await error_response(_unknown_encoding(encoding))(scope, receive, send)
+            await error_response(_unknown_encoding(encoding), scope)(scope, receive, send)
             return
         decoder = _BodyDecoder(encoding, self._limit)
 

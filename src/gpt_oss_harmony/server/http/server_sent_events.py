@@ -11,9 +11,9 @@ from pydantic import TypeAdapter
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from ..json_text import json_text
 from .errors import ApiError, ErrorAnswer, api_error_of
 from .event_log import Event, EventLog
-from .json import json_text
 from .requests import cancel_all, until_disconnected
 
 __all__ = ["EventStream", "encode_events", "event_of", "json_or_stream"]
@@ -22,7 +22,7 @@ _HEADERS = {
     "Cache-Control": "no-cache, no-transform",
     "X-Accel-Buffering": "no",  # otherwise nginx and similar proxies buffer a stream
 }
-_COMMENT = b": keep-alive\n\n"
+_COMMENT = b": keep-alive\n\n"  # SDKs skip it
 _PACE = 0.01
 """Seconds between writes to one client; events within this time share one write."""
 
@@ -89,8 +89,8 @@ class EventStream(StreamingResponse):
     - An error before the first event becomes a response with an HTTP status. A later error is
       written by `error_event`; only `ending` comes after it.
     - `headers` are read at the first event, so that a generator can fill them.
-    - After `keep_alive` seconds without an event, a comment is sent, because proxies close silent
-      streams.
+    - After `keep_alive` seconds without an event, a comment is sent, or the event `ping`, because
+      proxies close silent streams.
     - For a log, only events with an index above `after` are sent. `on_end` is called when the
       stream has ended or its client has disconnected.
     """
@@ -103,6 +103,7 @@ class EventStream(StreamingResponse):
         error_event: Callable[[ApiError], Event] = lambda error: event_of(error.body()),
         ending: str | None = None,
         keep_alive: float = 15,
+        ping: Event | None = None,
         headers: Mapping[str, str] | None = None,
         on_end: Callable[[], object] = lambda: None,
     ) -> None:
@@ -113,6 +114,7 @@ class EventStream(StreamingResponse):
         self._error_event = error_event
         self._ending = ending
         self._keep_alive = keep_alive
+        self._ping = _COMMENT if ping is None else encode_events([ping])
         self._more_headers = {} if headers is None else headers
         self._on_end = on_end
 
@@ -162,7 +164,7 @@ class EventStream(StreamingResponse):
                     if batch:
                         await write(encode_events(batch))
                     elif has_begun:
-                        await write(_COMMENT)
+                        await write(self._ping)
                     if not self._log.is_closed:
                         await asyncio.sleep(_PACE)
         except Exception as error:

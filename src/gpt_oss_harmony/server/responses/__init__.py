@@ -2,13 +2,11 @@
 
 ::
 
-    history, encryption        the items before a request: in the store, or encrypted by the server
+    history                    the items before a request, from the store or a connection
     compaction                 a conversation as fewer tokens
     plan                       a request, read and prepared; also token counts
-    tool_loop                  turn after turn, with the server's tools between them
+    machine, driver            one response: its states and decisions, and the work that it commands
     output_item, stream        turn events to the items and events of a response
-    live_responses             running responses
-    run                        one response from its plan to its end in the store
     lifecycle                  start, retrieve, cancel and delete responses by their ids
     routes, websocket          the endpoints
 """

@@ -24,13 +24,13 @@ from ...apis.response_resource import ResponseUsage
 from ...apis.turn_request import turn_of_response
 from ...encoding import load_harmony_encoding
 from ..auth.api_keys import Caller
+from ..encryption import OwnerCipher
 from ..generation.events import MessageEnded, TurnEnded, Usage
 from ..generation.preparation import prepare_turn
 from ..generation.sampling import sample_turn
 from ..http.errors import ApiError
-from ..http.identifiers import new_id
+from ..identifiers import new_id
 from ..services import Services
-from .encryption import OwnerCipher
 from .history import History, history_of, with_stored_items
 
 __all__ = [

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ...apis.current_date import TODAY
 from ...apis.items import HistoryItem
 from ...apis.requests import ResponsesRequest
+from ..file_texts import without_read_text
 from ..http.errors import ApiError
 from ..http.json import ListPage, list_json
 from ..services import Services
@@ -170,4 +171,6 @@ def response_json(stored: StoredResponse) -> dict[str, Any]:
 
 def page_json(page: Page) -> ListPage[Any]:
     """Write a list of items as clients see it."""
-    return list_json([item.item for item in page.items], has_more=page.has_more)
+    return list_json(
+        [dict(without_read_text(item.item)) for item in page.items], has_more=page.has_more
+    )

@@ -20,15 +20,15 @@ from ...encoding import load_harmony_encoding
 from ...engines.engine import ContextLengthError
 from ...sampled_messages import SampledMessage
 from ..auth.api_keys import Caller
+from ..encryption import OwnerCipher
 from ..generation.preparation import RENDERING, PreparedTurn, prepare_turn
-from ..http.identifiers import new_id
+from ..identifiers import new_id
 from ..services import Services
-from ..store import NotFoundError, StoredSession
-from ..tools.approvals import ApprovedCall, answered_requests
+from ..store import Claim, NotFoundError, StoredSession
+from ..tools.approvals import AnsweredRequests, ApprovedCall, answered_requests
 from ..tools.conversation_tools import ConversationTools, FileStorage
 from ..tools.mcp_servers import RequestedServers, requested_servers
 from .compaction import compacted_items, compaction_item, opened_items, prompt_counter
-from .encryption import OwnerCipher
 from .history import History, history_items, history_of, sessions_of, with_stored_items
 
 __all__ = [
@@ -52,6 +52,7 @@ class ResponsePlan:
     - `tools`: the server's own tools that it may use. `listings`: the tools of its MCP servers that
       the conversation does not list yet.
     - `approved`: calls of MCP servers that the request approves; they run first.
+    - `claims`: what no later request may use again: these approvals, and the idempotency key.
     - `compaction`: the first item of the response, if everything before it was compacted.
     - `is_generated`: False if only the state is prepared, for a later request.
     """
@@ -66,6 +67,7 @@ class ResponsePlan:
     tools: ConversationTools
     listings: Sequence[Mapping[str, Any]] = ()
     approved: Sequence[ApprovedCall] = ()
+    claims: Sequence[Claim] = ()
     compaction: Sequence[HistoryItem] = ()
     is_generated: bool = True
 
@@ -106,7 +108,11 @@ def plan_response(
     model = services.check_model(request.model)
     owner = caller.owner
     history = history or history_of(services, owner, request)
-    resolved, references, servers, approved = _resolved(services, owner, request, history)
+    resolved, references, servers, answered = _resolved(services, owner, request, history)
+    approved = answered.approved
+    # In a conversation, the calls of a repeated request are in its history.
+    repeated = answered.repeated if request.conversation is not None else ()
+    used_approvals = [*(pending.request_id for pending in approved), *repeated]
     turn = _turn(services, owner, resolved, history, references, servers)
     input_items = input_items_of(resolved, new_id, references)
     compaction: list[HistoryItem] = []
@@ -139,11 +145,7 @@ def plan_response(
             if session.tool != "browser"
             for file in services.store.files.list(session.id, owner)
         ],
-        storage=(
-            FileStorage(services.store, services.pools.store, owner, response.id)
-            if request.is_stored
-            else None
-        ),
+        storage=(FileStorage(services.stored, owner, response.id) if request.is_stored else None),
         include=request.include or (),
         functions=servers.functions if tools else None,
         approvals=servers.approvals,
@@ -154,6 +156,7 @@ def plan_response(
         tools=conversation_tools,
         listings=servers.new_listings(history.items, input_items),
         approved=approved,
+        claims=[Claim(f"approval {id}") for id in used_approvals],
         compaction=compaction,
         caller=caller,
         request=request,
@@ -222,8 +225,8 @@ def _tool_name(call: Message) -> str:
 
 def _resolved(
     services: Services, owner: str, request: ResponsesRequest, history: History
-) -> tuple[ResponsesRequest, dict[str, HistoryItem], RequestedServers, Sequence[ApprovedCall]]:
-    """Find the stored items, MCP servers and approved calls that a request names."""
+) -> tuple[ResponsesRequest, dict[str, HistoryItem], RequestedServers, AnsweredRequests]:
+    """Find the stored items, MCP servers and answered approvals that a request names."""
     resolved, references = with_stored_items(services, owner, request)
     servers = requested_servers(request, services.tools)
 
@@ -233,7 +236,7 @@ def _resolved(
 
     answered = answered_requests(resolved, history.items, servers.functions, find)
     references.update(answered.items)
-    return answered.request, references, servers, answered.approved
+    return answered.request, references, servers, answered
 
 
 def _turn(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response
 
 from ...apis.requests import ResponsesRequest
@@ -12,23 +12,24 @@ from ...apis.response_resource import Response as ResponseResource
 from ..auth.api_keys import AuthenticatedCaller
 from ..generation.preparation import prepare_turn, unenforced_header
 from ..http.json import JsonResponse
-from ..http.large_json import large_json_response
 from ..http.requests import while_connected
 from ..http.server_sent_events import EventStream, json_or_stream
-from ..limited_route import LimitedRoute, in_pool
+from ..limited_route import LimitedRoute, in_pool, written
 from ..services import services_of
-from ..store import Order
+from ..store import ClaimedError, Order
 from .compaction import CompactionRequest, compact
+from .driver import ResponseRun
 from .history import page_json
 from .lifecycle import (
     cancel_response,
     delete_response,
+    key_claims,
+    repeated_response,
     response_events,
     retrieve_response,
     start_response,
 )
 from .plan import planned_turn
-from .run import ResponseRun
 from .stream import ResponseEvent
 
 __all__ = ["router"]
@@ -41,14 +42,32 @@ _RESPONSE_OR_STREAM = json_or_stream(ResponseResource, ResponseEvent)
 
 
 @router.post("", responses=_RESPONSE_OR_STREAM)
-async def create(body: ResponsesRequest, request: Request, caller: AuthenticatedCaller) -> Response:
-    """Respond to a request: at once, as a stream, or in the background."""
+async def create(
+    body: ResponsesRequest,
+    request: Request,
+    caller: AuthenticatedCaller,
+    idempotency_key: Annotated[str | None, Header()] = None,
+) -> Response:
+    """Respond to a request: at once, as a stream, or in the background.
+
+    A repetition of a request gets the response that the first one made, or 409 while that runs: if
+    it approves the same calls, or has the same ``Idempotency-Key``.
+    """
+    services = services_of(request)
+    claims = key_claims(idempotency_key, body)
 
     async def begun() -> tuple[ResponseRun, dict[str, Any]]:
-        run = await start_response(services_of(request), caller, body)
+        run = await start_response(services, caller, body, claims=claims)
         return run, run.response
 
-    run, beginning = await while_connected(request.receive, begun())
+    try:
+        run, beginning = await while_connected(request.receive, begun())
+    except ClaimedError as claimed:
+        id = await repeated_response(services, caller.owner, claimed)
+        if body.stream:
+            log, after, _ = await response_events(services, id, caller.owner, -1)
+            return EventStream(log, after=after, ending=_DONE)
+        return JsonResponse(await retrieve_response(services, id, caller.owner))
     headers = unenforced_header(run.plan.prepared.unenforced)
     if body.stream:
         if body.background:
@@ -127,12 +146,7 @@ async def list_input_items(
     order: Order = "desc",
 ) -> Response:
     """List the items of the request, without those of earlier responses."""
-    services, owner = services_of(request), caller.owner
-
-    def read() -> Response:
-        page = services.store.responses.input_items(
-            response_id, owner, after=after, limit=limit, order=order
-        )
-        return large_json_response(page_json(page))
-
-    return await in_pool(request, services.pools.store, owner, read)
+    page = await services_of(request).stored.responses.input_items(
+        response_id, caller.owner, after=after, limit=limit, order=order
+    )
+    return await written(request, caller.owner, page_json(page))

@@ -25,25 +25,25 @@ from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
 
 from ...apis.items import ID_PREFIXES, HistoryItem, ItemKind, NewId, item_kind, message_text
 from ...apis.output_items import built_in_item, item_of_message, new_item, summary_of
+from ...conversation.built_in_tools import BUILT_IN_TOOLS
 from ...conversation.messages import Message, Role
 from ...sampled_messages import SampledMessage
 from ..generation.events import LogprobJson, MessageBegun, MessageEnded, TextAdded
 from ..http.event_log import Event
-from ..http.json import json_text
 from ..http.server_sent_events import event_of
+from ..json_text import json_text
 from ..tools.approvals import approval_item
 from ..tools.citations import CitedAnswer
 from ..tools.conversation_tools import AnsweredCall
-from .live_responses import WireEvent
 from .output_item import FUNCTION, MESSAGE, OutputItemBuilder
 
-__all__ = ["EVENT_TYPES", "EventNames", "ResponseEvent", "ResponseStream"]
+__all__ = ["EVENT_TYPES", "EventNames", "ResponseEvent", "ResponseStream", "WireEvent"]
+
+WireEvent: TypeAlias = "dict[str, Any]"
+"""An event in the form for clients."""
 
 EventNames: TypeAlias = Literal["openai", "open-responses"]
-_RUNNING = {
-    ItemKind.WEB_SEARCH_CALL: "searching",
-    ItemKind.CODE_INTERPRETER_CALL: "interpreting",
-}
+_RUNNING = {ItemKind(tool.item): tool.running for tool in BUILT_IN_TOOLS.values()}
 _WHOLE = (ItemKind.WEB_SEARCH_CALL, ItemKind.MCP_APPROVAL_REQUEST)
 """Items that have no event before the model's text is complete."""
 _EVENTS = {
@@ -57,8 +57,7 @@ _EVENTS = {
     "reasoning_summary_text": "delta done",
     "function_call_arguments": "delta done",
     "custom_tool_call_input": "delta done",
-    "web_search_call": "in_progress searching completed",
-    "code_interpreter_call": "in_progress interpreting completed",
+    **{tool.item: f"in_progress {tool.running} completed" for tool in BUILT_IN_TOOLS.values()},
     "code_interpreter_call_code": "delta done",
     "mcp_list_tools": "in_progress completed failed",
     "mcp_call": "in_progress completed failed",

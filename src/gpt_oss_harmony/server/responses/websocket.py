@@ -21,15 +21,15 @@ from ...apis.request_body import read_body
 from ...apis.requests import ResponsesRequest
 from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..http.errors import ApiError, api_error_of
-from ..http.identifiers import new_id
-from ..http.json import json_text
 from ..http.large_json import read_json
 from ..http.requests import cancel_all, request_too_large
+from ..identifiers import new_id
+from ..json_text import json_text
 from ..services import Services
+from .driver import ResponseRun
 from .history import History
 from .lifecycle import start_response
-from .live_responses import WireEvent
-from .run import ResponseRun
+from .stream import WireEvent
 
 __all__ = ["router"]
 
@@ -42,6 +42,7 @@ _MAX_LANES = 16
 _MAX_WAITING = 16  # requests of a lane
 _MESSAGE_SECONDS = 0.001  # between messages of a key, over all its connections
 _SMALL_MESSAGE = 64 * 1024  # read directly: starting a thread would take longer
+_OWN_FIELDS = {"type", "stream_id", "generate"}  # of the event; the others are the request's
 _ENDS = ("response.completed", "response.incomplete")
 
 
@@ -181,6 +182,8 @@ class _Connection:
 
     async def _respond(self, caller: Caller, event: Mapping[str, Any], lane: str | None) -> bool:
         """Respond to a request; return whether the response ended normally."""
+        sent = {name: value for name, value in event.items() if name not in _OWN_FIELDS}
+        self._services.unknown_fields.check(ResponsesRequest, sent, caller.owner)
         request = await self._pool.run(caller.owner, read_body, ResponsesRequest, event)
         if request.background:
             problem = "a WebSocket has no background responses; send the request over HTTP"

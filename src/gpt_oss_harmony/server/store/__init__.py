@@ -6,10 +6,11 @@
     tables → items            the columns of a row, and the dataclasses made of it
     database → leases         transactions, migrations; locks of running servers
     expiring_rows             expiry and order of rows
+    contents                  the bytes of files, each once
     response_chains           responses that follow each other
     tool_sessions, responses, conversations, container_files, uploads, chat_completions, keys,
     key_requests
-    owned_data                all data of one owner
+    owned_data → quota        all data of one owner; its size, and the limit of that
     store                     opens all of these
 
 Everything is synchronous and may be called from any thread. Methods return plain data, and never
@@ -17,10 +18,19 @@ the data of other owners.
 """
 
 from .chat_completions import CompletionPage, StoredCompletion, StoredCompletions
+from .claims import Claim, Claims
 from .container_files import ContainerFile, ContainerFiles, FilePage, NewFile
 from .conversations import Conversation, Conversations
 from .database import database_name
-from .errors import ItemIdError, NotFoundError, StoreError, StoreInUseError, StoreVersionError
+from .errors import (
+    ClaimedError,
+    ItemIdError,
+    NotFoundError,
+    StorageFullError,
+    StoreError,
+    StoreInUseError,
+    StoreVersionError,
+)
 from .items import NewItem, Order, Page, StoredItem
 from .key_requests import KeyRequest, KeyRequests
 from .keys import KeyLimits, KeyRecord, Keys
@@ -38,6 +48,9 @@ from .uploads import (
 )
 
 __all__ = [
+    "Claim",
+    "ClaimedError",
+    "Claims",
     "CompletionPage",
     "ContainerFile",
     "ContainerFiles",
@@ -61,6 +74,7 @@ __all__ = [
     "OwnedRow",
     "Page",
     "Responses",
+    "StorageFullError",
     "Store",
     "StoreError",
     "StoreInUseError",

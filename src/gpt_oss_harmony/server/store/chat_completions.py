@@ -14,6 +14,7 @@ from .errors import NotFoundError
 from .expiring_rows import delete_rows, in_order, is_visible
 from .items import Order
 from .leases import ServerClock
+from .quota import Quota, size_of
 from .tables import chat_completions
 
 __all__ = ["CompletionPage", "StoredCompletion", "StoredCompletions"]
@@ -45,12 +46,14 @@ class CompletionPage(NamedTuple):
 class StoredCompletions:
     """The chat completions in a database; `Store` makes it."""
 
-    def __init__(self, database: Database, server: ServerClock) -> None:
+    def __init__(self, database: Database, server: ServerClock, quota: Quota) -> None:
         self._database = database
         self._server = server
+        self._quota = quota
 
     def add(self, completion: StoredCompletion) -> None:
-        """Store a completion."""
+        """Store a completion. Raises `StorageFullError` if the owner has no room for it."""
+        self._quota.add(completion.owner, size_of(completion.completion, completion.messages))
         with self._database.writing() as connection:
             connection.execute(insert(chat_completions).values(**vars(completion)))
 

@@ -12,12 +12,14 @@ from typing import Any, Literal
 
 from sqlalchemy import Row, Select, func, insert, select
 
+from .contents import lock_contents, put_content
 from .database import Database
 from .errors import NotFoundError
 from .items import Order
 from .leases import ServerClock
+from .quota import Quota
 from .response_chains import visible
-from .tables import container_files, files, responses
+from .tables import container_files, contents, files, responses
 
 __all__ = ["ContainerFile", "ContainerFiles", "FilePage", "NewFile"]
 
@@ -62,18 +64,28 @@ class FilePage:
 class ContainerFiles:
     """The files in a database; `Store` makes it. Files of code are deleted with their response."""
 
-    def __init__(self, database: Database, server: ServerClock) -> None:
+    def __init__(self, database: Database, server: ServerClock, quota: Quota) -> None:
         self._database = database
         self._server = server
+        self._quota = quota
 
     def add(self, response_id: str, files: Sequence[NewFile]) -> builtins.list[ContainerFile]:
-        """Store files of a running response. Raises `NotFoundError` if it was deleted."""
+        """Store files of a running response. Raises `NotFoundError` if it was deleted.
+
+        Raises `StorageFullError` if its owner has no room for them.
+        """
         table = container_files
         now = int(self._server.now())
+        query = select(responses.c.owner).where(
+            responses.c.id == response_id, responses.c.deleted.is_(False)
+        )
+        with self._database.reading() as connection:
+            owner = connection.execute(query).scalar()
+        if owner is None:
+            raise NotFoundError("response", response_id)
+        self._quota.add(owner, sum(len(file.data) for file in files))
         with self._database.writing() as connection:
-            query = select(responses.c.id).where(
-                responses.c.id == response_id, responses.c.deleted.is_(False)
-            )
+            lock_contents(self._database, connection, owner)
             if connection.execute(query.with_for_update(read=True)).first() is None:
                 raise NotFoundError("response", response_id)
             count = select(func.count()).where(table.c.response_id == response_id)
@@ -88,7 +100,7 @@ class ContainerFiles:
                     "mime_type": file.mime_type,
                     "size": len(file.data),
                     "created_at": now,
-                    "data": file.data,
+                    "hash": put_content(connection, owner, file.data),
                 }
                 for position, file in enumerate(files, first)
             ]
@@ -140,15 +152,17 @@ class ContainerFiles:
     def data(self, container_id: str, id: str, owner: str) -> bytes:
         """Read a file. Raises `NotFoundError`."""
         written = self._visible(container_id, owner).where(container_files.c.id == id)
-        uploaded = select(files.c.data).where(
+        uploaded = select(files.c.hash).where(
             files.c.id == id, files.c.container_id == container_id, files.c.owner == owner
         )
         with self._database.reading() as connection:
-            for query in (written.add_columns(container_files.c.data), uploaded):
-                row = connection.execute(query).first()
-                if row is not None:
-                    data: bytes = row.data
-                    return data
+            for query in (written.with_only_columns(container_files.c.hash), uploaded):
+                hash = connection.execute(query).scalar()
+                if hash is not None:
+                    stored = select(contents.c.data).where(
+                        contents.c.owner == owner, contents.c.hash == hash
+                    )
+                    return bytes(connection.execute(stored).scalar_one())
         raise NotFoundError("file", id)
 
     def _uploaded(self, container_id: str, owner: str) -> builtins.list[ContainerFile]:
@@ -169,7 +183,7 @@ class ContainerFiles:
     def _visible(self, container_id: str, owner: str) -> Select[Any]:
         table = container_files
         return (
-            select(*(column for column in table.c if column.name != "data"))
+            select(*(column for column in table.c if column.name != "hash"))
             .join(responses, responses.c.id == table.c.response_id)
             .where(
                 table.c.container_id == container_id,

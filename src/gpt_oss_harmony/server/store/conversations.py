@@ -21,6 +21,7 @@ from .items import (
     read_item,
     read_page,
 )
+from .quota import Quota, size_of
 from .tables import conversation_items, conversations
 
 __all__ = ["Conversation", "Conversations", "append_items", "conversation_length"]
@@ -41,12 +42,19 @@ class Conversation:
 class Conversations:
     """The conversations in a database; `Store` makes it."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, quota: Quota) -> None:
         self._database = database
+        self._quota = quota
 
     def create(self, conversation: Conversation, items: Sequence[NewItem] = ()) -> None:
-        """Store a new conversation with its first `items`. Raises `ItemIdError`."""
+        """Store a new conversation with its first `items`.
+
+        Raises `ItemIdError`, and `StorageFullError` if the owner has no room for it.
+        """
         check_ids(items)
+        self._quota.add(
+            conversation.owner, size_of(conversation.metadata, *(item.item for item in items))
+        )
         with self._database.writing() as connection:
             connection.execute(
                 insert(conversations).values(
@@ -117,9 +125,11 @@ class Conversations:
     def add_items(self, id: str, owner: str, items: Sequence[NewItem]) -> None:
         """Add items at the end.
 
-        Raises `ItemIdError` if an id occurs twice, here or in the conversation.
+        Raises `ItemIdError` if an id occurs twice, here or in the conversation, and
+        `StorageFullError` if the owner has no room for them.
         """
         check_ids(items)
+        self._quota.add(owner, size_of(*(item.item for item in items)))
         with self._database.writing() as connection:
             row = _visible(connection, id, owner, to_write=True)
             taken = _existing_ids(connection, id, [item.id for item in items])

@@ -5,9 +5,11 @@ Writing transactions on SQLite take turns, because SQLite's own waiting polls an
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
+import time
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -17,7 +19,14 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from alembic.script import ScriptDirectory
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    NotSupportedError,
+    ProgrammingError,
+)
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import StaticPool
 
@@ -27,11 +36,18 @@ from .errors import StoreError, StoreVersionError
 
 __all__ = ["Database", "database_name", "migrate"]
 
+_LOG = logging.getLogger(__name__)
+
+_OF_STATEMENTS = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
+"""Errors of one statement; after any other, the database itself does not work."""
+
 _SQLITE = b"SQLite format 3\0"  # how its files begin
 _MEMORY = "sqlite+pysqlite:///:memory:"
 _WRITES = "harmony_writes"
 _BUSY_SECONDS = 30  # seconds to wait for another process that writes
 _CONNECTIONS = 10
+_FREED_PAGES = 2000  # of 4 KiB, in one transaction
+_LARGE_TABLES = "'contents', 'responses', 'response_items', 'conversation_items'"
 _FORMS = "sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE"
 
 
@@ -41,6 +57,10 @@ class Database:
     `url` is a path, ``sqlite:///PATH``, ``postgresql://...``, or None for a database in memory that
     ends with this object. `StoreError` is the only error; with `must_exist`, a missing file also
     raises it.
+
+    If the database does not work (its disk is full, another process locks it, its file or its
+    server has vanished), `problem` is the cause until `note_recovery` is called. The log has one
+    line for the failure, and one for the recovery.
     """
 
     def __init__(self, url: str | Path | None, *, must_exist: bool = False) -> None:
@@ -52,6 +72,8 @@ class Database:
             self.path = Path(self.url.database or "").absolute()
             if must_exist and not self.path.exists():
                 raise StoreError(f"there is no database {self.path}; name one in --database")
+        self.problem: str | None = None
+        self._file: tuple[int, int] | None = None
         is_memory = self.is_sqlite and self.path is None
         # A database in memory has only one connection, so readers take turns as well.
         turn = threading.RLock()
@@ -70,13 +92,63 @@ class Database:
     def reading(self) -> Generator[Connection, None, None]:
         """Read in one transaction, whose queries see the same state."""
         with self.errors_named(), self._read_turn, self._reader.begin() as connection:
+            self._check_file()
             yield connection
 
     @contextmanager
     def writing(self) -> Generator[Connection, None, None]:
         """Write in one transaction; it is on the disk when this ends; an error rolls it back."""
         with self.errors_named(), self._write_turn, self._writer.begin() as connection:
+            self._check_file()
             yield connection
+
+    def size(self) -> int:
+        """Return the bytes that the database takes, with what is free in it."""
+        query = "SELECT pg_database_size(current_database())"
+        if self.is_sqlite:
+            query = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+        with self.reading() as connection:
+            return int(connection.exec_driver_sql(query).scalar_one())
+
+    def free_space(self) -> None:
+        """Give the space of deleted rows back to the system, in steps between which others write.
+
+        PostgreSQL gives back what is at the end of a table; the rest is for new rows.
+        """
+        if not self.is_sqlite:
+            self._vacuum_postgres()
+            return
+        free = self._free_pages()
+        if not free:
+            return
+        while free:
+            begun = time.monotonic()
+            with self.errors_named(), self._write_turn, self.engine.connect() as connection:
+                # A script runs to its end; `execute` would stop after the first page.
+                freeing = f"PRAGMA incremental_vacuum({_FREED_PAGES})"
+                connection.connection.executescript(freeing).close()
+            left = self._free_pages()
+            free = left if left < free else 0  # a file that cannot give anything back
+            time.sleep(time.monotonic() - begun)  # others write in half of the time
+        with self.errors_named(), self._write_turn, self.engine.connect() as connection:
+            connection.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+
+    def _free_pages(self) -> int:
+        with self.reading() as connection:
+            return int(connection.exec_driver_sql("PRAGMA freelist_count").scalar_one())
+
+    def _vacuum_postgres(self) -> None:
+        """Vacuum the tables whose large values were deleted: PostgreSQL waits for more of them."""
+        query = (
+            "SELECT relname FROM pg_stat_user_tables WHERE n_dead_tup > 0 "
+            f"AND schemaname = current_schema() AND relname IN ({_LARGE_TABLES})"
+        )
+        with self.reading() as connection:
+            tables = list(connection.exec_driver_sql(query).scalars())
+        alone = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        with self.errors_named(), alone.connect() as connection:
+            for table in tables:
+                connection.exec_driver_sql(f"VACUUM {table}")
 
     def close(self) -> None:
         """Close the connections."""
@@ -121,6 +193,7 @@ class Database:
             file = open_private(path)
             is_ours = os.read(file, len(_SQLITE)) in (b"", _SQLITE)
             os.close(file)
+            self._file = _identity(path)
             for name in ("", "-journal", "-shm", "-wal") if is_ours else ():
                 make_private(path.with_name(path.name + name))
         except OSError as error:
@@ -134,12 +207,41 @@ class Database:
         try:
             yield
         except DBAPIError as error:
+            if not isinstance(error, _OF_STATEMENTS):
+                self._note_problem(str(error.orig))
             raise StoreError(f"{self.name} failed: {error.orig}") from error
         except PoolTimeoutError as error:
-            raise StoreError(
-                f"{self.name} was busy for too long, "
-                f"with {_CONNECTIONS} connections and more in use"
-            ) from error
+            problem = f"was busy for too long, with {_CONNECTIONS} connections and more in use"
+            self._note_problem(problem)
+            raise StoreError(f"{self.name} {problem}") from error
+
+    def _check_file(self) -> None:
+        """Raise `StoreError` if the file is gone: SQLite would write on, into nothing."""
+        if self._file is None or self.path is None or _identity(self.path) == self._file:
+            return
+        problem = "the file was deleted or replaced; put it back, or restart the server"
+        self._note_problem(problem)
+        raise StoreError(f"{self.name} failed: {problem}")
+
+    def note_recovery(self) -> None:
+        """Note that data was written."""
+        if self.problem is not None:
+            self.problem = None
+            _LOG.warning("%s works again", self.name)
+
+    def _note_problem(self, problem: str) -> None:
+        if self.problem is None:
+            _LOG.error("%s does not work: %s", self.name, " ".join(problem.split()))
+        self.problem = problem
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what distinguishes a file from another one in its place; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def database_name(url: str | Path | None) -> str:
@@ -185,6 +287,7 @@ def _read_url(text: str | Path | None) -> URL:
 def _configure_sqlite(connection: Any, _: Any) -> None:
     connection.isolation_level = None  # otherwise sqlite3 begins transactions by its own rules
     for pragma in (
+        "auto_vacuum = INCREMENTAL",  # for a new file: free_space can give its space back
         "journal_mode = WAL",
         "synchronous = FULL",
         "foreign_keys = ON",
@@ -231,3 +334,14 @@ def migrate(database: Database) -> None:
                 step.module.upgrade()
         if missing:
             context.stamp(steps, "head")
+    if missing and database.is_sqlite and database.path is not None:
+        _allow_freeing(database)
+
+
+def _allow_freeing(database: Database) -> None:
+    """Rewrite a SQLite file of an earlier schema, which cannot give back space yet."""
+    with database.errors_named(), database.engine.connect() as connection:
+        if connection.exec_driver_sql("PRAGMA auto_vacuum").scalar_one() == 0:
+            connection.rollback()
+            connection.connection.execute("PRAGMA auto_vacuum = INCREMENTAL").close()
+            connection.connection.execute("VACUUM").close()

@@ -4,7 +4,9 @@
 
     StoreError
       NotFoundError       the row is missing, or belongs to another owner
+      ClaimedError        another request has used what a request wants to use once
       ItemIdError         an item cannot be stored under this id
+      StorageFullError    the owner has stored as much as it may
       StoreVersionError   a newer server has written the database
       StoreInUseError     another server has the file
 """
@@ -13,7 +15,15 @@ from __future__ import annotations
 
 from ...errors import HarmonyError
 
-__all__ = ["ItemIdError", "NotFoundError", "StoreError", "StoreInUseError", "StoreVersionError"]
+__all__ = [
+    "ClaimedError",
+    "ItemIdError",
+    "NotFoundError",
+    "StorageFullError",
+    "StoreError",
+    "StoreInUseError",
+    "StoreVersionError",
+]
 
 
 class StoreError(HarmonyError):
@@ -33,12 +43,38 @@ class NotFoundError(StoreError, LookupError):
         self.id = id
 
 
+class ClaimedError(StoreError):
+    """Another request has claimed this; `response_id` is that of its response.
+
+    Not `is_same` if the other request claimed the same name for something else.
+    """
+
+    def __init__(self, name: str, response_id: str, *, is_same: bool = True) -> None:
+        super().__init__(f"{name!r} was used for the response {response_id!r}")
+        self.name = name
+        self.response_id = response_id
+        self.is_same = is_same
+
+
 class ItemIdError(StoreError, ValueError):
     """The id of an item is too long, or another item already has it."""
 
     def __init__(self, problem: str, id: str) -> None:
         super().__init__(problem)
         self.id = id
+
+
+class StorageFullError(StoreError):
+    """An owner has stored `used` bytes of at most `limit`; `added` more are too many."""
+
+    def __init__(self, used: int, added: int, limit: int) -> None:
+        super().__init__(
+            f"this API key has stored {used:,} bytes, and the request would add {added:,} to them, "
+            f"but {limit:,} is the most; delete files, containers, responses or conversations"
+        )
+        self.used = used
+        self.added = added
+        self.limit = limit
 
 
 class StoreVersionError(StoreError):

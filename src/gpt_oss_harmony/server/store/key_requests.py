@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, and_, delete, insert, select, text, update
 
@@ -61,17 +61,19 @@ class KeyRequests:
             refusal = judge(requests, now)
             if refusal is not None:
                 return refusal
-            id = uuid.uuid4().hex
-            values = {
-                "id": id,
-                "owner": owner,
-                "server_id": self._server.id,
-                "began_at": round(now * 1000),
-                "tokens": 0,
-                "expires_at": int(now) + _LONGEST,
-            }
+            values = self._new(owner, now)
             connection.execute(insert(table).values(values))
-        return id
+        return str(values["id"])
+
+    def _new(self, owner: str, now: float) -> dict[str, Any]:
+        return {
+            "id": uuid.uuid4().hex,
+            "owner": owner,
+            "server_id": self._server.id,
+            "began_at": round(now * 1000),
+            "tokens": 0,
+            "expires_at": int(now) + _LONGEST,
+        }
 
     def end(self, id: str, tokens: int) -> None:
         """End a request that used this number of tokens."""
@@ -79,6 +81,13 @@ class KeyRequests:
         with self._database.writing() as connection:
             this = key_requests.c.id == id
             connection.execute(update(key_requests).where(this).values(**ended, tokens=tokens))
+
+    def write_nothing(self) -> None:
+        """Insert a row and delete it: only a transaction that writes finds out that none can."""
+        row = self._new("", self._server.now())
+        with self._database.writing() as connection:
+            connection.execute(insert(key_requests).values(row))
+            connection.execute(delete(key_requests).where(key_requests.c.id == row["id"]))
 
     def delete_expired(self) -> None:
         """Delete the requests that do not count any more."""

@@ -19,7 +19,7 @@ from .leases import ServerClock
 from .response_chains import take_turns
 from .tables import METADATA, api_keys, responses
 
-__all__ = ["OwnedData", "OwnedRow", "owned_tables"]
+__all__ = ["OwnedData", "OwnedRow", "owned_tables", "rows_of"]
 
 _BATCH = 100  # rows that are read at a time
 _FORGOTTEN = "deleted"  # the name of a key whose owner's data was deleted
@@ -56,7 +56,7 @@ class OwnedData:
         counts: dict[str, int] = {}
         with self._database.reading() as connection:
             for table in owned_tables():
-                query = _rows(table, owner).with_only_columns(func.count())
+                query = rows_of(table, owner).with_only_columns(func.count())
                 counts[table.name] = connection.execute(query).scalar_one()
         return {name: count for name, count in counts.items() if count}
 
@@ -64,7 +64,7 @@ class OwnedData:
         """Read every row of an owner and the record of the key, without the key's hash."""
         with self._database.reading() as connection:
             for table in (api_keys, *owned_tables()):
-                query = _rows(table, owner).execution_options(yield_per=_BATCH)
+                query = rows_of(table, owner).execution_options(yield_per=_BATCH)
                 for row in connection.execute(query):
                     values = {name: _as_json(name, value) for name, value in row._mapping.items()}
                     yield OwnedRow(table.name, values)
@@ -109,7 +109,7 @@ def _parent(table: Table) -> Table | None:
     return next((key.column.table for key in keys), None)
 
 
-def _rows(table: Table, owner: str) -> Select[Any]:
+def rows_of(table: Table, owner: str) -> Select[Any]:
     """Select the rows of an owner; rows without an owner belong to rows of a parent table."""
     if table is api_keys:
         shown = (column for column in table.c if column is not table.c.hash)

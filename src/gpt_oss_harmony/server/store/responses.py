@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import Connection, Row, and_, insert, or_, select, union, update
 
+from .claims import Claim, take_claims
 from .conversations import append_items, conversation_length
 from .database import Database
 from .errors import NotFoundError
@@ -26,6 +27,7 @@ from .items import (
 )
 from .key_requests import end_requests
 from .leases import Lease, ServerClock
+from .quota import Quota, size_of
 from .response_chains import delete_expired, forget, read_history, visible_to
 from .tables import key_requests, response_items, responses
 from .tool_sessions import StoredSession, insert_sessions, replace_sessions
@@ -50,6 +52,7 @@ class NewResponse:
     - `body`: the Response object of the API without its ``output``. The store does not read it; for
       a lost response, it only sets ``status`` and ``error``.
     - `input`: the items of the request, without those of earlier responses.
+    - `claims`: what the request uses, and no later one may use again.
     """
 
     id: str
@@ -62,6 +65,7 @@ class NewResponse:
     expires_at: int | None = None
     previous_response_id: str | None = None
     conversation_id: str | None = None
+    claims: Sequence[Claim] = ()
 
 
 @dataclass(frozen=True)
@@ -98,19 +102,33 @@ class _Belonging(NamedTuple):
 class Responses:
     """The responses in a database, for one server; `Store` makes it."""
 
-    def __init__(self, database: Database, server: ServerClock) -> None:
+    def __init__(self, database: Database, server: ServerClock, quota: Quota) -> None:
         self._database = database
         self._server = server
+        self._quota = quota
 
     def begin(self, response: NewResponse) -> None:
         """Store a new response and its input.
 
         Raises `NotFoundError` if its owner cannot see the previous response or the conversation,
-        and `ItemIdError` for its items.
+        `ItemIdError` for its items, `ClaimedError` for its claims, and `StorageFullError` if the
+        owner has no room for it.
         """
         check_ids(response.input)
+        self._quota.add(
+            response.owner, size_of(response.body, *(item.item for item in response.input))
+        )
         previous = response.previous_response_id
         with self._database.writing() as connection:
+            take_claims(
+                self._database,
+                connection,
+                response.claims,
+                response.owner,
+                response.id,
+                response.expires_at,
+                self._server.now(),
+            )
             if previous is not None:
                 is_visible = visible_to(response.owner, self._server.now(), previous)
                 query = select(responses.c.id).where(is_visible)
@@ -133,7 +151,7 @@ class Responses:
                 "deleted": False,
                 "body": dict(response.body),
             }
-            connection.execute(insert(responses).values(values))
+            connection.execute(insert(responses), values)  # its SQL is written only once
             _insert(connection, response.id, "input", response.input)
 
     def update(self, id: str, status: str, body: Mapping[str, Any]) -> bool:
@@ -183,6 +201,7 @@ class Responses:
                 added = [*(item.as_new() for item in stored), *output]
                 if append_items(connection, response.conversation_id, response.owner, added):
                     replace_sessions(connection, response.conversation_id, sessions)
+        self._quota.note(response.owner, size_of(blob, *(item.item for item in output)))
         return True
 
     def get(self, id: str, owner: str) -> StoredResponse:

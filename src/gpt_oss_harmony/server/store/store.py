@@ -13,7 +13,9 @@ from typing import Any
 from sqlalchemy import URL, Connection, Select, func, select
 
 from .chat_completions import StoredCompletions
+from .claims import Claims
 from .container_files import ContainerFiles
+from .contents import sweep_all
 from .conversations import Conversations
 from .database import Database, migrate
 from .errors import StoreError
@@ -22,6 +24,7 @@ from .key_requests import KeyRequests
 from .keys import Keys
 from .leases import ServerClock, lease_in
 from .owned_data import OwnedData
+from .quota import Quota
 from .response_chains import visible
 from .responses import Responses
 from .tables import conversation_items, conversations, response_items, responses
@@ -40,6 +43,7 @@ class Store:
       ends with the store.
     - `must_exist`: raise an error for a missing file instead of making it.
     - `clock`: returns seconds since 1970; responses expire by it.
+    - `max_stored_bytes`: the most bytes of each owner; None is no limit.
     - `workers`: the folder with the sockets of the processes that serve together.
 
     Raises `StoreError` if the database cannot be used. May be called from any thread.
@@ -58,6 +62,7 @@ class Store:
         clock: Callable[[], float] = time.time,
         workers: Path | None = None,
         must_exist: bool = False,
+        max_stored_bytes: int | None = None,
     ) -> None:
         self._database = Database(url, must_exist=must_exist)
         try:
@@ -68,13 +73,15 @@ class Store:
         self._server = ServerClock(uuid.uuid4().hex, clock)
         self._lease = lease_in(self._database, self._server.id, workers)
         self._is_serving = False
-        self.responses = Responses(self._database, self._server)
-        self.conversations = Conversations(self._database)
+        self.quota = quota = Quota(self._database, max_stored_bytes)
+        self.responses = Responses(self._database, self._server, quota)
+        self.conversations = Conversations(self._database, quota)
         self.sessions = ToolSessions(self._database, self._server)
-        self.files = ContainerFiles(self._database, self._server)
-        self.uploads = Uploads(self._database, self._server)
-        self.containers = Containers(self._database, self._server)
-        self.completions = StoredCompletions(self._database, self._server)
+        self.files = ContainerFiles(self._database, self._server, quota)
+        self.uploads = Uploads(self._database, self._server, quota)
+        self.containers = Containers(self._database, self._server, quota)
+        self.completions = StoredCompletions(self._database, self._server, quota)
+        self.claims = Claims(self._database, self._server)
         self.keys = Keys(self._database)
         self.key_requests = KeyRequests(self._database, self._server)
         self.owned = OwnedData(self._database, self._server)
@@ -97,12 +104,14 @@ class Store:
         it. Returns the number of failed responses. Raises `StoreInUseError` if another server has
         the SQLite file.
         """
+        if self._database.problem is not None:
+            self.check()
         self._lease.acquire()
         self._is_serving = True
         return self.responses.abandon(self._lease)
 
     def maintain(self) -> None:
-        """Delete expired responses, chat completions, files and containers.
+        """Delete expired responses, chat completions, files and containers; free their space.
 
         Once a minute is often enough. After `start_serving` was called, this also does the same.
         """
@@ -111,6 +120,9 @@ class Store:
         self.uploads.delete_expired()
         self.containers.delete_expired()
         self.key_requests.delete_expired()
+        self.claims.delete_expired()
+        sweep_all(self._database)
+        self._database.free_space()
         if self._is_serving:
             self.start_serving()
 
@@ -123,10 +135,19 @@ class Store:
         with self._database.reading() as connection:
             return _find_items(connection, ids, owner, self._server.now())
 
+    @property
+    def problem(self) -> str | None:
+        """The reason why the database does not work; None if it works."""
+        return self._database.problem
+
     def check(self) -> None:
-        """Raise `StoreError` if the database does not answer."""
-        with self._database.reading() as connection:
-            connection.exec_driver_sql("SELECT 1")
+        """Raise `StoreError` if the database cannot be written."""
+        self.key_requests.write_nothing()
+        self._database.note_recovery()
+
+    def size(self) -> int:
+        """Return the bytes that the database takes, with what is free in it."""
+        return self._database.size()
 
     def back_up(self, path: str | Path) -> None:
         """Copy the current state of a SQLite database to a new file; servers may keep writing.

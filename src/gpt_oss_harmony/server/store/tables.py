@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator
 
-from ..http.json import json_text
+from ..json_text import json_text
 
 __all__ = [
     "METADATA",
@@ -31,8 +31,10 @@ __all__ = [
     "TokenIds",
     "api_keys",
     "chat_completions",
+    "claims",
     "container_files",
     "containers",
+    "contents",
     "conversation_items",
     "conversation_sessions",
     "conversations",
@@ -144,6 +146,7 @@ responses = Table(
     Column("events", LargeBinary),
 )
 Index("ix_responses_expires_at", responses.c.expires_at)
+Index("ix_responses_owner", responses.c.owner)
 Index(
     "ix_responses_server_id",
     responses.c.server_id,
@@ -175,6 +178,7 @@ conversations = Table(
     Column("metadata", JsonText, nullable=False),
     Column("next_position", Integer, nullable=False),
 )
+Index("ix_conversations_owner", conversations.c.owner)
 conversation_items = Table(
     "conversation_items",
     METADATA,
@@ -231,6 +235,15 @@ container_files = Table(
     Column("mime_type", AnyText, nullable=False),
     Column("size", BigInteger, nullable=False),
     Column("created_at", BigInteger, nullable=False),
+    Column("hash", Text, nullable=False, index=True),
+)
+# The bytes of files, once for each owner (see contents).
+contents = Table(
+    "contents",
+    METADATA,
+    Column("owner", AnyText, primary_key=True),
+    Column("hash", Text, primary_key=True),  # SHA-256, in hexadecimal
+    Column("size", BigInteger, nullable=False),
     Column("data", LargeBinary, nullable=False),
 )
 # Containers and files that clients made; a file without a container is one of the Files API.
@@ -257,7 +270,7 @@ files = Table(
     Column("size", BigInteger, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger, index=True),
-    Column("data", LargeBinary, nullable=False),
+    Column("hash", Text, nullable=False, index=True),
 )
 Index("ix_files_owner", files.c.owner, files.c.created_at, files.c.id)
 chat_completions = Table(
@@ -302,3 +315,13 @@ key_requests = Table(
     Column("expires_at", BigInteger, nullable=False, index=True),
 )
 Index("ix_key_requests_owner", key_requests.c.owner, key_requests.c.began_at)
+
+claims = Table(
+    "claims",
+    METADATA,
+    Column("owner", AnyText, primary_key=True),
+    Column("name", AnyText, primary_key=True),
+    Column("response_id", Text, nullable=False, index=True),
+    Column("content", Text, nullable=False),
+    Column("expires_at", BigInteger, index=True),  # NULL never expires
+)

@@ -23,15 +23,18 @@ from sqlalchemy import (
     update,
 )
 
+from .contents import lock_contents, put_content, sweep
 from .database import Database
 from .errors import NotFoundError
 from .expiring_rows import delete_rows, in_order, is_visible
 from .items import Order
 from .leases import ServerClock
+from .quota import Quota
 from .response_chains import visible
 from .tables import (
     container_files,
     containers,
+    contents,
     conversation_sessions,
     conversations,
     files,
@@ -48,6 +51,7 @@ __all__ = [
     "Uploads",
 ]
 
+_ROW = 200  # bytes of a row that refers to a content
 _PYTHON = "python"  # the tool whose sessions are containers
 
 
@@ -95,14 +99,18 @@ class ContainerPage(NamedTuple):
 class Uploads:
     """The files in a database; `Store` makes it. All methods raise `NotFoundError`."""
 
-    def __init__(self, database: Database, server: ServerClock) -> None:
+    def __init__(self, database: Database, server: ServerClock, quota: Quota) -> None:
         self._database = database
         self._server = server
+        self._quota = quota
 
     def add(self, file: UploadedFile, data: bytes) -> None:
         """Store a file."""
+        self._quota.add(file.owner, len(data))
         with self._database.writing() as connection:
-            connection.execute(insert(files).values(**vars(file), data=data))
+            lock_contents(self._database, connection, file.owner)
+            hash = put_content(connection, file.owner, data)
+            connection.execute(insert(files).values(**vars(file), hash=hash))
 
     def get(self, id: str, owner: str) -> UploadedFile:
         """Describe a file that is not in a container."""
@@ -111,8 +119,10 @@ class Uploads:
 
     def data(self, id: str, owner: str) -> bytes:
         """Read a file, which may be in a container."""
-        query = select(files.c.data).where(
-            files.c.id == id, is_visible(files, owner, self._server.now())
+        query = (
+            select(contents.c.data)
+            .join(files, and_(files.c.owner == contents.c.owner, files.c.hash == contents.c.hash))
+            .where(files.c.id == id, is_visible(files, owner, self._server.now()))
         )
         with self._database.reading() as connection:
             row = connection.execute(query).first()
@@ -124,8 +134,10 @@ class Uploads:
     def delete(self, id: str, owner: str) -> None:
         """Delete a file that is not in a container; copies in containers stay."""
         with self._database.writing() as connection:
+            lock_contents(self._database, connection, owner)
             self._file(connection, id, owner)
             connection.execute(delete(files).where(files.c.id == id))
+            sweep(connection, owner)
 
     def page(
         self, owner: str, *, after: str | None, limit: int, order: Order, purpose: str | None
@@ -156,15 +168,18 @@ class Containers:
     of its tool. This can also be described, filled and deleted, but it is not listed.
     """
 
-    def __init__(self, database: Database, server: ServerClock) -> None:
+    def __init__(self, database: Database, server: ServerClock, quota: Quota) -> None:
         self._database = database
         self._server = server
+        self._quota = quota
 
-    def add(self, container: StoredContainer, contents: Mapping[str, str]) -> None:
-        """Store a container with copies of files; `contents` maps ids of files to ids of copies."""
+    def add(self, container: StoredContainer, copies: Mapping[str, str]) -> None:
+        """Store a container with copies of files; `copies` maps ids of files to ids of copies."""
+        self._quota.add(container.owner, _ROW * (1 + len(copies)))
         with self._database.writing() as connection:
+            lock_contents(self._database, connection, container.owner)
             connection.execute(insert(containers).values(**vars(container)))
-            for file_id, new_id in contents.items():
+            for file_id, new_id in copies.items():
                 self._copy(connection, container.id, container.owner, file_id, new_id)
 
     def get(self, id: str, owner: str) -> StoredContainer:
@@ -200,6 +215,7 @@ class Containers:
     def delete(self, id: str, owner: str) -> None:
         """Delete a container with its files and the state of its code."""
         with self._database.writing() as connection:
+            lock_contents(self._database, connection, owner)
             self._container(connection, id, owner)
             connection.execute(delete(containers).where(containers.c.id == id))
             of_owner = select(responses.c.id).where(responses.c.owner == owner)
@@ -212,16 +228,22 @@ class Containers:
             connection.execute(
                 delete(table).where(table.c.id == id, table.c.conversation_id.in_(talks))
             )
+            sweep(connection, owner)
 
     def add_file(self, file: UploadedFile, data: bytes) -> None:
         """Put a file into a container."""
+        self._quota.add(file.owner, len(data))
         with self._database.writing() as connection:
+            lock_contents(self._database, connection, file.owner)
             self._adopt(connection, str(file.container_id), file.owner)
-            connection.execute(insert(files).values(**vars(file), data=data))
+            hash = put_content(connection, file.owner, data)
+            connection.execute(insert(files).values(**vars(file), hash=hash))
 
     def copy_file(self, id: str, owner: str, file_id: str, new_id: str) -> UploadedFile:
         """Put a copy of a file into a container; return the copy."""
+        self._quota.add(owner, _ROW)
         with self._database.writing() as connection:
+            lock_contents(self._database, connection, owner)
             self._adopt(connection, id, owner)
             return self._copy(connection, id, owner, file_id, new_id)
 
@@ -237,6 +259,7 @@ class Containers:
     def delete_file(self, id: str, owner: str, file_id: str) -> None:
         """Delete a file of a container, whether from the client or the code."""
         with self._database.writing() as connection:
+            lock_contents(self._database, connection, owner)
             self._container(connection, id, owner)
             mine = and_(files.c.id == file_id, files.c.container_id == id, files.c.owner == owner)
             table = container_files
@@ -250,6 +273,7 @@ class Containers:
             count += connection.execute(delete(table).where(written)).rowcount
             if not count:
                 raise NotFoundError("file", file_id)
+            sweep(connection, owner)
 
     def delete_expired(self) -> int:
         """Delete expired containers; return their number."""
@@ -311,13 +335,13 @@ class Containers:
             "expires_at": None,
         }
         connection.execute(insert(files).values(**values))
-        del values["data"]
+        del values["hash"]
         return UploadedFile(**values)
 
 
 def _files() -> Select[Any]:
     """Select files without their bytes."""
-    return select(*(column for column in files.c if column.name != "data"))
+    return select(*(column for column in files.c if column.name != "hash"))
 
 
 def _upload(row: Row[Any]) -> UploadedFile:

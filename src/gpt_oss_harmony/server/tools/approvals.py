@@ -18,7 +18,7 @@ from ...conversation.messages import Message, Role
 from ...sampled_messages import SampledMessage
 from ...tools.tool import ServerFunction
 from ...tools.tool_message import failure_message
-from ..http.identifiers import new_id
+from ..identifiers import new_id
 
 __all__ = [
     "AnsweredRequests",
@@ -46,6 +46,8 @@ class AnsweredRequests:
     request: ResponsesRequest
     items: Mapping[str, HistoryItem]
     approved: Sequence[ApprovedCall] = ()
+    repeated: Sequence[str] = ()
+    """The ids of the approvals, if the request has nothing else, and their calls have run."""
 
 
 def needs_approval(rule: JsonField, function: ServerFunction) -> bool:
@@ -95,7 +97,7 @@ def answered_requests(
         (item.get("type") == "item_reference" and find(str(item.get("id")))) or HistoryItem(item)
         for item in request.items
     ]
-    items = [*history, *sent]
+    items = [*sent, *history]  # the server's own come last, and win over those of the client
     run = {
         str(item.item.get("approval_request_id"))
         for item in items
@@ -105,6 +107,7 @@ def answered_requests(
     replaced: list[dict[str, Any]] = []
     declined: dict[str, HistoryItem] = {}
     approved: list[ApprovedCall] = []
+    repeated: list[str] = []
     for item in JsonField(request.items, request.items_field).items():
         replaced.append(dict(item.object()))
         if item["type"].value != _RESPONSE:
@@ -113,8 +116,9 @@ def answered_requests(
         if not isinstance(item["approve"].value, bool):
             raise item["approve"].unexpected("true or false")
         if request_id in run:
+            repeated += [request_id] if item["approve"].value else []
             continue
-        question = asked.get(request_id) or find(request_id)
+        question = find(request_id) or asked.get(request_id)
         if question is None or question.item.get("type") != _REQUEST:
             problem = f"no approval was requested under the id {request_id!r:.80}"
             raise item["approval_request_id"].error(problem)
@@ -132,7 +136,8 @@ def answered_requests(
         declined[id] = HistoryItem({**item.object(), "id": id}, tokens, messages)
         replaced[-1] = {"type": "item_reference", "id": id}
     answered = request.model_copy(update={request.items_field: replaced}) if declined else request
-    return AnsweredRequests(answered, declined, approved)
+    is_repetition = len(repeated) == len(sent)
+    return AnsweredRequests(answered, declined, approved, repeated if is_repetition else ())
 
 
 def _call_of(

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 from ...conversation.messages import Message
 from ...tools.tool import ServerFunction, Tool, ToolSession
 from ...tools.tool_message import Attachment, ToolMessage, failure_message
-from ..http.identifiers import new_id
-from ..pools import FairPool
-from ..store import ContainerFile, NewFile, Store, StoredSession, StoreError, UploadedFile
+from ..identifiers import new_id
+from ..store import ContainerFile, NewFile, StoredSession, StoreError, UploadedFile
+from ..stored import AsyncStore
 from .call_items import done_action, found_sources, mcp_outcome, outputs_of, planned_action
 from .citations import CitedAnswer, file_citations, unnamed_files
 
@@ -52,9 +52,8 @@ class _FileSession(Protocol):
 class FileStorage:
     """Stores the files of one response, before any event names them."""
 
-    def __init__(self, store: Store, pool: FairPool, owner: str, response_id: str) -> None:
-        self._store = store
-        self._pool = pool
+    def __init__(self, stored: AsyncStore, owner: str, response_id: str) -> None:
+        self._stored = stored
         self._owner = owner
         self._response_id = response_id
         self._room = _MAX_FILE_BYTES
@@ -70,8 +69,9 @@ class FileStorage:
                 id = new_id("cfile")
                 files.append(NewFile(id, container_id, file.name, file.mime_type, file.data))
         try:
-            add = self._store.files.add
-            return await self._pool.run(self._owner, add, self._response_id, files)
+            return await self._stored.run(
+                self._owner, lambda store: store.files.add(self._response_id, files)
+            )
         except StoreError:  # it was deleted meanwhile, or the database fails: nothing is cited
             _LOG.warning("files of the response %s could not be stored", self._response_id)
             return []

@@ -11,11 +11,18 @@ from pathlib import PurePath
 from typing import IO, Any, TypeVar
 from urllib.parse import urlsplit
 
-from mcp import Client, MCPError, StdioServerParameters, stdio_client
-from mcp.types import CONNECTION_CLOSED, INVALID_REQUEST, CallToolResult, Implementation
+from mcp import Client, MCPError
+from mcp.types import (
+    CONNECTION_CLOSED,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    CallToolResult,
+    Implementation,
+)
 
 from ... import __version__
 from ...errors import HarmonyError
+from .transports import command_transport, url_transport
 
 __all__ = ["McpAddress", "McpConnection", "McpServerError"]
 
@@ -144,6 +151,8 @@ class McpConnection:
         problem = call.exception() if call.done() else None
         if call.done() and problem is None:
             return call.result()
+        if isinstance(problem, MCPError) and problem.code == PARSE_ERROR:
+            raise McpServerError(f"the server's answer cannot be used: {_reason(problem)}")
         if isinstance(problem, MCPError) and problem.code not in _ENDS:
             raise McpServerError(f"the server refused the call: {_reason(problem)}")
         await self.close()  # the next call opens a new connection
@@ -176,16 +185,11 @@ class McpConnection:
         raise McpServerError(f"cannot use the MCP server {self.address}: {why}")
 
     async def _keep(self, opened: asyncio.Future[Client], closing: asyncio.Event) -> None:
-        server: Any = self.address.url
+        url = self.address.url
         with tempfile.TemporaryFile() as stderr:
-            if server is None:
-                program, *rest = self.address.command
-                server = stdio_client(
-                    StdioServerParameters(
-                        command=program, args=rest, encoding_error_handler="replace"
-                    ),
-                    errlog=stderr,  # type: ignore[arg-type] # only its file descriptor is used
-                )
+            server: Any = (
+                url_transport(url) if url else command_transport(self.address.command, stderr)
+            )
             info = Implementation(name="harmony", version=__version__)
             try:
                 async with Client(server, client_info=info) as client:

@@ -33,6 +33,7 @@ from .listing import ListingError, McpListing, harmony_name, list_tools, make_li
 __all__ = ["McpResult", "McpSession", "McpSettings", "McpTool"]
 
 
+_RAW = 4  # characters read for each one shown: colours and overwritten lines are removed
 _RESERVED_NAMES = ("functions", "browser", "python")
 _LISTING_ERRORS = (ListingError, MCPError, ValidationError, asyncio.TimeoutError)
 
@@ -82,7 +83,10 @@ class McpResult:
         text = "\n".join(part for part in parts if part)
         if result.is_error:
             text = f"Error: {text or 'the tool does not say what is wrong'}"
-        return joined_output(text, 0, "", characters) or "[no output]"
+        room = _RAW * characters
+        cut = max(0, len(text) - 2 * room)
+        ends = (text[:room], cut, text[-room:]) if cut else (text, 0, "")
+        return joined_output(*ends, characters) or "[no output]"
 
     def _part(self, block: ContentBlock) -> str:
         if isinstance(block, TextContent):
@@ -215,7 +219,8 @@ class McpTool(ServerTool[McpSession]):
                 self._listing.functions[name].name, arguments, self._settings.call_seconds
             )
             reader = McpResult(name, session, self._settings.attachment_bytes)
-            text = reader.text(result, self._settings.result_characters)
+            characters = self._settings.result_characters
+            text = await asyncio.to_thread(reader.text, result, characters)
             files = tuple(reader.attachments)
             response = tool_message(message, text, attachments=files, is_error=result.is_error)
         except (ToolError, McpServerError) as error:

@@ -120,6 +120,11 @@ class Notebook:
         """True if it cannot be used any more."""
         return self._sandbox.has_ended
 
+    @property
+    def why_ended(self) -> str:
+        """Why it has ended, as the end of a sentence."""
+        return self._sandbox.why_ended
+
     def end(self, why: str) -> None:
         """End it at once; a call in progress reports the reason."""
         self._sandbox.kill(why)

@@ -17,8 +17,8 @@ __all__ = ["NotebookPool"]
 
 _CLOSED = "the server is ending"
 _ENDED = (
-    "[The notebook that this conversation had is no longer there: all variables, functions and "
-    "imports are gone; the files in /mnt/data are there again{}.]"
+    "[The notebook that this conversation had {}: all variables, functions and imports are gone; "
+    "the files in /mnt/data are there again{}.]"
 )
 _RESTARTED = (
     "[The kernel was restarted after a call was cancelled: all variables, functions and imports "
@@ -69,7 +69,10 @@ class NotebookPool:
             if session.cells:
                 lost = listed(session.files_left_out)
                 lost = f", but for those that were too large: {lost}" if lost else ""
-                notes.append(_ENDED.format(lost))
+                why = "is no longer there"
+                if notebook is not None and notebook.has_ended:
+                    why = f"has ended, because {notebook.why_ended}"
+                notes.append(_ENDED.format(why, lost))
             notebook = await self._new()
             async with notebook.lock:
                 session.begin(notebook.name)

@@ -7,6 +7,7 @@
     shards               a chunk to a shard: columns in Parquet, rejected rows, counts
     processes            shards made in processes of this machine
     preparation          all shards, resumed where they were interrupted; the files beside the data
+    loading              prepared files for PyTorch, by rank
     megatron             the examples as Megatron's indexed data sets
     ray                  the same on a Ray cluster, and for rows that are in Ray already
 """

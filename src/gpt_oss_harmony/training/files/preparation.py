@@ -4,6 +4,7 @@
 
     OUT/data/train-00000.parquet ...    the examples, in the order of the rows
     OUT/rejected.jsonl                  the rows without examples, with the reason, if there are any
+    OUT/reasons.jsonl                   each of these reasons, its count, and one row
     OUT/megatron                        the same examples for Megatron, if the settings say so
     OUT/report.json, report.svg         counts of tokens
     OUT/README.md                       the same as text; from it `datasets` finds the data
@@ -25,10 +26,9 @@ from ... import __version__
 from ...apis.current_date import TODAY
 from .megatron import write_megatron
 from .processes import Runner, ShardJob, local_runner
-from .report import TokenReport, general_reason, write_plot
+from .report import REASONS_FILE, TokenReport, general_reason, write_plot
 from .shards import PrepareSettings, Shard, read_shard
 from .sources import (
-    CHUNK_BYTES,
     TEMPORARY,
     Chunk,
     OutputError,
@@ -75,8 +75,7 @@ class Progress(NamedTuple):
     shards: int = 0
 
 
-@dataclass(frozen=True)
-class Rejection:
+class Rejection(NamedTuple):
     """A row without examples: its line or row, counted from 1, and the reason."""
 
     file: str
@@ -101,7 +100,7 @@ def prepare(
     workers: int | None = None,
     runner: Runner | None = None,
     watch: Callable[[Progress], None] | None = None,
-    chunk_bytes: int = CHUNK_BYTES,
+    chunk_bytes: int | None = None,
 ) -> Preparation:
     """Make training data from a file or a folder; continue an interrupted preparation.
 
@@ -110,6 +109,9 @@ def prepare(
     - `workers`: the number of processes; the default is the number of cores. A `runner`, such as
       `ray_runner`, can make the shards instead.
     - `watch`: called about ten times a second if the runner reports so often, and after each shard.
+
+    - `chunk_bytes`: the bytes of JSON lines in a shard; the default is 4 MB, or with `pack` the
+      bytes of 128 sequences if they are more.
 
     Raises `SourceError` if the source cannot be read, `OutputFolderError` if `out` is no folder or
     contains other files, and `OutputError` if the output cannot be written.
@@ -123,6 +125,8 @@ def prepare(
     earlier = _read_manifest(out)
     begun = TODAY if earlier is None else earlier["settings"]["start_date"]
     settings = (settings or PrepareSettings()).dated(begun)
+    if chunk_bytes is None:
+        chunk_bytes = settings.chunk_bytes()
     files = find_files(source)
     stats = {str(file.path): file.path.stat() for file in files}
     manifest = {  # everything that determines the shards
@@ -154,7 +158,12 @@ def _make(
         if watch is not None:
             watch(Progress("unpack", done, total))
 
-    unpacked = UnpackedFiles(state / "unpacked", on_unpacked)
+    unpacked = UnpackedFiles(
+        state / "unpacked",
+        on_unpacked,
+        ratio=settings.unpacked_ratio,
+        total=settings.unpacked_bytes,
+    )
     chunks = find_chunks(files, chunk_bytes, unpacked)
     jobs = [ShardJob(number, chunk, settings, out) for number, chunk in enumerate(chunks)]
     stored = (read_shard(job.number, state) for job in jobs)
@@ -257,6 +266,11 @@ def _finish(out: Path, title: str, chunks: Sequence[Chunk], shards: Sequence[Sha
             lines[chunk.path] += shard.lines
     if not report.rejected:
         (out / "rejected.jsonl").unlink()
+    else:
+        with atomic_file(out / REASONS_FILE) as path, path.open("w", encoding="utf-8") as file:
+            for general, count in report.reasons.most_common():
+                reason = {"count": count, "reason": general, "first": first[general]._asdict()}
+                file.write(json.dumps(reason) + "\n")
     with atomic_file(out / "report.json") as path:
         path.write_text(json.dumps(report.as_json(), indent=2) + "\n")
     plotted = write_plot(report, out / "report.svg", title)

@@ -13,13 +13,19 @@ from typing import Any
 
 from ...conversation.messages import Message, Role
 from ..examples import TrainingExample
+from ..row_checks import FINDINGS
 from .sources import atomic_file
 
-__all__ = ["TokenReport", "counted", "general_reason", "write_plot"]
+__all__ = ["REASONS_FILE", "TokenReport", "counted", "general_reason", "write_plot"]
+
+REASONS_FILE = "reasons.jsonl"
+"""The file with all reasons of rejected rows, each with an example."""
 
 _BAR = 40  # characters of the longest bar in text
 _BARS = 20  # of channels in the picture
 _LABEL = 28  # characters of the longest label
+_FIELD = 80  # of the name of a field
+_SOURCES = 20  # that are shown
 _REASONS = 8  # that are shown
 _FEW_BUCKETS = 4  # fewer powers of two are cut into equal buckets
 _BUCKETS = 8  # at most, if they are equal
@@ -34,6 +40,10 @@ class TokenReport:
     - `lengths`: the examples by their length in tokens.
     - `too_long`: the messages that do not fit into the context.
     - `reasons`: the rejected rows, by the reason without its names and numbers.
+    - `unused`: the rows that have a field which is not in their examples, by its name.
+    - `findings`: the rows with each kind of `FINDINGS` for which they are not rejected.
+    - `source_rows`, `source_tokens`, `source_trainable`, `source_too_long`: the rows, the tokens
+      and the messages that do not fit, by source, which is the file or a field of the row.
     - `sequences`: the rows of the files, which are examples or packed sequences.
     """
 
@@ -44,9 +54,15 @@ class TokenReport:
     too_long: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     forms: Counter[str] = field(default_factory=Counter)
+    unused: Counter[str] = field(default_factory=Counter)
+    findings: Counter[str] = field(default_factory=Counter)
     tokens: Counter[str] = field(default_factory=Counter)
     trainable: Counter[str] = field(default_factory=Counter)
     lengths: Counter[int] = field(default_factory=Counter)
+    source_rows: Counter[str] = field(default_factory=Counter)
+    source_tokens: Counter[str] = field(default_factory=Counter)
+    source_trainable: Counter[str] = field(default_factory=Counter)
+    source_too_long: Counter[str] = field(default_factory=Counter)
 
     def add_example(self, example: TrainingExample, messages: Sequence[Message]) -> None:
         """Count an example."""
@@ -75,6 +91,53 @@ class TokenReport:
             else:
                 getattr(self, name).update(value)
 
+    def _text_of_contents(self) -> list[str]:
+        """Write which fields are in no example, and what is odd about examples."""
+        lines: list[str] = []
+        if self.unused:
+            lines.append("rows with fields that are in no example:")
+            ranked = sorted(self.unused.items(), key=lambda item: (-item[1], item[0]))
+            lines += (f"  {count:,} × {_label(name, _FIELD)}" for name, count in ranked)
+        if self.findings:
+            lines.append("rows with findings, which are learned:")
+            lines += (
+                f"  {count:,} × {FINDINGS.get(name, name)}"
+                for name, count in sorted(self.findings.items())
+            )
+        return lines
+
+    def add_to_source(self, source: str, tokens: int, trainable: int, too_long: int) -> None:
+        """Count a row of a source."""
+        self.source_rows[source] += 1
+        self.source_tokens[source] += tokens
+        self.source_trainable[source] += trainable
+        if too_long:
+            self.source_too_long[source] += too_long
+
+    def _text_of_sources(self) -> list[str]:
+        """Write the counts of each source; a single one has those of the data set."""
+        if len(self.source_rows) < 2:
+            return []
+        ranked = sorted(self.source_tokens.items(), key=lambda item: (-item[1], item[0]))
+        names = [name for name, _ in ranked[:_SOURCES]]
+        width = max(12, *(_display_width(_label(name, _FIELD)) + 1 for name in names))
+        heads = ("rows", "tokens", "trainable", "too long")
+        lines = ["", f"{'source':<{width}}" + "".join(f"{head:>16}" for head in heads)]
+        counters = (
+            self.source_rows,
+            self.source_tokens,
+            self.source_trainable,
+            self.source_too_long,
+        )
+        for name in names:
+            label = _label(name, _FIELD)
+            padding = " " * (width - _display_width(label))
+            numbers = "".join(f"{counter[name]:>16,}" for counter in counters)
+            lines.append(f"{label}{padding}{numbers}")
+        if len(ranked) > _SOURCES:
+            lines.append(f"and {counted(len(ranked) - _SOURCES, 'other source')} in report.json")
+        return lines
+
     def as_json(self) -> dict[str, Any]:
         """Return the counts as JSON."""
         return {
@@ -86,8 +149,7 @@ class TokenReport:
     def from_json(cls, raw: dict[str, Any]) -> TokenReport:
         """Read what `as_json` wrote."""
         lengths = {int(length): count for length, count in raw["lengths"].items()}
-        names = ("reasons", "forms", "tokens", "trainable")
-        counters = {name: Counter[str](raw[name]) for name in names}
+        counters = {name: Counter[str](raw[name]) for name in raw if isinstance(raw[name], dict)}
         return cls(**{**raw, **counters, "lengths": Counter(lengths)})
 
     @property
@@ -137,12 +199,15 @@ class TokenReport:
         reasons = sorted(self.reasons.items(), key=lambda item: (-item[1], item[0]))
         lines += (f"  {count:,} × {reason}" for reason, count in reasons[:_REASONS])
         if len(reasons) > _REASONS:
-            lines.append(f"  {sum(count for _, count in reasons[_REASONS:]):,} × other reasons")
+            rest = sum(count for _, count in reasons[_REASONS:])
+            more = counted(len(reasons) - _REASONS, "other reason")
+            lines.append(f"  {rest:,} × {more}; {REASONS_FILE} has all of them")
         examples, sequences = counted(self.examples, "example"), counted(self.sequences, "sequence")
         lines.append(f"{examples} in {sequences}" if self.examples else examples)
         if self.too_long:
             left_out = counted(self.too_long, "message")
             lines.append(f"{left_out} left out: too long for the context")
+        lines += self._text_of_contents()
         if not self.examples:
             return "\n".join(lines)
         names = sorted(self.tokens, key=lambda name: (-self.tokens[name], name))
@@ -153,6 +218,7 @@ class TokenReport:
         for label, count, trainable in rows:
             padding = " " * (width - _display_width(label))
             lines.append(f"{label}{padding}{count:>16,}{trainable:>16,}")
+        lines += self._text_of_sources()
         lines += ["", f"{'length':<12}{'examples':>16}"]
         buckets = self.length_buckets()
         most = max(count for _, count in buckets)
@@ -248,10 +314,10 @@ def _percent(share: float) -> str:
     return "more than 99%" if 0.99 < share < 1 else f"{100 * share:.0f}%"
 
 
-def _label(name: str) -> str:
-    """Shorten the name of a channel, which may be any text, to a label of one line."""
-    words = " ".join(name.split())
-    return words if len(words) <= _LABEL else f"{words[: _LABEL - 1]}…"
+def _label(name: str, longest: int = _LABEL) -> str:
+    """Shorten the name of a channel or a field, which may be any text, to a label of one line."""
+    words = "".join(char if char.isprintable() else "?" for char in " ".join(name.split()))
+    return words if len(words) <= longest else f"{words[: longest - 1]}…"
 
 
 def _display_width(text: str) -> int:

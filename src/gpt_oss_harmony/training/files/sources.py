@@ -22,17 +22,21 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from ...errors import ConversationError
-from ..rows import detect_form, parse_line, without_nulls
+from ..row_forms import detect_form
+from ..rows import parse_line, without_nulls
 
 __all__ = [
     "CHUNK_BYTES",
+    "ROW_BYTES",
     "TEMPORARY",
+    "UNPACKED_BYTES",
+    "UNPACKED_RATIO",
     "Chunk",
     "OutputError",
     "OutputFolderError",
@@ -53,6 +57,15 @@ A worker's memory depends on this, not on the file. An interruption loses the ch
 has begun. Packing still fills its sequences: a chunk has about a million tokens.
 """
 
+ROW_BYTES = 16 * 1024 * 1024
+"""The most bytes of a row. A worker's memory is up to about 35 times that of its longest row."""
+
+UNPACKED_RATIO = 200
+"""The most bytes that each byte of a compressed file may become. Text of chats becomes 3 to 20."""
+
+UNPACKED_BYTES = 1024**4
+"""The most bytes of all unpacked files of one preparation."""
+
 TEMPORARY = ".tmp"
 """The suffix of files that are being written."""
 
@@ -68,6 +81,10 @@ class SourceError(ValueError):
 
 class OutputFolderError(SourceError):
     """The output folder is no folder, is in the input, or has other files; the text names it."""
+
+
+class UnpackedSizeError(SourceError):
+    """A compressed file unpacks to more bytes than allowed."""
 
 
 class OutputError(OSError):
@@ -190,9 +207,16 @@ def find_chunks(
     return chunks
 
 
-def read_chunk(chunk: Chunk) -> Iterator[SourceRow]:
-    """Read the rows of a chunk, one by one."""
-    return _READERS[chunk.kind](chunk)
+def read_chunk(chunk: Chunk, row_bytes: int = ROW_BYTES) -> Iterator[SourceRow]:
+    """Read the rows of a chunk, one by one; longer rows than `row_bytes` are not parsed."""
+    return _READERS[chunk.kind](chunk, row_bytes)
+
+
+def _too_long(size: int, row_bytes: int) -> str:
+    return (
+        f"the row has {size:,} bytes, more than {row_bytes:,}; make it shorter, or raise "
+        "--max-row-bytes"
+    )
 
 
 _SUFFIXES: dict[str, FileKind] = {
@@ -253,10 +277,23 @@ class UnpackedFiles:
     is finished is recognised as such.
     """
 
-    def __init__(self, folder: Path, watch: Callable[[int, int], None] | None = None) -> None:
-        """`watch` is called with the bytes of a compressed file that are unpacked, and its size."""
+    def __init__(
+        self,
+        folder: Path,
+        watch: Callable[[int, int], None] | None = None,
+        *,
+        ratio: int = UNPACKED_RATIO,
+        total: int = UNPACKED_BYTES,
+    ) -> None:
+        """`watch` is called with the bytes of a compressed file that are unpacked, and its size.
+
+        A file may become `ratio` times as large, but small ones at least a megabyte; all files
+        together `total` bytes.
+        """
         self._folder = folder
         self._watch = watch
+        self._ratio = ratio
+        self._total = total
 
     def path(self, number: int) -> Path:
         """Return the path of a copy, whether it exists or not."""
@@ -274,23 +311,37 @@ class UnpackedFiles:
     def unpack(self, number: int, packed: Path) -> Path:
         """Unpack a file, unless its copy exists; return the path of the copy.
 
-        Raises `OSError` where the file is not compressed as its name says, or ends too early.
+        Raises `OSError` where the file is not compressed as its name says, or ends too early, and
+        `UnpackedSizeError` where it becomes larger than allowed.
         """
         copy = self.path(number)
         if not copy.exists():
             self._folder.mkdir(parents=True, exist_ok=True)
             size = packed.stat().st_size
+            others = sum(other.stat().st_size for other in self._folder.glob("*.jsonl"))
+            limit = min(max(size * self._ratio, _BLOCK), self._total - others)
             with (
                 atomic_file(copy) as path,
                 pa.OSFile(str(packed)) as file,
                 pa.CompressedInputStream(file, _CODECS[packed.suffix]) as source,
                 path.open("wb") as target,
             ):
-                while block := source.read(1024 * 1024):
+                while block := source.read(_BLOCK):
+                    if target.tell() + len(block) > limit:
+                        raise UnpackedSizeError(self._too_large(packed, size, limit))
                     target.write(block)
                     if self._watch is not None:
                         self._watch(file.tell(), size)
         return copy
+
+    def _too_large(self, packed: Path, size: int, limit: int) -> str:
+        name, value = "--max-unpacked-ratio", self._ratio
+        if limit < size * self._ratio:
+            name, value = "--max-unpacked-bytes", self._total
+        return (
+            f"{packed}: its {size:,} bytes unpack to more than {limit:,}; if the file is meant to "
+            f"be so large, raise {name} above {value:,}"
+        )
 
     def remove(self) -> None:
         """Remove the copies, and keep the sizes."""
@@ -301,6 +352,7 @@ class UnpackedFiles:
 # JSON lines
 
 
+_BLOCK = 1024 * 1024
 _HEAD_BYTES = 1000
 _OTHER_CONTENTS: tuple[tuple[re.Pattern[bytes], str], ...] = (
     (
@@ -346,15 +398,24 @@ def _byte_ranges(
         yield Chunk(path, "jsonl", start, end, end - start, copy)
 
 
-def _jsonl_rows(chunk: Chunk) -> Iterator[SourceRow]:
+def _jsonl_rows(chunk: Chunk, row_bytes: int) -> Iterator[SourceRow]:
     """Read the lines that begin in the chunk; their numbers count empty lines, too."""
     with open(chunk.copy or chunk.path, "rb") as file:
         if chunk.start:
             file.seek(chunk.start - 1)
-            file.readline()  # the end of the line before
+            _skip_line(file, chunk.end)  # the end of the line before
         number = 0
         while file.tell() < chunk.end:
-            line = file.readline().removeprefix(b"\xef\xbb\xbf")
+            start = file.tell()
+            line = file.readline(row_bytes + 1)
+            if len(line) > row_bytes and line[-1:] != b"\n":
+                _skip_line(file)
+                problem = _too_long(file.tell() - start, row_bytes)
+                end = min(file.tell(), chunk.end) - chunk.start
+                yield SourceRow(number, repr(line[:1000]), end, problem)
+                number += 1
+                continue
+            line = line.removeprefix(b"\xef\xbb\xbf")
             end = min(file.tell(), chunk.end) - chunk.start
             try:
                 if not line or line.isspace():
@@ -371,11 +432,18 @@ def _jsonl_rows(chunk: Chunk) -> Iterator[SourceRow]:
             number += 1
 
 
+def _skip_line(file: BinaryIO, end: int | None = None) -> None:
+    """Read up to the end of a line, or a bit beyond `end`, in blocks: a line may be very long."""
+    while block := file.readline(_BLOCK):
+        if block[-1:] == b"\n" or (end is not None and file.tell() >= end):
+            return
+
+
 def _json_problem(error: ValueError | RecursionError) -> str:
     if isinstance(error, RecursionError):
         return "not valid JSON (nested too deeply)"
     if isinstance(error, json.JSONDecodeError):  # its line is always 1
-        problem = f"{error.msg} at character {error.pos + 1}"
+        problem = f"{error.msg.removesuffix(' at')} at character {error.pos + 1}"
         return f"not valid JSON ({problem}); write one object in each line"
     return f"not valid JSON ({error!s:.200})"
 
@@ -399,12 +467,12 @@ def _check_columns(path: Path, names: list[str]) -> None:
         raise SourceError(f"{path}: {error}") from error
 
 
-def _parquet_rows(chunk: Chunk) -> Iterator[SourceRow]:
+def _parquet_rows(chunk: Chunk, row_bytes: int) -> Iterator[SourceRow]:
     with pq.ParquetFile(chunk.path) as file:
         groups = list(range(chunk.start, chunk.end))
         count = sum(file.metadata.row_group(group).num_rows for group in groups)
         batches = file.iter_batches(_ROWS_AT_ONCE, row_groups=groups)
-        yield from _table_rows(batches, chunk.size / max(count, 1))
+        yield from _table_rows(batches, chunk.size / max(count, 1), row_bytes)
 
 
 def _arrow_chunks(path: Path, chunk_bytes: int) -> Iterator[Chunk]:
@@ -420,7 +488,7 @@ def _arrow_chunks(path: Path, chunk_bytes: int) -> Iterator[Chunk]:
         yield Chunk(str(path), "arrow", start, end, size)
 
 
-def _arrow_rows(chunk: Chunk) -> Iterator[SourceRow]:
+def _arrow_rows(chunk: Chunk, row_bytes: int) -> Iterator[SourceRow]:
     numbered = enumerate(_arrow_batches(Path(chunk.path)))
     batches = [batch for index, batch in numbered if chunk.start <= index < chunk.end]
     slices = (
@@ -428,7 +496,7 @@ def _arrow_rows(chunk: Chunk) -> Iterator[SourceRow]:
         for batch in batches
         for start in range(0, batch.num_rows, _ROWS_AT_ONCE)
     )
-    yield from _table_rows(slices, chunk.size / max(sum(map(len, batches)), 1))
+    yield from _table_rows(slices, chunk.size / max(sum(map(len, batches)), 1), row_bytes)
 
 
 def _arrow_batches(path: Path) -> Iterator[pa.RecordBatch]:
@@ -436,12 +504,24 @@ def _arrow_batches(path: Path) -> Iterator[pa.RecordBatch]:
         yield from stream
 
 
-def _table_rows(batches: Iterable[pa.RecordBatch], row_bytes: float) -> Iterator[SourceRow]:
+def _table_rows(
+    batches: Iterable[pa.RecordBatch], mean_bytes: float, row_bytes: int
+) -> Iterator[SourceRow]:
+    """Read rows; in a batch with more bytes than a row may have, each row is measured first."""
     number = 0
     for batch in batches:
-        for raw in batch.to_pylist():
-            yield SourceRow(number, without_nulls(raw), int((number + 1) * row_bytes))
-            number += 1
+        parts = [batch]
+        if batch.nbytes > row_bytes:
+            parts = [batch.slice(index, 1) for index in range(batch.num_rows)]
+        for part in parts:
+            end = int((number + 1) * mean_bytes)
+            if part.nbytes > row_bytes:
+                yield SourceRow(number, None, end, _too_long(part.nbytes, row_bytes))
+                number += 1
+                continue
+            for raw in part.to_pylist():
+                yield SourceRow(number, without_nulls(raw), int((number + 1) * mean_bytes))
+                number += 1
 
 
 _CHUNKS: dict[FileKind, Callable[[Path, int], Iterable[Chunk]]] = {

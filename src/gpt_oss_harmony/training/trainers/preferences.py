@@ -8,8 +8,8 @@ from typing import Any
 from ...apis.current_date import TODAY, current_date
 from ...conversation.json_field import JsonField
 from ...errors import ConversationError
-from ..chat_rows import parsed_json
 from ..examples import IGNORED
+from ..row_forms import spoken
 from ..rows import row_examples
 from ..token_sequence import TokenSequence
 
@@ -24,9 +24,11 @@ def preference_example(
     """Make the columns ``prompt_ids``, ``chosen_ids`` and ``rejected_ids`` of a row, for DPO.
 
     The row has ``chosen`` and ``rejected``, lists of Chat Completions messages, and ``prompt``, the
-    messages before them. Without ``prompt``, the common beginning of both is the prompt. Raises
-    `ConversationError` unless both answers follow the same prompt and the model samples all their
-    tokens.
+    messages before them. Without ``prompt``, the common beginning of both is the prompt. A text is
+    one message: of the user in ``prompt``, else of the assistant. OpenAI's names are read, too:
+    ``input`` with ``messages`` and ``tools``, ``preferred_output`` and ``non_preferred_output``.
+    Raises `ConversationError` unless both answers follow the same prompt and the model samples all
+    their tokens.
 
     >>> row = {"prompt": [{"role": "user", "content": "2 + 2?"}],
     ...        "chosen": [{"role": "assistant", "content": "4"}],
@@ -35,10 +37,8 @@ def preference_example(
     >>> [len(example[name]) for name in ("chosen_ids", "rejected_ids")]
     [5, 5]
     """
-    field = JsonField(row)
     date = current_date(start_date)
-    sides = {name: [m.object() for m in parsed_json(field[name]).items()] for name in _SIDES}
-    prompt = [message.object() for message in parsed_json(field["prompt"]).optional_items()]
+    prompt, sides, fields = _parts(JsonField(row))
     if not prompt:
         pairs = enumerate(zip(*sides.values(), strict=False))
         shortest = min(map(len, sides.values()))
@@ -51,7 +51,7 @@ def preference_example(
     result: dict[str, list[int]] = {}
     for name, messages in sides.items():
         silent = [{**message, "weight": 0} for message in prompt]
-        chat = {**row, "messages": [*silent, *messages]}
+        chat = {**fields, "messages": [*silent, *messages]}
         examples = row_examples(chat, form="chat", start_date=date)[1].examples
         labels = examples[-1].labels
         start = next(index for index, label in enumerate(labels) if label != IGNORED)
@@ -63,6 +63,41 @@ def preference_example(
             raise ConversationError("follows another prompt than the chosen answer", field=name)
         result[f"{name}_ids"] = examples[-1].input_ids[start:]
     return result
+
+
+def _parts(row: JsonField) -> tuple[list[Any], dict[str, list[Any]], dict[str, Any]]:
+    """Return the prompt, both answers, and the other fields of a row."""
+    fields = dict(row.object())
+    prompt_name, names = "prompt", dict(zip(_SIDES, _SIDES, strict=True))
+    if not row["preferred_output"].is_null:
+        names = {"chosen": "preferred_output", "rejected": "non_preferred_output"}
+        prompt_name = "messages"
+        given = fields.pop("input", None)
+        fields |= {"messages": given} if isinstance(given, list) else dict(given or {})
+    elif isinstance(row["messages"].value, list):
+        prompt_name = "messages"  # of data sets that keep the prompt there
+    given_prompt = JsonField(fields.pop(prompt_name, None), prompt_name)
+    sides = {side: _messages(row[name], "assistant") for side, name in names.items()}
+    prompt = [] if given_prompt.is_null else _messages(given_prompt, "user")
+    if _repeats(prompt, sides):
+        prompt = []  # as in UltraFeedback: the answers repeat the question
+    for name in names.values():
+        fields.pop(name, None)
+    return prompt, sides, fields
+
+
+def _messages(field: JsonField, role: str) -> list[Any]:
+    return [JsonField(message, field.path).object() for message in spoken(field, role)]
+
+
+def _repeats(prompt: list[Any], sides: Mapping[str, list[Any]]) -> bool:
+    """Return whether both answers begin with the prompt."""
+    texts = [message.get("content") for message in prompt]
+    return bool(texts) and all(
+        [message.get("content") for message in messages[: len(texts)]] == texts
+        and len(messages) > len(texts)
+        for messages in sides.values()
+    )
 
 
 def rollout_columns(sequences: Sequence[TokenSequence]) -> dict[str, list[list[Any]]]:

@@ -131,7 +131,7 @@ def read_markdown(text: str, address: str, limit: int) -> ReadPage:
 
 def _read_pdf(body: bytes, limit: int) -> ReadPage:
     from pypdf import PdfReader
-    from pypdf.errors import PyPdfError
+    from pypdf.errors import DependencyError, PyPdfError
 
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     try:
@@ -143,7 +143,9 @@ def _read_pdf(body: bytes, limit: int) -> ReadPage:
             length += len(pages[-1])
             if length > limit:
                 break
-    except (PyPdfError, ValueError) as error:
+    except NotImplementedError as error:  # an encryption that pypdf does not know
+        raise UnreadableError(f"the PDF is encrypted in an unknown way: {error}") from error
+    except (PyPdfError, DependencyError, LookupError, TypeError, ValueError) as error:
         raise UnreadableError(f"the PDF is damaged or encrypted: {error}") from error
     text = "\n\n".join(page for page in pages if page)
     if not text:

@@ -8,8 +8,10 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from importlib import resources
 
 from ....errors import HarmonyError
+from .agent import MODULES
 from .limits import Limits
 
 __all__ = [
@@ -20,6 +22,7 @@ __all__ = [
     "PythonEnvironment",
     "SandboxError",
     "SandboxGone",
+    "agent_source",
     "find_python",
     "sandbox_environment",
 ]
@@ -101,11 +104,26 @@ def find_python(program: str | None = None) -> PythonEnvironment:
     )
 
 
-BOOTSTRAP = (
-    "import sys; size = int(sys.stdin.buffer.readline()); "
-    "exec(compile(sys.stdin.buffer.read(size), 'agent', 'exec'))"
-)
-"""Code for ``python -c``: it reads its program from standard input, after a line with its size."""
+BOOTSTRAP = """
+import json, sys, types
+def module(name):
+    sys.modules[name] = made = types.ModuleType(name)
+    made.__package__ = "agent"
+    return made
+module("agent").__path__ = []
+for name, source in json.loads(sys.stdin.buffer.read(int(sys.stdin.buffer.readline()))):
+    exec(compile(source, name, "exec"), module("agent." + name).__dict__)
+sys.modules["agent.requests"].main()
+"""
+"""Code for ``python -c``: it reads the agent from standard input, after a line with its size."""
+
+
+def agent_source() -> bytes:
+    """Return what `BOOTSTRAP` reads: the modules of the agent, after a line with their size."""
+    files = resources.files(f"{__package__}.agent")
+    modules = [(name, files.joinpath(f"{name}.py").read_text("utf-8")) for name in MODULES]
+    text = json.dumps(modules).encode("ascii")
+    return b"%d\n" % len(text) + text
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Limits of a sandbox: for each process, and for all of its processes together.
 
 The kernel enforces the limits of a process. For all processes together, the server makes a control
-group (v2) where it may, and otherwise measures their memory now and then. It counts their files in
-any case.
+group (v2) where it may. In any case it measures their memory and counts their tasks and files now
+and then, during calls and between them.
 
 A server may make control groups in a systemd unit with ``Delegate=yes`` and
 ``DelegateSubgroup=server``: systemd marks the unit's group as delegated, and the server runs in a
@@ -20,13 +20,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 __all__ = [
+    "OWN_TASKS",
     "ControlGroup",
     "Limits",
+    "breach",
     "count_files",
     "delegated_group",
     "process_tree",
     "used_memory",
 ]
+
+OWN_TASKS = 8
+"""Processes and threads of bubblewrap and the agent, at most."""
 
 _MIB = 1 << 20
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -86,13 +91,30 @@ def process_tree(process: int) -> list[int]:
     """
     tree = [process]
     for parent in tree:  # which grows
-        try:
-            threads = os.listdir(f"/proc/{parent}/task")
-        except OSError:  # the process has ended
-            continue
-        for thread in threads:
+        for thread in _proc_names(f"/proc/{parent}/task"):
             tree += map(int, _proc_text(f"/proc/{parent}/task/{thread}/children").split())
     return tree
+
+
+def breach(process: int, limits: Limits, folders: Iterable[str] | None = None) -> str | None:
+    """Return which limit a process and its descendants exceed together, or None.
+
+    Tasks and the files in `folders` are counted only if `folders` is given: else the process is not
+    bubblewrap, whose child is process 1 of the sandbox.
+    """
+    if used_memory(process, limits.memory) > limits.memory:
+        return f"its processes took more than {limits.memory >> 20} MiB of memory"
+    if folders is None:
+        return None
+    tree = process_tree(process)
+    tasks = sum(len(_proc_names(f"/proc/{member}/task")) for member in tree)
+    if tasks > limits.processes + OWN_TASKS:
+        return f"its code made more than {limits.processes} processes and threads"
+    try:
+        files = count_files(tree[1], folders)
+    except (OSError, IndexError):  # it has ended
+        return None
+    return f"its code made more than {limits.files:,} files" if files > limits.files else None
 
 
 def used_memory(process: int, limit: int) -> int:
@@ -139,6 +161,14 @@ def _proc_text(file: str) -> str:
         return ""
 
 
+def _proc_names(folder: str) -> list[str]:
+    """List a folder of ``/proc``; empty if its process has ended."""
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
 class ControlGroup:
     """A control group with the processes of one sandbox."""
 
@@ -162,7 +192,7 @@ class ControlGroup:
             for name, value in (
                 ("memory.max", limits.total_memory),
                 ("memory.oom.group", 0),
-                ("pids.max", limits.processes + 8),  # plus bubblewrap and the agent
+                ("pids.max", limits.processes + OWN_TASKS),
             ):
                 (group.folder / name).write_text(str(value))
             swap = group.folder / "memory.swap.max"

@@ -18,8 +18,9 @@ from functools import partial
 from importlib import resources
 from typing import Any
 
-from .launch import Launch, SandboxError, SandboxGone
-from .limits import ControlGroup, Limits, count_files, process_tree, used_memory
+from .agent.requests import RAN_ON
+from .launch import Launch, SandboxError, SandboxGone, agent_source
+from .limits import ControlGroup, Limits, breach, count_files, process_tree
 
 __all__ = ["MAX_DATA", "MAX_TEXT", "FrameError", "Sandbox", "pack_frame", "read_frame"]
 
@@ -85,6 +86,7 @@ class Sandbox:
         self._log = b""
         self._why = "its sandbox was ended from inside"
         self._group: ControlGroup | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._reading = asyncio.create_task(self._read())
         self._logging = asyncio.create_task(self._read_log())
 
@@ -124,9 +126,7 @@ class Sandbox:
         rlimits = self._limits.rlimits()
         if not launch.is_bubblewrap:
             del rlimits["NPROC"]  # it would count other processes, too
-        files = resources.files(__package__)
-        agent = files.joinpath("agent.py").read_bytes()
-        self._write(b"%d\n" % len(agent) + agent)
+        self._write(agent_source())
         await self.request(
             "start",
             seconds=None,
@@ -134,7 +134,7 @@ class Sandbox:
             cpu_seconds=self._limits.cpu_seconds,
             folder=launch.folder,
             writable=launch.writable,
-            kernel=files.joinpath("notebook_kernel.py").read_text("utf-8"),
+            kernel=resources.files(__package__).joinpath("notebook_kernel.py").read_text("utf-8"),
             pid_namespace=os.readlink("/proc/self/ns/pid") if os.path.isdir("/proc/self") else None,
         )
         # All its processes exist now, and none has run any code but ours.
@@ -144,11 +144,17 @@ class Sandbox:
                 "the number of files in a sandbox cannot be limited here: let the server look into "
                 "its own sandboxes (as root, it needs the capability CAP_SYS_PTRACE)"
             )
+        self._watching = asyncio.create_task(self._watch())
 
     @property
     def has_ended(self) -> bool:
         """True if it takes no more requests."""
         return self._reading.done()
+
+    @property
+    def why_ended(self) -> str:
+        """Why it has ended, as the end of a sentence."""
+        return self._why
 
     async def request(
         self,
@@ -193,23 +199,19 @@ class Sandbox:
         self._write(pack_frame({"id": 0, "op": op}))
 
     async def run(self, **fields: Any) -> dict[str, Any]:
-        """Run a cell, as `request` does; end the sandbox if it takes too much memory or files."""
-        watching = asyncio.create_task(self._watch())
-        try:
-            return await self.request("run", seconds=None, **fields)
-        finally:
-            watching.cancel()
+        """Run a cell, as `request` does."""
+        return await self.request("run", seconds=None, **fields)
 
     async def _watch(self) -> None:
+        """End the sandbox if it takes too much, during runs and between them."""
         loop = asyncio.get_running_loop()
-        limits = self._limits
-        measure = partial(used_memory, self._process.pid, limits.memory)
-        while True:
+        folders = self._launch.writable if self._launch.is_bubblewrap else None
+        measure = partial(breach, self._process.pid, self._limits, folders)
+        while not self.has_ended:
             await asyncio.sleep(_WATCH_SECONDS)
-            if await loop.run_in_executor(_MEASURING, measure) > limits.memory:
-                self.kill(f"its processes took more than {limits.memory >> 20} MiB of memory")
-            if self._count_files() > limits.files:
-                self.kill(f"its code made more than {limits.files:,} files")
+            why = await loop.run_in_executor(_MEASURING, measure)
+            if why is not None:
+                self.kill(why)
 
     def _count_files(self) -> int:
         """Return the number of files in the sandbox; 0 if they are not counted."""
@@ -242,6 +244,8 @@ class Sandbox:
             self._process.stdin.close()
         self.kill("it was closed")
         await asyncio.gather(self._process.wait(), self._logging)
+        if self._watching is not None:
+            self._watching.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
         stream = self._process.stdout
         while stream is not None and await stream.read(_DISCARDED):
@@ -273,6 +277,9 @@ class Sandbox:
         try:
             while True:
                 response, data = await read_frame(stream)
+                if response == RAN_ON:
+                    self._why = "its code ran on between two calls"
+                    return
                 ident = response.get("id")
                 waiting = self._responses.get(ident) if isinstance(ident, int) else None
                 if waiting is None or waiting.done():

@@ -26,6 +26,8 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "semget": (64, 190),
     "msgget": (68, 186),
     "ptrace": (101, 117),
+    # A process whose parent leaves its process group behind gets SIGCONT if it was stopped there.
+    "setpgid": (109, 154),
     "syslog": (103, 116),
     "personality": (135, 92),
     "vhangup": (153, 58),
@@ -90,20 +92,23 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
 # the C library uses clone, whose flags the filter can read. A timer could send SIGCONT to a process
 # that is stopped between calls of the notebook.
 _MISSING: dict[str, tuple[int, int]] = {"clone3": (435, 435), "timer_create": (222, 107)}
-# Of each architecture: its AUDIT_ARCH; the numbers of socket, socketpair, clone and fcntl; its
-# column in the tables above.
+# Of each architecture: its AUDIT_ARCH; the numbers of socket, socketpair, clone, fcntl and prctl;
+# its column in the tables above.
 _ARCHITECTURES = {
-    "x86_64": (0xC000003E, 41, 53, 56, 72, 0),
-    "aarch64": (0xC00000B7, 198, 199, 220, 25, 1),
+    "x86_64": (0xC000003E, 41, 53, 56, 72, 157, 0),
+    "aarch64": (0xC00000B7, 198, 199, 220, 25, 167, 1),
 }
 
 _FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET and AF_INET6, which the namespaces isolate
 _NETLINK, _NETLINK_ROUTE = 16, 0  # lists the network interfaces, which libraries ask for
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
 _SET_SIGNAL = 10  # F_SETSIG of fcntl: events of a file would send any signal, such as SIGCONT
+_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl: the end of the parent would send any signal
+_EXIT_SIGNAL, _CHILD_SIGNAL = 0xFF, 17  # of clone's flags: the child's end would send it; SIGCHLD
 _X32_CALLS = 0x40000000
 
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # of classic BPF
+_LOAD, _AND, _RETURN = 0x20, 0x54, 0x06  # of classic BPF
+_EQUAL, _AT_LEAST, _ANY_BIT = 0x15, 0x35, 0x45
 _NUMBER, _ARCH, _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT = 0, 4, 16, 24, 32  # offsets
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 
@@ -122,7 +127,7 @@ def system_call_filter(machine: str | None = None) -> bytes:
             f"bubblewrap is used on {' and '.join(_ARCHITECTURES)} only, and this machine is "
             f"{machine or 'unknown'}: set a command that runs containers instead"
         )
-    architecture, socket, socketpair, clone, fcntl, column = _ARCHITECTURES[machine]
+    architecture, socket, socketpair, clone, fcntl, prctl, column = _ARCHITECTURES[machine]
     program = [
         _step(_LOAD, _ARCH),
         _step(_EQUAL, architecture, 1, 0),
@@ -142,9 +147,17 @@ def system_call_filter(machine: str | None = None) -> bytes:
         _step(_EQUAL, _SET_SIGNAL, 0, 1),
         _refuse(errno.EPERM),
         _step(_RETURN, _ALLOW),
-        _step(_EQUAL, clone, 0, 4),
+        _step(_EQUAL, prctl, 0, 4),
         _step(_LOAD, _FIRST_ARGUMENT),
-        _step(_ANY_BIT, _NEW_NAMESPACES, 0, 1),
+        _step(_EQUAL, _PARENT_DEATH_SIGNAL, 0, 1),
+        _refuse(errno.EPERM),
+        _step(_RETURN, _ALLOW),
+        _step(_EQUAL, clone, 0, 7),
+        _step(_LOAD, _FIRST_ARGUMENT),
+        _step(_ANY_BIT, _NEW_NAMESPACES, 3, 0),
+        _step(_AND, _EXIT_SIGNAL),
+        _step(_EQUAL, 0, 2, 0),  # a thread
+        _step(_EQUAL, _CHILD_SIGNAL, 1, 0),
         _refuse(errno.EPERM),
         _step(_RETURN, _ALLOW),
         _step(_EQUAL, socket, 1, 0),

@@ -1,0 +1,593 @@
+"""Damaged headers, read by least cost.
+
+A damaged header is a sound one plus some damage. `edits.Edit` lists the kinds of damage with their
+costs. The reader goes through the words once. It keeps the cheapest readings so far (at most
+`WIDTH`), and lets each word continue each of them in every way that it may be meant. The reading
+with the lowest cost wins, and its edits are the recoveries. If two cost the same, the safer one
+wins: no call rather than a call, and reasoning rather than an answer.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import islice
+from typing import Any, NamedTuple
+
+from ..conversation.header import INVISIBLE_RUN, ROLES, Header
+from ..conversation.messages import Role
+from ..tokens.special_tokens import CHANNEL, CONSTRAIN, CONSTRAIN_TEXT
+from .edits import COST, Edit
+from .header_words import (
+    CHANNELS,
+    KNOWN_TYPES,
+    LONGEST_NAME,
+    MOST_WORDS,
+    QUOTES,
+    TYPES,
+    Piece,
+    Word,
+    body_words,
+    find_tool,
+    header_words,
+    nearest_channel,
+    nearest_role,
+    plain_name,
+    spelled_channel,
+    type_at_end,
+)
+from .recovery import RecoveryKind as Kind
+from .sound_header import read_sound
+
+__all__ = ["Note", "Reading", "read_header", "read_unfinished"]
+
+WIDTH = 24
+"""The most readings that are kept after each word."""
+
+MOST_MARGIN = 10.0
+"""The margin of a reading without a competitor."""
+
+Note = tuple[Kind, str]
+"""A repair and the repaired text."""
+
+
+class Reading(NamedTuple):
+    """What a damaged header means."""
+
+    header: Header
+    notes: tuple[Note, ...]
+    edits: tuple[Edit, ...]
+    cost: float
+    margin: float
+    """The cost of the next best header, less this one's."""
+    body: str = ""
+    """The body that begins inside the header."""
+    is_certain: bool = True
+    """Whether it names a known channel or a recipient, and therefore must be a header."""
+
+
+class _Path(NamedTuple):
+    """A reading of the words so far."""
+
+    cost: float = 0.0
+    role: Role | None = None
+    name: str | None = None
+    """The name of an author that is not a tool."""
+    author: str | None = None
+    """The name in the place of the role, perhaps a tool's."""
+    channel: str | None = None
+    recipient: str | None = None
+    content_type: str | None = None
+    dirt: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
+    edits: tuple[Edit, ...] = ()
+
+    def having(self, edit: Edit, text: str = "", **fields: Any) -> _Path:
+        """Continue with an edit of a text, and with other fields."""
+        kind = edit.value.kind
+        notes, dirt = self.notes, self.dirt
+        if kind is Kind.HEADER_TEXT:
+            dirt = (*dirt, text)
+        elif kind is not None:
+            notes = (*notes, (kind, text))
+        return self._replace(
+            cost=self.cost + COST[edit],
+            edits=(*self.edits, edit),
+            dirt=dirt,
+            notes=notes,
+            **fields,
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no word but a role was read."""
+        fields = self.channel or self.recipient or self.content_type or self.dirt
+        return not fields and all(edit in _BEFORE_THE_REST for edit in self.edits)
+
+    @property
+    def has_text(self) -> bool:
+        """Whether a word was left out; what follows is then rather prose too."""
+        return any(
+            any(map(str.isalnum, word))
+            and word[:3] != "to="
+            and word.casefold().rstrip("=:") != "to"
+            for word in self.dirt
+        )
+
+
+_BEFORE_THE_REST = frozenset({Edit.GLUED, Edit.ROLE_SPELLED, Edit.ROLE_REPEATED, Edit.ROLE_OTHER})
+
+
+class _Reader:
+    """Continues readings word by word, and ends them."""
+
+    def __init__(
+        self, role: Role | None, tools: AbstractSet[str], *, after_call: bool, unfinished: bool
+    ) -> None:
+        self.role = role
+        self.tools = tools
+        self.after_call = after_call
+        self.unfinished = unfinished
+
+    def paths(self, words: Sequence[Word]) -> list[list[_Path]]:
+        """Return the cheapest readings of the words before each word, and of all words."""
+        steps = [[_Path()]]
+        for word in words:
+            found: dict[tuple[object, ...], _Path] = {}
+            for path in steps[-1]:
+                if word.glued and not self.unfinished:
+                    path = path.having(Edit.GLUED, word.glued)
+                for longer in self._continued(path, word):
+                    key = (*longer[1:7], bool(longer.dirt))
+                    if key not in found or longer.cost < found[key].cost:
+                        found[key] = longer
+            steps.append(sorted(found.values(), key=lambda path: path.cost)[:WIDTH])
+        return steps
+
+    # What a word may mean
+
+    def _continued(self, path: _Path, word: Word) -> Iterator[_Path]:
+        text = word.text
+        if not text:
+            if word.marker == CHANNEL:
+                yield path.having(Edit.CHANNEL_EMPTY)
+            elif path.content_type is None and path.recipient is not None:
+                yield path._replace(content_type=CONSTRAIN_TEXT)
+            else:
+                yield path
+            return
+        yield self._dropped(path, word)
+        if (bare := text.lstrip(QUOTES))[:3].casefold() == "to=":
+            if not text.startswith("to="):
+                path, word = path.having(Edit.TO_SPELLED, text), word._replace(text=bare)
+            yield from self._addressed(path, word)
+            return
+        yield from self._authored(path, word)
+        after_text = word.marker is None and path.has_text
+        if not after_text:
+            yield from self._channelled(path, word)
+            yield from self._named_tool(path, word)
+        yield from self._typed(path, word)
+
+    def _dropped(self, path: _Path, word: Word) -> _Path:
+        text = word.text
+        after_text = word.marker is None and path.has_text
+        if not after_text and text not in (*CHANNELS, *TYPES) and find_tool(text, self.tools):
+            return path.having(Edit.DROP_TOOL, text)
+        if word.marker == CHANNEL and text not in CHANNELS:
+            is_foreign = not text.isascii() and any(map(str.isalpha, text))
+            if is_foreign and path.channel is None:
+                return path.having(Edit.CHANNEL_FOREIGN, text, channel="analysis")
+            return path.having(Edit.CHANNEL_LOST, text)
+        shown = CONSTRAIN_TEXT + text if word.marker == CONSTRAIN else text
+        if text.startswith("to="):
+            return path.having(Edit.DROP_RECIPIENT, shown)
+        if text in CHANNELS:
+            return path.having(Edit.DROP_CHANNEL, shown)
+        if text in TYPES:
+            return path.having(Edit.DROP_TYPE, shown)
+        if not any(map(str.isalnum, text)) or (text.startswith("<|") and text.endswith("|>")):
+            stands_behind = word.glued and self.unfinished and "?" not in text
+            return path.having(Edit.DROP_PROSE if stands_behind else Edit.DROP_SIGNS, shown)
+        return path.having(Edit.DROP_PROSE if text.isascii() else Edit.DROP_FOREIGN, shown)
+
+    def _authored(self, path: _Path, word: Word) -> Iterator[_Path]:
+        """Read a word as a role, or in the role's place as a name."""
+        text = word.text
+        if word.marker is not None and (word.marker == CHANNEL or text not in ROLES):
+            return
+        role = ROLES.get(text)
+        if role is None and (role := nearest_role(text)) is not None:
+            path = path.having(Edit.ROLE_SPELLED, text)
+        if role is not None:
+            yield self._with_role(path, text, role)
+        elif path.is_empty and path.author is None and not self._begins_prose(word):
+            yield from self._with_name(path, text)
+
+    def _with_role(self, path: _Path, text: str, role: Role) -> _Path:
+        known = path.role or self.role
+        if known is None and path.author is None:
+            path = path if path.is_empty else path.having(Edit.ROLE_LATE, text)
+            return path._replace(role=role)
+        if path.role is not None or known is None:
+            return path.having(Edit.ROLE_REPEATED, text)
+        if role is not known:
+            return path.having(Edit.ROLE_OTHER, text)
+        return path._replace(role=role) if path.is_empty else path.having(Edit.ROLE_REPEATED, text)
+
+    def _with_name(self, path: _Path, text: str) -> Iterator[_Path]:
+        known = path.role or self.role
+        prefix, _, name = text.partition(":")
+        if known is None and name and prefix in ROLES and prefix != Role.TOOL.value:
+            yield path._replace(role=ROLES[prefix], name=name)
+        elif known in (None, Role.TOOL):
+            tool = find_tool(text, self.tools)
+            if " " in text and tool is not None:
+                yield path.having(Edit.TOOL_RESPELLED, text, author=tool.name)
+            elif tool is not None or (plain_name(text) and text not in (*CHANNELS, *TYPES)):
+                yield path._replace(author=text)
+
+    def _channelled(self, path: _Path, word: Word) -> Iterator[_Path]:
+        text, marker = word.text, word.marker
+        channel: str | None = text if text in CHANNELS else None
+        if channel is None:
+            if text in ROLES or text in TYPES:
+                return
+            if marker != CHANNEL:
+                channel = spelled_channel(text)
+                if channel is None or self.unfinished:
+                    return
+                path = path.having(Edit.CHANNEL_NEARLY, text).having(Edit.CHANNEL_UNMARKED)
+            elif (channel := nearest_channel(text)) is not None:
+                path = path.having(Edit.CHANNEL_NEARLY, text)
+            elif not self.unfinished and plain_name(text) and not self._begins_prose(word):
+                channel, path = text, path.having(Edit.CHANNEL_UNUSUAL)
+            else:
+                return
+        elif marker != CHANNEL:
+            path = path.having(Edit.CHANNEL_UNMARKED)
+        if path.channel is None:
+            yield path._replace(channel=channel)
+        else:
+            yield path.having(Edit.CHANNEL_REPLACED, path.channel, channel=channel)
+            yield path.having(Edit.CHANNEL_KEPT, channel)
+
+    def _addressed(self, path: _Path, word: Word) -> Iterator[_Path]:
+        written = word.text[3:]
+        if word.marker == CHANNEL:
+            path = path.having(Edit.CHANNEL_EMPTY, word.text)
+        if not written:
+            yield path.having(Edit.TO_EMPTY, word.text)
+        elif written in self.tools and " " not in written:
+            yield from self._to(path, written)
+        elif written == Role.ASSISTANT.value and path.author is None and not self._is_tool(path):
+            yield path.having(Edit.TO_ASSISTANT, word.text)
+        elif written in ROLES:
+            yield from self._to(path, written)
+        elif written in CHANNELS or written in TYPES:
+            path = path.having(Edit.TO_OTHER_WORD, word.text)
+            if written in CHANNELS:
+                yield from self._channelled(path, Word(written, CHANNEL))
+            else:
+                yield from self._typed(path, Word(written))
+        else:
+            yield from self._to_tool(path, written)
+
+    def _is_tool(self, path: _Path) -> bool:
+        return (self.role or path.role) is Role.TOOL
+
+    def _to_tool(self, path: _Path, written: str) -> Iterator[_Path]:
+        tool = find_tool(written, self.tools)
+        if tool is None:
+            yield from self._to(path, written)
+        elif not tool.behind:
+            if tool.name != written or " " in written:
+                path = path.having(Edit.TOOL_RESPELLED, written)
+            yield from self._to(path, tool.name)
+        elif (tool.behind.isascii() and tool.behind[0].isalpha()) or tool.behind[0] == "<":
+            if " " in written:
+                path = path.having(Edit.TOOL_RESPELLED, written)
+            path = path.having(Edit.TOOL_GLUED, written)
+            for longer in self._to(path, tool.name):
+                kind = next((name for name in TYPES if tool.behind.endswith(name)), None)
+                marked = tool.behind.endswith(f"{CONSTRAIN_TEXT}{kind}")
+                found = (CONSTRAIN_TEXT if marked else "") + kind if kind else None
+                if tool.behind in CHANNELS:
+                    found = tool.behind
+                yield longer._replace(content_type=longer.content_type or found)
+        else:
+            path = path.having(Edit.TOOL_WITH_DIRT, written)
+            for longer in self._to(path, tool.name):
+                found = longer.content_type or type_at_end(tool.behind)
+                yield longer._replace(content_type=found)
+
+    def _to(self, path: _Path, recipient: str) -> Iterator[_Path]:
+        if path.recipient is None:
+            yield path._replace(recipient=recipient)
+        elif path.recipient == recipient:
+            yield path.having(Edit.RECIPIENT_REPLACED, recipient)
+        else:
+            yield path.having(Edit.RECIPIENT_REPLACED, path.recipient, recipient=recipient)
+            yield path.having(Edit.RECIPIENT_KEPT, recipient)
+
+    def _named_tool(self, path: _Path, word: Word) -> Iterator[_Path]:
+        text = word.text
+        if text in CHANNELS or text in TYPES or (tool := find_tool(text, self.tools)) is None:
+            return
+        if word.marker == CHANNEL:
+            path = path.having(Edit.TOOL_AS_CHANNEL, text)
+        elif word.marker == CONSTRAIN:
+            path = path.having(Edit.TOOL_AS_TYPE, text)
+        elif (path.role or self.role) is None and path.is_empty:
+            return  # it stands in the role's place
+        else:
+            path = path.having(Edit.TOOL_UNMARKED)
+        if " " in text:
+            path = path.having(Edit.TOOL_RESPELLED, text)
+        yield from self._to(path, tool.name)
+
+    def _typed(self, path: _Path, word: Word) -> Iterator[_Path]:
+        text, marker = word.text, word.marker
+        shown = CONSTRAIN_TEXT + text if marker == CONSTRAIN else text
+        found = type_at_end(text)
+        if text in CHANNELS or text in ROLES or (marker == CHANNEL and text not in TYPES):
+            return
+        if marker == CHANNEL:
+            path = path.having(Edit.TYPE_AS_CHANNEL, text)
+        elif found is not None and path.recipient is not None:
+            yield path.having(Edit.TYPE_IN_DIRT, text, content_type=found)
+            return
+        elif text not in TYPES:
+            edit = self._unusual_type(path, word)
+            if edit is None:
+                return
+            path = path.having(edit)
+        if path.content_type is None:
+            yield path._replace(content_type=shown)
+        elif path.content_type not in KNOWN_TYPES:
+            yield path.having(Edit.DROP_SIGNS, path.content_type, content_type=shown)
+        elif shown not in KNOWN_TYPES:
+            yield path.having(Edit.DROP_SIGNS, shown)
+
+    def _unusual_type(self, path: _Path, word: Word) -> Edit | None:
+        """Return the edit with which a word that is no known type is one; None if it cannot be."""
+        text = word.text
+        is_name = plain_name(text) and not (find_tool(text, self.tools) or spelled_channel(text))
+        if not is_name or self._begins_prose(word):
+            return None
+        if word.marker == CONSTRAIN:
+            return Edit.TYPE_UNUSUAL
+        may_be_author = (self.role or path.role) is None
+        return None if path.dirt or self.unfinished or may_be_author else Edit.TYPE_UNMARKED
+
+    def _begins_prose(self, word: Word) -> bool:
+        """Whether an ordinary word follows; a name has only types and recipients behind it."""
+        following = word.following
+        return not (following in ("", *TYPES) or following.startswith("to="))
+
+    # The end of a header
+
+    def ended(self, path: _Path) -> Iterator[tuple[_Path, Header]]:
+        """Yield the headers that the words so far may be."""
+        for whole in self._with_author(path):
+            yield self._with_channel(whole)
+
+    def _with_author(self, path: _Path) -> Iterator[_Path]:
+        """Decide who wrote the message: only a tool's recipient is a role."""
+        role, author, recipient = self.role or path.role, path.author, path.recipient
+        if role is Role.TOOL:
+            yield self._by_tool(path)
+        elif author is None:
+            path = path if role else path.having(Edit.ROLE_MISSING)
+            yield path._replace(role=role or Role.ASSISTANT)
+        elif recipient is not None and recipient not in ROLES:
+            yield path.having(Edit.DROP_PROSE, author, role=Role.ASSISTANT)
+        else:
+            yield from self._by_name(path, author)
+
+    def _by_tool(self, path: _Path) -> _Path:
+        role, author = Role.TOOL, path.author
+        if self.role is not role and self._is_callable(path.recipient):
+            path = path.having(Edit.TOOL_AS_ROLE, role.value, role=Role.ASSISTANT)
+            return path if author is None else path.having(Edit.DROP_PROSE, author)
+        if author is None:
+            return path._replace(role=role, name=role.value)
+        tool = find_tool(author, self.tools)
+        name = tool.name if tool else author
+        return path.having(Edit.TOOL_NAMED_TWICE, role.value, role=role, name=name)
+
+    def _by_name(self, path: _Path, author: str) -> Iterator[_Path]:
+        """Read a name in the role's place, in a header that addresses no tool."""
+        tool = find_tool(author, self.tools)
+        answer = path._replace(role=Role.TOOL, name=tool.name if tool else author)
+        if path.recipient is not None or (path.channel is None and author in self.tools):
+            yield answer
+        elif path.channel is None:
+            yield answer.having(Edit.TOOL_UNKNOWN, author)
+        else:
+            path = path._replace(role=Role.ASSISTANT)
+            yield path.having(Edit.ROLE_UNKNOWN, author)
+            if tool is not None:
+                yield path.having(Edit.TOOL_AS_ROLE, author, recipient=tool.name)
+                if self.after_call:
+                    yield answer.having(Edit.TOOL_ANSWERS, author)
+
+    def _is_callable(self, recipient: str | None) -> bool:
+        if recipient is None or recipient in ROLES:
+            return False
+        return find_tool(recipient, self.tools) is not None
+
+    def _with_channel(self, path: _Path) -> tuple[_Path, Header]:
+        recipient, channel = path.recipient, path.channel
+        is_call = path.role is Role.ASSISTANT and recipient is not None and recipient not in ROLES
+        if is_call and self.tools and recipient not in self.tools:
+            path = path.having(Edit.TOOL_UNDECLARED)
+        if channel is None and path.role is Role.ASSISTANT:
+            lost = {Kind.EMPTY_CHANNEL, Kind.UNKNOWN_CHANNEL}
+            if is_call:
+                channel = "commentary"
+            elif path.dirt or any(kind in lost for kind, _ in path.notes):
+                channel = "final"
+        elif is_call and channel == "final":
+            path, channel = path.having(Edit.CALL_ON_FINAL, channel), "commentary"
+        elif is_call and channel == "analysis":
+            path = path.having(Edit.CALL_ON_ANALYSIS)
+        role = path.role or Role.ASSISTANT
+        return path, Header(role, path.name, channel, recipient, path.content_type)
+
+
+class _End(NamedTuple):
+    """A way to read the whole header; `body` is the index of the word with which a body begins."""
+
+    path: _Path
+    header: Header
+    body: int | None = None
+
+    @property
+    def rank(self) -> tuple[object, ...]:
+        """The cost, then what is safer: no call, and no answer."""
+        is_call = self.header.role is Role.ASSISTANT and self.header.recipient is not None
+        return round(self.path.cost, 6), is_call, self.header.channel == "final", self.body or 0
+
+
+def _best(ends: list[_End]) -> tuple[Reading, int | None]:
+    best = min(ends, key=lambda end: end.rank)
+    path, header, body = best
+    others = (end.path.cost for end in ends if end[1:] != best[1:])
+    margin = round(min(others, default=path.cost + MOST_MARGIN) - path.cost, 6)
+    notes = path.notes
+    if path.dirt:
+        notes = (*notes, (Kind.HEADER_TEXT, " ".join(path.dirt)))
+    is_certain = path.channel in CHANNELS or header.recipient is not None
+    reading = Reading(header, notes, path.edits, round(path.cost, 6), margin, "", is_certain)
+    return reading, body
+
+
+# Headers with <|message|>
+
+
+def read_header(
+    pieces: Sequence[Piece],
+    role: Role | None,
+    tools: AbstractSet[str],
+    *,
+    after_call: bool = False,
+) -> Reading:
+    """Read any header; `role` is the author if the header names none (default: assistant).
+
+    A sound header has no edits. With `after_call`, a tool has just been called and may answer.
+
+    >>> reading = read_header(
+    ...     [Piece(CHANNEL, "commentary"), Piece(CONSTRAIN, "json to=f")], None, {"functions.f"}
+    ... )
+    >>> reading.header.recipient, reading.header.content_type
+    ('functions.f', '<|constrain|>json')
+    >>> [kind.value for kind, _ in reading.notes]
+    ['tool-name', 'missing-role']
+    """
+    key = (tuple(pieces), role, frozenset(tools), after_call)
+    if sum(len(text) for _, text in pieces) > LONGEST_NAME:
+        return _read_header.__wrapped__(*key)
+    return _read_header(*key)
+
+
+@functools.lru_cache(maxsize=1024)
+def _read_header(
+    pieces: tuple[Piece, ...], role: Role | None, tools: frozenset[str], after_call: bool
+) -> Reading:
+    """Read a header; cached, because the same few headers occur again and again."""
+    notes: tuple[Note, ...] = ()
+    if invisible := "".join(INVISIBLE_RUN.findall("".join(text for _, text in pieces))):
+        notes = ((Kind.HEADER_TEXT, invisible),)
+        pieces = tuple(Piece(marker, INVISIBLE_RUN.sub("", text)) for marker, text in pieces)
+    sound = read_sound(pieces, role, tools, after_call=after_call)
+    if sound is not None:
+        return Reading(sound, notes, (), 0.0, 0.0)
+    words = header_words(pieces, tools)
+    reader = _Reader(role, tools, after_call=after_call, unfinished=False)
+    last = reader.paths(words[:MOST_WORDS])[-1]
+    if rest := words[MOST_WORDS:]:
+        last = [path.having(Edit.DROP_PROSE, " ".join(word.text for word in rest)) for path in last]
+    reading, _ = _best([_End(*whole) for path in last for whole in reader.ended(path)])
+    if reading.cost > COST[Edit.BODY_BEFORE_MARKER]:
+        begun = read_unfinished(pieces, role, tools, after_call=after_call)
+        cost = begun.cost + COST[Edit.BODY_BEFORE_MARKER]
+        if begun.body and begun.is_certain and cost < reading.cost:
+            edits = (*begun.edits, Edit.BODY_BEFORE_MARKER)
+            notes = (*notes, *begun.notes, (Kind.MISSING_MESSAGE, begun.body))
+            return begun._replace(notes=notes, edits=edits, cost=cost, margin=reading.cost - cost)
+    notes += reading.notes or ((Kind.HEADER_ORDER, ""),)
+    return reading._replace(notes=notes)
+
+
+# Headers without <|message|>
+
+
+def read_unfinished(
+    pieces: Sequence[Piece],
+    role: Role | None,
+    tools: AbstractSet[str],
+    *,
+    after_call: bool = False,
+) -> Reading:
+    """Read a header without ``<|message|>``, and find the place where its body begins.
+
+    >>> read_unfinished([Piece(CHANNEL, "final I cannot help.")], Role.ASSISTANT, set()).body
+    'I cannot help.'
+    """
+    words = [*islice(body_words(pieces, tools), MOST_WORDS + 1)]
+    reader = _Reader(role, tools, after_call=after_call, unfinished=True)
+    steps = reader.paths(words[:MOST_WORDS])
+    found: list[_End] = []
+    for index, paths in enumerate(steps[: len(words)]):
+        for path in paths:
+            with_body = _with_body(path, words[index], pieces)
+            found += [_End(*whole, index) for whole in reader.ended(with_body)]
+    if len(words) <= MOST_WORDS and not (words and words[-1].text == "{"):
+        for path in steps[-1]:
+            if path.dirt:
+                path = path.having(Edit.BODY_MISSING)
+            found += [_End(*whole) for whole in reader.ended(path)]
+    reading, start = _best(found)
+    if start is not None:
+        word = words[start]
+        later = "".join(text for _, text in pieces[word.piece + 1 :])
+        body = pieces[word.piece].text[word.start :] + later
+        reading = reading._replace(body=body.lstrip())
+    if not reading.is_certain:
+        reading = reading._replace(header=reading.header._replace(channel=None))
+    return reading
+
+
+def _with_body(path: _Path, word: Word, pieces: Sequence[Piece]) -> _Path:
+    """Let the body begin at a word."""
+    before, path = path, path.having(Edit.BODY)
+    if path.channel is None and path.recipient is None:
+        path = path.having(Edit.BODY_UNNAMED)
+    for _ in pieces[word.piece + 1 :]:
+        path = path.having(Edit.BODY_HAS_MARKERS)
+    text = word.text
+    if text == "{":
+        return path
+    is_typed = path.content_type is not None and path.content_type.endswith(TYPES)
+    if pieces[word.piece].marker == CONSTRAIN and not is_typed:
+        path = path.having(Edit.BODY_AFTER_TYPE_MARKER)
+    signs = not any(map(str.isalnum, text))
+    belongs_to_header = (
+        text.startswith("to=")
+        or (signs and word.following.startswith("to="))
+        or (text in CHANNELS and (path.channel is None or word.glued or word.marker == CHANNEL))
+        or (text in ROLES and before.is_empty)
+    )
+    if belongs_to_header:
+        path = path.having(Edit.BODY_HAS_HEADER_WORD)
+    if path.recipient is not None and not (signs and word.glued):
+        path = path.having(Edit.BODY_OF_CALL_IS_PROSE)
+    else:
+        path = path.having(Edit.BODY_IS_PROSE)
+    if text.strip("?") == "":
+        path = path.having(Edit.BODY_OF_SIGNS)
+    if word.glued and text[:1].islower():
+        path = path.having(Edit.BODY_INSIDE_WORD)
+    return path

@@ -1,0 +1,308 @@
+"""Requests between servers: about running responses (servers of one database), or for places at
+the engine (workers of one server).
+
+A request is addressed to the id of a server, and the answer comes in parts. Both are messages on a
+channel: notifications of PostgreSQL, which need no address or port of a server, or Unix sockets in
+a folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import logging
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing, suppress
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import psycopg
+from sqlalchemy import URL
+
+from ..http.requests import cancel_all
+from ..store import StoreError
+
+__all__ = [
+    "ANSWER_SECONDS",
+    "Answer",
+    "Channel",
+    "PeerError",
+    "Peers",
+    "PostgresChannel",
+    "SocketChannel",
+]
+
+_LOG = logging.getLogger(__name__)
+
+ANSWER_SECONDS = 1.0
+"""The longest time between two parts of an answer; without data, an empty part is sent."""
+_SILENCE = 3 * ANSWER_SECONDS  # after which a server that runs responses may be dead
+_PIECE = 7_900  # bytes of a notification, below 8,000
+_RECONNECT_SECONDS = 0.5
+_LENGTH_BYTES = 4  # before each message on a socket
+
+Answer: TypeAlias = "Callable[[Mapping[str, Any]], AsyncGenerator[Any, None]]"
+"""A function from a request to the parts of its answer, all JSON; one part each `ANSWER_SECONDS`.
+"""
+
+
+class PeerError(Exception):
+    """Another server does not answer."""
+
+
+class Channel(Protocol):
+    """Carries messages of any length between servers, in order."""
+
+    async def open(self, received: Callable[[str], None]) -> None:
+        """Start to receive; raise `StoreError` if that is impossible."""
+
+    async def send(self, server_id: str, message: str) -> None:
+        """Send a message to a server; raises `PeerError`."""
+
+    async def close(self) -> None:
+        """End."""
+
+
+class Peers:
+    """This server among others; without a `channel`, it is alone.
+
+    A server that sends nothing for `silence` seconds counts as dead.
+    """
+
+    def __init__(
+        self,
+        server_id: str,
+        channel: Channel | None,
+        answer: Answer,
+        *,
+        silence: float = _SILENCE,
+    ) -> None:
+        self._id = server_id
+        self._channel = channel
+        self._answer = answer
+        self._silence = silence
+        self._numbers = itertools.count()
+        self._calls: dict[int, asyncio.Queue[Mapping[str, Any] | None]] = {}
+        self._answers: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        """Start to answer. Raises `StoreError`."""
+        if self._channel is not None:
+            await self._channel.open(self._receive)
+
+    async def close(self) -> None:
+        """End; running answers are cut off."""
+        await cancel_all(*self._answers.values(), *self._leaving)
+        if self._channel is not None:
+            await self._channel.close()
+
+    def forget(self, server_id: str) -> None:
+        """End the work for a dead server; otherwise, the work ends when an answer fails."""
+        for (asker, _), task in self._answers.items():
+            if asker == server_id:
+                task.cancel()
+
+    async def ask(self, server_id: str, request: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
+        """Yield the parts of another server's answer. Raises `PeerError` if it does not answer.
+
+        Closing the generator ends the work of the other server.
+        """
+        if self._channel is None or server_id == self._id:
+            raise PeerError(f"there is no other server {server_id}")
+        call, loop = next(self._numbers), asyncio.get_running_loop()
+        parts = self._calls[call] = asyncio.Queue()
+        has_ended = False
+        try:
+            await self._send(server_id, call=call, sender=self._id, request=request)
+            while True:
+                timer = loop.call_later(self._silence, parts.put_nowait, None)
+                try:
+                    message = await parts.get()
+                finally:
+                    timer.cancel()
+                if message is None:
+                    raise PeerError(f"the server {server_id} does not answer")
+                if "part" not in message:
+                    has_ended = True
+                    return
+                yield message["part"]
+        finally:
+            del self._calls[call]
+            if not has_ended:
+                leaving = asyncio.ensure_future(self._leave(server_id, call))
+                self._leaving.add(leaving)
+                leaving.add_done_callback(self._leaving.discard)
+
+    async def _leave(self, server_id: str, call: int) -> None:
+        with suppress(PeerError):
+            await self._send(server_id, left=call, sender=self._id)
+
+    async def _send(self, server_id: str, **message: Any) -> None:
+        assert self._channel is not None
+        await self._channel.send(server_id, json.dumps(message, separators=(",", ":")))
+
+    def _receive(self, text: str) -> None:
+        message = json.loads(text)
+        if "request" in message:
+            asker = message["sender"], message["call"]
+            task = asyncio.ensure_future(self._respond(*asker, message["request"]))
+            self._answers[asker] = task
+            task.add_done_callback(lambda _: self._answers.pop(asker, None))
+        elif "left" in message:
+            task_of_asker = self._answers.get((message["sender"], message["left"]))
+            if task_of_asker is not None:
+                task_of_asker.cancel()
+        elif message["call"] in self._calls:
+            self._calls[message["call"]].put_nowait(message)
+
+    async def _respond(self, sender: str, call: int, request: Mapping[str, Any]) -> None:
+        try:
+            async with aclosing(self._answer(request)) as parts:
+                async for part in parts:
+                    await self._send(sender, call=call, part=part)
+            await self._send(sender, call=call)
+        except PeerError as error:
+            _LOG.warning("an answer to another server was cut off: %s", error)
+        except Exception:  # noqa: BLE001 - the other server gets no answer and reads the store
+            _LOG.exception("a request of another server failed")
+
+
+_NO_MESSAGE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+
+
+class PostgresChannel:
+    """Messages as notifications of PostgreSQL, in pieces, because their length is limited.
+
+    A broken connection is opened again. Messages of that time are lost; their receiver times out
+    and sends its request again.
+    """
+
+    def __init__(self, url: URL, server_id: str) -> None:
+        self._url = url.set(drivername="postgresql").render_as_string(hide_password=False)
+        self._shown = url.render_as_string(hide_password=True)
+        self._id = server_id
+        self._listening: asyncio.Task[None] | None = None
+        self._sender: psycopg.AsyncConnection[Any] | None = None
+        self._turn = asyncio.Lock()
+        self._numbers = itertools.count()
+
+    async def open(self, received: Callable[[str], None]) -> None:
+        """Listen; after the first connection, failures are logged and retried."""
+        try:
+            listener = await self._listener()
+        except psycopg.Error as error:
+            raise StoreError(f"the database {self._shown} failed: {error}") from error
+        self._listening = asyncio.ensure_future(self._listen(listener, received))
+
+    async def send(self, server_id: str, message: str) -> None:
+        """Send a message in pieces, all in one transaction."""
+        number, name = next(self._numbers), _channel(server_id)
+        pieces = [message[start : start + _PIECE] for start in range(0, len(message), _PIECE)]
+        rows = [
+            (name, f"{self._id} {number} {left} {piece}")
+            for left, piece in zip(reversed(range(len(pieces))), pieces, strict=True)
+        ]
+        async with self._turn:
+            try:
+                if self._sender is None or self._sender.closed:
+                    self._sender = await psycopg.AsyncConnection.connect(self._url)
+                async with self._sender.transaction(), self._sender.cursor() as cursor:
+                    await cursor.executemany("SELECT pg_notify(%s, %s)", rows)
+            except psycopg.Error as error:
+                raise PeerError(f"the database {self._shown} failed: {error}") from error
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._listening is not None:
+            await cancel_all(self._listening)
+        if self._sender is not None:
+            await self._sender.close()
+
+    async def _listener(self) -> psycopg.AsyncConnection[Any]:
+        connection = await psycopg.AsyncConnection.connect(self._url, autocommit=True)
+        await connection.execute(f'LISTEN "{_channel(self._id)}"'.encode())
+        return connection
+
+    async def _listen(
+        self, connection: psycopg.AsyncConnection[Any] | None, received: Callable[[str], None]
+    ) -> None:
+        while True:
+            try:
+                connection = connection or await self._listener()
+                incomplete: defaultdict[str, list[str]] = defaultdict(list)
+                async with connection:
+                    async for notification in connection.notifies():
+                        try:
+                            sender, number, left, piece = notification.payload.split(" ", 3)
+                            pieces = incomplete[f"{sender} {number}"]
+                            pieces.append(piece)
+                            if left == "0":
+                                del incomplete[f"{sender} {number}"]
+                                received("".join(pieces))
+                        except _NO_MESSAGE:  # any user of the database can notify
+                            _LOG.warning("a notification that no server has sent is ignored")
+            except psycopg.Error as error:
+                _LOG.warning("no messages from other servers until the next try: %s", error)
+            connection = None
+            await asyncio.sleep(_RECONNECT_SECONDS)
+
+
+def _channel(server_id: str) -> str:
+    return f"harmony_{server_id}"
+
+
+class SocketChannel:
+    """Messages over Unix sockets in a folder, one for each process of a server, by its id."""
+
+    def __init__(self, folder: Path, server_id: str) -> None:
+        self._folder = folder
+        self._id = server_id
+        self._writers: dict[str, asyncio.StreamWriter] = {}
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._reading: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+
+    async def open(self, received: Callable[[str], None]) -> None:
+        """Listen."""
+
+        async def read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            self._reading.add(task)
+            try:
+                while True:
+                    length = int.from_bytes(await reader.readexactly(_LENGTH_BYTES), "big")
+                    received((await reader.readexactly(length)).decode())
+            except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+                pass  # the other process has ended, or this one does
+            finally:
+                self._reading.discard(task)
+                writer.close()
+
+        self._server = await asyncio.start_unix_server(read, self._folder / self._id)
+
+    async def send(self, server_id: str, message: str) -> None:
+        """Send a message, over a connection that is kept."""
+        data = message.encode()
+        async with self._turns[server_id]:
+            try:
+                writer = self._writers.get(server_id)
+                if writer is None or writer.is_closing():
+                    _, writer = await asyncio.open_unix_connection(self._folder / server_id)
+                    self._writers[server_id] = writer
+                writer.write(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
+                await writer.drain()
+            except OSError as error:
+                raise PeerError(f"the process {server_id} has ended: {error}") from error
+
+    async def close(self) -> None:
+        """Close the socket, and all connections."""
+        if self._server is not None:
+            self._server.close()
+            (self._folder / self._id).unlink(missing_ok=True)
+        for writer in self._writers.values():
+            writer.close()
+        await cancel_all(*self._reading)

@@ -1,0 +1,113 @@
+"""The responses that run at this server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, suppress
+from typing import Any, Protocol
+
+from .cluster.peers import ANSWER_SECONDS
+from .http.errors import ApiError
+from .http.event_log import EventLog
+
+__all__ = ["LiveResponse", "LiveResponses", "answer_peer"]
+
+_CLOSING_SECONDS = 5.0  # in which connections can send the last events
+_MIRROR_PACE = 0.05  # seconds between messages to another server with the events of a response
+
+
+class LiveResponse(Protocol):
+    """A running response."""
+
+    @property
+    def id(self) -> str:
+        """Return the id of the response."""
+        ...
+
+    @property
+    def owner(self) -> str:
+        """Return the owner of the response."""
+        ...
+
+    @property
+    def is_stored(self) -> bool:
+        """Return whether the response is stored."""
+        ...
+
+    @property
+    def response(self) -> dict[str, Any]:
+        """Return the current state of the response."""
+        ...
+
+    @property
+    def log(self) -> EventLog:
+        """Return its events; the ``sequence_number`` of each is its index."""
+        ...
+
+    def stop(self, error: ApiError | None = None) -> None:
+        """End the response as cancelled, or with an error as failed."""
+        ...
+
+    async def finished(self) -> None:
+        """Wait until the response has ended and is stored."""
+        ...
+
+
+class LiveResponses:
+    """Finds running responses by their ids."""
+
+    def __init__(self) -> None:
+        self._responses: dict[str, LiveResponse] = {}
+        self._connections: set[asyncio.Task[None]] = set()
+
+    def add(self, response: LiveResponse) -> None:
+        """Add a response that has begun."""
+        self._responses[response.id] = response
+
+    def discard(self, response: LiveResponse) -> None:
+        """Remove a response that has ended."""
+        self._responses.pop(response.id, None)
+
+    def find(self, id: str, owner: str) -> LiveResponse | None:
+        """Find a running response that is stored; only its owner finds it."""
+        response = self._responses.get(id)
+        if response is None or response.owner != owner or not response.is_stored:
+            return None
+        return response
+
+    def add_connection(self, task: asyncio.Task[None]) -> None:
+        """Add a task that sends events to a client, and ends after the responses."""
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+
+    async def end_all(self, error: ApiError) -> None:
+        """Fail the running responses; wait until they are stored and their last events are sent."""
+        responses = list(self._responses.values())
+        for response in responses:
+            response.stop(error)
+        await asyncio.gather(*(response.finished() for response in responses))
+        if self._connections:
+            await asyncio.wait(self._connections, timeout=_CLOSING_SECONDS)
+
+
+async def answer_peer(
+    responses: LiveResponses, request: Mapping[str, Any]
+) -> AsyncGenerator[Any, None]:
+    """Answer another server about a response; if it does not run here, the answer is empty."""
+    live = responses.find(request["id"], request["owner"])
+    if live is None:
+        return
+    if request["action"] == "read":
+        yield live.response
+    elif request["action"] == "stop":
+        live.stop()
+        finished = asyncio.ensure_future(live.finished())
+        while not (await asyncio.wait({finished}, timeout=ANSWER_SECONDS))[0]:
+            yield None
+    else:
+        with suppress(ApiError):  # the response never began
+            async with aclosing(live.log.batches(request["after"], ANSWER_SECONDS)) as batches:
+                async for batch in batches:
+                    yield batch
+                    await asyncio.sleep(_MIRROR_PACE)

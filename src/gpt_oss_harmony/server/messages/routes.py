@@ -1,0 +1,133 @@
+"""``POST /v1/messages`` and ``/v1/messages/count_tokens``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+from typing_extensions import TypedDict  # pydantic needs that of Python 3.12
+
+from ...apis.messages_input import chat_parts, turn_of_messages
+from ...apis.messages_request import MessagesRequest
+from ...apis.turn_request import TurnRequest
+from ..auth.api_keys import AuthenticatedCaller, Caller
+from ..encryption import OwnerCipher
+from ..generation.preparation import prepare_turn, unenforced_header
+from ..generation.sampling import sample_choices, sample_turn, with_grammar
+from ..http.errors import ApiError
+from ..http.event_log import Event
+from ..http.json import JsonResponse
+from ..http.requests import while_connected
+from ..http.server_sent_events import EventStream, event_of, json_or_stream
+from ..identifiers import new_id
+from ..limited_route import LimitedRoute
+from ..services import Services, services_of
+from .answer import PING, MessageAnswer, MessageEvent, MessageEvents, whole_message
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["Messages"], route_class=LimitedRoute)
+
+
+@router.post(
+    "/v1/messages",
+    response_model=None,
+    responses=json_or_stream(MessageAnswer, MessageEvent),
+)
+async def create_message(
+    body: MessagesRequest, request: Request, caller: AuthenticatedCaller
+) -> Response:
+    """Respond to a conversation, in the form of Anthropic's Messages API.
+
+    With `stream`, the message is sent as server-sent events. An error during the stream is the
+    event `error`. The reasoning is in blocks of the type `thinking`; send them back with the
+    results of calls.
+    """
+    services = services_of(request)
+    model = services.check_model(body.model)
+    headers: dict[str, str] = {}
+    events = _events(services, caller, body, model, headers)
+    if body.stream:
+        return EventStream(
+            _named(events), error_event=_error_event, ping=_named_event(PING), headers=headers
+        )
+    message = await while_connected(request.receive, _whole(events))
+    return JsonResponse(message, headers=headers)
+
+
+class TokenCount(TypedDict):
+    """The number of tokens of a prompt."""
+
+    input_tokens: int
+
+
+@router.post("/v1/messages/count_tokens")
+async def count_message_tokens(
+    body: MessagesRequest, request: Request, caller: AuthenticatedCaller
+) -> TokenCount:
+    """Count the tokens of a request's prompt; nothing is sampled."""
+    services = services_of(request)
+    services.check_model(body.model)
+    turn = await _turn(services, caller, body)
+    prepared = await services.pools.encoding.run(caller.owner, prepare_turn, turn)
+    caller.usage.tokens += len(prepared.prompt)
+    return {"input_tokens": len(prepared.prompt)}
+
+
+async def _turn(services: Services, caller: Caller, body: MessagesRequest) -> TurnRequest:
+    date = services.current_date()
+    parts = chat_parts(body)
+    messages = await services.file_texts.in_items(caller.owner, parts, "messages")
+    body = body.model_copy(update={"messages": messages or parts})
+    decrypt = OwnerCipher(services.cipher, caller.owner).decrypt
+    pool = services.pools.encoding
+    return await pool.run(caller.owner, turn_of_messages, body, date=date, decrypt=decrypt)
+
+
+async def _events(
+    services: Services, caller: Caller, body: MessagesRequest, model: str, headers: dict[str, str]
+) -> AsyncGenerator[dict[str, Any], None]:
+    await services.admission.admit(caller.owner)
+    turn = await _turn(services, caller, body)
+    pool = services.pools.encoding
+    with services.metrics.preparation.time():
+        prepared = await pool.run(caller.owner, prepare_turn, turn)
+        prepared = await with_grammar(services, caller.owner, turn, prepared)
+    headers.update(unenforced_header(prepared.unenforced))
+    writer = MessageEvents(
+        model,
+        turn,
+        len(prepared.prompt),
+        display=body.reasoning_display,
+        seal=OwnerCipher(services.cipher, caller.owner).encrypt_reasoning,
+        new_id=new_id,
+    )
+    sampled = sample_turn(services, caller, turn, prepared)
+    async with aclosing(sample_choices([sampled], prompt_field="messages")) as turn_events:
+        async for _, turn_event in turn_events:
+            for event in writer.take(turn_event):
+                yield event
+
+
+async def _whole(events: AsyncGenerator[dict[str, Any], None]) -> dict[str, Any]:
+    async with aclosing(events):
+        return whole_message([event async for event in events])
+
+
+async def _named(
+    events: AsyncGenerator[dict[str, Any], None],
+) -> AsyncGenerator[Event, None]:
+    async with aclosing(events):
+        async for event in events:
+            yield _named_event(event)
+
+
+def _named_event(event: dict[str, Any]) -> Event:
+    return event_of(event, event["type"])
+
+
+def _error_event(error: ApiError) -> Event:
+    return _named_event(error.messages_body())

@@ -1,0 +1,259 @@
+"""The ways to an MCP server, with `replies` between its bytes and the SDK, which parses them.
+
+A reply that is not used becomes an error with the id of its request, so that no call waits for it.
+Large messages are checked in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+import signal
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import IO
+
+import anyio
+import httpx2
+from mcp.client.stdio import get_default_environment
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+from mcp.shared.message import SessionMessage
+from mcp.types import JSONRPCRequest, jsonrpc_message_adapter
+
+from .replies import MAX_BYTES, ReplyError, bounded, error_reply, id_in
+
+__all__ = ["command_transport", "url_transport"]
+
+_LOG = logging.getLogger(__name__)
+
+_READ = 1 << 18  # bytes at a time
+_SMALL = 1 << 16  # bytes of a message that is checked without a thread
+_KEPT = 1 << 10  # bytes of the start and the end of a message that is too large
+_ENDING_SECONDS = 2.0  # for each step of ending a server
+_EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+
+
+async def _bounded(message: bytes) -> bytes:
+    if len(message) <= _SMALL:
+        return bounded(message)
+    return await asyncio.to_thread(bounded, message)
+
+
+def _refused(problem: object) -> None:
+    _LOG.warning("a message of an MCP server is not used: %s", problem)
+
+
+# Servers that a command starts
+
+
+class _Line:
+    """The line of a server that has not ended yet; only the ends of one that is too large."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._start = self._end = b""
+
+    def add(self, part: bytes) -> None:
+        self._size += len(part)
+        self._start = (self._start + part[:_KEPT])[:_KEPT]
+        self._end = (self._end + part[-_KEPT:])[-_KEPT:]
+        if self._size <= MAX_BYTES:
+            self._parts.append(part)
+        else:
+            self._parts.clear()
+
+    async def read(self) -> bytes:
+        """Return the whole line, ready to be parsed. Raises `ReplyError`."""
+        if self._size > MAX_BYTES:
+            raise ReplyError(f"it is larger than {MAX_BYTES >> 20} MiB")
+        return await _bounded(b"".join(self._parts))
+
+    def id(self) -> int | str | None:
+        return id_in(self._start, self._end)
+
+    @property
+    def is_object(self) -> bool:
+        """False for anything that a server prints besides its messages."""
+        return self._start.lstrip().startswith(b"{")
+
+
+class _Requests:
+    """The requests that wait for a reply."""
+
+    def __init__(self) -> None:
+        self._waiting: set[int | str] = set()
+
+    def sent(self, message: SessionMessage) -> bytes:
+        """Write a message as a line."""
+        if isinstance(message.message, JSONRPCRequest):
+            self._waiting.add(message.message.id)
+        text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+        return text.encode("utf-8", "replace") + b"\n"
+
+    async def received(self, line: _Line) -> list[SessionMessage]:
+        """Read a line; errors take the place of a reply that is not used."""
+        try:
+            message = _parsed(await line.read())
+        except ReplyError as problem:
+            _refused(problem)
+            found = line.id()
+            failed = {found} & self._waiting or set(self._waiting)
+            self._waiting -= failed
+            return [_parsed(error_reply(id, problem)) for id in failed if id is not None]
+        except ValueError:  # JSON, but no message
+            return []
+        self._waiting.discard(getattr(message.message, "id", None) or 0)
+        return [message]
+
+
+def _parsed(text: bytes) -> SessionMessage:
+    return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
+
+
+@asynccontextmanager
+async def command_transport(
+    command: Sequence[str], errlog: IO[bytes]
+) -> AsyncGenerator[tuple[object, object], None]:
+    """Start a server, and speak with it by its standard input and output.
+
+    Raises `OSError` if it cannot be started.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        env=get_default_environment(),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=errlog,
+        start_new_session=True,
+    )
+    to_sdk, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    to_server, from_sdk = anyio.create_memory_object_stream[SessionMessage](0)
+    requests = _Requests()
+
+    async def read() -> None:
+        assert process.stdout is not None
+        line = _Line()
+        async with to_sdk:
+            while chunk := await process.stdout.read(_READ):
+                *ends, rest = chunk.split(b"\n")
+                for end in ends:
+                    line.add(end)
+                    for message in await requests.received(line) if line.is_object else ():
+                        await to_sdk.send(message)
+                    line = _Line()
+                line.add(rest)
+
+    async def write() -> None:
+        assert process.stdin is not None
+        async with from_sdk:
+            async for message in from_sdk:
+                process.stdin.write(requests.sent(message))
+                await process.stdin.drain()
+
+    async def quietly(work: object) -> None:
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, ConnectionError):
+            await work()  # type: ignore[operator]
+
+    working = [asyncio.create_task(quietly(work)) for work in (read, write)]
+    try:
+        yield from_server, to_server
+    finally:
+        for stream in (from_server, to_server, to_sdk, from_sdk):
+            stream.close()
+        for task in working:
+            task.cancel()
+        await asyncio.gather(*working, return_exceptions=True)
+        await asyncio.shield(_end(process))
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """End a server as MCP prescribes: close its input, then SIGTERM, then SIGKILL."""
+    assert process.stdin is not None
+    process.stdin.close()
+    for number in (signal.SIGTERM, signal.SIGKILL, None):
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(process.wait(), _ENDING_SECONDS)
+            return
+        with suppress(ProcessLookupError, PermissionError):
+            if number is not None:
+                os.killpg(process.pid, number)
+    _LOG.warning("the MCP server with process id %s does not end", process.pid)
+
+
+# Servers behind a URL
+
+
+class _CheckedBody(httpx2.AsyncByteStream):
+    """The body of a response: each event of a stream, or the whole, is checked before it goes on.
+
+    `id` is that of the request, if it waits for a reply.
+    """
+
+    def __init__(self, body: httpx2.AsyncByteStream, id: int | str | None, *, events: bool) -> None:
+        self._body = body
+        self._id = id
+        self._events = events
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        waiting = bytearray()
+        try:
+            async for chunk in self._body:
+                searched = max(0, len(waiting) - 3)
+                waiting += chunk
+                while self._events and (end := _EVENT_END.search(waiting, searched)):
+                    yield await self._event(bytes(waiting[: end.end()]))
+                    del waiting[: end.end()]
+                    searched = 0
+                if len(waiting) > MAX_BYTES:
+                    raise ReplyError(f"it is larger than {MAX_BYTES >> 20} MiB")
+            if not self._events:
+                yield await _bounded(bytes(waiting))
+        except ReplyError as problem:
+            _refused(problem)
+            if self._id is not None:
+                reply = error_reply(self._id, problem)
+                yield b"event: message\ndata: " + reply + b"\n\n" if self._events else reply
+
+    async def _event(self, event: bytes) -> bytes:
+        """Check the data of an event, and join its lines."""
+        lines = re.split(rb"\r\n|\n|\r", event)
+        data = [line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:")]
+        others = [line for line in lines if line and not line.startswith(b"data:")]
+        if data:
+            checked = await _bounded(b"\n".join(data))
+            others.append(b"data: " + checked.replace(b"\n", b"\ndata: "))
+        return b"\n".join(others) + b"\n\n"
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
+
+
+async def _check_body(response: httpx2.Response) -> None:
+    body = response.stream
+    if not isinstance(body, httpx2.AsyncByteStream):
+        return
+    try:
+        id = json.loads(response.request.content).get("id")
+    except (ValueError, AttributeError, httpx2.RequestNotRead):
+        id = None
+    events = response.headers.get("content-type", "").lower().startswith("text/event-stream")
+    response.stream = _CheckedBody(body, id, events=events)
+    if response.headers.pop("content-encoding", "identity") != "identity":
+        raise httpx2.DecodingError("the server compresses its reply, although it must not")
+
+
+@asynccontextmanager
+async def url_transport(url: str) -> AsyncGenerator[tuple[object, object], None]:
+    """Speak with a server at a URL."""
+    async with create_mcp_http_client({"Accept-Encoding": "identity"}) as client:
+        client.event_hooks = {"request": [], "response": [_check_body]}
+        transport = streamable_http_client(
+            url, http_client=client, max_sse_event_size=2 * MAX_BYTES
+        )
+        async with transport as streams:
+            yield streams

@@ -1,0 +1,152 @@
+"""Checks of what a row would teach: findings that are counted, or for which it is rejected.
+
+A finding is about text that is trained on; the same text with weight 0 gives none.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from ..conversation.content import TextContent
+from ..conversation.messages import Conversation, Message, Role, declared_tools, is_answer
+
+__all__ = [
+    "FINDINGS",
+    "REJECTED_FINDINGS",
+    "Finding",
+    "FindingKind",
+    "find_in_opening",
+    "find_in_trained",
+]
+
+FindingKind: TypeAlias = Literal["markup", "calls", "channels", "empty", "opening"]
+FINDINGS: Mapping[str, str] = {
+    "markup": "marks of a format in text, such as <|end|>, <|im_end|> or <think>",
+    "calls": "arguments that are not a JSON object, or that break the declared parameters",
+    "channels": "messages on no channel, or on one that the models do not have",
+    "empty": "answers without text",
+    "opening": "conversations that begin with the assistant",
+}
+"""The kinds of findings, and what they are."""
+
+REJECTED_FINDINGS: frozenset[FindingKind] = frozenset({"markup", "calls", "channels"})
+"""The findings for which rows are rejected by default: no model should write such text. An empty
+answer, or one to no question, may be meant."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A finding: its kind, and the problem with the remedy."""
+
+    kind: FindingKind
+    problem: str
+
+
+_MARK = re.compile(
+    r"<\|[\w.:-]{1,64}\|>"  # of harmony, ChatML, Llama and others
+    r"|<｜[^｜<>]{1,64}｜>"  # of DeepSeek
+    r"|</?(?:think|tool_call|tool_response)>"
+    r"|</?(?:start|end)_of_turn>|\[/?INST\]|</s>\s*$"
+)
+_CHANNELS = ("analysis", "commentary", "final")
+
+
+def find_in_trained(message: Message, opening: Sequence[Message]) -> list[Finding]:
+    """Check a message of the assistant that is trained on; `opening` declares the tools."""
+    body = "".join(part.text for part in message.content if isinstance(part, TextContent))
+    found: list[Finding] = []
+    # Most texts have none of the first characters; the pattern is slower.
+    mark = _MARK.search(body) if "<" in body or "[" in body else None
+    if mark is not None:
+        found.append(
+            Finding(
+                "markup",
+                f"{mark[0]} in an assistant's text would be learned as text; put what it marks in "
+                "fields, or accept such text",
+            )
+        )
+    if message.channel not in _CHANNELS:
+        named = "no channel" if message.channel is None else f"the channel {message.channel!r:.40}"
+        found.append(
+            Finding(
+                "channels",
+                f"a message by the assistant is on {named}; write one of {', '.join(_CHANNELS)}",
+            )
+        )
+    if message.recipient is not None and message.recipient != "all":
+        problem = _call_problem(message, body, opening)
+        if problem is not None:
+            found.append(
+                Finding("calls", f"{problem}; correct it, or give the message the weight 0")
+            )
+    elif is_answer(message) and not body.strip():
+        found.append(Finding("empty", "an answer has no text; remove it, or write one"))
+    return found
+
+
+def find_in_opening(messages: Iterable[Message]) -> list[Finding]:
+    """Check how a conversation begins."""
+    openings = (Role.SYSTEM, Role.DEVELOPER)
+    first = next((m for m in messages if m.author.role not in openings), None)
+    if first is None or first.author.role is not Role.ASSISTANT:
+        return []
+    return [
+        Finding("opening", "the conversation begins with the assistant; write the question first")
+    ]
+
+
+# Calls
+
+
+def _call_problem(message: Message, body: str, opening: Sequence[Message]) -> str | None:
+    """Return what is wrong with a call, or None; its arguments are `body`."""
+    if message.content_type is not None and "json" not in message.content_type:
+        return None  # code, or the text of a custom tool
+    recipient = message.recipient or ""
+    tools = declared_tools(opening)
+    if recipient in tools and tools[recipient] is None:
+        return None  # it takes text
+    try:
+        value = json.loads(body, object_pairs_hook=_object, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        return f"the arguments of a call of {recipient!r:.60} are not valid JSON ({error!s:.80})"
+    if not isinstance(value, dict):
+        return f"the arguments of a call of {recipient!r:.60} are not a JSON object"
+    if recipient not in tools:
+        if tools and recipient.startswith("functions."):
+            return f"the function {recipient.partition('.')[2]!r:.60} is called, but not declared"
+        return None
+    return _schema_problem(message, recipient, opening)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the name {twice!r:.40} occurs twice")
+    return fields
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _schema_problem(message: Message, recipient: str, opening: Sequence[Message]) -> str | None:
+    """Return the first violation of the declared parameters; they need the extra ``train``."""
+    try:
+        from ..grammar.violations import find_violations
+    except ModuleNotFoundError:
+        return None
+    violations = find_violations([message], Conversation(messages=list(opening)))
+    if not violations:
+        return None
+    where = violations[0].instance.removeprefix("#") or "the arguments"
+    return (
+        f"the arguments of a call of {recipient!r:.60} break its declared parameters "
+        f"({where}: {violations[0].message:.120})"
+    )

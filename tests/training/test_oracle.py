@@ -1,0 +1,25 @@
+"""Rows of every form teach what an oracle says: each context, sampled token and weight."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from gpt_oss_harmony.training import row_examples
+from support.training_oracle import DATE, WRITERS, learned, taught
+
+ROWS = int(os.environ.get("HARMONY_ORACLE_ROWS", "40"))
+"""The rows of each form."""
+
+
+@pytest.mark.parametrize("form", WRITERS)
+def test_rows_teach_what_the_oracle_says(form: str) -> None:
+    make, write = WRITERS[form]
+    for seed in range(ROWS):
+        talk = make(random.Random(seed))
+        row = write(talk)
+        _, made = row_examples(row, start_date=DATE, reject=())
+        examples = ((e.input_ids, e.labels, e.loss_weights()) for e in made.examples)
+        assert taught(examples) == learned(talk), f"seed {seed}: {row}"
