@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,14 @@ import torch
 from transformers import AttentionInterface, AutoModelForCausalLM, GptOssConfig
 from transformers.masking_utils import AttentionMaskInterface
 
-from gpt_oss_harmony.engines import EngineError, Sampling, TransformersEngine, cpu_model
+from gpt_oss_harmony import load_harmony_encoding
+from gpt_oss_harmony.engines import (
+    EngineError,
+    Sampling,
+    TransformersEngine,
+    cpu_model,
+    self_check,
+)
 from gpt_oss_harmony.engines import continuous_batching as batching
 
 SIZES: dict[str, Any] = {"context_length": 400, "max_requests": 4}
@@ -80,7 +88,7 @@ def test_broken_attention_is_found(
     fault: str, folder: Path, attention: Callable[[Any], None]
 ) -> None:
     attention(BROKEN[fault])
-    with pytest.raises(EngineError, match="self-check failed: .*harmony_flash") as caught:
+    with pytest.raises(EngineError, match=r"self-check failed: .*harmony_flash") as caught:
         TransformersEngine(folder, self_check=True, **SIZES)
     assert "attn_implementation=eager" in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -90,7 +98,6 @@ def test_requests_that_see_each_other_are_found_in_a_batch(
     folder: Path, attention: Callable[[Any], None]
 ) -> None:
     def attend(*arguments: Any, cu_seq_lens_q: Any, **named: Any) -> Any:
-        module, query, key, value, mask = arguments
         output, none = cpu_model._attend(*arguments, cu_seq_lens_q=cu_seq_lens_q, **named)
         return (output if len(cu_seq_lens_q) == 2 else output.roll(1, dims=1)), none
 
@@ -121,6 +128,31 @@ async def sampled(engine: TransformersEngine, prompt: list[int]) -> list[int]:
 async def completion(engine: TransformersEngine, prompt: list[int], count: int = 5) -> list[int]:
     sampling = Sampling(temperature=0, max_tokens=count, stop_tokens=frozenset())
     return [token.token async for token in engine.generate(prompt, sampling)]
+
+
+class Parrot:
+    """A model that expects each token to be followed by the one that follows in `text`."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, text: list[int]) -> None:
+        self._following = dict(zip(text, text[1:], strict=False))
+
+    def __call__(self, inputs: torch.Tensor, *, use_cache: bool) -> Any:
+        assert not use_cache
+        logits = torch.zeros(1, inputs.shape[1], 201_088)
+        for place, token in enumerate(inputs[0].tolist()):
+            logits[0, place, self._following.get(token, 0)] = 15
+        return SimpleNamespace(logits=logits)
+
+
+def test_a_model_that_knows_no_language_is_found() -> None:
+    """Experts that are laid out wrongly are wrong in the plain model, too."""
+    text = load_harmony_encoding("HarmonyGptOss").encode(self_check._TEXT)
+    self_check.check_language(Parrot(text))
+    for following in (text[::-1], [1, 2]):
+        with pytest.raises(EngineError, match="as unlikely as its words in the opposite order"):
+            self_check.check_language(Parrot(following))
 
 
 # Errors in steps

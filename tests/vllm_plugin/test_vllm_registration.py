@@ -97,6 +97,19 @@ def test_other_versions_are_left_alone(
         assert version in caplog.text
 
 
+def test_the_rust_front_end_leaves_it_out(
+    modules: dict[str, ModuleType],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("VLLM_USE_RUST_FRONTEND", "1")
+    register()
+    assert not is_ours(modules)
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "VLLM_USE_RUST_FRONTEND" in record.getMessage()
+
+
 def test_the_environment_turns_it_off(
     modules: dict[str, ModuleType],
     monkeypatch: pytest.MonkeyPatch,

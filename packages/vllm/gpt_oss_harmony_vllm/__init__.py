@@ -58,6 +58,13 @@ def _register() -> None:
         text = "harmony: the plugin is off: it supports vLLM %d.%d to %d.%d, but this is %s"
         logger.warning(text, *first, *last, vllm.__version__)
         return
+    if os.environ.get("VLLM_USE_RUST_FRONTEND", "0").lower() in ("1", "true"):
+        text = (
+            "harmony: the plugin is off: vLLM's Rust front end (VLLM_USE_RUST_FRONTEND) renders "
+            "and parses outside Python"
+        )
+        logger.warning(text)
+        return
     users = _users_of_own_parser()
     if users:
         text = (

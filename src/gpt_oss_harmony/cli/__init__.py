@@ -29,6 +29,7 @@ from .command import BAD_USAGE, Command, command_line
 from .completion import Completion
 from .data import DATA
 from .demo import DEMO
+from .doctor import DOCTOR
 from .generate import CHECK, GENERATE, GRAMMAR
 from .input import InputError, UsageError
 from .inspect import INSPECT
@@ -45,6 +46,7 @@ COMMANDS: tuple[Command, ...] = (
     CHAT,
     GENERATE,
     SERVE,
+    DOCTOR,
     KEYS,
     DATA,
     MCP,

@@ -249,6 +249,12 @@ def add_engine(parser: argparse.ArgumentParser, *, takes_url: bool = True) -> No
         help="run a model on the CPU with N threads (default: 1 for a small model, else the number "
         "of cores)",
     )
+    parser.add_argument(
+        "--self-check",
+        action=argparse.BooleanOptionalAction,
+        help="compare a model in this process with its plain form before the first request "
+        "(default: on, except on a CPU)",
+    )
     if takes_url:
         parser.add_argument(
             "--upstream-api-key-file",
@@ -266,6 +272,12 @@ def given_engine_options(arguments: argparse.Namespace, model: str) -> dict[str,
         if is_server:
             raise UsageError(f"--threads is for a model in this process, and {model} is a server")
         options["threads"] = arguments.threads
+    if arguments.self_check is not None:
+        if is_server:
+            raise UsageError(
+                f"--self-check is for a model in this process, and {model} is a server"
+            )
+        options["self_check"] = arguments.self_check
     for given in arguments.engine_option:
         name, equals, text = given.partition("=")
         if not equals or not name.isidentifier():

@@ -250,6 +250,10 @@ def plan_memory(
 
     Raises `EngineError`, with the sizes, if the context does not fit.
     """
+    if weights >= free:
+        raise EngineError(
+            f"the weights need {gigabytes(weights)}, but {gigabytes(free)} are free on the GPU"
+        )
     usable = int((free - weights) * USABLE_SHARE)
     costs = _Costs.of(figures, streams=streams, max_requests=max_requests)
     context = context_length or figures.context

@@ -272,6 +272,6 @@ def _spread(
         )
     raise EngineError(
         f"{problem}. On {device.name} and in the main memory"
-        f"{'' if machine.memory is None else f' ({gigabytes(machine.memory)} free)'} the model does "
-        "not fit either; use a smaller model, or a server with more GPU memory by its URL"
+        f"{'' if machine.memory is None else f' ({gigabytes(machine.memory)} free)'} the model "
+        "does not fit either; use a smaller model, or a server with more GPU memory by its URL"
     )

@@ -77,6 +77,7 @@ PRIVATE_NAMES = {
     "batch_processor.update_batch": PrivateName("a request may get several tokens in a step"),
     "batch_processor.scheduler.active_requests": PrivateName("ended requests get no tokens"),
     "batch_processor.distributed_helper.is_tp_driver": PrivateName("rank 0 samples"),
+    "batch_processor.distributed_helper.tp_size": PrivateName("alone, a process can recover"),
     "batch_processor.distributed_helper.tp_broadcast_object_from_rank_0": PrivateName(
         "all processes go on with the tokens of rank 0"
     ),
@@ -180,8 +181,8 @@ class PrivateBatching:
     """The manager of Transformers' continuous batching, with the methods of steps replaced.
 
     `fail` gets the name and the problem of a request that fails. `start` begins the steps, and
-    `steps` can be replaced between requests. Raises `UnknownBatchingError`, and `EngineError` if the
-    KV cache cannot be made.
+    `steps` can be replaced between requests. Raises `UnknownBatchingError`, and `EngineError` if
+    the KV cache cannot be made.
     """
 
     def __init__(
@@ -285,7 +286,15 @@ class PrivateBatching:
             self.steps.end(self._chosen, processor.scheduler.active_requests.keys())
             self._recovery.end([request.name for request in self._requests])
 
-        run_step = self._manager._generation_loop_body
+        inputs.prepare_batch_tensors = prepare_with_drafts
+        inputs.get_model_kwargs = arguments_with_drafts
+        processor.model_runner._sample = sample
+        processor.update_batch = update_with_chosen
+        self._manager._generation_loop_body = self._guarded(self._manager._generation_loop_body)
+        self._manager.start()
+
+    def _guarded(self, run_step: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the body of the loop, which goes on after an error in a step."""
 
         def run_step_or_recover(*arguments: Any, **named: Any) -> Any:
             self._recovery.begin([])
@@ -302,12 +311,7 @@ class PrivateBatching:
                     raise
                 return True
 
-        inputs.prepare_batch_tensors = prepare_with_drafts
-        inputs.get_model_kwargs = arguments_with_drafts
-        processor.model_runner._sample = sample
-        processor.update_batch = update_with_chosen
-        self._manager._generation_loop_body = run_step_or_recover
-        self._manager.start()
+        return run_step_or_recover
 
     def _deliver(self, output: Any) -> None:
         """Deliver the error of a request, or the end of one that `complete` waits for."""

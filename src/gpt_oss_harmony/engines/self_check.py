@@ -6,7 +6,9 @@ alone and together. One of the prompts is longer than the sliding window. The ne
 so that the logits after each of them can be compared. Wrong sinks, a wrong window or a kernel for
 another card change them; the engine does not start then.
 
-The check cannot find what both ways share, such as wrong weights.
+What both ways share, such as experts that are laid out wrongly among processes, or an MXFP4 kernel,
+this cannot find. So a model of the size of gpt-oss must also find an English text likelier than the
+same tokens in another order.
 """
 
 from __future__ import annotations
@@ -17,15 +19,25 @@ from typing import Any
 
 import torch
 
+from ..encoding import load_harmony_encoding
 from .engine import EngineError
 from .placement import attention_advice
 from .private_batching import BatchedRequest, PrivateBatching
 
-__all__ = ["TOLERANCES", "SelfCheck"]
+__all__ = ["TOLERANCES", "SelfCheck", "check_language"]
 
 TOLERANCES = {torch.float32: 0.002, torch.float16: 0.05, torch.bfloat16: 0.15}
 """How far logits may be apart: the norm of the difference by the norm of the logits around their
 mean. In bfloat16, the sums of another kernel differ, and with them now and then an expert."""
+
+_TRAINED_SIZE = 2048
+"""The hidden size from which a model is taken for a trained one, not for one of a test."""
+
+_TEXT = (
+    "The capital of France is Paris, and the capital of Germany is Berlin. Water boils at one "
+    "hundred degrees, and there are seven days in a week."
+)
+_LEAST_GAIN = 1.0  # natural logarithms a token; a working model gains several
 
 _NEXT_TOKENS = 3
 _SHORT = (3, 37)
@@ -48,6 +60,8 @@ class SelfCheck:
         self._next: dict[str, list[int]] = {}
         self._expected: dict[str, list[torch.Tensor]] = {}
         with torch.no_grad(), _eager(model):
+            if config.hidden_size >= _TRAINED_SIZE and config.model_type == "gpt_oss":
+                check_language(model)
             for length in lengths:
                 name = f"self-check of {length} tokens"
                 self._prompts[name] = _tokens(length, config.vocab_size)
@@ -83,6 +97,24 @@ class SelfCheck:
                 f"would be wrong. Remedy: {attention_advice(self._attention)}. "
                 "--no-self-check starts all the same"
             )
+
+
+def check_language(model: Any) -> None:
+    """Raise `EngineError` unless a text is likelier than its tokens in the opposite order."""
+    tokens = load_harmony_encoding("HarmonyGptOss").encode(_TEXT)
+    costs = []
+    for ordered in (tokens, tokens[::-1]):
+        inputs = torch.tensor([ordered], device=model.device)
+        logits = model(inputs, use_cache=False).logits[0, :-1].float()
+        costs.append(float(torch.nn.functional.cross_entropy(logits, inputs[0, 1:])))
+    if not costs[1] - costs[0] >= _LEAST_GAIN:  # nor if it is NaN
+        raise EngineError(
+            "the self-check failed: the model finds an English text as unlikely as its words in "
+            f"the opposite order ({costs[0]:.1f} and {costs[1]:.1f} a token), so its weights, its "
+            "MXFP4 kernel or the division of its experts are wrong. Remedy: check the files of the "
+            "model, start one process without torchrun, or uninstall kernels to use bfloat16. "
+            "--no-self-check starts all the same"
+        )
 
 
 def _distance(found: torch.Tensor, expected: torch.Tensor) -> float:

@@ -1,0 +1,266 @@
+"""``harmony doctor``: what is installed, where a model would run, and what prevents `serve`.
+
+It loads no weights and downloads nothing. The placement is the one that the engine makes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import platform
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..engines.engine import EngineError
+from ..engines.memory_plan import PUBLISHED_FIGURES, ModelFigures, gigabytes
+from ..engines.placement import Machine, Placement, place
+from ..installation import DISTRIBUTION, VERSION
+from .command import Command
+from .input import InputError
+from .options import add_engine, add_port, given_engine_options, positive
+from .runtime import bind, is_url, state_folder
+
+__all__ = ["DOCTOR", "Finding"]
+
+_PACKAGES = (
+    *("torch", "transformers", "accelerate", "kernels", "triton", "flash-attn", "flash-attn-3"),
+    *("llguidance", "fastapi", "vllm", "gpt-oss-harmony-vllm", "sglang"),
+)
+_EXTRAS = {  # the packages of an extra without which `serve` cannot start
+    "serve": ("fastapi", "uvicorn", "prometheus_client"),
+    "http": ("httpx",),
+    "transformers": ("torch", "transformers"),
+}
+_TESTED_SERVERS = {"vllm": ((0, 32), (0, 33)), "sglang": ((0, 5), (0, 5))}
+"""The releases that the engines and the plugin were written for."""
+
+
+class Finding(NamedTuple):
+    """A line of the report; with the level ``error``, `serve` would fail."""
+
+    level: str
+    """``ok``, ``warning`` or ``error``."""
+    topic: str
+    text: str
+    remedy: str = ""
+
+
+class _Doctor(Command):
+    name = "doctor"
+    purpose = "run a model"
+    summary = "show what is installed, where a model would run, and what is missing"
+    examples = """\
+  harmony doctor
+  harmony doctor openai/gpt-oss-120b --context-length 32768
+  harmony doctor ./my-model --json
+"""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "model",
+            metavar="MODEL",
+            nargs="?",
+            default="openai/gpt-oss-20b",
+            help="a folder, a name on the Hugging Face hub, demo, or the URL of a server (default: "
+            "%(default)s)",
+        )
+        parser.add_argument("--host", default="127.0.0.1", help="as in serve")
+        add_port(parser, "as in serve (default: %(default)s)", 8000)
+        parser.add_argument("--context-length", type=positive, metavar="N", help="as in serve")
+        parser.add_argument(
+            "--max-running", type=positive, metavar="N", default=16, help="as in serve"
+        )
+        add_engine(parser)
+        parser.add_argument("--json", action="store_true", help="print JSON")
+
+    def run(self, arguments: argparse.Namespace) -> None:
+        options = given_engine_options(arguments, arguments.model)
+        if arguments.context_length is not None:
+            options.setdefault("context_length", arguments.context_length)
+        options.setdefault("max_requests", arguments.max_running)
+        findings = list(examine(arguments.model, options, arguments.host, arguments.port))
+        failed = any(finding.level == "error" for finding in findings)
+        if arguments.json:
+            report = [finding._asdict() for finding in findings]
+            print(json.dumps({"serves": not failed, "findings": report}, indent=2))
+        else:
+            for level, topic, text, remedy in findings:
+                print(f"{level:7}  {topic}: {text}")
+                if remedy:
+                    print(f"{'':7}  → {remedy}")
+        if failed:
+            sys.exit(1)
+
+
+DOCTOR = _Doctor()
+
+
+def examine(
+    model: str,
+    options: Mapping[str, Any],
+    host: str,
+    port: int,
+    find_machine: Callable[[], Machine] | None = None,
+) -> Iterator[Finding]:
+    """Examine this machine; `find_machine` takes the place of that of `engines.devices`."""
+    system = f"Python {platform.python_version()} on {platform.platform()}"
+    yield Finding("ok", "harmony", f"{VERSION}, {system}")
+    versions = {name: version for name in _PACKAGES if (version := _version(name))}
+    listed = ", ".join(f"{name} {version}" for name, version in versions.items())
+    yield Finding("ok", "packages", listed or "none of the optional ones")
+    needed = ("serve", "http" if is_url(model) else "transformers")
+    missing = [extra for extra in needed if not all(map(_is_importable, _EXTRAS[extra]))]
+    for extra in missing:
+        names = [name for name in _EXTRAS[extra] if not _is_importable(name)]
+        yield Finding(
+            "error",
+            f"extra {extra}",
+            f"{', '.join(names)} is missing",
+            f"pip install '{DISTRIBUTION}[{extra}]'",
+        )
+    yield from _serving_engines(versions)
+    if is_url(model):
+        yield Finding("ok", "model", f"{model} is a server; it places the model itself")
+    elif "transformers" not in missing:
+        yield from _model(model, options, find_machine or _find_machine)
+    yield from _serving(host, port)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _is_importable(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None
+
+
+def _find_machine() -> Machine:
+    from ..engines.devices import find_machine
+
+    return find_machine()
+
+
+def _serving_engines(versions: Mapping[str, str]) -> Iterator[Finding]:
+    for name, (first, last) in _TESTED_SERVERS.items():
+        release = re.match(r"(\d+)\.(\d+)", versions.get(name, ""))
+        if release and not first <= (int(release[1]), int(release[2])) <= last:
+            known = " to ".join(dict.fromkeys(".".join(map(str, end)) for end in (first, last)))
+            yield Finding(
+                "warning",
+                name,
+                f"{versions[name]} is not tested ({known} is), and the plugin is off with it",
+                f"pip install '{name}~={last[0]}.{last[1]}.0'",
+            )
+    if os.environ.get("VLLM_USE_RUST_FRONTEND", "0").lower() in ("1", "true"):
+        yield Finding(
+            "warning",
+            "vllm",
+            "VLLM_USE_RUST_FRONTEND is set: its front end parses outside Python, so the plugin "
+            "cannot act there",
+            "unset VLLM_USE_RUST_FRONTEND, or use harmony serve URL",
+        )
+
+
+def _model(
+    model: str, options: Mapping[str, Any], find_machine: Callable[[], Machine]
+) -> Iterator[Finding]:
+    try:
+        machine = find_machine()
+    except Exception as error:  # noqa: BLE001 - a broken driver raises errors of any kind
+        yield Finding("error", "devices", f"PyTorch failed: {error}", "reinstall torch")
+        return
+    for index, device in enumerate(machine.devices):
+        capability = "" if device.capability is None else " {}.{}".format(*device.capability)
+        yield Finding(
+            "ok",
+            f"device {index}",
+            f"{device.name} ({device.kind}{capability}), {gigabytes(device.free)} of "
+            f"{gigabytes(device.total)} free",
+        )
+    memory = "unknown" if machine.memory is None else gigabytes(machine.memory)
+    yield Finding("ok", "main memory", f"{memory} free")
+    try:
+        figures = _figures(model)
+        if figures is None:
+            yield Finding("warning", "model", f"the sizes of {model} are not on this disk")
+            return
+        context, most = options.get("context_length"), options["max_requests"]
+        placement = place(figures, machine, options, context_length=context, max_requests=most)
+    except EngineError as error:
+        yield Finding("error", "model", str(error))
+        return
+    yield from _placed(model, figures, placement)
+
+
+def _figures(model: str) -> ModelFigures | None:
+    """Return the sizes of a model that are on this disk or in this package."""
+    if model == "demo":
+        from ..engines.demo_model import demo_model_folder
+
+        model = str(demo_model_folder())
+    path = Path(model) / "config.json"
+    if not path.is_file() and model in PUBLISHED_FIGURES:
+        return ModelFigures.of(PUBLISHED_FIGURES[model])
+    if not path.is_file():
+        if Path(model).exists() or model.startswith((".", "~", "/")):
+            raise EngineError(f"the folder {model} has no config.json, so it has no model")
+        from huggingface_hub import try_to_load_from_cache
+
+        cached = try_to_load_from_cache(model, "config.json")
+        if not isinstance(cached, str):
+            return None
+        path = Path(cached)
+    try:
+        return ModelFigures.of(json.loads(path.read_text("utf-8")))
+    except ValueError as error:
+        raise EngineError(f"{path} is not JSON: {error}") from error
+
+
+def _placed(model: str, figures: ModelFigures, placement: Placement) -> Iterator[Finding]:
+    where = placement.device_map or "cpu"
+    form = "MXFP4" if placement.is_mxfp4 else "bfloat16"
+    if figures.kind != "gpt_oss":
+        form = "its stored type"
+    attention = placement.attention or ("our own" if where == "cpu" else "that of Transformers")
+    yield Finding("ok", "placement", f"{model} as {form} on {where}, attention: {attention}")
+    for remark in placement.remarks:
+        text, _, remedy = remark.partition(": ")
+        yield Finding("warning", "placement", text, remedy)
+    plan = placement.plan
+    if plan is not None:
+        yield Finding(
+            "ok",
+            "memory",
+            f"{gigabytes(plan.weights)} of weights, {gigabytes(plan.cache)} of cache for "
+            f"{plan.cached_tokens:,} tokens, at most {gigabytes(plan.step)} for a step of "
+            f"{plan.batch_tokens:,} tokens; context {plan.context_length:,}",
+        )
+
+
+def _serving(host: str, port: int) -> Iterator[Finding]:
+    try:
+        bind(host, port).close()
+        yield Finding("ok", "port", f"{host}:{port} is free")
+    except InputError as error:
+        yield Finding("error", "port", str(error), "choose another with --port")
+    try:
+        folder = state_folder()
+        writable = os.access(folder, os.W_OK)
+    except InputError as error:
+        yield Finding("error", "state folder", str(error))
+        return
+    if writable:
+        yield Finding("ok", "state folder", f"{folder} can be written")
+    else:
+        yield Finding(
+            "error", "state folder", f"{folder} cannot be written", "name one in XDG_STATE_HOME"
+        )

@@ -1,0 +1,127 @@
+"""`harmony doctor`: its report, as text and JSON, and its exit code."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpt_oss_harmony.cli import doctor, main
+from gpt_oss_harmony.cli.doctor import Finding, examine
+from gpt_oss_harmony.engines.memory_plan import PUBLISHED_FIGURES
+from gpt_oss_harmony.engines.placement import Device, Machine
+
+GB = 10**9
+OPTIONS: dict[str, Any] = {"max_requests": 16}
+PACKAGES = {"accelerate": "1.10", "kernels": "0.18.2", "triton": "3.5.0"}
+H100 = Machine(
+    (Device("cuda", "NVIDIA H100", 85 * GB, 84 * GB, (9, 0)),), 100 * GB, PACKAGES, True, True
+)
+NO_KERNELS = H100._replace(has_kernels=False, kernels_range=">=0.18.2,<0.19.0")
+SMALL_CARD = Machine(
+    (Device("cuda", "RTX", 8 * GB, 8 * GB, (8, 9)),), 16 * GB, PACKAGES, True, True
+)
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+def findings(model: str, machine: Machine, **options: Any) -> list[Finding]:
+    return list(examine(model, {**OPTIONS, **options}, "127.0.0.1", 0, lambda: machine))
+
+
+def by_topic(found: list[Finding], topic: str) -> list[Finding]:
+    return [finding for finding in found if finding.topic == topic]
+
+
+@pytest.mark.parametrize("model", PUBLISHED_FIGURES)
+def test_a_machine_that_serves(model: str) -> None:
+    found = findings(model, H100)
+    assert {finding.level for finding in found} == {"ok"}
+    (placement,) = by_topic(found, "placement")
+    assert "MXFP4 on cuda:0, attention: kernels-community/vllm-flash-attn3" in placement.text
+    (memory,) = by_topic(found, "memory")
+    assert "context 131,072" in memory.text
+
+
+def test_what_is_missing_has_one_command() -> None:
+    found = findings("openai/gpt-oss-20b", NO_KERNELS)
+    warnings = [finding for finding in found if finding.level == "warning"]
+    assert [finding.remedy.startswith("pip install 'kernels") for finding in warnings] == [True] * 2
+
+
+def test_a_model_that_does_not_fit_is_an_error() -> None:
+    found = findings("openai/gpt-oss-120b", SMALL_CARD)
+    assert [finding.topic for finding in found if finding.level == "error"] == ["model"]
+
+
+def test_a_folder_needs_no_network(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(PUBLISHED_FIGURES["openai/gpt-oss-20b"]))
+    assert by_topic(findings(str(folder), H100), "placement")[0].level == "ok"
+    (folder / "config.json").write_text("{")
+    assert "is not JSON" in by_topic(findings(str(folder), H100), "model")[0].text
+    (folder / "config.json").write_text('{"model_type": "gpt_oss"}')
+    assert "has no 'num_hidden_layers'" in by_topic(findings(str(folder), H100), "model")[0].text
+    (folder / "config.json").unlink()
+    assert "has no config.json" in by_topic(findings(str(folder), H100), "model")[0].text
+    (unknown,) = by_topic(findings("someone/something", H100), "model")
+    assert unknown.level == "warning"
+
+
+def test_a_port_in_use_and_a_missing_extra_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        found = list(examine("openai/gpt-oss-20b", OPTIONS, "127.0.0.1", port, lambda: H100))
+    assert by_topic(found, "port")[0].level == "error"
+    monkeypatch.setattr(doctor, "_is_importable", lambda name: name != "fastapi")
+    (missing,) = by_topic(findings("openai/gpt-oss-20b", H100), "extra serve")
+    assert (missing.level, missing.remedy) == ("error", "pip install 'gpt-oss-harmony[serve]'")
+
+
+def test_servers_outside_the_tested_range_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = {"vllm": "0.40.1", "sglang": "0.5.23"}
+    monkeypatch.setattr(doctor, "_version", versions.get)
+    monkeypatch.setenv("VLLM_USE_RUST_FRONTEND", "1")
+    found = findings("http://localhost:8000", H100)
+    assert len(by_topic(found, "vllm")) == 2
+    assert by_topic(found, "sglang") == []
+    assert by_topic(found, "placement") == []
+
+
+def test_a_driver_that_fails_is_an_error() -> None:
+    def fail() -> Machine:
+        raise RuntimeError("the driver is too old")
+
+    found = list(examine("openai/gpt-oss-20b", OPTIONS, "127.0.0.1", 0, fail))
+    assert "the driver is too old" in by_topic(found, "devices")[0].text
+
+
+@pytest.mark.parametrize(("machine", "code"), [(H100, 0), (SMALL_CARD, 1)])
+def test_the_exit_code_and_the_json(
+    machine: Machine, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doctor, "_find_machine", lambda: machine)
+    words = ["doctor", "openai/gpt-oss-120b", "--port", "0"]
+    assert exit_code(words) == code
+    text = capsys.readouterr().out
+    assert exit_code([*words, "--json"]) == code
+    report = json.loads(capsys.readouterr().out)
+    assert report["serves"] == (code == 0)
+    assert all(finding["text"] in text for finding in report["findings"])
+
+
+def exit_code(words: list[str]) -> int:
+    try:
+        return main(words)
+    except SystemExit as end:
+        return int(end.code or 0)
