@@ -170,7 +170,7 @@ noise: $(VENV)/.installed-dev ## Sample TURNS=N turns under grammars from a mode
 	NOISE_TURNS=$(TURNS) $(BIN)/python -m pytest -n 2 -q tests/grammar/test_noise.py
 
 coding-agents: $(VENV)/.installed-dev $(AGENTS)/node_modules/.installed ## Run the tests with codex, Claude Code and pi, from npm (800 MB)
-	$(BIN)/python -m pytest tests/server/test_client_coding_agents.py
+	$(BIN)/python -m pytest tests/server/test_client_coding_agents.py tests/server/test_client_anthropic.py
 
 harnesses: $(VENV)/.installed-dev $(HARNESSES_VENV)/.installed ## Run lm-eval against the server, and compare its scores with the engine's
 	$(BIN)/python scripts/harnesses/run_harnesses.py $(HARNESSES_VENV)/bin/lm_eval

@@ -100,7 +100,7 @@ def _parse(case: Mapping[str, Any], *, strict: bool, chunk: int | None) -> _Outc
                 parser.current_content  # noqa: B018 - reading it must change nothing
         else:
             for start in range(0, len(tokens), chunk):
-                for message, text in parser.process_many(tokens[start : start + chunk]):
+                for message, text, *_ in parser.process_many(tokens[start : start + chunk]):
                     deltas[message] = deltas.get(message, "") + text
         parser.process_eos()
     except (HarmonyError, OverflowError) as raised:

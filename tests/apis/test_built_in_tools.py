@@ -17,7 +17,7 @@ from gpt_oss_harmony.conversation.built_in_tools import (
     built_in_recipients,
 )
 from gpt_oss_harmony.conversation.json_field import JsonField
-from gpt_oss_harmony.parsing.damaged_header import resolve_tool
+from gpt_oss_harmony.parsing.header_words import NamedTool, find_tool
 from gpt_oss_harmony.rendering.history import past_reasoning
 
 IMAGE_GEN = BuiltInTool(
@@ -56,8 +56,8 @@ def test_an_added_tool_is_declared_where_a_request_asks_for_it() -> None:
 @pytest.mark.usefixtures("image_gen")
 def test_an_added_tool_is_read_and_shown() -> None:
     assert "image_gen.draw" in built_in_recipients()
-    assert resolve_tool("image_gen.draw", {"functions.now"}) == "image_gen.draw"
-    assert resolve_tool("image_gen.paint", set()) == "image_gen.paint"
+    assert find_tool("image_gen.draw", {"functions.now"}) == NamedTool("image_gen.draw")
+    assert find_tool("image_gen.paint", set()) == NamedTool("image_gen.paint")
     assert RequestedTools().recipient("image_gen") == "image_gen"
     kind = item_kind("analysis", "image_gen.draw", built_in_tools=["image_gen"])
     assert (kind, kind.is_built_in) == (ItemKind.CODE_INTERPRETER_CALL, True)
@@ -75,7 +75,7 @@ def test_calls_of_an_added_tool_are_reasoning() -> None:
 def test_without_the_table_a_tool_is_unknown() -> None:
     with pytest.raises(gpt_oss_harmony.HarmonyError, match="image_gen_2030"):
         read_tools([JsonField(ASKED, "tools[0]")])
-    assert resolve_tool("image_gen.paint", set()) is None
+    assert find_tool("image_gen.paint", set()) is None
 
 
 def test_the_core_and_the_apis_name_built_in_tools_only_in_the_table() -> None:

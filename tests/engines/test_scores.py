@@ -27,7 +27,8 @@ def test_transformers_scores_as_the_model_does(
     from gpt_oss_harmony.engines.demo_model import demo_model_folder
 
     folder = demo_model_folder(Path(tmp_path_factory.getbasetemp().parent))
-    model = AutoModelForCausalLM.from_pretrained(folder, experts_implementation="eager").eval()
+    model: Any = AutoModelForCausalLM.from_pretrained(folder, experts_implementation="eager")
+    model.eval()
     with torch.no_grad():
         logits = model(torch.tensor([TOKENS])).logits[0].float()
     expected = logits.log_softmax(-1)[:-1].gather(1, torch.tensor(TOKENS[1:])[:, None]).squeeze(1)

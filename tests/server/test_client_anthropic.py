@@ -1,9 +1,13 @@
-"""Anthropic's Python SDK over a real socket: the main flows on the demo model, others scripted."""
+"""Anthropic's SDKs over a real socket: the main flows on the demo model, others scripted."""
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -14,6 +18,8 @@ from gpt_oss_harmony.server import Settings
 from support.chat_server import CALL, FINAL, THINK
 from support.scripted_engine import ScriptedEngine
 from support.served import PATIENCE, WEATHER_PARAMETERS, serving
+
+NODE_FOLDER = Path(__file__).parents[1] / "clients" / "agents"
 
 ASK: dict[str, Any] = {"model": "demo", "max_tokens": 400, "extra_body": {"temperature": 0}}
 SUM = "27 + 45 = 72."
@@ -160,3 +166,27 @@ def test_an_error_within_a_stream() -> None:
         client.messages.stream(model="script", max_tokens=9, messages=[QUESTION]) as stream,
     ):
         stream.until_done()
+
+
+def test_the_typescript_sdk() -> None:
+    node = shutil.which("node")
+    if node is None or not (NODE_FOLDER / "node_modules" / ".installed").exists():
+        pytest.skip("node or the SDK is missing; run: make coding-agents")
+    with serving(ScriptedEngine(*[THINK + CALL] * 2)) as url:
+        done = subprocess.run(
+            [node, "anthropic.mjs", url.removesuffix("/v1"), "script"],
+            cwd=NODE_FOLDER,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    for blocks in (found["whole"], found["streamed"]):
+        thought, use = blocks
+        assert (thought["type"], thought["thinking"]) == ("thinking", "Hm, hm.")
+        assert thought["signature"]
+        assert (use["type"], use["name"], use["input"]) == ("tool_use", "now", {"a": 1})
+    assert found["reasons"] == ["tool_use", "tool_use"]
+    assert (found["models"], found["error"]) == (["script"], "NotFoundError")

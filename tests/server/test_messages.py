@@ -82,7 +82,7 @@ def check_order(events: Sequence[dict[str, Any]]) -> None:
 
 def seen(message: dict[str, Any]) -> list[tuple[str, ...]]:
     """The blocks, without ids and signatures."""
-    blocks = []
+    blocks: list[tuple[str, ...]] = []
     for block in message["content"]:
         if block["type"] == "tool_use":
             assert block["id"].startswith("toolu_")
@@ -316,7 +316,8 @@ ENDINGS = st.builds(message, st.just("final"), BODIES, st.just("<|return|>")) | 
 
 def events_of(turn: TurnRequest, sampled: str) -> list[TurnEvent]:
     tokens = ENCODING.encode(sampled, allowed_special="all")
-    reader, events = TurnReader(turn, 0), []
+    reader = TurnReader(turn, 0)
+    events: list[TurnEvent] = []
     for token in tokens[:-1]:
         events += reader.take(SampledToken(token))
     events += reader.take(SampledToken(tokens[-1], finish_reason=FinishReason.STOP))
@@ -330,7 +331,7 @@ def test_three_apis_say_the_same(opening: str, ending: str) -> None:
     events = events_of(turn, opening + ending)
     choice = WholeChoice(turn)
     writer = MessageEvents("m", turn, 0, display="shown", seal=repr, new_id=lambda _: "toolu_1")
-    written = []
+    written: list[dict[str, Any]] = []
     for event in events:
         choice.take(event)
         written += writer.take(event)

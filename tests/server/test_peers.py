@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from gpt_oss_harmony.server.peers import PostgresChannel
+from gpt_oss_harmony.server.cluster.peers import PostgresChannel
 from gpt_oss_harmony.server.store import Store
 
 pytest_plugins = ("support.postgres_server", "support.databases")

@@ -151,9 +151,9 @@ class _Serve(Command):
         parser.add_argument(
             "--repetition",
             type=_repetition,
-            metavar="N|off",
+            metavar="N",
             default=512,
-            help="end a completion whose last N tokens only repeat those before them "
+            help="end a completion whose last N tokens only repeat those before them, or off "
             "(default: %(default)s)",
         )
         parser.add_argument(
