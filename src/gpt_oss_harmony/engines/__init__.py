@@ -15,6 +15,7 @@
 """
 
 import difflib
+import os
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
@@ -76,7 +77,7 @@ def __getattr__(name: str) -> Any:
         ) from error
 
 
-async def open_engine(model: str, **options: Any) -> Engine:
+async def open_engine(model: str | Path, **options: Any) -> Engine:
     """Open the engine for a model.
 
     `model` is one of these:
@@ -88,6 +89,7 @@ async def open_engine(model: str, **options: Any) -> Engine:
     `options` are passed to the engine. Loading a model in this process blocks the event loop.
     Raises `EngineError` if the model cannot be opened.
     """
+    model = os.fspath(model)
     if model.startswith(("http://", "https://")):
         try:
             from .llama_cpp_engine import LlamaCppEngine
