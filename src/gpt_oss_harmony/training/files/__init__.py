@@ -17,7 +17,7 @@ from .preparation import Preparation, Progress, Rejection, prepare
 from .processes import process_runner
 from .report import TokenReport
 from .shards import PrepareSettings, Shard, prepare_shard
-from .sources import Chunk, RemotePath, find_chunks, find_files
+from .sources import Chunk, find_chunks, find_files
 
 __all__ = [
     "Chunk",
@@ -25,7 +25,6 @@ __all__ = [
     "PrepareSettings",
     "Progress",
     "Rejection",
-    "RemotePath",
     "Shard",
     "TokenReport",
     "find_chunks",
