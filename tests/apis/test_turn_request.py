@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -800,3 +802,8 @@ def test_any_request_becomes_a_turn_or_a_clear_error(fields: dict[str, Any]) -> 
         assert all(isinstance(message, Message) for message in made.conversation.messages)
         return
     assert problem.field
+
+
+def test_the_current_date_is_a_function_even_if_its_module_was_imported_before() -> None:
+    code = "import gpt_oss_harmony.apis.current_date, gpt_oss_harmony.apis as apis; "
+    subprocess.run([sys.executable, "-c", f"{code}apis.current_date()"], check=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -189,3 +190,5 @@ def test_a_pipeline_that_cannot_be_opened_leaves_no_thread(engine: ScriptedEngin
 def test_a_model_that_is_nowhere_is_an_error() -> None:
     with pytest.raises(EngineError, match="/no/such/folder"):
         asyncio.run(open_engine("/no/such/folder"))
+    with pytest.raises(EngineError, match="/no/such/folder"):
+        asyncio.run(open_engine(Path("/no/such/folder")))

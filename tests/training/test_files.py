@@ -812,3 +812,50 @@ def test_chunks_are_larger_if_sequences_are_long() -> None:
 
     assert chunk_bytes(131_072, pack=False) == chunk_bytes(8192, pack=True) == 4 * 1024 * 1024
     assert chunk_bytes(131_072, pack=True) == 64 * 1024 * 1024
+
+
+# Addresses
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.parquet", "rows.jsonl.gz"])
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_addresses_give_the_same_as_files(tmp_path: Path, name: str, is_folder: bool) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    local = write_jsonl(tmp_path / "rows.jsonl", ROWS)
+    if name.endswith(".parquet"):
+        local = tmp_path / name
+        pq.write_table(pa.Table.from_pylist(ROWS), local, row_group_size=3)
+    elif name.endswith(".gz"):
+        local = packed(local, ".gz", local.read_bytes())
+    address = f"memory://set-{name}"
+    with fsspec.open(f"{address}/{name}", "wb") as file:
+        file.write(local.read_bytes())
+    source = address if is_folder else f"{address}/{name}"
+    prepare(local, tmp_path / "one", workers=1, chunk_bytes=2000)
+    prepare(source, tmp_path / "two", workers=1, chunk_bytes=2000)
+    assert table(tmp_path / "one") == table(tmp_path / "two")
+    prepare(source, tmp_path / "two", workers=1, chunk_bytes=2000)  # it is complete
+    with fsspec.open(f"{address}/{name}", "wb") as file:
+        file.write(local.read_bytes() + b" ")
+    with pytest.raises(SourceError, match="other rows or with other options"):
+        prepare(source, tmp_path / "two", workers=1, chunk_bytes=2000)
+
+
+def test_processes_read_an_address(tmp_path: Path) -> None:
+    local = write_jsonl(tmp_path / "rows.jsonl", ROWS * 3)
+    prepare(local, tmp_path / "one", workers=1, chunk_bytes=2000)
+    prepare(f"file://{local}", tmp_path / "two", workers=2, chunk_bytes=2000)
+    assert table(tmp_path / "one") == table(tmp_path / "two")
+
+
+@pytest.mark.parametrize(
+    ("address", "problem"),
+    [
+        ("memory://nowhere/rows.jsonl", "nothing is at this address"),
+        ("what://rows.jsonl", "Protocol not known: what"),
+        ("memory://empty", "there is none at this address|nothing is at"),
+    ],
+)
+def test_addresses_that_cannot_be_read(tmp_path: Path, address: str, problem: str) -> None:
+    with pytest.raises(SourceError, match=problem):
+        prepare(address, tmp_path / "out", workers=1)

@@ -19,9 +19,11 @@ clock. They need pydantic, the core and `gpt_oss_harmony.engines.Sampling`, but 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+# Not on first use: by then, the module of the same name may stand in the function's place.
+from .current_date import TODAY, current_date
+
 if TYPE_CHECKING:
     from .chat_output import CHAT_JOINT, chat_message_of, chat_tool_call
-    from .current_date import TODAY, current_date
     from .custom_tools import CustomToolInput, custom_tool_input
     from .input_items import complete_item, input_items_of
     from .items import (
@@ -93,7 +95,6 @@ _MODULES = (
     "items",
     "input_items",
     "output_items",
-    "current_date",
     "custom_tools",
     "chat_output",
     "request_body",

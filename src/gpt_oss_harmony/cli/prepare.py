@@ -64,7 +64,8 @@ preparation from Python with Ray: gpt_oss_harmony.training.files.ray.
             "file",
             metavar="FILE",
             help="JSON lines (.jsonl, .jsonl.gz, .jsonl.zst), Parquet (.parquet), a folder of "
-            "such files, or a data set that Hugging Face's datasets saved",
+            "such files, a data set that Hugging Face's datasets saved, or an address of such "
+            "files, such as hf://datasets/OWNER/NAME or s3://BUCKET/FOLDER",
         )
         parser.add_argument(
             "--output",
@@ -207,7 +208,7 @@ preparation from Python with Ray: gpt_oss_harmony.training.files.ray.
             from ..training.files.sources import OutputError, OutputFolderError, SourceError
         except ModuleNotFoundError as error:
             raise InputError(missing_package("prepare needs", error, "train")) from error
-        source, out, settings = Path(arguments.file), Path(arguments.output), _settings(arguments)
+        source, out, settings = arguments.file, Path(arguments.output), _settings(arguments)
         try:
             with (
                 _ProgressLine(arguments.quiet) as progress,

@@ -38,6 +38,7 @@ from .sources import (
     atomic_file,
     find_chunks,
     find_files,
+    source_path,
 )
 
 __all__ = ["Preparation", "Progress", "Rejection", "finished_shards", "prepare"]
@@ -93,7 +94,7 @@ class Preparation:
 
 
 def prepare(
-    source: Path,
+    source: Path | str,
     out: Path,
     settings: PrepareSettings | None = None,
     *,
@@ -103,6 +104,9 @@ def prepare(
     chunk_bytes: int | None = None,
 ) -> Preparation:
     """Make training data from a file or a folder; continue an interrupted preparation.
+
+    `source` may be an address that fsspec opens, such as ``s3://bucket/rows``; it is read where it
+    lies.
 
     If the settings use today's date, a continued preparation keeps the date of its first start.
 
@@ -116,9 +120,10 @@ def prepare(
     Raises `SourceError` if the source cannot be read, `OutputFolderError` if `out` is no folder or
     contains other files, and `OutputError` if the output cannot be written.
     """
-    if out.resolve() == source.resolve():
+    place = source_path(source)
+    if isinstance(place, Path) and out.resolve() == place.resolve():
         raise OutputFolderError(f"{out} is the input itself; give another folder for the output")
-    if out.resolve().is_relative_to(source.resolve()):
+    if isinstance(place, Path) and out.resolve().is_relative_to(place.resolve()):
         raise OutputFolderError(f"{out} is inside {source}; give a folder elsewhere for the output")
     if out.exists() and not out.is_dir():
         raise OutputFolderError(f"{out} is a file; give a folder for the output")
@@ -127,7 +132,7 @@ def prepare(
     settings = (settings or PrepareSettings()).dated(begun)
     if chunk_bytes is None:
         chunk_bytes = settings.chunk_bytes()
-    files = find_files(source)
+    files = find_files(place)
     stats = {str(file.path): file.path.stat() for file in files}
     manifest = {  # everything that determines the shards
         "version": __version__,

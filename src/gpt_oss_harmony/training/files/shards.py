@@ -245,7 +245,7 @@ def prepare_shard(
     """
     columns = Columns(settings)
     report = TokenReport()
-    source = Path(chunk.path).name
+    source = Path(chunk.path).name.removesuffix(".gz").removesuffix(".zst")
     lines = 0
     report_at = 0.0
     name = f"{number:05}"

@@ -10,18 +10,22 @@ a folder                its ``*.parquet`` or ``*.jsonl``, or the Arrow files tha
 ======================  =======================================================================
 
 Compressed files are unpacked beside the output, because reading cannot start in their middle.
+
+An address such as ``s3://bucket/rows.jsonl`` or ``hf://datasets/owner/name`` is read by fsspec from
+where it lies: each chunk opens the file and reads its own part.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -40,6 +44,7 @@ __all__ = [
     "Chunk",
     "OutputError",
     "OutputFolderError",
+    "RemotePath",
     "SourceError",
     "SourceFile",
     "SourceRow",
@@ -48,6 +53,7 @@ __all__ = [
     "find_chunks",
     "find_files",
     "read_chunk",
+    "source_path",
 ]
 
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -94,11 +100,105 @@ class OutputError(OSError):
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 
 
+class RemoteStat(NamedTuple):
+    """The size of a remote file, and a number that changes with its content."""
+
+    st_size: int
+    st_mtime_ns: int
+
+
+@dataclass(frozen=True)
+class RemotePath:
+    """A file or a folder at an address that fsspec can open; with the methods of `Path` used here.
+
+    Raises `SourceError` where the address cannot be opened.
+    """
+
+    address: str
+
+    def __str__(self) -> str:
+        return self.address
+
+    @property
+    def name(self) -> str:
+        """The last part of the address."""
+        return PurePosixPath(self.address).name
+
+    @property
+    def suffix(self) -> str:
+        """The end of the name, from its last point."""
+        return PurePosixPath(self.name).suffix
+
+    @property
+    def suffixes(self) -> list[str]:
+        """All ends of the name."""
+        return PurePosixPath(self.name).suffixes
+
+    def open(self, _mode: str = "rb") -> BinaryIO:
+        """Open the file for reading."""
+        files, path = self._opened()
+        file: BinaryIO = files.open(path, "rb")
+        return file
+
+    def stat(self) -> RemoteStat:
+        """Return the size, and a number from what the store says about the version."""
+        files, path = self._opened()
+        info = files.info(path)
+        version = json.dumps(
+            {name: str(info[name]) for name in _VERSIONS if info.get(name) is not None}
+        )
+        digest = hashlib.blake2b(version.encode(), digest_size=6).digest()
+        return RemoteStat(int(info["size"] or 0), int.from_bytes(digest, "big"))
+
+    def files(self) -> list[RemotePath]:
+        """Return the files of a folder and of all folders in it, or the file itself."""
+        files, path = self._opened()
+        try:
+            if files.isdir(path):
+                return [RemotePath(files.unstrip_protocol(name)) for name in files.find(path)]
+            if files.exists(path):
+                return [self]
+        except OSError as error:
+            raise SourceError(f"{self}: {error}") from error
+        raise SourceError(f"{self}: nothing is at this address; check it")
+
+    def _opened(self) -> tuple[Any, str]:
+        import fsspec  # type: ignore[import-untyped]
+
+        try:
+            files, path = fsspec.core.url_to_fs(self.address)
+        except (ImportError, ValueError, OSError) as error:
+            raise SourceError(f"{self}: {error}") from error
+        return files, path
+
+
+_VERSIONS = (
+    "etag",
+    "ETag",
+    "mtime",
+    "LastModified",
+    "last_modified",
+    "sha256",
+    "blob_id",
+    "created",
+)
+
+
+def source_path(source: Path | str) -> Path | RemotePath:
+    """Return a path, or an address such as ``s3://bucket/rows.jsonl`` as a `RemotePath`."""
+    return RemotePath(source) if isinstance(source, str) and "://" in source else Path(source)
+
+
+def _opened(path: str) -> BinaryIO:
+    place = source_path(path)
+    return place.open("rb")
+
+
 class SourceFile(NamedTuple):
     """A file of rows; `number` is its index among those of the source."""
 
     number: int
-    path: Path
+    path: Path | RemotePath
     kind: FileKind
 
     @property
@@ -134,11 +234,13 @@ class SourceRow(NamedTuple):
     is_blank: bool = False
 
 
-def find_files(source: Path) -> list[SourceFile]:
+def find_files(source: Path | RemotePath) -> list[SourceFile]:
     """Find the files of rows: one, or those of a folder in the order of their names.
 
     Raises `SourceError` where there are none.
     """
+    if isinstance(source, RemotePath):
+        return _remote_files(source)
     if not source.is_dir():
         kind = _kind(source)
         if not source.exists():
@@ -168,6 +270,17 @@ def find_files(source: Path) -> list[SourceFile]:
             ".arrow"
         )
     return files
+
+
+def _remote_files(source: RemotePath) -> list[SourceFile]:
+    found: list[SourceFile] = []
+    for path in source.files():
+        kind = _kind(path)
+        if kind in ("jsonl", "parquet"):
+            found.append(SourceFile(len(found), path, kind))
+    if not found:
+        raise SourceError(f"{source}: expected {_EXPECTED}; there is none at this address")
+    return found
 
 
 def find_chunks(
@@ -241,7 +354,7 @@ _OTHER_FILES = {".json": "write each row on a line of its own: jq -c '.[]' {path
 """What to do with other files, by the end of their names."""
 
 
-def _kind(path: Path) -> FileKind | None:
+def _kind(path: Path | RemotePath) -> FileKind | None:
     last = path.suffixes[-2:] if path.suffix in _CODECS else path.suffixes[-1:]
     return _SUFFIXES.get("".join(last))
 
@@ -299,7 +412,7 @@ class UnpackedFiles:
         """Return the path of a copy, whether it exists or not."""
         return self._folder / f"{number:05}.jsonl"
 
-    def size(self, number: int, packed: Path) -> int:
+    def size(self, number: int, packed: Path | RemotePath) -> int:
         """Return the bytes of an unpacked file; the first time, it is unpacked for that."""
         note = self._folder / f"{number:05}.size"
         if not note.exists():
@@ -308,7 +421,7 @@ class UnpackedFiles:
                 path.write_text(str(size))
         return int(note.read_text())
 
-    def unpack(self, number: int, packed: Path) -> Path:
+    def unpack(self, number: int, packed: Path | RemotePath) -> Path:
         """Unpack a file, unless its copy exists; return the path of the copy.
 
         Raises `OSError` where the file is not compressed as its name says, or ends too early, and
@@ -322,7 +435,8 @@ class UnpackedFiles:
             limit = min(max(size * self._ratio, _BLOCK), self._total - others)
             with (
                 atomic_file(copy) as path,
-                pa.OSFile(str(packed)) as file,
+                _opened(str(packed)) as raw,
+                pa.PythonFile(raw, "r") as file,
                 pa.CompressedInputStream(file, _CODECS[packed.suffix]) as source,
                 path.open("wb") as target,
             ):
@@ -334,7 +448,7 @@ class UnpackedFiles:
                         self._watch(file.tell(), size)
         return copy
 
-    def _too_large(self, packed: Path, size: int, limit: int) -> str:
+    def _too_large(self, packed: Path | RemotePath, size: int, limit: int) -> str:
         name, value = "--max-unpacked-ratio", self._ratio
         if limit < size * self._ratio:
             name, value = "--max-unpacked-bytes", self._total
@@ -376,7 +490,7 @@ _OTHER_CONTENTS: tuple[tuple[re.Pattern[bytes], str], ...] = (
 """How files begin that are not JSON lines, and the error."""
 
 
-def _check_lines(path: Path, readable: Path) -> None:
+def _check_lines(path: Path | RemotePath, readable: Path | RemotePath) -> None:
     """Raise `SourceError` where the first bytes of a file, or of its copy, are no JSON lines."""
     with readable.open("rb") as file:
         head = file.read(_HEAD_BYTES)
@@ -385,7 +499,7 @@ def _check_lines(path: Path, readable: Path) -> None:
         raise SourceError(f"{path}: {problem.format(path=path)}")
 
 
-def _jsonl_chunks(path: Path, chunk_bytes: int) -> Iterator[Chunk]:
+def _jsonl_chunks(path: Path | RemotePath, chunk_bytes: int) -> Iterator[Chunk]:
     _check_lines(path, path)
     yield from _byte_ranges(str(path), path.stat().st_size, chunk_bytes)
 
@@ -400,7 +514,7 @@ def _byte_ranges(
 
 def _jsonl_rows(chunk: Chunk, row_bytes: int) -> Iterator[SourceRow]:
     """Read the lines that begin in the chunk; their numbers count empty lines, too."""
-    with open(chunk.copy or chunk.path, "rb") as file:
+    with _opened(chunk.copy or chunk.path) as file:
         if chunk.start:
             file.seek(chunk.start - 1)
             _skip_line(file, chunk.end)  # the end of the line before
@@ -451,15 +565,15 @@ def _json_problem(error: ValueError | RecursionError) -> str:
 # Tables
 
 
-def _parquet_chunks(path: Path, _: int) -> Iterator[Chunk]:
-    with pq.ParquetFile(path) as file:
+def _parquet_chunks(path: Path | RemotePath, _: int) -> Iterator[Chunk]:
+    with path.open("rb") as raw, pq.ParquetFile(raw) as file:
         _check_columns(path, file.schema_arrow.names)
         meta = file.metadata
     for group in range(meta.num_row_groups):
         yield Chunk(str(path), "parquet", group, group + 1, meta.row_group(group).total_byte_size)
 
 
-def _check_columns(path: Path, names: list[str]) -> None:
+def _check_columns(path: Path | RemotePath, names: list[str]) -> None:
     """Raise `SourceError` where a table has no column of conversations."""
     try:
         detect_form({name: [] for name in names})
@@ -468,14 +582,14 @@ def _check_columns(path: Path, names: list[str]) -> None:
 
 
 def _parquet_rows(chunk: Chunk, row_bytes: int) -> Iterator[SourceRow]:
-    with pq.ParquetFile(chunk.path) as file:
+    with _opened(chunk.path) as raw, pq.ParquetFile(raw) as file:
         groups = list(range(chunk.start, chunk.end))
         count = sum(file.metadata.row_group(group).num_rows for group in groups)
         batches = file.iter_batches(_ROWS_AT_ONCE, row_groups=groups)
         yield from _table_rows(batches, chunk.size / max(count, 1), row_bytes)
 
 
-def _arrow_chunks(path: Path, chunk_bytes: int) -> Iterator[Chunk]:
+def _arrow_chunks(path: Path | RemotePath, chunk_bytes: int) -> Iterator[Chunk]:
     start = size = end = 0
     for end, batch in enumerate(_arrow_batches(path), 1):
         if end == 1:
@@ -499,7 +613,7 @@ def _arrow_rows(chunk: Chunk, row_bytes: int) -> Iterator[SourceRow]:
     yield from _table_rows(slices, chunk.size / max(sum(map(len, batches)), 1), row_bytes)
 
 
-def _arrow_batches(path: Path) -> Iterator[pa.RecordBatch]:
+def _arrow_batches(path: Path | RemotePath) -> Iterator[pa.RecordBatch]:
     with pa.memory_map(str(path)) as mapped, pa.ipc.open_stream(mapped) as stream:
         yield from stream
 
@@ -524,7 +638,7 @@ def _table_rows(
                 number += 1
 
 
-_CHUNKS: dict[FileKind, Callable[[Path, int], Iterable[Chunk]]] = {
+_CHUNKS: dict[FileKind, Callable[[Path | RemotePath, int], Iterable[Chunk]]] = {
     "jsonl": _jsonl_chunks,
     "parquet": _parquet_chunks,
     "arrow": _arrow_chunks,
