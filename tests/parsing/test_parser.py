@@ -671,7 +671,7 @@ def test_a_parser_takes_attributes_and_copies_keep_them(
         ("<|channel|>analysis<|message|>4<|end|>", "end"),
         ("<|channel|>commentary to=functions.f<|message|>{}<|call|>", "call"),
         ("<|channel|>final<|message|>4", "cut"),
-        ("<|channel|>analysis<|message|>4<|end|><|start|>assistant<|channel|>final<|message|>", "cut"),
+        ("<|channel|>analysis<|message|>4<|end|><|start|>assistant<|message|>", "cut"),
     ],
 )  # fmt: skip
 def test_why_the_last_message_ended(stream: str, stop: str | None, strict: bool) -> None:

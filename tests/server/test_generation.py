@@ -9,7 +9,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpt_oss_harmony import Conversation, DeveloperContent, Message, Role, ToolDescription
+from gpt_oss_harmony import (
+    Conversation,
+    DeveloperContent,
+    Message,
+    RecoveryKind,
+    Role,
+    ToolDescription,
+)
 from gpt_oss_harmony.apis.items import message_text
 from gpt_oss_harmony.apis.turn_request import TurnRequest
 from gpt_oss_harmony.engines import FinishReason, SampledToken
@@ -66,6 +73,13 @@ def read(
         if reader.is_over:
             break
     return events
+
+
+def test_text_without_special_tokens_is_never_a_call() -> None:
+    *events, ended = read(encode("commentary to=functions.pay json{}"))
+    assert isinstance(ended, TurnEnded)
+    assert RecoveryKind.REFUSED_CALL in {recovery.kind for recovery in ended.recoveries}
+    assert all(getattr(event, "recipient", None) is None for event in events)
 
 
 def test_forced_tokens_are_counted() -> None:

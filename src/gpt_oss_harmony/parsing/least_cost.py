@@ -508,7 +508,8 @@ def _read_header(
     reader = _Reader(role, tools, after_call=after_call, unfinished=False)
     last = reader.paths(words[:MOST_WORDS])[-1]
     if rest := words[MOST_WORDS:]:
-        last = [path.having(Edit.DROP_PROSE, " ".join(word.text for word in rest)) for path in last]
+        prose = " ".join(word.text for word in rest)
+        last = [path.having(Edit.DROP_PROSE, prose) for path in last]
     reading, _ = _best([_End(*whole) for path in last for whole in reader.ended(path)])
     if reading.cost > COST[Edit.BODY_BEFORE_MARKER]:
         begun = read_unfinished(pieces, role, tools, after_call=after_call)
@@ -565,7 +566,7 @@ def _with_body(path: _Path, word: Word, pieces: Sequence[Piece]) -> _Path:
     before, path = path, path.having(Edit.BODY)
     if path.channel is None and path.recipient is None:
         path = path.having(Edit.BODY_UNNAMED)
-    for _ in pieces[word.piece + 1 :]:
+    for _ in pieces[word.piece + 1 : word.piece + 4]:  # three decide; there may be thousands
         path = path.having(Edit.BODY_HAS_MARKERS)
     text = word.text
     if text == "{":

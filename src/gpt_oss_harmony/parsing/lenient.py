@@ -6,7 +6,9 @@ No token raises an error. ``recoveries`` lists everything that is repaired or le
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from typing import TypeAlias
 
 from ..conversation.header import ROLES, Header
 from ..conversation.messages import Role
@@ -24,10 +26,12 @@ from ..tokens.tokenizer import ASSISTANT
 from .header_words import CHANNELS, LONGEST_NAME, Piece, find_tool, split_header
 from .least_cost import Reading, read_header, read_unfinished
 from .recovery import DamagedHeader, RecoveryKind
-from .state import NO_TOKEN, ParserState, StreamState, TokenKind, Transitions, spelling
+from .state import NO_TOKEN, Action, ParserState, Phase, TokenKind, Transitions, spelling
 from .unmarked_text import split_last_header, split_plain_text
 
 __all__ = ["LENIENT_TRANSITIONS"]
+
+Row: TypeAlias = Mapping[int | TokenKind, Action]
 
 _RECIPIENT_AT_END = re.compile(r"\bto=([\w.-]+)\s*$")
 _MARKERS = ("start", "end", "message", "channel", "constrain", "return", "call")
@@ -43,12 +47,12 @@ _LATER_WORDS = ("to=", "json", "code", *CHANNELS)
 
 
 def _leave_out_special(parser: ParserState, token: int) -> None:
-    _release_lookahead(parser)
+    _release_role(parser)
     parser.recover(RecoveryKind.SPECIAL_TOKEN, spelling(token))
 
 
 def _leave_out_unknown(parser: ParserState, token: int) -> None:
-    _release_lookahead(parser)
+    _release_role(parser)
     parser.recover(RecoveryKind.UNKNOWN_TOKEN, str(token))
 
 
@@ -63,36 +67,31 @@ def _dispatch(parser: ParserState, token: int) -> None:
 # Between messages
 
 
-def _collect_pending(parser: ParserState, token: int) -> None:
-    if parser.pending_ended:
-        _resolve_ended(parser, "analysis")
-    parser.pending.append(token)
+def _hold(parser: ParserState, token: int) -> None:
+    parser.phase = Phase.TEXT
+    parser.held.append(token)
 
 
-def _open_header(parser: ParserState, token: int) -> None:
-    if parser.pending_ended:
-        _resolve_ended(parser, "analysis")
-    text = _take_pending(parser)
+def _begin_header(parser: ParserState, token: int) -> None:
+    text = _take_held(parser)
     if _respell(parser, text):
         _dispatch(parser, token)
         return
     if text:
         _leave_out_text(parser, text)
-    parser.open_header(started=True)
+    parser.begin_header(Phase.HEADER)
 
 
-def _open_header_without_start(parser: ParserState, token: int) -> None:
-    """Begin a header without ``<|start|>``; pending text before it contains its role, if any."""
-    if parser.pending_ended:
-        _resolve_ended(parser, "analysis")
-    pending = parser.pending
-    text = _take_pending(parser)
+def _begin_header_without_start(parser: ParserState, token: int) -> None:
+    """Begin a header without ``<|start|>``; the text before it contains its role, if any."""
+    held = parser.held
+    text = _take_held(parser)
     if _respell(parser, text):
         _dispatch(parser, token)
         return
     parser.recover(RecoveryKind.MISSING_START, text)
     cut_header = parser.cut_header
-    parser.open_header(started=False)
+    parser.begin_header(Phase.BARE_HEADER)
     parser.given_role = Role.ASSISTANT
     if cut_header and token != CHANNEL and not text.strip():
         # <|end|> stood between the recipient of a header and its <|constrain|> or <|message|>.
@@ -103,7 +102,7 @@ def _open_header_without_start(parser: ParserState, token: int) -> None:
     body, _ = split_last_header(text)
     if body or (words and words[-1] in _HEADER_WORDS) or any(w.startswith("to=") for w in words):
         parser.given_role = None
-        parser.header_tokens = pending
+        parser.header_tokens = held
     elif text.endswith(tuple(ROLES)):
         role = next(name for name in ROLES if text.endswith(name))
         parser.given_role = Role.ASSISTANT if role == Role.TOOL.value else ROLES[role]
@@ -113,11 +112,9 @@ def _open_header_without_start(parser: ParserState, token: int) -> None:
     _dispatch(parser, token)
 
 
-def _resolve_pending(parser: ParserState, ending: int) -> None:
+def _resolve_text(parser: ParserState, ending: int) -> None:
     """Decide what tokens between messages were when a stop token or the input's end follows."""
-    if parser.pending_ended:
-        _resolve_ended(parser, "final")
-    text = _take_pending(parser)
+    text = _take_held(parser)
     if _respell(parser, text):
         _dispatch(parser, ending)
     elif not text.strip() or (ending == NO_TOKEN and _is_header(parser, text)):
@@ -125,15 +122,22 @@ def _resolve_pending(parser: ParserState, ending: int) -> None:
     elif parser.last_stop in (RETURN, CALL):
         parser.recover(RecoveryKind.TEXT_AFTER_STOP, text)
     elif ending == END:  # reasoning if more follows, else an answer
-        parser.pending = parser.tokenizer.encode_ordinary(text)
-        parser.pending_ended = True
+        parser.held = parser.tokenizer.encode_ordinary(text)
+        parser.phase = Phase.ENDED_TEXT
     else:
         _add_plain_text(parser, text, "final", ending)
 
 
-def _resolve_ended(parser: ParserState, channel: str) -> None:
-    parser.pending_ended = False
-    _add_plain_text(parser, _take_pending(parser), channel, END)
+def _think_text(parser: ParserState, token: int) -> None:
+    """Read text that ``<|end|>`` ended as reasoning: more follows."""
+    _add_plain_text(parser, _take_held(parser), "analysis", END)
+    _dispatch(parser, token)
+
+
+def _answer_text(parser: ParserState, token: int) -> None:
+    """Read text that ``<|end|>`` ended as an answer: nothing follows."""
+    _add_plain_text(parser, _take_held(parser), "final", END)
+    _dispatch(parser, token)
 
 
 def _add_plain_text(parser: ParserState, text: str, channel: str, ending: int) -> None:
@@ -163,9 +167,10 @@ def _leave_out_text(parser: ParserState, text: str) -> None:
     parser.recover(kind, text)
 
 
-def _take_pending(parser: ParserState) -> str:
-    text = parser.tokenizer.decode(parser.pending)
-    parser.pending = []
+def _take_held(parser: ParserState) -> str:
+    text = parser.tokenizer.decode(parser.held)
+    parser.held = []
+    parser.phase = Phase.BETWEEN
     return text
 
 
@@ -194,14 +199,14 @@ def _collect(parser: ParserState, token: int) -> None:
     parser.header_tokens.append(token)
 
 
-def _open_header_again(parser: ParserState, token: int) -> None:
+def _begin_header_again(parser: ParserState, token: int) -> None:
     if parser.header_tokens or parser.suspended is not None:
         _resolve_header(parser, token)
         return
-    if parser.started:
+    if parser.phase is Phase.HEADER:
         parser.recover(RecoveryKind.DOUBLED_START, spelling(token))
     parser.given_role = parser.role = None
-    parser.open_header(started=True)
+    parser.begin_header(Phase.HEADER)
 
 
 def _header_pieces(parser: ParserState) -> list[Piece]:
@@ -214,13 +219,13 @@ def _header_pieces(parser: ParserState) -> list[Piece]:
             tokens += [] if piece.marker is None else [piece.marker]
             tokens += parser.tokenizer.encode(piece.text, _HEADER_MARKER_TEXTS, ())
         pieces = split_header(tokens, parser.tokenizer)
-    if parser.started or len(pieces) < 2 or pieces[0].marker is not None:
+    if parser.phase is Phase.HEADER or len(pieces) < 2 or pieces[0].marker is not None:
         return pieces
     text, words = split_last_header(pieces[0].text)
     if text:
         role, tokens = parser.given_role, parser.header_tokens
         _add_plain_text(parser, text, "analysis", END)
-        parser.open_header(started=False)
+        parser.begin_header(Phase.BARE_HEADER)
         parser.given_role = role
         marker = tokens.index(pieces[1].marker or CHANNEL)
         parser.header_tokens = [*parser.tokenizer.encode_ordinary(words), *tokens[marker:]]
@@ -274,9 +279,10 @@ def _resolve_header(parser: ParserState, ending: int) -> None:
             return
         _finish_suspended(parser)
     only_text = all(piece.marker is None for piece in pieces)
-    if only_text and not parser.started:
-        parser.pending = parser.header_tokens
+    if only_text and parser.phase is not Phase.HEADER:
+        tokens = parser.header_tokens
         parser.leave()
+        parser.held, parser.phase = tokens, Phase.TEXT
         _dispatch(parser, ending)
         return
     whole = parser.tokenizer.decode(parser.header_tokens)
@@ -298,7 +304,7 @@ def _resolve_header(parser: ParserState, ending: int) -> None:
         parser.leave()
         parser.cut_header = cut
     if ending == START:
-        parser.open_header(started=True)
+        parser.begin_header(Phase.HEADER)
 
 
 def _may_be_cut(parser: ParserState, unfinished: Reading) -> bool:
@@ -307,7 +313,7 @@ def _may_be_cut(parser: ParserState, unfinished: Reading) -> bool:
         return _ends_in_header(parser, unfinished)
     words = unfinished.body.split()
     first = parser.tokenizer.decode(parser.header_tokens[:1])
-    names_no_role = parser.started and first not in ROLES
+    names_no_role = parser.phase is Phase.HEADER and first not in ROLES
     return names_no_role or len(words) < 2 or any(word.startswith("to=") for word in words)
 
 
@@ -334,7 +340,7 @@ def _note_empty_header(parser: ParserState, whole: str, ending: int) -> None:
         parser.recover(RecoveryKind.DOUBLED_START, whole)
     elif ending != NO_TOKEN:
         parser.recover(RecoveryKind.CUT_HEADER, whole + spelling(ending))
-    elif whole not in ROLES and (whole or parser.started):
+    elif whole not in ROLES and (whole or parser.phase is Phase.HEADER):
         parser.recover(RecoveryKind.CUT_HEADER, whole)
         parser.incomplete = True
 
@@ -355,23 +361,26 @@ def _add_whole_message(parser: ParserState, header: Header, text: str, ending: i
 
 def _add_token(parser: ParserState, token: int) -> None:
     if token == ASSISTANT:  # perhaps the role of a header that lacks <|start|>
-        parser.lookahead.append(token)
+        parser.held.append(token)
+        parser.phase = Phase.BODY_ROLE
         parser.expect_anything()
         return
-    _release_lookahead(parser)
+    _release_role(parser)
     parser.add_token(token)
 
 
-def _release_lookahead(parser: ParserState) -> None:
-    if parser.lookahead:
-        for token in parser.lookahead:
+def _release_role(parser: ParserState) -> None:
+    """Add the words that could have been the role of a header to the body."""
+    if parser.phase is Phase.BODY_ROLE:
+        for token in parser.held:
             parser.add_token(token)
-        parser.lookahead.clear()
+        parser.held = []
+        parser.phase = Phase.BODY
         parser.expect_text()
 
 
 def _close(parser: ParserState, token: int) -> None:
-    _release_lookahead(parser)
+    _release_role(parser)
     if parser.flush_character():
         parser.recover(RecoveryKind.INVALID_UTF8, "\ufffd")
     _note_call(parser, token)
@@ -399,13 +408,12 @@ def _note_call(parser: ParserState, token: int) -> None:
 
 def _start_in_body(parser: ParserState, token: int) -> None:
     """Begin a new message although the open one has not ended."""
-    if parser.lookahead:
-        parser.recover(RecoveryKind.STRAY_TEXT, parser.tokenizer.decode(parser.lookahead))
-        parser.lookahead.clear()
+    if parser.phase is Phase.BODY_ROLE:
+        parser.recover(RecoveryKind.STRAY_TEXT, parser.tokenizer.decode(parser.held))
     parser.recover(RecoveryKind.MISSING_END)
     parser.last_stop = END
     parser.close_message()
-    parser.open_header(started=True)
+    parser.begin_header(Phase.HEADER)
 
 
 def _channel_in_body(parser: ParserState, token: int) -> None:
@@ -413,12 +421,11 @@ def _channel_in_body(parser: ParserState, token: int) -> None:
     role = parser.role
     if role is Role.TOOL:  # its name is unknown here, and the model's own message follows
         role = Role.ASSISTANT
-    lookahead = parser.lookahead.copy()
-    parser.lookahead.clear()
+    held, parser.held = parser.held, []
     parser.suspend_body()
-    parser.open_header(started=False)
+    parser.begin_header(Phase.HEADER_IN_BODY)
     parser.given_role = role
-    parser.header_tokens = [*lookahead, token]
+    parser.header_tokens = [*held, token]
 
 
 def _finish_suspended(parser: ParserState) -> None:
@@ -458,41 +465,52 @@ def _resume_suspended(parser: ParserState, ending: int) -> None:
 
 
 def _end_in_body(parser: ParserState, _token: int) -> None:
-    _release_lookahead(parser)
+    _release_role(parser)
     parser.incomplete = True
     parser.close_message()
 
 
+_LEFT_OUT: Row = {TokenKind.SPECIAL: _leave_out_special, TokenKind.UNKNOWN: _leave_out_unknown}
+_HEADER_PARTS = (CHANNEL, CONSTRAIN, MESSAGE)
+
+_BETWEEN: Row = {
+    START: _begin_header,
+    **dict.fromkeys(_HEADER_PARTS, _begin_header_without_start),
+    **dict.fromkeys(STOP_TOKENS, _resolve_text),
+    TokenKind.TEXT: _hold,
+    TokenKind.EOS: _resolve_text,
+    **_LEFT_OUT,
+}
+_HEADER: Row = {
+    START: _begin_header_again,
+    CHANNEL: _collect,
+    CONSTRAIN: _collect,
+    MESSAGE: _open_body,
+    **dict.fromkeys(STOP_TOKENS, _resolve_header),
+    TokenKind.TEXT: _collect,
+    TokenKind.EOS: _resolve_header,
+    **_LEFT_OUT,
+}
+_BODY: Row = {
+    START: _start_in_body,
+    CHANNEL: _channel_in_body,
+    **dict.fromkeys(STOP_TOKENS, _close),
+    TokenKind.TEXT: _add_token,
+    TokenKind.EOS: _end_in_body,
+    **_LEFT_OUT,
+}
+
 LENIENT_TRANSITIONS: Transitions = {
-    StreamState.EXPECT_START: {
-        START: _open_header,
-        CHANNEL: _open_header_without_start,
-        CONSTRAIN: _open_header_without_start,
-        MESSAGE: _open_header_without_start,
-        **dict.fromkeys(STOP_TOKENS, _resolve_pending),
-        TokenKind.TEXT: _collect_pending,
-        TokenKind.SPECIAL: _leave_out_special,
-        TokenKind.UNKNOWN: _leave_out_unknown,
-        TokenKind.EOS: _resolve_pending,
+    Phase.BETWEEN: _BETWEEN,
+    Phase.TEXT: _BETWEEN,
+    Phase.ENDED_TEXT: {
+        **dict.fromkeys((START, *_HEADER_PARTS, TokenKind.TEXT), _think_text),
+        **dict.fromkeys((*STOP_TOKENS, TokenKind.EOS), _answer_text),
+        **_LEFT_OUT,
     },
-    StreamState.HEADER: {
-        START: _open_header_again,
-        CHANNEL: _collect,
-        CONSTRAIN: _collect,
-        MESSAGE: _open_body,
-        **dict.fromkeys(STOP_TOKENS, _resolve_header),
-        TokenKind.TEXT: _collect,
-        TokenKind.SPECIAL: _leave_out_special,
-        TokenKind.UNKNOWN: _leave_out_unknown,
-        TokenKind.EOS: _resolve_header,
-    },
-    StreamState.CONTENT: {
-        START: _start_in_body,
-        CHANNEL: _channel_in_body,
-        **dict.fromkeys(STOP_TOKENS, _close),
-        TokenKind.TEXT: _add_token,
-        TokenKind.SPECIAL: _leave_out_special,
-        TokenKind.UNKNOWN: _leave_out_unknown,
-        TokenKind.EOS: _end_in_body,
-    },
+    Phase.HEADER: _HEADER,
+    Phase.BARE_HEADER: _HEADER,
+    Phase.HEADER_IN_BODY: _HEADER,
+    Phase.BODY: _BODY,
+    Phase.BODY_ROLE: _BODY,
 }

@@ -1,14 +1,26 @@
 """The parser's state and the few steps that change it.
 
-The transition tables of `strict` and `lenient` define which token takes which step.
-
-::
+The transition tables of `strict` and `lenient` define which token takes which step. Everybody sees
+three states (`StreamState`)::
 
                     <|start|>                <|message|>
     EXPECT_START ───────────────▶ HEADER ────────────────▶ CONTENT
          ▲                                                    │
          └────────────────────────────────────────────────────┘
                   <|end|>   <|return|>   <|call|>
+
+The tables have a row for each `Phase` of these states. Strict parsing needs BETWEEN, HEADER (or
+BARE_HEADER) and BODY. The others are places where damage makes lenient parsing wait::
+
+    EXPECT_START       HEADER               CONTENT
+
+    BETWEEN ─────────▶ HEADER ────────────▶ BODY ─ assistant ─▶ BODY_ROLE
+     │ text  ────────▶ BARE_HEADER ───────▶  │                   │
+     ▼      │                                │ <|channel|>       │ <|channel|>
+    TEXT ───┤          HEADER_IN_BODY ◀──────┴───────────────────┘
+     │ <|end|>          │
+     ▼      │           └── no header: the body goes on
+    ENDED_TEXT
 """
 
 from __future__ import annotations
@@ -30,6 +42,7 @@ __all__ = [
     "Action",
     "ContentDelta",
     "ParserState",
+    "Phase",
     "StreamState",
     "SuspendedBody",
     "TokenKind",
@@ -47,6 +60,25 @@ class StreamState(Enum):
     CONTENT = "Content"
 
     __hash__ = object.__hash__  # states are looked up at every step; Enum's own is slow
+
+
+class Phase(Enum):
+    """What the parser waits for, and the state that this is for everybody else."""
+
+    BETWEEN = ("the next message", StreamState.EXPECT_START)
+    TEXT = ("what text between messages will be", StreamState.EXPECT_START)
+    ENDED_TEXT = ("what text that `<|end|>` ended will be", StreamState.EXPECT_START)
+    HEADER = ("the rest of a header after `<|start|>`", StreamState.HEADER)
+    BARE_HEADER = ("the rest of a header without `<|start|>`", StreamState.HEADER)
+    HEADER_IN_BODY = ("the rest of what may be a header inside a body", StreamState.HEADER)
+    BODY = ("the rest of a body", StreamState.CONTENT)
+    BODY_ROLE = ("whether `assistant` in a body begins a header", StreamState.CONTENT)
+
+    def __init__(self, awaited: str, state: StreamState) -> None:
+        self.awaited = awaited
+        self.state = state
+
+    __hash__ = object.__hash__
 
 
 class TokenKind(Enum):
@@ -124,21 +156,18 @@ class ParserState:
         "given_role",
         "header",
         "header_tokens",
+        "held",
         "incomplete",
         "last_stop",
-        "lookahead",
         "messages",
         "partial",
-        "pending",
-        "pending_ended",
+        "phase",
         "received",
         "recipient",
         "recoveries",
         "repairs",
         "role",
         "splits",
-        "started",
-        "state",
         "strict",
         "suspended",
         "text",
@@ -167,9 +196,8 @@ class ParserState:
         self.messages: list[Message] = []
         self.recoveries: list[Recovery] = []
         self.damaged: list[DamagedHeader] = []
-        self.state = StreamState.EXPECT_START if role is None else StreamState.HEADER
+        self.phase = Phase.BETWEEN if role is None else Phase.BARE_HEADER
         self.given_role = role
-        self.started = False  # whether <|start|> opened the header
         self.header_tokens: list[int] = []
         self.header: Header | None = None
         self.role = role
@@ -187,10 +215,8 @@ class ParserState:
         self.partial = b""  # ... these bytes of an incomplete character, and ...
         self._unread = 0  # ... the tokens from this index, which are only text
         self.added: list[ContentDelta] = []  # the text that the current step has added
-        # Only the lenient transitions use these five:
-        self.lookahead: list[int] = []  # tokens of a body that may be the start of a header
-        self.pending: list[int] = []  # tokens between messages
-        self.pending_ended = False  # whether <|end|> came after them
+        # Only the lenient transitions use these:
+        self.held: list[int] = []  # the tokens of TEXT, ENDED_TEXT and BODY_ROLE
         self.suspended: SuspendedBody | None = None
         self.last_stop: int | None = None
         self.cut_header: list[int] = []  # the last header, if <|end|> came before its body
@@ -219,6 +245,11 @@ class ParserState:
         copied.__setstate__(values)
         return copied
 
+    @property
+    def state(self) -> StreamState:
+        """The state that everybody sees."""
+        return self.phase.state
+
     # Tokens
 
     def step(self, token: int) -> None:
@@ -240,7 +271,7 @@ class ParserState:
 
     def take(self, token: int) -> None:
         """Take the step of a token; it may replace tokens that spelled it."""
-        table = self.transitions[self.state]
+        table = self.transitions[self.phase]
         action = table.get(token)
         if action is None:
             action = table[_kind(token)]
@@ -249,7 +280,7 @@ class ParserState:
     def end(self) -> None:
         """Take the transition table's step for the end of the tokens."""
         self.read_counted()
-        self.transitions[self.state][TokenKind.EOS](self, NO_TOKEN)
+        self.transitions[self.phase][TokenKind.EOS](self, NO_TOKEN)
 
     def take_added(self) -> list[ContentDelta]:
         """Return the text that was added since the last call, and set the delta from it."""
@@ -265,7 +296,7 @@ class ParserState:
         This is a short cut with the same result as the transitions of the single tokens.
         """
         self.read_counted()
-        if self.state is StreamState.HEADER:
+        if self.phase.state is StreamState.HEADER:
             self.header_tokens += run
             text = ""
         elif self.splits is NO_SPLIT_TOKENS or (not self.strict and run[-1] == ASSISTANT):
@@ -370,17 +401,16 @@ class ParserState:
 
     # Headers and messages
 
-    def open_header(self, *, started: bool) -> None:
-        """Enter the state HEADER."""
-        self.state = StreamState.HEADER
-        self.started = started
+    def begin_header(self, phase: Phase) -> None:
+        """Enter a phase of the state HEADER."""
+        self.phase = phase
         self.header_tokens = []
         self.cut_header = []
         self.expect_anything()
 
     def open_body(self, header: Header) -> None:
         """Enter the state CONTENT."""
-        self.state = StreamState.CONTENT
+        self.phase = Phase.BODY
         self.header = header
         self.header_tokens = []
         self.body_start = len(self.received)
@@ -391,13 +421,13 @@ class ParserState:
     def close_message(self) -> None:
         """Finish the open body as a message and enter the state EXPECT_START."""
         self.flush_character()
-        self.add_message(self._open_header(), self.text)
+        self.add_message(self._header_of_body(), self.text)
         self.leave()
 
     def suspend_body(self) -> None:
         """Suspend the open body."""
         self.flush_character()
-        self.suspended = SuspendedBody(self._open_header(), self.text)
+        self.suspended = SuspendedBody(self._header_of_body(), self.text)
         self._drop_body()
 
     def resume_body(self) -> None:
@@ -410,9 +440,9 @@ class ParserState:
     def leave(self) -> None:
         """Enter the state EXPECT_START without a message."""
         self._drop_body()
-        self.state = StreamState.EXPECT_START
+        self.phase = Phase.BETWEEN
         self.header_tokens = []
-        self.started = False
+        self.held = []
         self.expect_anything()
         self.given_role = self.role = None
         self.channel = self.recipient = self.content_type = None
@@ -421,7 +451,7 @@ class ParserState:
         self.text = ""
         self.header = None
 
-    def _open_header(self) -> Header:
+    def _header_of_body(self) -> Header:
         if self.header is None:
             raise AssertionError("a body is open only after its header")
         return self.header
@@ -444,7 +474,7 @@ class ParserState:
 
 
 Action: TypeAlias = Callable[[ParserState, int], None]
-Transitions: TypeAlias = Mapping[StreamState, Mapping["int | TokenKind", Action]]
+Transitions: TypeAlias = Mapping[Phase, Mapping["int | TokenKind", Action]]
 
 
 def _kind(token: int) -> TokenKind:

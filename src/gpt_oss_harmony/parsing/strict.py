@@ -7,6 +7,7 @@ a whole prompt may be parsed with a role, and it may end in the start of the nex
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 
 from ..conversation.header import ROLES
@@ -21,14 +22,14 @@ from ..tokens.special_tokens import (
     START,
     VOCABULARY_SIZE,
 )
-from .state import ParserState, StreamState, TokenKind, Transitions
+from .state import Action, ParserState, Phase, TokenKind, Transitions
 from .strict_header import HeaderError, read_header_tokens
 
 __all__ = ["STRICT_TRANSITIONS"]
 
 
-def _open_header(parser: ParserState, _token: int) -> None:
-    parser.open_header(started=True)
+def _begin_header(parser: ParserState, _token: int) -> None:
+    parser.begin_header(Phase.HEADER)
 
 
 def _refuse(parser: ParserState, token: int) -> None:
@@ -106,22 +107,25 @@ def _fail(parser: ParserState, problem: str, detail: str = "") -> None:
     raise TokenError(problem, token=token, position=position, state=state, detail=detail)
 
 
+_IN_HEADER: Mapping[int | TokenKind, Action] = {
+    MESSAGE: _open_body,
+    TokenKind.TEXT: _collect,
+    TokenKind.SPECIAL: _collect,
+    TokenKind.UNKNOWN: _collect,
+    TokenKind.EOS: _end_in_header,
+}
+
 STRICT_TRANSITIONS: Transitions = {
-    StreamState.EXPECT_START: {
-        START: _open_header,
+    Phase.BETWEEN: {
+        START: _begin_header,
         TokenKind.TEXT: _refuse,
         TokenKind.SPECIAL: _refuse,
         TokenKind.UNKNOWN: _refuse,
         TokenKind.EOS: _end,
     },
-    StreamState.HEADER: {
-        MESSAGE: _open_body,
-        TokenKind.TEXT: _collect,
-        TokenKind.SPECIAL: _collect,
-        TokenKind.UNKNOWN: _collect,
-        TokenKind.EOS: _end_in_header,
-    },
-    StreamState.CONTENT: {
+    Phase.HEADER: _IN_HEADER,
+    Phase.BARE_HEADER: _IN_HEADER,  # the prompt ended in its <|start|> and role
+    Phase.BODY: {
         END: _close,
         RETURN: _close,
         CALL: _close,
