@@ -400,7 +400,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 
 def test_many_contains_beside_each_other_are_refused() -> None:
     twice = [{"contains": {"const": value}, "minContains": 2} for value in range(2)]
-    with pytest.raises(GrammarError, match="places of prefixItems|more than .* steps") as caught:
+    with pytest.raises(GrammarError, match=r"places of prefixItems|more than .* steps") as caught:
         enforceable_schema({"type": "array", "allOf": twice})
     assert caught.value.pointer == "#"
     assert loosened_schema({"type": "array", "allOf": twice}).schema == {"type": "array"}
