@@ -280,13 +280,13 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "an undeclared tool": ({"tools": [NOW], "tool_choice": {"type": "tool", "name": "f"}},
                            "tool_choice.name: 'f' is not declared; declared tools: now"),
     "no tool to call": ({"tool_choice": {"type": "any"}}, "tool_choice: a call is required, but"),
-    "MCP servers": ({"mcp_servers": [{"type": "url"}]}, "mcp_servers: the Messages API of this"),
-    "the stop of other APIs": ({"stop": "."}, "stop: this API has no such field; send stop_sequences"),
+    "MCP servers": ({"mcp_servers": [{"type": "url"}]}, "mcp_servers: this server does not"),
+    "the stop of other APIs": ({"stop": "."}, "stop: this API has no such field; send stop_seq"),
     "a form of the answer": ({"output_config": {"format": {"type": "text"}}},
                              "output_config.format.type: expected json_schema, found 'text'"),
     "two efforts": ({"output_config": {"effort": "low"}, "reasoning_effort": "high"},
                     "reasoning_effort: output_config.effort has another value"),
-    "an empty stop sequence": ({"stop_sequences": [""]}, "stop_sequences: a stop sequence is"),
+    "an empty stop sequence": ({"stop_sequences": [""]}, "stop_sequences[0]: String should"),
 }  # fmt: skip
 
 

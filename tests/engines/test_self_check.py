@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -136,7 +137,7 @@ class Parrot:
     device = torch.device("cpu")
 
     def __init__(self, text: list[int]) -> None:
-        self._following = dict(zip(text, text[1:], strict=False))
+        self._following = dict(itertools.pairwise(text))
 
     def __call__(self, inputs: torch.Tensor, *, use_cache: bool) -> Any:
         assert not use_cache

@@ -1,4 +1,4 @@
-"""Messages between servers over PostgreSQL: any text arrives, and what no server sent is ignored."""
+"""Messages between servers over PostgreSQL: any text arrives; other notifications are ignored."""
 
 from __future__ import annotations
 

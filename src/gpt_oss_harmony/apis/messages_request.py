@@ -7,13 +7,13 @@ that the model cannot obey raise an error; `IGNORED` lists those that do not cha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from ..engines.engine import Sampling
 from .request_body import SamplingFields, misplaced_field
-from .requests import Absent, Effort
+from .requests import Effort, Elsewhere, OneAnswer, Unsupported
 
 __all__ = ["IGNORED", "MessagesRequest", "OutputConfig", "ReasoningDisplay", "ThinkingSettings"]
 
@@ -84,18 +84,18 @@ class MessagesRequest(SamplingFields):
     stream: bool | None = Field(
         default=None, description="Whether to answer with server-sent events."
     )
-    stop_sequences: list[str] | None = Field(
+    stop_sequences: list[Annotated[str, Field(min_length=1)]] | None = Field(
         default=None,
         max_length=16,
         description="Texts that end the answer; the answer does not contain them.",
     )
-    stop: Absent = Field(default=None, description="Send `stop_sequences` instead.")
-    max_completion_tokens: Absent = Field(default=None, description="Send `max_tokens` instead.")
-    max_output_tokens: Absent = Field(default=None, description="Send `max_tokens` instead.")
-    n: Absent = Field(default=None, description="A request has one answer.")
-    input: Absent = Field(default=None, description="Send `messages` instead.")
-    instructions: Absent = Field(default=None, description="Send `system` instead.")
-    response_format: Absent = Field(
+    stop: Elsewhere = Field(default=None, description="Send `stop_sequences` instead.")
+    max_completion_tokens: Elsewhere = Field(default=None, description="Send `max_tokens` instead.")
+    max_output_tokens: Elsewhere = Field(default=None, description="Send `max_tokens` instead.")
+    n: OneAnswer = Field(default=None, description="A request has one answer.")
+    input: Elsewhere = Field(default=None, description="Send `messages` instead.")
+    instructions: Elsewhere = Field(default=None, description="Send `system` instead.")
+    response_format: Elsewhere = Field(
         default=None, description="Send `output_config.format` instead."
     )
     thinking: ThinkingSettings | None = None
@@ -110,8 +110,8 @@ class MessagesRequest(SamplingFields):
         default=None, description="Tools of the client, each with its `input_schema`."
     )
     tool_choice: dict[str, Any] | None = None
-    container: Any = Field(default=None, description="Not supported: leave it out.")
-    mcp_servers: list[Any] | None = Field(default=None, description="Not supported: leave it out.")
+    container: Unsupported = None
+    mcp_servers: Unsupported = None
     cache_control: Any = Field(default=None, description=IGNORED["cache_control"])
     context_management: Any = Field(default=None, description=IGNORED["context_management"])
     diagnostics: Any = Field(default=None, description=IGNORED["diagnostics"])
@@ -120,22 +120,6 @@ class MessagesRequest(SamplingFields):
     service_tier: Any = Field(default=None, description=IGNORED["service_tier"])
     speed: Any = Field(default=None, description=IGNORED["speed"])
     user_profile_id: Any = Field(default=None, description=IGNORED["user_profile_id"])
-
-    @field_validator("stop_sequences")
-    @classmethod
-    def _are_texts(cls, texts: Any) -> Any:
-        if not all(texts or ()):
-            raise ValueError("a stop sequence is empty; leave it out")
-        return texts
-
-    @field_validator("container", "mcp_servers")
-    @classmethod
-    def _is_not_run_here(cls, value: Any) -> Any:
-        if value:
-            raise ValueError(
-                "the Messages API of this server runs no tools; send the tool to the Responses API"
-            )
-        return value
 
     @field_validator(*_ELSEWHERE)
     @classmethod

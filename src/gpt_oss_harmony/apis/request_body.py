@@ -107,7 +107,8 @@ def misplaced_field(value: Any, name: str | None, remedies: Mapping[str, str]) -
 
     Values that mean nothing pass: clients send ``n: 1`` and ``logprobs: false`` to every API.
     """
-    if value in (None, False, "", [], {}) or (name == "n" and value == 1):
+    is_one = value == 1 and not isinstance(value, bool)
+    if value in (None, False, "", [], {}) or (name == "n" and is_one):
         return None
     raise ValueError(f"this API has no such field; {remedies[name or '']}")
 

@@ -18,14 +18,16 @@ from ..engines.engine import Sampling
 from .request_body import Metadata, SamplingFields, misplaced_field, no_bias
 
 __all__ = [
-    "Absent",
     "ChatRequest",
     "CompletionRequest",
     "Effort",
+    "Elsewhere",
+    "OneAnswer",
     "ReasoningSettings",
     "ResponsesRequest",
     "StreamOptions",
     "TextSettings",
+    "Unsupported",
 ]
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
@@ -121,6 +123,12 @@ Unsupported: TypeAlias = Annotated[
     ),
 ]
 """A field that would change the answer but that no engine supports."""
+
+Elsewhere: TypeAlias = Annotated[Any, WithJsonSchema({"enum": [None, False, 0, "", [], {}]})]
+"""A field of another API, whose error names the field of this one; empty values pass."""
+
+OneAnswer: TypeAlias = Annotated[Any, WithJsonSchema({"enum": [None, False, 0, 1, "", [], {}]})]
+"""The number of answers in an API that has one."""
 
 Absent: TypeAlias = Annotated[Any, WithJsonSchema({"type": "null"})]
 """A field that must be null; its error names the replacement."""
@@ -260,16 +268,16 @@ class ResponsesRequest(ConstraintFields):
     safety_identifier: str | None = Field(default=None, max_length=1024)
     service_tier: str | None = None
     user: str | None = None
-    response_format: Absent = Field(default=None, description="Send `text.format` instead.")
-    n: Absent = Field(default=None, description="A response has one answer.")
-    max_completion_tokens: Absent = Field(
+    response_format: Elsewhere = Field(default=None, description="Send `text.format` instead.")
+    n: OneAnswer = Field(default=None, description="A response has one answer.")
+    max_completion_tokens: Elsewhere = Field(
         default=None, description="Send `max_output_tokens` instead."
     )
-    logprobs: Absent = Field(default=None, description="Send `top_logprobs` instead.")
-    stop_sequences: Absent = Field(default=None, description="Send `stop` instead.")
-    verbosity: Absent = Field(default=None, description="Send `text.verbosity` instead.")
-    functions: Absent = Field(default=None, description="Send `tools` instead.")
-    system: Absent = Field(default=None, description="Send `instructions` instead.")
+    logprobs: Elsewhere = Field(default=None, description="Send `top_logprobs` instead.")
+    stop_sequences: Elsewhere = Field(default=None, description="Send `stop` instead.")
+    verbosity: Elsewhere = Field(default=None, description="Send `text.verbosity` instead.")
+    functions: Elsewhere = Field(default=None, description="Send `tools` instead.")
+    system: Elsewhere = Field(default=None, description="Send `instructions` instead.")
 
     @field_validator(*_IN_RESPONSES)
     @classmethod
@@ -396,15 +404,15 @@ class ChatRequest(ConstraintFields):
     safety_identifier: str | None = Field(default=None, max_length=1024)
     service_tier: str | None = None
     user: str | None = None
-    text: Absent = Field(default=None, description="Send `response_format` instead.")
-    max_output_tokens: Absent = Field(
+    text: Elsewhere = Field(default=None, description="Send `response_format` instead.")
+    max_output_tokens: Elsewhere = Field(
         default=None, description="Send `max_completion_tokens` instead."
     )
-    input: Absent = Field(default=None, description="Send `messages` instead.")
-    instructions: Absent = Field(default=None, description="Send a message instead.")
-    previous_response_id: Absent = Field(default=None, description="Send all messages instead.")
-    stop_sequences: Absent = Field(default=None, description="Send `stop` instead.")
-    system: Absent = Field(default=None, description="Send a message instead.")
+    input: Elsewhere = Field(default=None, description="Send `messages` instead.")
+    instructions: Elsewhere = Field(default=None, description="Send a message instead.")
+    previous_response_id: Elsewhere = Field(default=None, description="Send all messages instead.")
+    stop_sequences: Elsewhere = Field(default=None, description="Send `stop` instead.")
+    system: Elsewhere = Field(default=None, description="Send a message instead.")
 
     @field_validator(*_IN_CHAT)
     @classmethod

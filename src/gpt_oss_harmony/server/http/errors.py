@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import FastAPI, Request, WebSocket
 from fastapi.exceptions import RequestValidationError
@@ -30,6 +30,7 @@ from ..store.errors import (
 
 __all__ = [
     "ERROR_RESPONSES",
+    "MESSAGES_ERRORS",
     "ApiError",
     "ErrorAnswer",
     "add_error_handlers",
@@ -58,6 +59,27 @@ class ErrorAnswer(TypedDict):
 
     error: ErrorObject
 
+
+class MessagesError(TypedDict):
+    """An error in Anthropic's form."""
+
+    type: str
+    message: str
+
+
+class MessagesErrorAnswer(TypedDict):
+    """The body of errors for clients of Anthropic's API."""
+
+    type: Literal["error"]
+    error: MessagesError
+    request_id: str
+
+
+MESSAGES_ERRORS: dict[int | str, dict[str, Any]] = {
+    "4XX": {"model": MessagesErrorAnswer, "description": "The request is wrong."},
+    "5XX": {"model": MessagesErrorAnswer, "description": "The server or the engine cannot answer."},
+}
+"""The same for the Messages API."""
 
 ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
     "4XX": {"model": ErrorAnswer, "description": "The request is wrong, or was sent too early."},

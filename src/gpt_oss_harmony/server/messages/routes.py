@@ -17,7 +17,7 @@ from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..encryption import OwnerCipher
 from ..generation.preparation import prepare_turn, unenforced_header
 from ..generation.sampling import sample_choices, sample_turn, with_grammar
-from ..http.errors import ApiError
+from ..http.errors import MESSAGES_ERRORS, ApiError
 from ..http.event_log import Event
 from ..http.json import JsonResponse
 from ..http.requests import while_connected
@@ -35,7 +35,7 @@ router = APIRouter(tags=["Messages"], route_class=LimitedRoute)
 @router.post(
     "/v1/messages",
     response_model=None,
-    responses=json_or_stream(MessageAnswer, MessageEvent),
+    responses=json_or_stream(MessageAnswer, MessageEvent) | MESSAGES_ERRORS,
 )
 async def create_message(
     body: MessagesRequest, request: Request, caller: AuthenticatedCaller
@@ -64,7 +64,7 @@ class TokenCount(TypedDict):
     input_tokens: int
 
 
-@router.post("/v1/messages/count_tokens")
+@router.post("/v1/messages/count_tokens", responses=MESSAGES_ERRORS)
 async def count_message_tokens(
     body: MessagesRequest, request: Request, caller: AuthenticatedCaller
 ) -> TokenCount:
