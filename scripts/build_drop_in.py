@@ -2,8 +2,8 @@
 
 The wheel is that of gpt-oss-harmony-drop-in, one small module; only its name and version differ.
 The version is that of the other library with ours as the local part, 0.0.8+gptoss.0.1.0. Installers
-accept that for ``==0.0.8`` and for ``>=0.0.3``. PyPI refuses local parts, so that the wheel is never
-published there by mistake.
+accept that for ``==0.0.8`` and for ``>=0.0.3``. PyPI refuses local parts, so that the wheel is
+never published there by mistake.
 """
 
 from __future__ import annotations
