@@ -21,6 +21,7 @@ from gpt_oss_harmony.engines import (
     Sampling,
     TransformersEngine,
     cpu_model,
+    memory_plan,
     self_check,
 )
 from gpt_oss_harmony.engines import continuous_batching as batching
@@ -47,7 +48,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         initializer_range=0.3,  # with the usual 0.02, the attention of a small model has no effect
     )
     folder = tmp_path_factory.mktemp("model")
-    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    model: Any = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+    model.save_pretrained(folder)
     return folder
 
 
@@ -220,7 +222,7 @@ def test_a_cache_that_cannot_be_made_is_the_error_of_the_constructor(
     monkeypatch.setattr(cache, refuse)
     with pytest.raises(EngineError, match="KV cache cannot be made: the footprint is too large"):
         TransformersEngine(folder, **SIZES)
-    assert batching.PAGE == 256
+    assert memory_plan.PAGE == 256
 
 
 def test_health_names_the_error_that_ended_the_model(

@@ -223,7 +223,7 @@ class ResponseStream:
         yield from self._begin_call(item, approval)
         delta, _ = item.add(message_text(call), ())
         yield self._delta(item, delta, [])
-        yield from self._end_call_text(item, call, approval)
+        yield from self._end_call_text(item, call, approval, is_complete=True)
 
     def end_call(self, answered: AnsweredCall) -> Iterator[WireEvent]:
         """Write the result of the waiting call."""
