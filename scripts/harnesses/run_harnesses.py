@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from gpt_oss_harmony import RenderConversationConfig, load_harmony_encoding
-from gpt_oss_harmony.apis import ChatRequest, current_date, message_text, turn_of_chat
+from gpt_oss_harmony.apis import ChatRequest, message_text, turn_of_chat
+from gpt_oss_harmony.apis.current_date import current_date
 from gpt_oss_harmony.engines import Engine, Sampling, TransformersEngine, complete
 from gpt_oss_harmony.engines.demo_model import demo_model_folder
 from gpt_oss_harmony.server import Settings, create_app

@@ -94,6 +94,12 @@ def test_fields_within_settings() -> None:
     assert answer.headers["harmony-ignored"] == "reasoning.effrot, text.verbsity"
 
 
+def test_any_name_fits_into_a_header() -> None:
+    with serving(FINAL) as client:
+        answer = client.post(PATHS["chat"], json={**BODIES["chat"], "é\r\n": 1, "": 1})
+    assert answer.headers["harmony-ignored"] == '%C3%A9%0D%0A, ""'
+
+
 def test_names_are_bounded() -> None:
     many = {f"{'x' * 99}{index}": 1 for index in range(300)}
     with serving(*[FINAL] * 15) as client:

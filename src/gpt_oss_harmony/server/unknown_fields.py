@@ -48,7 +48,8 @@ class UnknownFields:
         found = unknown_fields(model, raw)
         if found and self._policy == "refuse":
             raise _unknown_parameter(model, found[0])
-        shown = [quote(field[:_NAME_LENGTH], safe=".") for field in found[:_SHOWN_FIELDS]]
+        # A header must not end in a space, so an empty name is shown as quotes.
+        shown = [quote(field[:_NAME_LENGTH], safe=".") or '""' for field in found[:_SHOWN_FIELDS]]
         for field in shown:
             self._note(field, owner)
         return shown
