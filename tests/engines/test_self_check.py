@@ -24,7 +24,6 @@ from gpt_oss_harmony.engines import (
     memory_plan,
     self_check,
 )
-from gpt_oss_harmony.engines import continuous_batching as batching
 
 SIZES: dict[str, Any] = {"context_length": 400, "max_requests": 4}
 
