@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,11 +81,12 @@ def test_a_content_goes_with_the_last_file(store: Store) -> None:
         store.responses.delete("r", "key")
         store.maintain()
 
-    for leave in (
+    leaves: list[Callable[[], object]] = [
         lambda: store.uploads.delete("a", "key"),
         lambda: store.containers.delete("box", "key"),
         delete_response,
-    ):
+    ]
+    for leave in leaves:
         assert contents(store) == 2
         leave()
     assert contents(store) == 1
