@@ -48,7 +48,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def database(state: Path) -> str:
-    return f"sqlite:///{state / 'openai-harmony' / 'responses.db'}"
+    return f"sqlite:///{state / 'gpt-oss-harmony' / 'responses.db'}"
 
 
 def test_it_starts_answers_ends_and_remembers(tmp_path: Path, cache: Path) -> None:

@@ -54,7 +54,7 @@ class Finding(NamedTuple):
 class _Doctor(Command):
     name = "doctor"
     purpose = "run a model"
-    summary = "show what is installed, where a model would run, and what is missing"
+    summary = "show what is installed, what is missing, where a model runs"
     examples = """\
   harmony doctor
   harmony doctor openai/gpt-oss-120b --context-length 32768

@@ -73,6 +73,7 @@ class Database:
             if must_exist and not self.path.exists():
                 raise StoreError(f"there is no database {self.path}; name one in --database")
         self.problem: str | None = None
+        self.is_open = False  # until then, whoever opens it gets the only word of a problem
         self._file: tuple[int, int] | None = None
         is_memory = self.is_sqlite and self.path is None
         # A database in memory has only one connection, so readers take turns as well.
@@ -230,7 +231,7 @@ class Database:
             _LOG.warning("%s works again", self.name)
 
     def _note_problem(self, problem: str) -> None:
-        if self.problem is None:
+        if self.problem is None and self.is_open:
             _LOG.error("%s does not work: %s", self.name, " ".join(problem.split()))
         self.problem = problem
 

@@ -70,6 +70,7 @@ class Store:
         except BaseException:
             self._database.close()
             raise
+        self._database.is_open = True
         self._server = ServerClock(uuid.uuid4().hex, clock)
         self._lease = lease_in(self._database, self._server.id, workers)
         self._is_serving = False
