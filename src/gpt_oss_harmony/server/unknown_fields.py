@@ -30,6 +30,38 @@ _SHOWN_FIELDS = 20
 _NAME_LENGTH = 64
 _COUNTED_NAMES = 100
 _LOGGED = 10_000
+_OTHER = "other"
+
+_OF_OTHER_SERVERS = frozenset(
+    [
+        "add_generation_prompt",
+        "best_of",
+        "cache_prompt",
+        "enable_thinking",
+        "guided_choice",
+        "guided_grammar",
+        "guided_json",
+        "guided_regex",
+        "ignore_eos",
+        "keep_alive",
+        "length_penalty",
+        "min_p",
+        "min_tokens",
+        "num_ctx",
+        "num_predict",
+        "options",
+        "plugins",
+        "provider",
+        "repetition_penalty",
+        "route",
+        "skip_special_tokens",
+        "top_k",
+        "transforms",
+        "typical_p",
+        "use_beam_search",
+    ]
+)
+"""Fields that clients send to other servers."""
 
 
 class UnknownFields:
@@ -50,18 +82,30 @@ class UnknownFields:
             raise _unknown_parameter(model, found[0])
         # A header must not end in a space, so an empty name is shown as quotes.
         shown = [quote(field[:_NAME_LENGTH], safe=".") or '""' for field in found[:_SHOWN_FIELDS]]
-        for field in shown:
-            self._note(field, owner)
+        for name, field in zip(shown, found, strict=False):
+            self._note(name if _is_like_a_field(model, field) else _OTHER, owner)
         return shown
 
     def _note(self, field: str, owner: str) -> None:
         if len(self._counted) < _COUNTED_NAMES:
             self._counted.add(field)
-        self._metrics.ignored_fields.labels(field if field in self._counted else "other").inc()
+        self._metrics.ignored_fields.labels(field if field in self._counted else _OTHER).inc()
         if (field, owner) not in self._logged and len(self._logged) < _LOGGED:
             self._logged.add((field, owner))
             fields = {"field": field, "key": owner}
             _LOG.warning("a request has an unknown field", extra={"fields": fields})
+
+
+def _is_like_a_field(model: type[RequestBody], field: str) -> bool:
+    """Return whether a name may stand in logs and metrics, which must hold nothing that was said.
+
+    Any other key may be a person's words, since a client can write anything into a request.
+    """
+    word = field.rpartition(".")[2]
+    names = [name for one in (model, *RequestBody.__subclasses__()) for name in one.model_fields]
+    return word in _OF_OTHER_SERVERS or bool(
+        difflib.get_close_matches(word, names, n=1, cutoff=0.7)
+    )
 
 
 def _unknown_parameter(model: type[RequestBody], field: str) -> ApiError:
