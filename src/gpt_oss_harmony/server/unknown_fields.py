@@ -7,6 +7,7 @@ in the header ``Harmony-Ignored``. A misspelt ``temprature`` is then seen.
 from __future__ import annotations
 
 import difflib
+import functools
 import logging
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
@@ -83,7 +84,10 @@ class UnknownFields:
         # A header must not end in a space, so an empty name is shown as quotes.
         shown = [quote(field[:_NAME_LENGTH], safe=".") or '""' for field in found[:_SHOWN_FIELDS]]
         for name, field in zip(shown, found, strict=False):
-            self._note(name if _is_like_a_field(model, field) else _OTHER, owner)
+            self._note(
+                name if len(field) <= _NAME_LENGTH and _is_like_a_field(model, field) else _OTHER,
+                owner,
+            )
         return shown
 
     def _note(self, field: str, owner: str) -> None:
@@ -96,6 +100,7 @@ class UnknownFields:
             _LOG.warning("a request has an unknown field", extra={"fields": fields})
 
 
+@functools.lru_cache(maxsize=1024)
 def _is_like_a_field(model: type[RequestBody], field: str) -> bool:
     """Return whether a name may stand in logs and metrics, which must hold nothing that was said.
 
@@ -103,9 +108,8 @@ def _is_like_a_field(model: type[RequestBody], field: str) -> bool:
     """
     word = field.rpartition(".")[2]
     names = [name for one in (model, *RequestBody.__subclasses__()) for name in one.model_fields]
-    return word in _OF_OTHER_SERVERS or bool(
-        difflib.get_close_matches(word, names, n=1, cutoff=0.7)
-    )
+    near = difflib.get_close_matches(word, names, n=1, cutoff=0.7)
+    return bool(near) or word in _OF_OTHER_SERVERS
 
 
 def _unknown_parameter(model: type[RequestBody], field: str) -> ApiError:
