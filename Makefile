@@ -25,6 +25,7 @@ INSTALL_PACKAGES := $(PIP_INSTALL) --no-deps $(addprefix --editable ,$(PACKAGES)
 VENV := .venv
 BIN := $(VENV)/bin
 BUILD_VENV := .venv-build
+DOCS_VENV := .venv-docs
 FUZZ_VENV := .venv-fuzz
 LOWEST_VENV := .venv-lowest
 PYTHONS_VENVS := .venv-pythons
@@ -108,11 +109,11 @@ format: $(VENV)/.installed-lint ## Format the code, repair what the linter can, 
 	-@$(BIN)/ruff format
 	@$(BIN)/ruff check
 
-docs: $(VENV)/.installed-dev ## Build the documentation as a site in site/; broken links are errors
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+docs: $(DOCS_VENV)/.installed ## Build the documentation as a site in site/; broken links are errors
+	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict
 
-docs-serve: $(VENV)/.installed-dev ## Show the documentation at http://127.0.0.1:8000, again with each change
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+docs-serve: $(DOCS_VENV)/.installed ## Show the documentation at http://127.0.0.1:8000, again with each change
+	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs serve
 
 reference: $(VENV)/.installed-dev ## Write the pages of the command's options and of the server's endpoints
 	$(BIN)/python scripts/docs/reference.py
@@ -247,7 +248,7 @@ deploy-try: $(VENV)/.installed-dev ## Run two servers of the demo model behind n
 ##@ Tidy up
 
 clean: ## Remove the virtual environment, caches and builds
-	rm -rf $(VENV) .venv-conformance $(BUILD_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(PYTHONS_VENVS) $(GPT_OSS_VENV) $(HARNESSES_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(TRANSFORMERS_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(DEPLOY_VENV) $(WORKFLOWS_VENV) $(CLIENTS)/node_modules $(AGENTS)/node_modules $(PAGE)/node_modules build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-conformance $(BUILD_VENV) $(DOCS_VENV) $(FUZZ_VENV) $(LOWEST_VENV) $(PYTHONS_VENVS) $(GPT_OSS_VENV) $(HARNESSES_VENV) $(XGRAMMAR_VENV) $(LLGUIDANCE_VENVS) $(TRANSFORMERS_VENVS) $(USERS_VENV) $(VLLM_VENV) $(LLAMA_CPP_VENV) $(DEPLOY_VENV) $(WORKFLOWS_VENV) $(CLIENTS)/node_modules $(AGENTS)/node_modules $(PAGE)/node_modules build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are remade when the dependencies in pyproject.toml may have changed.
@@ -304,6 +305,12 @@ $(CLIENTS)/node_modules/.installed $(AGENTS)/node_modules/.installed $(PAGE)/nod
 $(VENV)/.installed-bench: pyproject.toml | $(VENV)/.created
 	$(BIN)/python -m $(PIP_INSTALL) --editable '.[bench]'
 	$(BIN)/python -m $(INSTALL_PACKAGES)
+	@touch $@
+
+# 200 MB, instead of all extras: the API pages are read from the source.
+$(DOCS_VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/python -m $(PIP_INSTALL) --editable '.[docs]'
 	@touch $@
 
 $(BUILD_VENV)/.installed:

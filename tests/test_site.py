@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 SCRIPTS = Path(__file__).parent.parent / "scripts" / "docs"
-CONFIG = {"repo_url": "https://git.example/harmony"}
+CONFIG = {
+    "repo_url": "https://git.example/harmony",
+    "extra": {"search_words": {"guides/serve.md": ["streaming"]}},
+}
 LANGUAGES = ["en", "ja", "ko"]
 
 
@@ -53,6 +56,15 @@ def test_translations_show_ids_and_a_notice_but_no_record(
     assert "## 実行 {#run-it}\n" in shown
     assert "translation" not in shown
     assert ('!!! warning "英語版' in shown) is behind
+
+
+@pytest.mark.parametrize("name", ["guides/serve.md", "guides/serve.ja.md"])
+def test_other_words_for_a_page_are_found_in_each_language(
+    hooks: dict[str, Any], name: str
+) -> None:
+    found = page(name)
+    hooks["on_page_markdown"]("# Title\n", found, CONFIG)
+    assert found.meta["tags"] == ["streaming"]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,9 @@ Pages that are not translated exist once, in English; the other languages link t
 
 Each language has a search index of its own: its pages, and the English pages without a translation.
 
+``extra.search_words`` in mkdocs.yml has other words that people type for a page; the search counts
+them above all else and shows them with its results.
+
 A page that loads anything from another host is an error.
 """
 
@@ -105,6 +108,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     for part, weight in _WEIGHTS.items():
         if page.file.src_uri.startswith(part):
             page.meta["search"] = {"boost": weight}
+    english = re.sub(r"\.\w\w\.md$", ".md", page.file.src_uri)
+    if words := config["extra"].get("search_words", {}).get(english):
+        page.meta["tags"] = words
     record = RECORD.search(markdown)
     markdown = _LINK.sub(repository_link, RECORD.sub("\n", markdown))
     markdown = _ANCHOR.sub(r"\1 \3 {#\2}", markdown)

@@ -1,0 +1,114 @@
+"""The search of the built site finds the page that people mean, in a browser."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import pytest
+
+if find_spec("playwright"):
+    from support.inspector_page import browser  # noqa: F401
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parent.parent
+
+FOUND = {
+    "structured output": "guides/structured-output",
+    "constrained decoding": "guides/structured-output",
+    "json schema": "guides/structured-output",
+    "json mode": "guides/structured-output",
+    "regex": "guides/structured-output",
+    "streaming": "guides/serve",
+    "sampling loop": "guides/sampling-loop",
+    "stop tokens": "understand/format",
+    "developer message": "understand/format",
+    "analysis channel": "understand/format",
+    "chain of thought": "understand/format",
+    "chat template": "understand/format",
+    "reasoning effort": "understand/format",
+    "tool call": "understand/format",
+    "tokenizer": "start",
+    "install": "start",
+    "openai-harmony": "start/switch",
+    "migrate": "start/switch",
+    "LoRA": "guides/trainers",
+    "TRL": "guides/trainers",
+    "fine-tune": "guides/training-data",
+    "mask": "guides/training-data",
+    "loss mask": "guides/training-data",
+    "ray": "guides/training-data",
+    "OOM": "guides/engines",
+    "out of memory": "guides/engines",
+    "gpu": "guides/engines",
+    "MXFP4": "guides/engines",
+    "llama.cpp": "guides/engines",
+    "ollama": "guides/engines",
+    "sglang": "guides/engines",
+    "vllm": "guides/vllm",
+    "vLLM tool calling": "guides/vllm",
+    "chat completions": "guides/serve",
+    "api key": "guides/serve",
+    "codex": "guides/serve",
+    "claude code": "guides/messages",
+    "anthropic": "guides/messages",
+    "lm-eval": "guides/evaluate",
+    "docker": "guides/deploy",
+    "kubernetes": "guides/deploy",
+    "sandbox": "guides/python-tool",
+    "browser": "guides/browser",
+    "mcp": "guides/mcp",
+    "malformed": "understand/recovery",
+    "truncated output": "guides/sampling-loop",
+}
+"""What people type, and the page that must be among the first three."""
+
+SHOWN = """() => {
+  const links = [...document.querySelectorAll('a.md-search-result__link')];
+  const pages = links.map(link => new URL(link.href).pathname.replace(/^\\/|\\/$/g, ''));
+  return [...new Set(pages)].slice(0, 3);
+}"""
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        """Log nothing."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the site, built and served."""
+    pytest.importorskip("mkdocs")
+    folder = tmp_path_factory.mktemp("site")
+    build = (sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder)
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    subprocess.run(build, cwd=ROOT, env=environment, check=True, capture_output=True)
+    handler = functools.partial(_Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+def test_the_first_three_pages_have_what_people_look_for(site: str, browser: Browser) -> None:
+    shown = {}
+    for typed in FOUND:
+        page = browser.new_page()  # a field that is filled again shows the old results for a while
+        page.goto(f"{site}?q={quote(typed)}")
+        page.wait_for_selector("a.md-search-result__link", state="attached")
+        shown[typed] = page.evaluate(SHOWN)
+        page.close()
+    missed = {typed: pages for typed, pages in shown.items() if FOUND[typed] not in pages}
+    assert not missed
