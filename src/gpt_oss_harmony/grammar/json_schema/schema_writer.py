@@ -20,10 +20,12 @@ from .bounds import (
     safe_bounds,
 )
 from .budget import Budget, spend
-from .constraints import TYPES, Constraints, Shape, State, type_of
+from .constraints import TYPES, Constraints, type_of
+from .disjointness import Disjointness
 from .formats import FORMATS
-from .instances import Exclusions, distinct_arrays, possible_types
 from .patterns import has_counts, pattern_accepts, rust_pattern
+from .states import Shape, State
+from .witnesses import distinct_arrays, possible_types
 
 __all__ = ["SchemaWriter"]
 
@@ -73,7 +75,7 @@ class SchemaWriter:
         budget: Budget | None = None,
     ) -> None:
         self._satisfiable = satisfiable
-        self._exclusions = Exclusions(satisfiable)
+        self._disjointness = Disjointness(satisfiable)
         self._report = report
         self._pointer = pointer
         self._names: dict[State, str] = {}
@@ -324,7 +326,7 @@ class SchemaWriter:
 
     def _distinct_arrays(self, state: State, shape: Shape) -> list[JsonValue]:
         """Return a schema of all arrays whose items differ; none if no schema is needed for it."""
-        if self._exclusions.all_differ(shape):
+        if self._disjointness.all_differ(shape):
             return []
         pointer = _keyword_pointer(state, "uniqueItems")
         arrays = distinct_arrays(shape, self._satisfiable)
