@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from ..engines.engine import Sampling
-from .request_body import Metadata, SamplingFields, misplaced_field, no_bias
+from .request_body import Metadata, SamplingFields, Whitespace, misplaced_field, no_bias
 
 __all__ = [
     "ChatRequest",
@@ -157,6 +157,9 @@ class ConstraintFields(SamplingFields):
             },
             "additionalProperties": {"enum": [None, False]},
         },
+    )
+    json_whitespace: Whitespace | None = Field(
+        default=None, description="The white space in calls and JSON answers."
     )
     guided_json: dict[str, Any] | str | None = None
     guided_regex: str | None = None

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 from urllib.parse import quote
 
+from ...apis.request_body import Whitespace
 from ...apis.turn_request import TurnRequest
 from ...config import RenderConversationConfig
 from ...conversation.content import ReasoningEffort
@@ -25,6 +26,7 @@ from ...grammar import (
     TurnOptions,
     turn_constraint,
 )
+from ...grammar.json_schema import STEP_LIMIT
 from ...sampled_messages import prompt_tokens
 
 __all__ = [
@@ -90,15 +92,27 @@ def message_limits(request: TurnRequest, room: int) -> tuple[int, ...]:
 
 
 def compiled_constraint(
-    request: TurnRequest, room: int, *, skips_forced: bool = False, counts_tokens: bool = True
+    request: TurnRequest,
+    room: int,
+    *,
+    skips_forced: bool = False,
+    counts_tokens: bool = True,
+    json_whitespace: Whitespace = "separators",
+    schema_steps: int | None = None,
 ) -> TurnConstraint:
     """Write the grammar of a request and compile it for the engine, which reuses the result.
 
     `room` is the most tokens of the turn. If the engine does not count tokens, the grammar has only
-    the limits in the request. This may take a while; do not call it on the event loop. Raises
+    the limits in the request. `json_whitespace` and `schema_steps` are the server's; None is the
+    default of `TurnOptions`. This may take a while; do not call it on the event loop. Raises
     `GrammarError`.
     """
-    options = constraint_options(request, skips_forced=skips_forced)
+    options = constraint_options(
+        request,
+        skips_forced=skips_forced,
+        json_whitespace=json_whitespace,
+        schema_steps=schema_steps,
+    )
     if counts_tokens or request.reasoning_tokens is not None:
         options = replace(options, message_limits=message_limits(request, room))
     constraint = turn_constraint(request.conversation, options)
@@ -106,12 +120,19 @@ def compiled_constraint(
     return constraint
 
 
-def constraint_options(request: TurnRequest, *, skips_forced: bool = False) -> TurnOptions:
+def constraint_options(
+    request: TurnRequest,
+    *,
+    skips_forced: bool = False,
+    json_whitespace: Whitespace = "separators",
+    schema_steps: int | None = None,
+) -> TurnOptions:
     """Return the options of a request's grammar; only strict schemas must be enforced in full.
 
     If the engine skips forced tokens, a required call has only one spelling, to force more tokens.
     """
     response_format = request.response_format
+    is_canonical = skips_forced and request.tool_choice.mode == "required"
     return TurnOptions(
         tool_choice=request.tool_choice,
         response_format=response_format,
@@ -123,7 +144,9 @@ def constraint_options(request: TurnRequest, *, skips_forced: bool = False) -> T
         preambles=response_format is None or response_format.get("type") == "text",
         on_unsupported="loosen",
         strict_tools=request.strict_tools,
-        canonical=skips_forced and request.tool_choice.mode == "required",
+        canonical=is_canonical and request.json_whitespace in (None, "compact"),
+        whitespace=request.json_whitespace or json_whitespace,
+        schema_steps=STEP_LIMIT if schema_steps is None else schema_steps,
     )
 
 

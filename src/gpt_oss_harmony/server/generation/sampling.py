@@ -48,16 +48,25 @@ async def with_grammar(
         return prepared
     room = services.context_length - len(prepared.prompt)
     room = min(room, prepared.sampling.max_tokens or room)
-    engine = services.engine
+    engine, settings = services.engine, services.settings
     compiled = partial(
-        compiled_constraint, skips_forced=engine.skips_forced, counts_tokens=engine.counts_tokens
+        compiled_constraint,
+        skips_forced=engine.skips_forced,
+        counts_tokens=engine.counts_tokens,
+        json_whitespace=settings.json_whitespace,
+        schema_steps=settings.schema_steps,
     )
     try:
         constraint = await services.pools.grammar.run(owner, compiled, request, room)
     except GrammarError as error:
         services.note_refusal(error)
         raise
-    sampling = replace(prepared.sampling, grammar=constraint.grammar)
+    sampling = replace(
+        prepared.sampling,
+        grammar=constraint.grammar,
+        close_in_time=prepared.sampling.close_in_time
+        or (settings.close_in_time and engine.closes_in_time),
+    )
     return prepared._replace(sampling=sampling, unenforced=constraint.unenforced)
 
 
