@@ -92,6 +92,28 @@ def test_a_server_names_white_space_and_the_work_for_schemas() -> None:
         assert answer.headers["Harmony-Unenforced"] == "response_format#"
 
 
+TAG: dict[str, Any] = {"type": "structural_tag", "triggers": ["<f="]}
+TAG["structures"] = [{"begin": "<f=now>", "schema": {"type": "object"}, "end": "</f>"}]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("chat/completions", {"messages": HI, "response_format": TAG}),
+        ("chat/completions", {"messages": HI, "structured_outputs": {"structural_tag": TAG}}),
+        ("responses", {"input": "hi", "structured_outputs": {"structural_tag": json.dumps(TAG)}}),
+    ],
+)
+def test_structural_tags_are_read(
+    client: TestClient, engine: ScriptedEngine, path: str, body: dict[str, Any]
+) -> None:
+    engine.completions = [SAY.format("Hi.")]
+    answer = client.post(f"/v1/{path}", json=body)
+    assert answer.status_code == 200, answer.text
+    assert accepts(engine.samplings[-1], SAY.format("It is <f=now>{}</f>."))
+    assert not accepts(engine.samplings[-1], SAY.format("It is <f=now>[]</f>."))
+
+
 class ClosingEngine(ScriptedEngine):
     """Says that it ends turns in time."""
 
@@ -347,7 +369,8 @@ CHAT_REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"guided_regex": "a", "response_format": {"type": "json_object"}}, "guided_regex"),
     ({"guided_choice": []}, "guided_choice"),
     ({"guided_json": "{"}, "guided_json"),
-    ({"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag"),
+    ({"structured_outputs": {"structural_tag": "{"}}, "structured_outputs.structural_tag"),
+    ({"structured_outputs": {"choice_object": {}}}, "structured_outputs.choice_object"),
     ({"structured_outputs": {"regex": 3}}, "structured_outputs.regex"),
     ({"reasoning_effort": "low", "reasoning": {"effort": "high"}}, "reasoning.effort"),
     ({"reasoning": {"effort": "huge"}}, "reasoning.effort"),

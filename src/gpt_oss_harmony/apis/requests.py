@@ -150,10 +150,11 @@ class ConstraintFields(SamplingFields):
     )
     structured_outputs: dict[str, Any] | None = Field(
         default=None,
-        description="One of `json`, `json_object`, `regex`, `choice`, `grammar`.",
+        description="One of `json`, `json_object`, `regex`, `choice`, `grammar`, `structural_tag`.",
         json_schema_extra={
             "properties": {
-                name: {} for name in ("json", "json_object", "regex", "choice", "grammar")
+                name: {}
+                for name in ("json", "json_object", "regex", "choice", "grammar", "structural_tag")
             },
             "additionalProperties": {"enum": [None, False]},
         },

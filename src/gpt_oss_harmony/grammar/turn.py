@@ -27,19 +27,12 @@ from .options import (
     chosen_calls,
     declared_calls,
     requested_schemas,
+    requested_text,
 )
-from .text_formats import requested_text, text_rule
+from .text_formats import TEXT_PATTERN, text_rule
 from .token_table import WHITE_SPACE
 
-__all__ = ["TEXT_PATTERN", "TurnConstraint", "turn_constraint", "turn_grammar"]
-
-# After a "<" comes text without "<" that cannot become <|word|>. The alternatives begin with a
-# repetition if possible, because llguidance then uses the masks that it computed in advance.
-_WORD = r"[a-z_0-9]+"
-_AFTER_BAR = rf"([^<|]*|{_WORD}\|([^<>][^<]*)?|([a-z_0-9]*[^<|a-z_0-9][^<|]*)?\|[^<]*)"
-_AFTER_LESS = rf"([^<|]*|[^<|]+\|[^<]*|\|{_AFTER_BAR})"
-TEXT_PATTERN = rf"[^<]*(<{_AFTER_LESS})*"
-"""A regular expression for text that spells neither a special token nor anything like one."""
+__all__ = ["TurnConstraint", "turn_constraint", "turn_grammar"]
 
 _JSON_TYPE = '(" json" | " "? <|constrain|> "json")?'
 _TOOL_JSON_TYPE = '(" json" | " code" | " "? <|constrain|> ("json" | "code"))?'
