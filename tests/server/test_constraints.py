@@ -114,6 +114,17 @@ def test_structural_tags_are_read(
     assert not accepts(engine.samplings[-1], SAY.format("It is <f=now>[]</f>."))
 
 
+def test_a_header_names_what_allows_too_few_values(
+    client: TestClient, engine: ScriptedEngine
+) -> None:
+    engine.completions = [SAY.format("1")]
+    wide = {"type": "integer", "minimum": 0, "maximum": 2**64 - 1}
+    wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": wide}}
+    answer = client.post("/v1/chat/completions", json={"messages": HI, "response_format": wanted})
+    assert answer.headers["Harmony-Narrowed"] == "response_format#/maximum"
+    assert "Harmony-Unenforced" not in answer.headers
+
+
 class ClosingEngine(ScriptedEngine):
     """Says that it ends turns in time."""
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ..conversation.messages import Conversation
 from ..rendering.cache import SharedCache, fingerprint
 from .errors import GrammarError
-from .json_schema import enforceable_schema, loosened_schema
+from .json_schema import loosened_schema, narrowed_schema
 from .options import (
     Call,
     TurnOptions,
@@ -40,10 +40,14 @@ _CODE_TYPE = '(" code" | " "? <|constrain|> "code")?'
 
 
 class TurnConstraint(NamedTuple):
-    """The grammar of a turn, and the errors of the schema keywords that it does not enforce."""
+    """The grammar of a turn, and the errors of the schema keywords that it does not enforce.
+
+    `narrowed` has the errors of keywords that allow fewer values than they should.
+    """
 
     grammar: str
     unenforced: tuple[GrammarError, ...] = ()
+    narrowed: tuple[GrammarError, ...] = ()
 
 
 def turn_grammar(conversation: Conversation, options: TurnOptions | None = None) -> str:
@@ -75,17 +79,19 @@ def turn_constraint(
         endings.insert(0, "answer")
     before = _before(options)
     ending = f"({' | '.join(endings)})" if len(endings) > 1 else endings[0]
-    unenforced: list[GrammarError] = []
+    errors: list[GrammarError] = []
     lines = [f"start: {before} {ending}" if before else f"start: {ending}"]
     lines += _other_messages(options)
     if choice.mode != "required":
-        lines += _answer(requested_schemas(conversation, options), options, unenforced)
+        lines += _answer(requested_schemas(conversation, options), options, errors)
     if calls and not options.canonical:
         lines.append('call_channel: "commentary" | "analysis"')
     for index, call in enumerate(calls):
-        lines += _call(index, call, options, unenforced)
+        lines += _call(index, call, options, errors)
     lines += [f"text{_at_most(options.text_tokens)}: TEXT", f"TEXT: /{TEXT_PATTERN}/"]
-    return TurnConstraint("\n".join(lines) + "\n", tuple(unenforced))
+    unenforced = tuple(error for error in errors if not error.narrows)
+    narrowed = tuple(error for error in errors if error.narrows)
+    return TurnConstraint("\n".join(lines) + "\n", unenforced, narrowed)
 
 
 def _before(options: TurnOptions) -> str:
@@ -142,7 +148,7 @@ def _at_most(tokens: int | None) -> str:
 
 
 def _answer(
-    schemas: list[tuple[str, object]], options: TurnOptions, unenforced: list[GrammarError]
+    schemas: list[tuple[str, object]], options: TurnOptions, errors: list[GrammarError]
 ) -> Iterator[str]:
     if not schemas:
         text_format = requested_text(options.response_format or {})
@@ -155,11 +161,11 @@ def _answer(
     content_type = "" if options.canonical else _JSON_TYPE
     yield f'answer: <|channel|> "final" {content_type} <|message|> ({bodies}) <|return|>'
     for index, (pointer, schema) in enumerate(schemas):
-        yield f"answer_{index}: {_json(schema, pointer, options, None, unenforced)}"
+        yield f"answer_{index}: {_json(schema, pointer, options, None, errors)}"
 
 
 def _call(
-    index: int, call: Call, options: TurnOptions, unenforced: list[GrammarError]
+    index: int, call: Call, options: TurnOptions, errors: list[GrammarError]
 ) -> Iterator[str]:
     recipient = f" to={call.recipient}"
     text_format = options.tool_texts.get(call.recipient)
@@ -171,7 +177,7 @@ def _call(
     else:
         content_type = _JSON_TYPE if call.is_function else _TOOL_JSON_TYPE
         pointer = f"tools/{call.recipient}#"
-        body = _json(call.schema, pointer, options, call.recipient, unenforced)
+        body = _json(call.schema, pointer, options, call.recipient, errors)
     if not options.canonical:
         recipient = json.dumps(recipient)
         header = (
@@ -201,7 +207,7 @@ def _json(
     pointer: str,
     options: TurnOptions,
     recipient: str | None,
-    unenforced: list[GrammarError],
+    errors: list[GrammarError],
 ) -> str:
     """Write the JSON that the schema of a call or of the answer allows, as a part of a rule."""
     data = fingerprint(schema)
@@ -209,16 +215,14 @@ def _json(
     whitespace = "compact" if options.canonical else options.whitespace
 
     def write() -> tuple[str, tuple[GrammarError, ...], int]:
-        errors: tuple[GrammarError, ...] = ()
-        if loosens:
-            enforced, errors = loosened_schema(schema, pointer, steps=options.schema_steps)
-        else:
-            enforced = enforceable_schema(schema, pointer, steps=options.schema_steps)
+        compiled = loosened_schema if loosens else narrowed_schema
+        enforced, *reported = compiled(schema, pointer, steps=options.schema_steps)
         spelling = WHITE_SPACE[whitespace]
         written = {"x-guidance": spelling, **({} if isinstance(enforced, bool) else enforced)}
-        return f"%json {json.dumps(written)}", errors, len(data or b"") + 500
+        text, found = f"%json {json.dumps(written)}", (*reported[0], *reported[1])
+        return text, found, len(data or b"") + 500
 
     key = pointer, data or b"", loosens, whitespace, options.schema_steps
-    text, errors, _ = write() if data is None else _written.get_or_make(key, write)
-    unenforced += errors
+    text, found, _ = write() if data is None else _written.get_or_make(key, write)
+    errors += found
     return text

@@ -154,7 +154,8 @@ class PartialJson:
         if character in "{[":
             if len(self._containers) == LEVEL_LIMIT:
                 raise JsonTextError(f"values nest deeper than {LEVEL_LIMIT} levels", at)
-            self._put(container := {} if character == "{" else [])
+            container: dict[str, Any] | list[Any] = {} if character == "{" else []
+            self._put(container)
             self._containers.append(container)
             self._keys.append("" if character == "{" else 0)
             self._may_close = True

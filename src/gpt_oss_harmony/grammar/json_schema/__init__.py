@@ -45,6 +45,7 @@ __all__ = [
     "LoosenedSchema",
     "enforceable_schema",
     "loosened_schema",
+    "narrowed_schema",
 ]
 
 
@@ -65,15 +66,39 @@ def enforceable_schema(
     ...     print(error.pointer)
     #/uniqueItems
     """
-    with budget_of(steps, pointer) as budget:
-        return _rewritten(plain_schema(schema, pointer), pointer, raise_error, budget)
+    return narrowed_schema(schema, pointer, steps=steps).schema
 
 
 class LoosenedSchema(NamedTuple):
-    """A schema for the grammar engine, and the errors of the keywords that it leaves out."""
+    """A schema for the grammar engine, and the errors of the keywords that it leaves out.
+
+    `narrowed` has the errors of keywords that allow fewer values than they should, such as integers
+    beyond 64 bits.
+    """
 
     schema: Schema | bool
-    unenforced: tuple[GrammarError, ...]
+    unenforced: tuple[GrammarError, ...] = ()
+    narrowed: tuple[GrammarError, ...] = ()
+
+
+def narrowed_schema(
+    schema: object, pointer: str = "#", *, steps: int = STEP_LIMIT
+) -> LoosenedSchema:
+    """Return what `enforceable_schema` returns, with the keywords that allow too few values.
+
+    >>> [error] = narrowed_schema({"type": "integer", "maximum": 2**64 - 1}).narrowed
+    >>> error.pointer, error.problem.partition(" and ")[0]
+    ('#/maximum', 'numbers between 9223372036854775807')
+    """
+    errors: dict[tuple[str, str], GrammarError] = {}
+
+    def report(error: GrammarError) -> None:
+        raise_error(error)
+        errors.setdefault((error.pointer, error.problem), error)
+
+    with budget_of(steps, pointer) as budget:
+        enforced = _rewritten(plain_schema(schema, pointer), pointer, report, budget)
+    return LoosenedSchema(enforced, narrowed=tuple(errors.values()))
 
 
 def loosened_schema(
@@ -91,10 +116,10 @@ def loosened_schema(
     >>> [error.pointer for error in loosened.unenforced]
     ['#/uniqueItems']
     """
-    unenforced: dict[tuple[str, str], GrammarError] = {}
+    errors: dict[tuple[str, str], GrammarError] = {}
 
     def report(error: GrammarError) -> None:
-        unenforced.setdefault((error.pointer, error.problem), error)
+        errors.setdefault((error.pointer, error.problem), error)
 
     for candidate, limit in ((schema, steps), *((one, _OUTLINE) for one in _outlines(schema))):
         try:
@@ -103,8 +128,10 @@ def loosened_schema(
         except GrammarError as error:  # about the whole schema: a limit, or no value satisfies it
             report(error)
         else:
-            return LoosenedSchema(enforced, tuple(unenforced.values()))
-    raise next(iter(unenforced.values()))
+            unenforced = tuple(error for error in errors.values() if not error.narrows)
+            narrowed = tuple(error for error in errors.values() if error.narrows)
+            return LoosenedSchema(enforced, unenforced, narrowed)
+    raise next(error for error in errors.values() if not error.narrows)
 
 
 _OUTLINE = 50_000

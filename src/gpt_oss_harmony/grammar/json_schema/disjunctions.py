@@ -12,7 +12,7 @@ from math import comb
 from typing import Any
 
 from ...typescript.json_text import JsonValue, Schema
-from ..errors import Report
+from ..errors import GrammarError, Report
 from .budget import spend
 from .constraints import TYPES, Constraints, Refusal
 from .documents import Document, child_pointer
@@ -174,6 +174,10 @@ class Disjunctions:
         if longest is None or length < longest:
             terms.append(_array(rule, fewest_items=length + 1, omitted=True))
             self.omits_values = True
+            problem = f"items that match count only among the first {length}"
+            remedy = "set maxItems, or use items"
+            where = child_pointer(rule.pointer, origin.keyword)
+            self._report(GrammarError(problem, remedy=remedy, pointer=where, narrows=True))
         return terms
 
 

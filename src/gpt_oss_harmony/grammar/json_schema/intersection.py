@@ -28,7 +28,7 @@ PROPERTY_LIMIT = 1_000
 NAME_PATTERN_LIMIT = 50
 """The most patterns for the names of an object."""
 
-Join: TypeAlias = Callable[[list[JsonValue], str], State]
+Join: TypeAlias = Callable[[Iterable[JsonValue], str], State]
 """A function that returns the state that requires several schemas; the pointer is for errors."""
 
 

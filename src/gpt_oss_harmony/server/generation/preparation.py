@@ -33,10 +33,10 @@ __all__ = [
     "RENDERING",
     "PreparedTurn",
     "compiled_constraint",
+    "constraint_headers",
     "constraint_options",
     "message_limits",
     "prepare_turn",
-    "unenforced_header",
 ]
 
 RENDERING = RenderConversationConfig(auto_drop_analysis=False, header_style="guide")
@@ -48,11 +48,12 @@ _HEADER_LIMIT = 2_000
 
 
 class PreparedTurn(NamedTuple):
-    """The input of the engine, and the keywords of schemas that its grammar leaves out."""
+    """The input of the engine, and the keywords that its grammar leaves out or narrows."""
 
     prompt: list[int]
     sampling: Sampling
     unenforced: tuple[GrammarError, ...] = ()
+    narrowed: tuple[GrammarError, ...] = ()
 
 
 def prepare_turn(request: TurnRequest) -> PreparedTurn:
@@ -150,14 +151,20 @@ def constraint_options(
     )
 
 
-def unenforced_header(unenforced: Sequence[GrammarError]) -> dict[str, str]:
-    """Return a header with the pointers of the keywords that the grammar leaves out.
+def constraint_headers(prepared: PreparedTurn) -> dict[str, str]:
+    """Return headers with the pointers of the keywords that the grammar leaves out or narrows.
 
-    >>> unenforced_header([GrammarError("", pointer="tools/functions.f#/uniqueItems")])
+    >>> left_out = GrammarError("", pointer="tools/functions.f#/uniqueItems")
+    >>> constraint_headers(PreparedTurn([], Sampling(), (left_out,)))
     {'Harmony-Unenforced': 'tools/functions.f#/uniqueItems'}
     """
-    pointers = [quote(error.pointer, safe="/#$~.") for error in unenforced]
+    headers = {"Harmony-Unenforced": prepared.unenforced, "Harmony-Narrowed": prepared.narrowed}
+    return {name: _pointers(errors) for name, errors in headers.items() if errors}
+
+
+def _pointers(errors: Sequence[GrammarError]) -> str:
+    pointers = [quote(error.pointer, safe="/#$~.") for error in errors]
     shown = pointers[:_SHOWN_POINTERS]
     if len(pointers) > len(shown):
         shown.append(f"... {len(pointers) - len(shown)} more")
-    return {"Harmony-Unenforced": ", ".join(shown)[:_HEADER_LIMIT]} if shown else {}
+    return ", ".join(shown)[:_HEADER_LIMIT]

@@ -67,7 +67,9 @@ async def with_grammar(
         close_in_time=prepared.sampling.close_in_time
         or (settings.close_in_time and engine.closes_in_time),
     )
-    return prepared._replace(sampling=sampling, unenforced=constraint.unenforced)
+    return prepared._replace(
+        sampling=sampling, unenforced=constraint.unenforced, narrowed=constraint.narrowed
+    )
 
 
 async def sample_turn(
@@ -82,7 +84,7 @@ async def sample_turn(
 
     If a request has several turns, only the first can be refused. Raises what `engine_slot` raises.
     """
-    prompt, sampling, unenforced = prepared
+    prompt, sampling, unenforced, _ = prepared
     messages: list[Message] = []
     services.metrics.count_unenforced(unenforced if is_first else ())
     reader = TurnReader(request, len(prompt))
