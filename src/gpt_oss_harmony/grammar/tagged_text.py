@@ -169,8 +169,9 @@ def _leaf(wanted: Mapping[str, Any], pointer: str) -> str:
     definition = wanted.get("pattern" if kind == "regex" else "grammar")
     if not isinstance(definition, str):
         raise _error(pointer, f"the {kind} is missing", "send it as text")
-    syntax = "gbnf" if "::=" in definition else "lark"
-    return text_rule(TextFormat("regex" if kind == "regex" else syntax, definition), pointer)
+    if kind == "regex":
+        return text_rule(TextFormat("regex", definition), pointer)
+    return text_rule(TextFormat("gbnf" if "::=" in definition else "lark", definition), pointer)
 
 
 def _literal(text: object, pointer: str) -> str:
