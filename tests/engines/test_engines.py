@@ -15,18 +15,22 @@ import pytest
 import torch
 from transformers import GptOssConfig, GptOssForCausalLM
 
+from gpt_oss_harmony import Conversation
 from gpt_oss_harmony.engines import (
     Engine,
     EngineError,
     FinishReason,
     Sampling,
+    SamplingError,
     TransformersEngine,
     open_engine,
 )
 from gpt_oss_harmony.engines.token_sampler import TokenSampler
+from gpt_oss_harmony.grammar import TurnOptions, find_mismatch, turn_grammar
 from gpt_oss_harmony.tokens.special_tokens import RETURN
 from support.engine_contract import CHECKS, PATIENCE, SHORT_TURN, Check, sample
 from support.engine_servers import SERVERS, serving
+from support.scripted_engine import ScriptedEngine
 
 
 @pytest.mark.parametrize("kind", SERVERS)
@@ -144,6 +148,29 @@ def test_transformers_does_not_run_the_model_for_what_a_grammar_forces(
         assert last.finish_reason is FinishReason.STOP
 
     loop.run_until_complete(run())
+
+
+def test_transformers_ends_turns_in_time(
+    loop: asyncio.AbstractEventLoop, transformers_engine: Engine
+) -> None:
+    """Random weights write without end; a limit would cut every answer."""
+    wanted: dict[str, Any] = {"type": "json_schema", "schema": {"type": "array", "minItems": 1}}
+    options = TurnOptions(response_format=wanted, reasoning=False, preambles=False)
+    grammar = turn_grammar(Conversation.from_messages([]), options)
+    for seed, logprobs in ((1, None), (2, 0)):
+        sampling = Sampling(
+            seed=seed, max_tokens=40, grammar=grammar, close_in_time=True, logprobs=logprobs
+        )
+        result = loop.run_until_complete(sample(transformers_engine, sampling))
+        tokens = [sampled.token for sampled in result]
+        assert result[-1].finish_reason is FinishReason.STOP
+        assert find_mismatch(grammar, tokens) is None
+
+
+def test_other_engines_do_not_end_turns_in_time() -> None:
+    sampling = Sampling(grammar="start: /a/", close_in_time=True)
+    with pytest.raises(SamplingError, match="close_in_time: script cannot"):
+        ScriptedEngine().generate([1], sampling)
 
 
 def test_transformers_ends_a_completion_at_its_own_stop_tokens_only(

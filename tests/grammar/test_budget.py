@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -30,6 +29,7 @@ from gpt_oss_harmony.grammar.json_schema.formats import FORMATS
 from gpt_oss_harmony.grammar.json_schema.patterns import has_counts, pattern_accepts, rust_pattern
 from gpt_oss_harmony.grammar.token_table import JSON_OPTIONS, token_table
 from gpt_oss_harmony.tokens.vocabulary import load_vocabulary
+from support.growing_schemas import SHAPES
 
 VOCABULARY = load_vocabulary()
 ENCODING = load_harmony_encoding("HarmonyGptOss")
@@ -160,75 +160,15 @@ def test_small_patterns_need_no_trial(form: str, pattern: str) -> None:
 # The budget
 
 
-def numbered_patterns(count: int) -> Any:
-    return {
-        "type": "object",
-        "properties": {
-            f"p{n}": {"type": "string", "pattern": f"^{n}.*z.{{5}}$"} for n in range(count)
-        },
-    }
-
-
-def counted_patterns(count: int) -> Any:
-    return {
-        "type": "object",
-        "properties": {
-            f"p{n}": {"type": "string", "pattern": f"^{n}.*[^a].{{15}}$"} for n in range(count)
-        },
-    }
-
-
-def open_objects(count: int) -> Any:
-    return {
-        "oneOf": [
-            {"type": "object", "properties": {f"a{n}": {"type": "integer"}}} for n in range(count)
-        ]
-    }
-
-
-def tagged_objects(count: int) -> Any:
-    return {
-        "oneOf": [
-            {"type": "object", "properties": {"kind": {"const": n}}, "required": ["kind"]}
-            for n in range(count)
-        ]
-    }
-
-
-def listed_values(count: int) -> Any:
-    return {"enum": [f"w{n}" for n in range(count)], "pattern": "^(a|b|w)*[0-9]+$"}
-
-
-def choices_beside_each_other(count: int) -> Any:
-    return {
-        "allOf": [
-            {"anyOf": [{"properties": {f"a{n}": {"const": 1}}}, {"required": [f"b{n}"]}]}
-            for n in range(count)
-        ]
-    }
-
-
-def excluded_patterns(count: int) -> Any:
-    return {"type": "string", "allOf": [{"not": {"pattern": f"^a{n}b"}} for n in range(count)]}
-
-
-def patterns_of_names(count: int) -> Any:
-    return {"type": "object", "patternProperties": {f"a{n}": {"minimum": n} for n in range(count)}}
-
-
-GROWING: dict[Callable[[int], Any], float] = {
-    # shape: the factor of the price when its size doubles
-    numbered_patterns: 2.2,
-    tagged_objects: 2.2,
-    listed_values: 2.2,
+LISTED = SHAPES["listed values beside a pattern"](1000)
+GROWING = {
+    # shape: some sizes, and the most by which the price grows when the size doubles
+    "texts with a pattern each": ((50, 100, 200), 2.2),
+    "oneOf of objects with a constant": ((50, 100, 200), 2.2),
+    "listed values beside a pattern": ((50, 100, 200), 2.2),
+    "oneOf of open objects": ((5, 10, 20), 4.5),  # each is compared with each
+    "excluded patterns": ((10, 20, 40), 4.5),
 }
-EXPENSIVE = [
-    counted_patterns,
-    open_objects,
-    choices_beside_each_other,
-    excluded_patterns,
-    patterns_of_names,
-]
 
 
 def price(schema: Any, limit: int | None = None) -> int:
@@ -241,42 +181,43 @@ def price(schema: Any, limit: int | None = None) -> int:
 
 
 @pytest.mark.parametrize("shape", GROWING)
-def test_the_price_grows_with_the_size(shape: Callable[[int], Any]) -> None:
-    prices = [price(shape(count)) for count in (50, 100, 200)]
+def test_the_price_grows_with_the_size(shape: str) -> None:
+    counts, most = GROWING[shape]
+    prices = [price(SHAPES[shape](count), STEP_LIMIT) for count in counts]
     for smaller, larger in pairwise(prices):
-        assert smaller < larger < GROWING[shape] * smaller
+        assert smaller < larger < most * smaller
     assert prices[-1] < STEP_LIMIT / 4
 
 
-@pytest.mark.parametrize("shape", [*GROWING, *EXPENSIVE])
+@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("count", [3, 30, 180])
-def test_no_schema_takes_more_than_its_budget(shape: Callable[[int], Any], count: int) -> None:
+def test_no_schema_takes_more_than_its_budget(shape: str, count: int) -> None:
     limit = 200_000
-    assert price(shape(count), limit) <= 1.1 * limit
+    assert price(SHAPES[shape](count), limit) <= 1.1 * limit
 
 
-@pytest.mark.parametrize("shape", [*GROWING, *EXPENSIVE])
-def test_loosened_schemas_keep_the_names(shape: Callable[[int], Any]) -> None:
-    loosened: Any = loosened_schema(shape(40), steps=30_000).schema
-    names = shape(40).get("properties", {})
+@pytest.mark.parametrize("shape", SHAPES)
+def test_loosened_schemas_keep_the_names(shape: str) -> None:
+    schema = SHAPES[shape](40)
+    loosened: Any = loosened_schema(schema, steps=30_000).schema
+    names = schema.get("properties", {})
     if names and loosened is not True:
         assert loosened["properties"].keys() == names.keys()
 
 
 def test_the_price_does_not_depend_on_what_is_cached() -> None:
-    schema = excluded_patterns(5)
-    assert price(schema) == price(schema)
-    assert price(counted_patterns(3)) == price(counted_patterns(3))
+    for shape in ("excluded patterns", "texts with a counted pattern each"):
+        assert price(SHAPES[shape](4)) == price(SHAPES[shape](4))
 
 
 def test_a_schema_beyond_its_budget_is_refused_with_its_pointer() -> None:
     with pytest.raises(GrammarError, match="more than 900 steps") as caught:
-        enforceable_schema(listed_values(1000), "tools/f#", steps=900)
+        enforceable_schema(LISTED, "tools/f#", steps=900)
     assert caught.value.pointer == "tools/f#"
 
 
 def test_the_budget_of_a_turn_is_an_option() -> None:
-    wanted = {"type": "json_schema", "json_schema": {"name": "a", "schema": listed_values(1000)}}
+    wanted = {"type": "json_schema", "json_schema": {"name": "a", "schema": LISTED}}
     chat = Conversation.from_messages([])
     assert turn_grammar(chat, TurnOptions(response_format=wanted))
     with pytest.raises(GrammarError, match="more than 900 steps"):

@@ -6,15 +6,18 @@ import json
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
 
 from gpt_oss_harmony import Conversation, Role, TextContent, load_harmony_encoding
 from gpt_oss_harmony.grammar import (
+    BITMASK_WORDS,
     ClosingMatcher,
     GrammarError,
     Matcher,
     TurnOptions,
+    fill_bitmasks,
     turn_grammar,
     way_to_the_end,
 )
@@ -145,6 +148,24 @@ def test_the_grammar_is_free_before_the_end_is_near() -> None:
         assert plain.accept(token)
     assert not closing.accept(0)
     assert not closing.is_closing
+
+
+def test_a_closing_turn_is_forced() -> None:
+    """The way is forced, so an engine needs no step of the model for it; copies are independent."""
+    matcher = ClosingMatcher(grammar_of({"type": "object"}), 40)
+    begun = ENCODING.encode(FINAL + '{"a": [1, [2, [3, [4, "some text', allowed_special="all")
+    assert matcher.accept_all([*begun, 200_000]) == len(begun)
+    assert matcher.is_closing
+    masks = np.zeros((2, BITMASK_WORDS), np.int32)
+    plain = Matcher(grammar_of({"type": "object"}))
+    fill_bitmasks([(0, matcher), (1, plain)], masks)
+    assert [row.tobytes() for row in masks] == [matcher.bitmask(), plain.bitmask()]
+    twin, forced = matcher.copy(), matcher.forced_tokens()
+    assert forced == matcher.way
+    assert matcher.accept_all(forced) == len(forced)
+    assert matcher.is_finished
+    assert twin.is_closing
+    assert not twin.is_finished
 
 
 @pytest.mark.parametrize(("tokens", "reserve"), [(0, 1), (1, 0)])

@@ -97,6 +97,18 @@ def test_several_sequences_for_a_prompt() -> None:
     assert all(map(is_whole, [BOOLEAN] * 3 + [SHORT] * 3, found))
 
 
+def test_rows_end_within_the_limit() -> None:
+    nested: dict[str, Any] = {"type": "array", "items": {"$ref": "#"}, "minItems": 1}
+    wanted = grammar({"anyOf": [nested, {"type": "string", "minLength": 20}]})
+    inputs = padded([prompt("hi"), prompt("you")])
+    length = inputs["input_ids"].shape[1]
+    processor = GrammarLogitsProcessor(wanted, length, max_new_tokens=60)
+    torch.manual_seed(1)
+    options: dict[str, Any] = {"max_new_tokens": 60, "do_sample": True, "top_k": 0}
+    sequences = noise_model().generate(**inputs, logits_processor=[processor], **options)
+    assert all(is_whole(wanted, found) for found in completions(sequences, length))
+
+
 def test_drafts_are_taken_and_taken_back() -> None:
     for extra in ({"prompt_lookup_num_tokens": 4}, {"assistant_model": noise_model()}):
         for do_sample in (False, True):

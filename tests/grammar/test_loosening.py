@@ -461,3 +461,28 @@ def test_the_validator_agrees_with_another() -> None:
             found = find_violations([answer.with_channel("final")], conversation(), options)
             is_valid = Draft202012Validator(feature["schema"]).is_valid(value)
             assert bool(found) is not is_valid, (name, value)
+
+
+NARROWED: list[tuple[Any, list[str]]] = [
+    ({"type": "integer", "minimum": 0, "maximum": 2**64 - 1}, ["#/maximum"]),
+    ({"type": "integer", "exclusiveMaximum": 2**63}, []),
+    ({"type": "integer", "minimum": -(2**64)}, ["#/minimum"]),
+    ({"type": "number", "maximum": 1e19}, ["#/maximum"]),
+    ({"type": "integer", "maximum": 2**53 - 1}, []),
+    ({"type": "array", "contains": {"const": 1}}, ["#/contains"]),
+    ({"type": "array", "contains": {"const": 1}, "maxItems": 3}, []),
+    (
+        {"type": "array", "contains": {"const": 1}, "uniqueItems": True},
+        ["#/contains"],  # beside what is left out
+    ),
+]
+
+
+@pytest.mark.parametrize(("schema", "pointers"), NARROWED)
+def test_keywords_that_allow_too_few_values_are_named(schema: Any, pointers: list[str]) -> None:
+    assert [error.pointer for error in loosened_schema(schema).narrowed] == pointers
+    options = TurnOptions(response_format={"type": "json_schema", "schema": {"anyOf": [schema]}})
+    if "uniqueItems" not in schema:  # which a strict schema may not have
+        constraint = turn_constraint(Conversation.from_messages([]), options)
+        assert len(constraint.narrowed) == len(pointers)
+        assert constraint.unenforced == ()

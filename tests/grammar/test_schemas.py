@@ -21,9 +21,10 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from gpt_oss_harmony import HarmonyError
 from gpt_oss_harmony.grammar.errors import GrammarError
 from gpt_oss_harmony.grammar.json_schema import (
-    conjunctions,
+    disjunctive_form,
     documents,
     enforceable_schema,
+    intersection,
     keywords,
     schema_writer,
 )
@@ -800,7 +801,7 @@ def test_the_page_has_the_limits() -> None:
     limits = [
         f"{documents.NESTING_LIMIT}",
         f"{schema_writer.LEVEL_LIMIT}",
-        f"{conjunctions.PROPERTY_LIMIT:,}; {schema_writer.PROPERTY_LIMIT:,}",
+        f"{intersection.PROPERTY_LIMIT:,}; {schema_writer.PROPERTY_LIMIT:,}",
         f"{schema_writer.VALUE_LIMIT:,}",
         f"{schema_writer.MULTIPLE_LIMIT:,}",
         f"{keywords.COUNT_LIMIT:,}",
@@ -808,7 +809,7 @@ def test_the_page_has_the_limits() -> None:
         f"{schema_writer.PATTERN_LIMIT}",
         f"{schema_writer.PLACE_LIMIT:,}",
         f"{documents.COPY_LIMIT:,}",
-        f"{conjunctions.STATE_LIMIT:,}",
+        f"{disjunctive_form.STATE_LIMIT:,}",
         f"{schema_writer.JOIN_LIMIT:,}",
     ]
     assert found == limits

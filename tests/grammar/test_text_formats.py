@@ -136,3 +136,105 @@ def test_texts_violate_no_schema() -> None:
     options = TurnOptions(tool_texts={"functions.now": TextFormat("regex", DATE)})
     assert find_violations([call], TOOLS, options) == []
     assert find_violations([call], TOOLS) != []
+
+
+# Structural tags
+
+_CALL = {"begin": "<f=now>", "content": {"type": "json_schema", "json_schema": {"type": "object"}}}
+_NOW: dict[str, Any] = {**_CALL, "end": "</f>"}
+_STOP: dict[str, Any] = {"begin": "<f=stop>", "content": {"type": "regex", "pattern": "[0-9]+"}}
+_STOP["end"] = ["</f>", "</stop>"]
+_QUOTE: dict[str, Any] = {"begin": "<q>", "content": {"type": "any_text"}, "end": "</q>"}
+
+
+def _tagged(**fields: Any) -> dict[str, Any]:
+    return {"type": "structural_tag", "format": fields}
+
+
+TAGS: dict[str, tuple[dict[str, Any], list[str], list[str]]] = {
+    "structures": (
+        {
+            "type": "structural_tag",
+            "structures": [{"begin": "<f=now>", "schema": {"type": "object"}, "end": "</f>"}],
+            "triggers": ["<f="],
+        },
+        ["Hi.", 'Wait: <f=now>{"a": 1}</f>', "<f=now>{}</f>, then <f=now>{}</f>."],
+        ["<f=now>[]</f>", "<f=later>", "<f=now>{}", "a <f="],
+    ),
+    "triggered tags": (
+        _tagged(type="triggered_tags", triggers=["<f=", "<q"], tags=[_NOW, _STOP, _QUOTE]),
+        ["a<b", "<f=stop>12</stop><q>no <b> end</q>.", "<f=now>{}</f>"],
+        ["<f=stop>1a</f>", "<q>", "<qq></q>"],
+    ),
+    "one tag": (
+        _tagged(
+            type="triggered_tags",
+            triggers=["<f="],
+            tags=[_NOW],
+            at_least_one=True,
+            stop_after_first=True,
+        ),
+        ["so <f=now>{}</f>"],
+        ["so", "<f=now>{}</f>!"],
+    ),
+    "a sequence": (
+        _tagged(
+            type="sequence",
+            elements=[
+                {"type": "const_string", "value": "Answer: "},
+                {"type": "or", "elements": [_STOP | {"type": "tag"}, _QUOTE | {"type": "tag"}]},
+                {"type": "any_text"},
+            ],
+        ),
+        ["Answer: <f=stop>1</f> so", "Answer: <q></q>"],
+        ["<q></q>", "Answer: "],
+    ),
+    "tags with a separator": (
+        _tagged(type="tags_with_separator", separator=", ", tags=[_STOP, _NOW]),
+        ["", "<f=now>{}</f>, <f=stop>1</f>"],
+        ["<f=now>{}</f>, ", "<f=now>{}</f><f=stop>1</f>"],
+    ),
+    "a grammar": (_tagged(type="grammar", grammar='root ::= "a" | "b"'), ["a"], ["c"]),
+    "json": (_tagged(type="json_schema", json_schema=True), ["[1]"], ["x"]),
+}
+
+
+@pytest.mark.parametrize("name", TAGS)
+def test_answers_follow_structural_tags(name: str) -> None:
+    wanted, right, wrong = TAGS[name]
+    grammar = turn_grammar(PLAIN, TurnOptions(response_format=wanted))
+    for text in right:
+        assert accepts(grammar, f"{FINAL}{text}<|return|>"), text
+    for text in wrong:
+        assert not accepts(grammar, f"{FINAL}{text}<|return|>"), text
+
+
+BAD_TAGS: list[tuple[dict[str, Any], str]] = [
+    ({"type": "structural_tag"}, "response_format#: structures: expected a list"),
+    (_tagged(type="song"), "format: 'song' is unknown; use one of const_string"),
+    (_tagged(type="const_string", value="<|call|>"), "value: the text of an answer cannot contain"),
+    (_tagged(type="regex"), "format: the regex is missing"),
+    (_tagged(type="any_text", excludes=["a"]), "the end of the text cannot be found"),
+    (_tagged(type="sequence", elements=[{"type": "any_text"}, _QUOTE]), "elements/0: the end of"),
+    (_tagged(type="triggered_tags", triggers=["<g"], tags=[_NOW]), "begin: it starts with no"),
+    (_tagged(**_STOP | {"end": 3}, type="tag"), "end: expected text, found 3"),
+    (
+        _tagged(type="json_schema", json_schema={"type": "array", "uniqueItems": True}),
+        "response_format#/format/json_schema/uniqueItems",
+    ),
+]
+
+
+@pytest.mark.parametrize(("wanted", "problem"), BAD_TAGS)
+def test_wrong_structural_tags_have_a_place(wanted: dict[str, Any], problem: str) -> None:
+    with pytest.raises(GrammarError) as raised:
+        turn_grammar(PLAIN, TurnOptions(response_format=wanted))
+    assert problem in str(raised.value)
+
+
+def test_structural_tags_nest_to_a_depth() -> None:
+    wanted: dict[str, Any] = {"type": "any_text"}
+    for _ in range(22):
+        wanted = {"type": "sequence", "elements": [wanted]}
+    with pytest.raises(GrammarError, match="deeper than 20 levels"):
+        turn_grammar(PLAIN, TurnOptions(response_format=_tagged(**wanted)))

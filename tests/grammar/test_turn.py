@@ -28,8 +28,8 @@ from gpt_oss_harmony.grammar import (
     turn_grammar,
     with_token_ids,
 )
+from gpt_oss_harmony.grammar.text_formats import TEXT_PATTERN
 from gpt_oss_harmony.grammar.token_table import token_table
-from gpt_oss_harmony.grammar.turn import TEXT_PATTERN
 from support.turns import (
     ANSWER,
     CALL,

@@ -41,6 +41,115 @@ def accepts(sampling: Sampling, text: str) -> bool:
     return Matcher(sampling.grammar).accept_all(tokens) == len(tokens)
 
 
+# White space, and the limit on tokens
+
+PRINTED = '{\n  "a": 1\n}'
+OBJECT: dict[str, Any] = {"type": "json_schema", "name": "o", "schema": {"type": "object"}}
+ASKED: list[tuple[str, dict[str, Any]]] = [
+    ("responses", {"input": "hi", "text": {"format": OBJECT}}),
+    ("chat/completions", {"messages": HI, "response_format": {"type": "json_object"}}),
+    ("messages", {"messages": HI, "max_tokens": 90, "output_format": OBJECT}),
+]
+SPELLED = {
+    # the white space: the spellings that it allows
+    None: ('{"a":1}', '{"a": 1}'),
+    "compact": ('{"a":1}',),
+    "indented": ('{"a": 1}', PRINTED),
+    "flexible": ('{"a":1}', '{"a": 1}', PRINTED),
+}
+
+
+@pytest.mark.parametrize(("path", "body"), ASKED, ids=[path for path, _ in ASKED])
+@pytest.mark.parametrize("whitespace", SPELLED)
+def test_requests_name_their_white_space(
+    client: TestClient,
+    engine: ScriptedEngine,
+    path: str,
+    body: dict[str, Any],
+    whitespace: str | None,
+) -> None:
+    engine.completions = [SAY.format("{}")]
+    answer = client.post(f"/v1/{path}", json={**body, "json_whitespace": whitespace})
+    assert answer.status_code == 200, answer.text
+    allowed = [
+        text
+        for text in ('{"a":1}', '{"a": 1}', PRINTED)
+        if accepts(engine.samplings[-1], SAY.format(text))
+    ]
+    assert allowed == list(SPELLED[whitespace])
+
+
+def test_a_server_names_white_space_and_the_work_for_schemas() -> None:
+    engine = ScriptedEngine(SAY.format("{}"), SAY.format("{}"))
+    with serving(engine=engine, json_whitespace="indented", schema_steps=1) as client:
+        chat(client, response_format={"type": "json_object"})
+        assert accepts(engine.samplings[-1], SAY.format(PRINTED))
+        listed = {"type": "array", "uniqueItems": True, "maxItems": 3, "items": {"enum": [1, 2]}}
+        wanted = {"type": "json_schema", "json_schema": {"name": "l", "schema": listed}}
+        answer = client.post(
+            "/v1/chat/completions", json={"messages": HI, "response_format": wanted}
+        )
+        assert answer.headers["Harmony-Unenforced"] == "response_format#"
+
+
+TAG: dict[str, Any] = {"type": "structural_tag", "triggers": ["<f="]}
+TAG["structures"] = [{"begin": "<f=now>", "schema": {"type": "object"}, "end": "</f>"}]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("chat/completions", {"messages": HI, "response_format": TAG}),
+        ("chat/completions", {"messages": HI, "structured_outputs": {"structural_tag": TAG}}),
+        ("responses", {"input": "hi", "structured_outputs": {"structural_tag": json.dumps(TAG)}}),
+    ],
+)
+def test_structural_tags_are_read(
+    client: TestClient, engine: ScriptedEngine, path: str, body: dict[str, Any]
+) -> None:
+    engine.completions = [SAY.format("Hi.")]
+    answer = client.post(f"/v1/{path}", json=body)
+    assert answer.status_code == 200, answer.text
+    assert accepts(engine.samplings[-1], SAY.format("It is <f=now>{}</f>."))
+    assert not accepts(engine.samplings[-1], SAY.format("It is <f=now>[]</f>."))
+
+
+def test_a_header_names_what_allows_too_few_values(
+    client: TestClient, engine: ScriptedEngine
+) -> None:
+    engine.completions = [SAY.format("1")]
+    wide = {"type": "integer", "minimum": 0, "maximum": 2**64 - 1}
+    wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": wide}}
+    answer = client.post("/v1/chat/completions", json={"messages": HI, "response_format": wanted})
+    assert answer.headers["Harmony-Narrowed"] == "response_format#/maximum"
+    assert "Harmony-Unenforced" not in answer.headers
+
+
+class ClosingEngine(ScriptedEngine):
+    """Says that it ends turns in time."""
+
+    closes_in_time = True
+
+
+@pytest.mark.parametrize(("path", "body"), ASKED, ids=[path for path, _ in ASKED])
+def test_a_request_or_a_server_ends_answers_in_time(path: str, body: dict[str, Any]) -> None:
+    for settings, fields in (({}, {"close_in_time": True}), ({"close_in_time": True}, {})):
+        engine = ClosingEngine(SAY.format("{}"))
+        with serving(engine=engine, **settings) as client:
+            answer = client.post(f"/v1/{path}", json={**body, **fields})
+        assert answer.status_code == 200, answer.text
+        assert engine.samplings[-1].close_in_time
+
+
+def test_an_engine_that_cannot_end_in_time_refuses_a_request_but_no_setting() -> None:
+    with serving(SAY.format("{}"), close_in_time=True) as client:
+        wanted = {"messages": HI, "response_format": {"type": "json_object"}}
+        answer = client.post("/v1/chat/completions", json={**wanted, "close_in_time": True})
+        assert answer.status_code == 400
+        assert "cannot end a turn within max_tokens" in answer.json()["error"]["message"]
+        assert client.post("/v1/chat/completions", json=wanted).status_code == 200
+
+
 # Reasoning
 
 
@@ -271,7 +380,8 @@ CHAT_REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"guided_regex": "a", "response_format": {"type": "json_object"}}, "guided_regex"),
     ({"guided_choice": []}, "guided_choice"),
     ({"guided_json": "{"}, "guided_json"),
-    ({"structured_outputs": {"structural_tag": "{}"}}, "structured_outputs.structural_tag"),
+    ({"structured_outputs": {"structural_tag": "{"}}, "structured_outputs.structural_tag"),
+    ({"structured_outputs": {"choice_object": {}}}, "structured_outputs.choice_object"),
     ({"structured_outputs": {"regex": 3}}, "structured_outputs.regex"),
     ({"reasoning_effort": "low", "reasoning": {"effort": "high"}}, "reasoning.effort"),
     ({"reasoning": {"effort": "huge"}}, "reasoning.effort"),

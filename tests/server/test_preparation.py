@@ -10,6 +10,7 @@ import pytest
 from gpt_oss_harmony import Conversation, DeveloperContent, Message, Role, ToolDescription
 from gpt_oss_harmony.apis.turn_request import TurnRequest
 from gpt_oss_harmony.conversation.tool_choice import ToolMode
+from gpt_oss_harmony.engines import Sampling
 from gpt_oss_harmony.grammar import (
     GrammarError,
     Matcher,
@@ -19,9 +20,10 @@ from gpt_oss_harmony.grammar import (
 )
 from gpt_oss_harmony.grammar import turn_constraint as write_constraint
 from gpt_oss_harmony.server.generation.preparation import (
+    PreparedTurn,
     compiled_constraint,
+    constraint_headers,
     constraint_options,
-    unenforced_header,
 )
 
 UNIQUE = {"type": "object", "properties": {"tags": {"type": "array", "uniqueItems": True}}}
@@ -146,16 +148,18 @@ def test_an_error_that_no_schema_is_to_blame_for_is_raised() -> None:
 
 def test_the_prepared_turn_says_what_is_left_out() -> None:
     constraint = compiled_constraint(request(UNIQUE), 1000)
-    assert unenforced_header(constraint.unenforced) == {
+    prepared = PreparedTurn([], Sampling(), constraint.unenforced, constraint.narrowed)
+    assert constraint_headers(prepared) == {
         "Harmony-Unenforced": "tools/functions.f#/properties/tags/uniqueItems"
     }
     assert compiled_constraint(request(PLAIN), 1000).unenforced == ()
-    assert unenforced_header(()) == {}
+    assert constraint_headers(PreparedTurn([], Sampling())) == {}
 
 
 def test_the_header_is_short_and_ascii() -> None:
     errors = [GrammarError("", pointer=f"#/properties/é,\r\n{index}/not") for index in range(500)]
-    (value,) = unenforced_header(errors).values()
+    prepared = PreparedTurn([], Sampling(), tuple(errors))
+    (value,) = constraint_headers(prepared).values()
     assert value.isascii()
     assert value.isprintable()
     assert len(value) <= 2_000

@@ -72,7 +72,7 @@ def constrain(
         response_format=None if answer is None else answer.to_dict(),
         on_unsupported="loosen",
     )
-    grammar, unenforced = turn_constraint(conversation, options)
+    grammar, unenforced, _ = turn_constraint(conversation, options)
     if settings.grammar == "structural-tag":
         tag = structural_tag(conversation, options)
         return Constraint({"structural_tag": json.dumps(tag)}, unenforced)

@@ -124,6 +124,18 @@ def _read_schema(field: JsonField) -> RequestedFormat:
     return RequestedFormat(name="answer", schema=dict(schema))
 
 
+def _read_structural_tag(field: JsonField) -> RequestedFormat:
+    tag: object = field.value
+    if isinstance(tag, str):
+        try:
+            tag = json.loads(tag)
+        except ValueError:
+            raise field.error("this is not JSON; send a structural tag") from None
+    if not isinstance(tag, Mapping):
+        raise field.unexpected("a structural tag")
+    return RequestedFormat(text={**tag, "type": "structural_tag"})
+
+
 def _read_choices(field: JsonField) -> RequestedFormat:
     choices = [choice.text() for choice in field.items()]
     if not choices:
@@ -137,4 +149,5 @@ _FORMATS: Mapping[str, Callable[[JsonField], RequestedFormat]] = {
     "regex": lambda field: RequestedFormat(text={"type": "regex", "pattern": field.text()}),
     "choice": _read_choices,
     "grammar": lambda field: RequestedFormat(text={"type": "grammar", "grammar": field.text()}),
+    "structural_tag": _read_structural_tag,
 }

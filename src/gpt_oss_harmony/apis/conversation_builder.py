@@ -98,12 +98,15 @@ def read_response_format(requested: JsonField) -> RequestedFormat | None:
     if requested.is_null:
         return None
     kind = requested["type"]
-    if kind.text() not in ("text", "json_object", "json_schema", "grammar"):
-        raise kind.unexpected("one of text, json_object, json_schema, grammar")
+    known = ("text", "json_object", "json_schema", "grammar", "structural_tag")
+    if kind.text() not in known:
+        raise kind.unexpected(f"one of {', '.join(known)}")
     if kind.value == "text":
         return None
     if kind.value == "grammar":
         return RequestedFormat(text={"type": "grammar", "grammar": requested["grammar"].text()})
+    if kind.value == "structural_tag":
+        return RequestedFormat(text=dict(requested.object()))
     if kind.value == "json_object":
         return RequestedFormat()
     is_flat = requested["json_schema"].is_null and not requested["name"].is_null

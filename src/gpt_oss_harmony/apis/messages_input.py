@@ -125,6 +125,7 @@ def turn_of_messages(
         reasoning_tokens=budget,
         stop=request.stop_texts,
         strict_tools=frozenset(tools.strict),
+        json_whitespace=request.json_whitespace,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from ..engines.engine import Sampling
-from .request_body import SamplingFields, misplaced_field
+from .request_body import SamplingFields, Whitespace, misplaced_field
 from .requests import Effort, Elsewhere, OneAnswer, Unsupported
 
 __all__ = ["IGNORED", "MessagesRequest", "OutputConfig", "ReasoningDisplay", "ThinkingSettings"]
@@ -105,6 +105,9 @@ class MessagesRequest(SamplingFields):
     )
     reasoning_effort: Effort | None = Field(
         default=None, description="Another name for `output_config.effort`."
+    )
+    json_whitespace: Whitespace | None = Field(
+        default=None, description="The white space in calls and JSON answers."
     )
     tools: list[dict[str, Any]] | None = Field(
         default=None, description="Tools of the client, each with its `input_schema`."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, TypeAlias, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -171,6 +171,10 @@ StopTexts: TypeAlias = Annotated[
 """One text, or a list of texts."""
 
 
+Whitespace: TypeAlias = Literal["separators", "compact", "indented", "flexible"]
+"""The white space in JSON, as in `gpt_oss_harmony.grammar.TurnOptions`."""
+
+
 def no_bias(bias: Any) -> Any:
     """Reject a `logit_bias`: no engine supports it."""
     if bias:
@@ -191,6 +195,10 @@ class SamplingFields(RequestBody):
     repetition_penalty: float | None = Field(default=None, ge=0.01, le=100)
     stop: StopTexts | None = Field(
         default=None, description="Texts that end the answer; the answer does not contain them."
+    )
+    close_in_time: bool | None = Field(
+        default=None,
+        description="Whether calls and JSON answers end within the limit on tokens.",
     )
 
     def settings(

@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from ..engines.engine import Sampling
-from .request_body import Metadata, SamplingFields, misplaced_field, no_bias
+from .request_body import Metadata, SamplingFields, Whitespace, misplaced_field, no_bias
 
 __all__ = [
     "ChatRequest",
@@ -150,13 +150,17 @@ class ConstraintFields(SamplingFields):
     )
     structured_outputs: dict[str, Any] | None = Field(
         default=None,
-        description="One of `json`, `json_object`, `regex`, `choice`, `grammar`.",
+        description="One of `json`, `json_object`, `regex`, `choice`, `grammar`, `structural_tag`.",
         json_schema_extra={
             "properties": {
-                name: {} for name in ("json", "json_object", "regex", "choice", "grammar")
+                name: {}
+                for name in ("json", "json_object", "regex", "choice", "grammar", "structural_tag")
             },
             "additionalProperties": {"enum": [None, False]},
         },
+    )
+    json_whitespace: Whitespace | None = Field(
+        default=None, description="The white space in calls and JSON answers."
     )
     guided_json: dict[str, Any] | str | None = None
     guided_regex: str | None = None

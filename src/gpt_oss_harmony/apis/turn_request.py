@@ -23,6 +23,7 @@ from .constraints import (
 from .conversation_builder import ConversationBuilder
 from .input_items import ItemReader, additional_tools
 from .items import Decrypt, HistoryItem
+from .request_body import Whitespace
 from .requested_tools import read_tools
 from .requests import ChatRequest, ResponsesRequest
 from .tool_choice import chosen_built_in, read_later_choice, read_tool_choice
@@ -47,6 +48,7 @@ class TurnRequest:
       calls contain plain text instead of JSON.
     - `strict_tools`: the recipients whose schemas must be enforced; otherwise the request fails.
     - `built_in_tools`: the names of the server's own tools that may be called.
+    - `json_whitespace`: the white space in JSON; None for the server's default.
     """
 
     conversation: Conversation
@@ -61,6 +63,7 @@ class TurnRequest:
     tool_texts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     strict_tools: frozenset[str] = frozenset()
     built_in_tools: frozenset[str] = frozenset()
+    json_whitespace: Whitespace | None = None
 
     @property
     def tools(self) -> frozenset[str]:
@@ -208,5 +211,6 @@ def _turn(
         custom_tools=frozenset(tools.custom),
         tool_texts=dict(tools.texts),
         strict_tools=frozenset(tools.strict),
+        json_whitespace=fields["json_whitespace"].value,
         built_in_tools=chosen_built_in(choice, tools),
     )

@@ -157,6 +157,24 @@ class _Serve(Command):
             "(default: %(default)s)",
         )
         parser.add_argument(
+            "--json-whitespace",
+            choices=("separators", "compact", "indented", "flexible"),
+            default="separators",
+            help="the white space in calls and JSON answers (default: %(default)s)",
+        )
+        parser.add_argument(
+            "--schema-steps",
+            type=positive,
+            metavar="N",
+            help="the most work to compile one schema; the default takes about a second",
+        )
+        parser.add_argument(
+            "--close-in-time",
+            action="store_true",
+            help="end calls and JSON answers within the limit on tokens, with a model in this "
+            "process",
+        )
+        parser.add_argument(
             "--unknown-fields",
             choices=("ignore", "refuse"),
             default="ignore",
@@ -283,6 +301,9 @@ class _Serve(Command):
             allowed_origins=origins,
             open_to_everyone=arguments.open_to_everyone,
             grammar=arguments.grammar,
+            json_whitespace=arguments.json_whitespace,
+            schema_steps=arguments.schema_steps,
+            close_in_time=arguments.close_in_time,
             inspector=arguments.inspector,
             current_date=None if date == "none" else date,
             event_names=arguments.event_names,

@@ -97,6 +97,8 @@ class Sampling:
     - `repetition_penalty`: divides the positive logits of tokens in the prompt and the completion,
       and multiplies their negative ones.
     - `grammar`: the grammar from `gpt_oss_harmony.grammar.turn_grammar`; None for no constraint.
+    - `close_in_time`: end a turn under a grammar within `max_tokens`, so that the limit cuts no
+      call and no JSON answer (see `gpt_oss_harmony.grammar.ClosingMatcher`).
 
     Raises `SamplingError` for a value that is out of range.
     """
@@ -113,6 +115,7 @@ class Sampling:
     presence_penalty: float = 0.0
     repetition_penalty: float = 1.0
     grammar: str | None = None
+    close_in_time: bool = False
 
     def __post_init__(self) -> None:
         for name, (least, most) in _RANGES.items():
@@ -183,6 +186,9 @@ class Engine(ABC):
     skips_forced: bool = False
     """Whether tokens that a grammar forces need no step of the model."""
 
+    closes_in_time: bool = False
+    """Whether the engine supports `Sampling.close_in_time`."""
+
     counts_tokens: bool = True
     """Whether a grammar may limit the tokens of a message."""
 
@@ -199,6 +205,11 @@ class Engine(ABC):
         tokens = list(prompt)
         if not tokens:
             raise SamplingError("the prompt is empty; send at least one token")
+        if sampling.close_in_time and sampling.grammar is not None and not self.closes_in_time:
+            raise SamplingError(
+                f"close_in_time: {self.origin or self.model} cannot end a turn within max_tokens; "
+                "use a model of Transformers, or leave close_in_time out"
+            )
         room = ContextLengthError.check(len(tokens), self.context_length)
         return self._generate(tokens, sampling, min(room, sampling.max_tokens or room))
 

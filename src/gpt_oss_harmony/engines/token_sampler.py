@@ -23,7 +23,7 @@ from ..errors import HarmonyError
 from .engine import EngineError, FinishReason, SampledToken, Sampling
 
 if TYPE_CHECKING:
-    from ..grammar import Matcher
+    from ..grammar import ClosingMatcher, Matcher
 
 __all__ = ["TokenSampler", "choose_tokens"]
 
@@ -47,15 +47,18 @@ class TokenSampler:
         self.is_finished = False
         self.counts = dict.fromkeys(prompt, 0) if sampling.repetition_penalty != 1 else {}
         """The count of each token in the completion; 0 for tokens that only the prompt has."""
-        self.matcher: Matcher | None = None
+        self.matcher: Matcher | ClosingMatcher | None = None
         self._max_tokens = max_tokens
         self._vocabulary_size = vocabulary_size
         self._seed = secrets.randbits(64) if sampling.seed is None else sampling.seed
         self._length = 0
         if sampling.grammar is not None:
-            from ..grammar import Matcher  # needs another extra
+            from ..grammar import ClosingMatcher, Matcher  # need another extra
 
-            self.matcher = Matcher(sampling.grammar)
+            if sampling.close_in_time:
+                self.matcher = ClosingMatcher(sampling.grammar, max_tokens)
+            else:
+                self.matcher = Matcher(sampling.grammar)
 
     @property
     def has_penalties(self) -> bool:

@@ -74,6 +74,7 @@ class TransformersEngine(Engine):
     """
 
     skips_forced = True
+    closes_in_time = True
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ token of a list that closes what is open, or a long token where a text must have
 
 from __future__ import annotations
 
+import copy
 import functools
 import re
 from collections.abc import Sequence
@@ -152,7 +153,7 @@ class ClosingMatcher:
         self._reserve = reserve
         self._since = 0  # tokens since the way was found
         self._left = tokens
-        self.way: Sequence[int] = way_to_the_end(self._matcher) or ()
+        self.way: list[int] = way_to_the_end(self._matcher) or []
         """The last way to the end that was found."""
         self.closes = 0 < len(self.way) <= tokens
         """False if the turn cannot be ended in time, as far as is known."""
@@ -174,13 +175,22 @@ class ClosingMatcher:
             return
         if self._left > len(self.way) + self._reserve * (self._since + 1):
             return
-        self.way = way_to_the_end(self._matcher) or ()
+        self.way = way_to_the_end(self._matcher) or []
         self._since = 0
         self.closes = 0 < len(self.way) <= self._left
+
+    @property
+    def plain(self) -> Matcher | None:
+        """The matcher of the grammar; None once the turn is closing, and the masks differ."""
+        return None if self.is_closing else self._matcher
 
     def allows(self, token: int) -> bool:
         """Return whether a token may come next."""
         return _allows(self.bitmask(), token)
+
+    def forced_tokens(self) -> list[int]:
+        """Return the tokens that must come next: the way to the end once the turn is closing."""
+        return list(self.way) if self.is_closing else self._matcher.forced_tokens()
 
     def bitmask(self) -> bytes:
         """Return a bit for each logit, as `Matcher.bitmask`; one bit once the turn is closing."""
@@ -200,3 +210,20 @@ class ClosingMatcher:
         else:
             self._since += 1
         return True
+
+    def accept_all(self, tokens: Sequence[int]) -> int:
+        """Take tokens up to the first that is not allowed; return how many were taken."""
+        for taken, token in enumerate(tokens):
+            if not self.accept(token):
+                return taken
+        return len(tokens)
+
+    def copy(self) -> ClosingMatcher:
+        """Return another matcher in the same state."""
+        twin = copy.copy(self)
+        twin._matcher = self._matcher.copy()
+        return twin
+
+    def check(self) -> None:
+        """Raise `GrammarError` if the engine failed; see `Matcher.check`."""
+        self._matcher.check()

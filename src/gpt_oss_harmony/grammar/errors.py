@@ -14,29 +14,35 @@ class GrammarError(ValueError, HarmonyError):
     """A schema, tool choice or option cannot be enforced token by token.
 
     `pointer` is the JSON pointer of the keyword, such as ``#/properties/tags/uniqueItems``; it may
-    be empty. `remedy` says what to do instead.
+    be empty. `remedy` says what to do instead. With `narrows`, the keyword is enforced, but some of
+    the values that it allows cannot be written.
     """
 
-    def __init__(self, problem: str, *, remedy: str = "", pointer: str = "") -> None:
+    def __init__(
+        self, problem: str, *, remedy: str = "", pointer: str = "", narrows: bool = False
+    ) -> None:
         super().__init__(problem)
         self.problem = problem
         self.remedy = remedy
         self.pointer = pointer
+        self.narrows = narrows
 
     def __str__(self) -> str:
         text = self.problem
         if self.pointer:
             _, slash, keyword = self.pointer.rpartition("/")
             what = f'"{keyword}"' if slash and not keyword.endswith("#") else "the schema"
-            text = f"cannot enforce {what} at {self.pointer}: {text}"
+            verb = "cannot allow all of" if self.narrows else "cannot enforce"
+            text = f"{verb} {what} at {self.pointer}: {text}"
         return f"{text}; {self.remedy}" if self.remedy else text
 
 
 Report: TypeAlias = Callable[[GrammarError], object]
 """A function that takes the error of an unenforceable keyword; if it returns, the keyword is left
-out."""
+out. It also gets the errors of keywords that allow fewer values than they should."""
 
 
 def raise_error(error: GrammarError) -> None:
     """Raise the error; the `Report` for schemas that must be enforced in full."""
-    raise error
+    if not error.narrows:
+        raise error

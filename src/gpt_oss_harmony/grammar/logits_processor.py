@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ..encoding import load_harmony_encoding
 from ..installation import missing_package
 from ..sampled_messages import OPENING
+from .closing import ClosingMatcher
 from .errors import GrammarError
 from .matcher import BITMASK_WORDS, Matcher, fill_bitmasks
 from .token_table import MODEL_VOCABULARY_SIZE
@@ -36,7 +37,7 @@ class _Row:
 
     __slots__ = ("is_wrong", "matcher", "taken")
 
-    def __init__(self, matcher: Matcher, taken: int = 0) -> None:
+    def __init__(self, matcher: Matcher | ClosingMatcher, taken: int = 0) -> None:
         self.matcher = matcher
         self.taken = taken
         self.is_wrong = False
@@ -61,6 +62,8 @@ class GrammarLogitsProcessor:
     - `prompt_length`: the number of columns of ``input_ids`` up to and including
       ``<|start|>assistant``. Rows are padded on the left. Later columns belong to the turn. Set it
       again for a prompt of another length.
+    - `max_new_tokens`: the limit of ``generate``, so that every row ends within it (see
+      `ClosingMatcher`); None lets the limit cut a call or a JSON answer.
 
     ``generate`` must stop at ``<|return|>`` and ``<|call|>``; later tokens are not restricted. A
     token that the grammar does not allow raises `GrammarError`. It comes from a given beginning of
@@ -79,13 +82,19 @@ class GrammarLogitsProcessor:
 
     supports_continuous_batching = False  # there, rows belong to different prompts at each step
 
-    def __init__(self, grammar: str | Sequence[str], prompt_length: int) -> None:
+    def __init__(
+        self,
+        grammar: str | Sequence[str],
+        prompt_length: int,
+        max_new_tokens: int | None = None,
+    ) -> None:
         self.grammars = [grammar] if isinstance(grammar, str) else list(grammar)
         self.prompt_length = prompt_length
+        self.max_new_tokens = max_new_tokens
         if not self.grammars:
             raise ValueError("grammar: expected one grammar, or one for each prompt; found none")
         for text in self.grammars:
-            Matcher(text)  # raises an error now if it does not compile
+            self._matcher(text)  # raises an error now if it does not compile
         self._rows: list[_Row] = []
         self._generated = torch.empty((0, 0), dtype=torch.long)
         self._bitmasks: NDArray[np.int32] = np.empty((0, BITMASK_WORDS), np.int32)
@@ -127,6 +136,11 @@ class GrammarLogitsProcessor:
                 remedy="give the length of the prompts as prompt_length, and pad them on the left",
             )
 
+    def _matcher(self, grammar: str) -> Matcher | ClosingMatcher:
+        if self.max_new_tokens is None:
+            return Matcher(grammar)
+        return ClosingMatcher(grammar, self.max_new_tokens)
+
     def _grammar(self, row: int, rows: int) -> str:
         return self.grammars[row * len(self.grammars) // rows]
 
@@ -150,7 +164,7 @@ class GrammarLogitsProcessor:
         self._rows = []
         for grammar, parent, tokens in zip(grammars, parents, after, strict=True):
             if parent is None:
-                row = _Row(Matcher(grammar))
+                row = _Row(self._matcher(grammar))
             else:
                 uses[parent] -= 1
                 matcher = old[parent].matcher

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from .closing import ClosingMatcher
+
 
 BITMASK_WORDS = MODEL_VOCABULARY_SIZE // 32
 """The length of a bitmask in 32-bit words: one bit for each logit of the model, lowest first."""
@@ -96,6 +98,11 @@ class Matcher:
     def is_finished(self) -> bool:
         """True after the turn's stop token; no token may follow."""
         return self._matcher.is_stopped() and not self._matcher.is_error()
+
+    @property
+    def plain(self) -> Matcher | None:
+        """The matcher itself: its mask is that of the grammar; see `ClosingMatcher`."""
+        return self
 
     def bitmask(self) -> bytes:
         """Return a bit for each logit of the model, lowest first: 1 if the token may come next.
@@ -263,7 +270,9 @@ def _before_unknown(tokens: Sequence[int]) -> list[int]:
 _executor: LLExecutor | None = None
 
 
-def fill_bitmasks(matchers: Iterable[tuple[int, Matcher]], bitmasks: NDArray[np.int32]) -> None:
+def fill_bitmasks(
+    matchers: Iterable[tuple[int, Matcher | ClosingMatcher]], bitmasks: NDArray[np.int32]
+) -> None:
     """Compute the bitmasks of a batch, on all cores.
 
     `matchers` has pairs of a row number and a matcher. `bitmasks` has the shape (rows,
@@ -275,12 +284,13 @@ def fill_bitmasks(matchers: Iterable[tuple[int, Matcher]], bitmasks: NDArray[np.
     if _executor is None:
         _executor = LLExecutor()
     unfinished = [(row, matcher) for row, matcher in matchers if not matcher.is_finished]
-    work = [(matcher._matcher, row) for row, matcher in unfinished]
+    plain = [(row, matcher.plain) for row, matcher in unfinished]
+    work = [(matcher._matcher, row) for row, matcher in plain if matcher is not None]
     if work:
         rows, words = bitmasks.shape
         _executor.unsafe_compute_mask_ptr(work, bitmasks.ctypes.data, 4 * words, rows)
-    for row, matcher in unfinished:
-        if matcher._matcher.is_error():
+    for (row, matcher), (_, of_grammar) in zip(unfinished, plain, strict=True):
+        if of_grammar is None or of_grammar._matcher.is_error():
             bitmasks[row] = memoryview(matcher.bitmask()).cast("i")
 
 

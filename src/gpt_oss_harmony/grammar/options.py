@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +15,8 @@ from ..conversation.tool_choice import ToolChoice, named_tools
 from ..errors import ConversationError
 from .errors import GrammarError
 from .json_schema.budget import STEP_LIMIT
-from .text_formats import TextFormat, requested_text
+from .tagged_text import tagged_text
+from .text_formats import TextFormat
 from .token_table import WHITE_SPACE
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "chosen_calls",
     "declared_calls",
     "requested_schemas",
+    "requested_text",
 ]
 
 
@@ -43,7 +46,7 @@ class TurnOptions:
     - `tool_choice`: in the form of the APIs: ``"none"``, ``"auto"``, ``"required"``, an object that
       names a tool, or an object with the allowed tools.
     - `response_format`: in the form of Chat Completions; None uses the format of the conversation.
-      The types ``regex``, ``choice`` and ``grammar`` are also supported.
+      The types ``regex``, ``choice``, ``grammar`` and ``structural_tag`` are also supported.
     - `tool_texts`: recipients whose calls contain text in a format instead of JSON.
     - `reasoning`: False forbids reasoning (``analysis`` messages without a recipient).
     - `reasoning_tokens`: the most tokens in each reasoning message, without its header.
@@ -208,6 +211,9 @@ def _named_calls(name: str, declared: Mapping[str, Call]) -> Iterable[Call]:
 
 # Answers
 
+TEXT_TYPES = ("regex", "choice", "grammar", "structural_tag")
+"""The types of response formats whose answers are not one JSON value."""
+
 
 def requested_schemas(conversation: Conversation, options: TurnOptions) -> list[tuple[str, object]]:
     """Return the JSON Schemas of the options, or else of the prompt, each after its pointer.
@@ -228,16 +234,38 @@ def requested_schemas(conversation: Conversation, options: TurnOptions) -> list[
             for name, requested in (item.response_formats or {}).items()
         ]
     kind = response_format.get("type")
-    if kind == "text" or requested_text(response_format) is not None:
+    if kind == "text" or kind in TEXT_TYPES:
         return []
     if kind == "json_object":
         return [("#", {"type": "object"})]
     if kind != "json_schema":
         raise GrammarError(
             f"response_format: the type {kind!r:.80} is unknown",
-            remedy="use text, json_object, json_schema, regex, choice or grammar",
+            remedy=f"use text, json_object, json_schema, {', '.join(TEXT_TYPES)}",
         )
     fields = response_format.get("json_schema", response_format)
     if not isinstance(fields, Mapping) or not isinstance(fields.get("schema"), (Mapping, bool)):
         raise GrammarError("response_format: json_schema has no schema", remedy="add a schema")
     return [("response_format#", fields["schema"])]
+
+
+def requested_text(response_format: Mapping[str, Any]) -> TextFormat | None:
+    """Return the text format of an answer; None for other kinds of response formats.
+
+    >>> requested_text({"type": "choice", "choices": ["yes", "no"]})
+    TextFormat(syntax='lark', definition='start: "yes" | "no"')
+    """
+    kind = response_format.get("type")
+    if kind == "regex":
+        return TextFormat("regex", str(response_format["pattern"]))
+    if kind == "choice":
+        choices = " | ".join(
+            json.dumps(text, ensure_ascii=False) for text in response_format["choices"]
+        )
+        return TextFormat("lark", f"start: {choices}")
+    if kind == "grammar":
+        definition = str(response_format["grammar"])
+        return TextFormat("gbnf" if "::=" in definition else "lark", definition)
+    if kind == "structural_tag":
+        return TextFormat("lark", tagged_text(response_format))
+    return None

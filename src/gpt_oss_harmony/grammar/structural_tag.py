@@ -39,8 +39,8 @@ from .options import (
     chosen_calls,
     declared_calls,
     requested_schemas,
+    requested_text,
 )
-from .text_formats import requested_text
 from .xgrammar_schema import xgrammar_schema
 
 __all__ = ["structural_tag"]

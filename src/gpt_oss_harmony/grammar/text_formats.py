@@ -1,4 +1,4 @@
-"""Formats of text that is not JSON: regular expressions, choices, and grammars in Lark or GBNF.
+"""Formats of text: regular expressions, choices, structural tags, grammars in Lark or GBNF.
 
 A client's grammar is nested in the grammar of the turn. It cannot name tokens, so it cannot change
 the structure of the turn, and the names of its rules are separate.
@@ -6,17 +6,23 @@ the structure of the turn, and the names of its rules are separate.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from llguidance.gbnf_to_lark import gbnf_to_lark
 
 from .errors import GrammarError
 from .matcher import Matcher
 
-__all__ = ["TextFormat", "requested_text", "text_rule"]
+__all__ = ["TEXT_PATTERN", "TextFormat", "text_rule"]
+
+# After a "<" comes text without "<" that cannot become <|word|>. The alternatives begin with a
+# repetition if possible, because llguidance then uses the masks that it computed in advance.
+_WORD = r"[a-z_0-9]+"
+_AFTER_BAR = rf"([^<|]*|{_WORD}\|([^<>][^<]*)?|([a-z_0-9]*[^<|a-z_0-9][^<|]*)?\|[^<]*)"
+_AFTER_LESS = rf"([^<|]*|[^<|]+\|[^<]*|\|{_AFTER_BAR})"
+TEXT_PATTERN = rf"[^<]*(<{_AFTER_LESS})*"
+"""A regular expression for text that spells neither a special token nor anything like one."""
 
 _LONGEST = 64 * 1024
 _DEEPEST = 100  # groups inside groups; the engine's own limit for Lark is lower
@@ -63,26 +69,6 @@ def text_rule(text_format: TextFormat, pointer: str) -> str:
     if problem:
         raise GrammarError(problem, remedy="send another definition", pointer=pointer)
     return f"%lark {{\n{definition.strip()}\n}}"
-
-
-def requested_text(response_format: Mapping[str, Any]) -> TextFormat | None:
-    """Return the text format of an answer; None for other kinds of response formats.
-
-    >>> requested_text({"type": "choice", "choices": ["yes", "no"]})
-    TextFormat(syntax='lark', definition='start: "yes" | "no"')
-    """
-    kind = response_format.get("type")
-    if kind == "regex":
-        return TextFormat("regex", str(response_format["pattern"]))
-    if kind == "choice":
-        choices = " | ".join(
-            json.dumps(text, ensure_ascii=False) for text in response_format["choices"]
-        )
-        return TextFormat("lark", f"start: {choices}")
-    if kind == "grammar":
-        definition = str(response_format["grammar"])
-        return TextFormat("gbnf" if "::=" in definition else "lark", definition)
-    return None
 
 
 def _too_deep(gbnf: str) -> str:

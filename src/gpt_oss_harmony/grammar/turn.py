@@ -20,26 +20,19 @@ from typing import Any, NamedTuple, TypeAlias
 from ..conversation.messages import Conversation
 from ..rendering.cache import SharedCache, fingerprint
 from .errors import GrammarError
-from .json_schema import enforceable_schema, loosened_schema
+from .json_schema import loosened_schema, narrowed_schema
 from .options import (
     Call,
     TurnOptions,
     chosen_calls,
     declared_calls,
     requested_schemas,
+    requested_text,
 )
-from .text_formats import requested_text, text_rule
+from .text_formats import TEXT_PATTERN, text_rule
 from .token_table import WHITE_SPACE
 
-__all__ = ["TEXT_PATTERN", "TurnConstraint", "turn_constraint", "turn_grammar"]
-
-# After a "<" comes text without "<" that cannot become <|word|>. The alternatives begin with a
-# repetition if possible, because llguidance then uses the masks that it computed in advance.
-_WORD = r"[a-z_0-9]+"
-_AFTER_BAR = rf"([^<|]*|{_WORD}\|([^<>][^<]*)?|([a-z_0-9]*[^<|a-z_0-9][^<|]*)?\|[^<]*)"
-_AFTER_LESS = rf"([^<|]*|[^<|]+\|[^<]*|\|{_AFTER_BAR})"
-TEXT_PATTERN = rf"[^<]*(<{_AFTER_LESS})*"
-"""A regular expression for text that spells neither a special token nor anything like one."""
+__all__ = ["TurnConstraint", "turn_constraint", "turn_grammar"]
 
 _JSON_TYPE = '(" json" | " "? <|constrain|> "json")?'
 _TOOL_JSON_TYPE = '(" json" | " code" | " "? <|constrain|> ("json" | "code"))?'
@@ -47,10 +40,14 @@ _CODE_TYPE = '(" code" | " "? <|constrain|> "code")?'
 
 
 class TurnConstraint(NamedTuple):
-    """The grammar of a turn, and the errors of the schema keywords that it does not enforce."""
+    """The grammar of a turn, and the errors of the schema keywords that it does not enforce.
+
+    `narrowed` has the errors of keywords that allow fewer values than they should.
+    """
 
     grammar: str
     unenforced: tuple[GrammarError, ...] = ()
+    narrowed: tuple[GrammarError, ...] = ()
 
 
 def turn_grammar(conversation: Conversation, options: TurnOptions | None = None) -> str:
@@ -82,17 +79,19 @@ def turn_constraint(
         endings.insert(0, "answer")
     before = _before(options)
     ending = f"({' | '.join(endings)})" if len(endings) > 1 else endings[0]
-    unenforced: list[GrammarError] = []
+    errors: list[GrammarError] = []
     lines = [f"start: {before} {ending}" if before else f"start: {ending}"]
     lines += _other_messages(options)
     if choice.mode != "required":
-        lines += _answer(requested_schemas(conversation, options), options, unenforced)
+        lines += _answer(requested_schemas(conversation, options), options, errors)
     if calls and not options.canonical:
         lines.append('call_channel: "commentary" | "analysis"')
     for index, call in enumerate(calls):
-        lines += _call(index, call, options, unenforced)
+        lines += _call(index, call, options, errors)
     lines += [f"text{_at_most(options.text_tokens)}: TEXT", f"TEXT: /{TEXT_PATTERN}/"]
-    return TurnConstraint("\n".join(lines) + "\n", tuple(unenforced))
+    unenforced = tuple(error for error in errors if not error.narrows)
+    narrowed = tuple(error for error in errors if error.narrows)
+    return TurnConstraint("\n".join(lines) + "\n", unenforced, narrowed)
 
 
 def _before(options: TurnOptions) -> str:
@@ -149,7 +148,7 @@ def _at_most(tokens: int | None) -> str:
 
 
 def _answer(
-    schemas: list[tuple[str, object]], options: TurnOptions, unenforced: list[GrammarError]
+    schemas: list[tuple[str, object]], options: TurnOptions, errors: list[GrammarError]
 ) -> Iterator[str]:
     if not schemas:
         text_format = requested_text(options.response_format or {})
@@ -162,11 +161,11 @@ def _answer(
     content_type = "" if options.canonical else _JSON_TYPE
     yield f'answer: <|channel|> "final" {content_type} <|message|> ({bodies}) <|return|>'
     for index, (pointer, schema) in enumerate(schemas):
-        yield f"answer_{index}: {_json(schema, pointer, options, None, unenforced)}"
+        yield f"answer_{index}: {_json(schema, pointer, options, None, errors)}"
 
 
 def _call(
-    index: int, call: Call, options: TurnOptions, unenforced: list[GrammarError]
+    index: int, call: Call, options: TurnOptions, errors: list[GrammarError]
 ) -> Iterator[str]:
     recipient = f" to={call.recipient}"
     text_format = options.tool_texts.get(call.recipient)
@@ -178,7 +177,7 @@ def _call(
     else:
         content_type = _JSON_TYPE if call.is_function else _TOOL_JSON_TYPE
         pointer = f"tools/{call.recipient}#"
-        body = _json(call.schema, pointer, options, call.recipient, unenforced)
+        body = _json(call.schema, pointer, options, call.recipient, errors)
     if not options.canonical:
         recipient = json.dumps(recipient)
         header = (
@@ -208,7 +207,7 @@ def _json(
     pointer: str,
     options: TurnOptions,
     recipient: str | None,
-    unenforced: list[GrammarError],
+    errors: list[GrammarError],
 ) -> str:
     """Write the JSON that the schema of a call or of the answer allows, as a part of a rule."""
     data = fingerprint(schema)
@@ -216,16 +215,14 @@ def _json(
     whitespace = "compact" if options.canonical else options.whitespace
 
     def write() -> tuple[str, tuple[GrammarError, ...], int]:
-        errors: tuple[GrammarError, ...] = ()
-        if loosens:
-            enforced, errors = loosened_schema(schema, pointer, steps=options.schema_steps)
-        else:
-            enforced = enforceable_schema(schema, pointer, steps=options.schema_steps)
+        compiled = loosened_schema if loosens else narrowed_schema
+        enforced, *reported = compiled(schema, pointer, steps=options.schema_steps)
         spelling = WHITE_SPACE[whitespace]
         written = {"x-guidance": spelling, **({} if isinstance(enforced, bool) else enforced)}
-        return f"%json {json.dumps(written)}", errors, len(data or b"") + 500
+        text, found = f"%json {json.dumps(written)}", (*reported[0], *reported[1])
+        return text, found, len(data or b"") + 500
 
     key = pointer, data or b"", loosens, whitespace, options.schema_steps
-    text, errors, _ = write() if data is None else _written.get_or_make(key, write)
-    unenforced += errors
+    text, found, _ = write() if data is None else _written.get_or_make(key, write)
+    errors += found
     return text

@@ -7,4 +7,5 @@
     header_words → sound_header, edits → least_cost → unmarked_text → lenient
                              lenient parsing, which repairs damaged tokens
     parser                   the public parser
+    partial_json             the JSON in bodies, while it is written
 """

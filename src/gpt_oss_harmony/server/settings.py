@@ -19,6 +19,7 @@ _LEAST = {
     "max_tool_calls": 0,
     "max_stored_bytes": 1,
     "repetition": 2,
+    "schema_steps": 1,
 }
 
 
@@ -38,6 +39,11 @@ class Settings:
     - `open_to_everyone`: whether a server without keys answers at addresses that other machines can
       reach.
     - `grammar`: whether a grammar constrains turns with tools or a response format.
+    - `json_whitespace`: the white space in calls and JSON answers, unless a request names another
+      (see `gpt_oss_harmony.grammar.TurnOptions`).
+    - `schema_steps`: the most work to compile one schema; None is the default of `TurnOptions`.
+    - `close_in_time`: whether turns end within the limit on tokens, so that it cuts no call and no
+      JSON answer. Engines behind a server ignore this.
     - `current_date`: the date in prompts: ``today`` (UTC), a date as ``YYYY-MM-DD``, or None.
     - `inspector`: whether the inspector's page is at ``/``.
     - `event_names`: the names of reasoning events, those of OpenAI's SDKs or of Open Responses.
@@ -69,6 +75,9 @@ class Settings:
     allowed_origins: tuple[str, ...] = ()
     open_to_everyone: bool = False
     grammar: bool = True
+    json_whitespace: Literal["separators", "compact", "indented", "flexible"] = "separators"
+    schema_steps: int | None = None
+    close_in_time: bool = False
     current_date: str | None = TODAY
     inspector: bool = True
     event_names: Literal["openai", "open-responses"] = "openai"

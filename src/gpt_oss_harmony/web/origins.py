@@ -30,6 +30,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 _EXPOSED = (
     "Content-Disposition",
     "Harmony-Ignored",
+    "Harmony-Narrowed",
     "Harmony-Unenforced",
     "Request-Id",
     "Retry-After",

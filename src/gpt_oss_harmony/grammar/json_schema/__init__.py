@@ -1,7 +1,7 @@
 """JSON Schemas to simpler ones that the grammar engine enforces exactly.
 
 The engine (llguidance) supports most of JSON Schema but gives some keywords another meaning. This
-package splits a schema into states (`conjunctions`) and writes these with the few keywords that
+package splits a schema into states (`disjunctive_form`) and writes these with the few keywords that
 have the same meaning in the engine and the specification. Other schemas raise `GrammarError`.
 
 ::
@@ -10,9 +10,12 @@ have the same meaning in the engine and the specification. Other schemas raise `
     simple_schemas                           a fast path for simple schemas
     pattern_parser → patterns, formats       regular expressions of ECMA-262, and formats
     constraints, keywords                    the keywords of one schema object
-    instances                                values of one schema, and of two schemas at once
-    conjunctions                             schemas that apply to one value, as states
-    complements, choices, evaluations        the choices in a schema
+    negations                                schemas that a value must not satisfy
+    disjunctions, unevaluated                schemas of which a value must satisfy one
+    normalization                            all of these, for one value (`terms`)
+    disjunctive_form                         normal forms to a graph of `states`
+    intersection, listed_values              the constraints and the `enum` of a state
+    witnesses, disjointness                  states with a value, and pairs without a common value
     bounds                                   numbers and counts that the engine misreads
     schema_writer                            states to a schema
     budget                                   the work of all of these, with its limit
@@ -27,12 +30,14 @@ from ...typescript.json_text import Schema
 from ..errors import GrammarError, Report, raise_error
 from ..token_table import JSON_OPTIONS
 from .budget import STEP_LIMIT, Budget, budget_of
-from .conjunctions import Conjunctions
-from .constraints import Overlap, State
+from .disjointness import Disjointness
+from .disjunctive_form import build_states
 from .documents import Document, plain_schema
-from .instances import Exclusions, satisfiable_states
 from .schema_writer import SchemaWriter
 from .simple_schemas import simple_schema
+from .states import State
+from .terms import Overlap
+from .witnesses import satisfiable_states
 
 __all__ = [
     "JSON_OPTIONS",
@@ -40,6 +45,7 @@ __all__ = [
     "LoosenedSchema",
     "enforceable_schema",
     "loosened_schema",
+    "narrowed_schema",
 ]
 
 
@@ -60,15 +66,39 @@ def enforceable_schema(
     ...     print(error.pointer)
     #/uniqueItems
     """
-    with budget_of(steps, pointer) as budget:
-        return _rewritten(plain_schema(schema, pointer), pointer, raise_error, budget)
+    return narrowed_schema(schema, pointer, steps=steps).schema
 
 
 class LoosenedSchema(NamedTuple):
-    """A schema for the grammar engine, and the errors of the keywords that it leaves out."""
+    """A schema for the grammar engine, and the errors of the keywords that it leaves out.
+
+    `narrowed` has the errors of keywords that allow fewer values than they should, such as integers
+    beyond 64 bits.
+    """
 
     schema: Schema | bool
-    unenforced: tuple[GrammarError, ...]
+    unenforced: tuple[GrammarError, ...] = ()
+    narrowed: tuple[GrammarError, ...] = ()
+
+
+def narrowed_schema(
+    schema: object, pointer: str = "#", *, steps: int = STEP_LIMIT
+) -> LoosenedSchema:
+    """Return what `enforceable_schema` returns, with the keywords that allow too few values.
+
+    >>> [error] = narrowed_schema({"type": "integer", "maximum": 2**64 - 1}).narrowed
+    >>> error.pointer, error.problem.partition(" and ")[0]
+    ('#/maximum', 'numbers between 9223372036854775807')
+    """
+    errors: dict[tuple[str, str], GrammarError] = {}
+
+    def report(error: GrammarError) -> None:
+        raise_error(error)
+        errors.setdefault((error.pointer, error.problem), error)
+
+    with budget_of(steps, pointer) as budget:
+        enforced = _rewritten(plain_schema(schema, pointer), pointer, report, budget)
+    return LoosenedSchema(enforced, narrowed=tuple(errors.values()))
 
 
 def loosened_schema(
@@ -86,10 +116,10 @@ def loosened_schema(
     >>> [error.pointer for error in loosened.unenforced]
     ['#/uniqueItems']
     """
-    unenforced: dict[tuple[str, str], GrammarError] = {}
+    errors: dict[tuple[str, str], GrammarError] = {}
 
     def report(error: GrammarError) -> None:
-        unenforced.setdefault((error.pointer, error.problem), error)
+        errors.setdefault((error.pointer, error.problem), error)
 
     for candidate, limit in ((schema, steps), *((one, _OUTLINE) for one in _outlines(schema))):
         try:
@@ -98,8 +128,10 @@ def loosened_schema(
         except GrammarError as error:  # about the whole schema: a limit, or no value satisfies it
             report(error)
         else:
-            return LoosenedSchema(enforced, tuple(unenforced.values()))
-    raise next(iter(unenforced.values()))
+            unenforced = tuple(error for error in errors.values() if not error.narrows)
+            narrowed = tuple(error for error in errors.values() if error.narrows)
+            return LoosenedSchema(enforced, unenforced, narrowed)
+    raise next(error for error in errors.values() if not error.narrows)
 
 
 _OUTLINE = 50_000
@@ -137,34 +169,34 @@ def _rewritten(plain: Schema | bool, pointer: str, report: Report, budget: Budge
     if plain is False:
         raise unsatisfiable
     document = Document(plain, pointer)
-    conjunctions = Conjunctions(document, report)
+    form = build_states(document, report)
     overlaps: dict[str, Overlap] = {}
     contexts: dict[str, set[frozenset[str]]] = {}
     while True:
-        satisfiable = satisfiable_states(conjunctions.states)
+        satisfiable = satisfiable_states(form.states)
         possible = satisfiable
-        if conjunctions.leave_out:
-            possible = satisfiable_states(conjunctions.states, unwritten=True)
+        if form.omits_values:
+            possible = satisfiable_states(form.states, omitted=True)
         new_overlaps: dict[str, Overlap] = {}
         try:
             with budget.share(0.5):
-                new_overlaps = _overlaps(conjunctions.states, possible)
+                new_overlaps = _overlaps(form.states, possible)
                 if not new_overlaps:
                     break
                 overlaps |= new_overlaps
-                contexts |= {where: conjunctions.contexts[where] for where in new_overlaps}
-                apart = Conjunctions(document, report, overlaps)
+                contexts |= {where: form.contexts[where] for where in new_overlaps}
+                apart = build_states(document, report, overlaps)
                 _check_contexts(contexts, apart.contexts)
         except GrammarError as error:
             compared = list(new_overlaps) or [
-                state.exclusive for state in conjunctions.states if state.exclusive
+                state.exclusive for state in form.states if state.exclusive
             ]
             report(_overlap_error(error.pointer if error.pointer in compared else compared[0]))
             break
-        conjunctions = apart
-    if conjunctions.root not in satisfiable:
+        form = apart
+    if form.root not in satisfiable:
         raise unsatisfiable
-    return SchemaWriter(satisfiable, pointer, report, budget).write(conjunctions.root)
+    return SchemaWriter(satisfiable, pointer, report, budget).write(form.root)
 
 
 def _overlap_error(pointer: str) -> GrammarError:
@@ -187,10 +219,10 @@ def _check_contexts(
 
 def _overlaps(states: list[State], satisfiable: set[State]) -> dict[str, Overlap]:
     """Return the values that two schemas of a `oneOf` may share, by the pointer of the `oneOf`."""
-    exclusions = Exclusions(satisfiable)
+    disjointness = Disjointness(satisfiable)
     overlaps: dict[str, Overlap] = {}
     for state in states:
-        overlap = exclusions.overlap(state.alternatives or []) if state.exclusive else None
+        overlap = disjointness.overlap(state.alternatives or []) if state.exclusive else None
         if overlap is not None:
             earlier = overlaps.setdefault(state.exclusive, overlap)
             if earlier is not overlap:

@@ -17,8 +17,8 @@ from typing import TypeAlias
 
 from ...typescript.json_text import JsonValue
 from ..errors import GrammarError
-from .constraints import Shape
 from .patterns import unwritable
+from .states import Shape
 
 __all__ = [
     "PropertyChoice",

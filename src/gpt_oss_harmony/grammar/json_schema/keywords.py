@@ -1,7 +1,7 @@
 """Read the keywords of one schema object: JSON in, constraints for each type of value out.
 
-`conjunctions` reads references, ``allOf``, ``anyOf`` and ``oneOf``. This module checks the values
-of keywords, and notes keywords that no grammar can enforce as refusals.
+`normalization` reads references and ``allOf``, `disjunctions` ``anyOf`` and ``oneOf``. This module
+checks the values of keywords, and notes keywords that no grammar can enforce as refusals.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ from ...typescript.json_text import JsonValue, Schema
 from ..engine_trial import try_schema
 from ..errors import GrammarError, Report, raise_error
 from .bounds import (
+    LARGEST_NUMBER,
+    Bound,
     PropertyChoice,
     check_writable,
     coarser_steps,
@@ -20,10 +22,12 @@ from .bounds import (
     safe_bounds,
 )
 from .budget import Budget, spend
-from .constraints import TYPES, Constraints, Shape, State, type_of
+from .constraints import TYPES, Constraints, type_of
+from .disjointness import Disjointness
 from .formats import FORMATS
-from .instances import Exclusions, distinct_arrays, possible_types
 from .patterns import has_counts, pattern_accepts, rust_pattern
+from .states import Shape, State
+from .witnesses import distinct_arrays, possible_types
 
 __all__ = ["SchemaWriter"]
 
@@ -73,7 +77,7 @@ class SchemaWriter:
         budget: Budget | None = None,
     ) -> None:
         self._satisfiable = satisfiable
-        self._exclusions = Exclusions(satisfiable)
+        self._disjointness = Disjointness(satisfiable)
         self._report = report
         self._pointer = pointer
         self._names: dict[State, str] = {}
@@ -267,15 +271,30 @@ class SchemaWriter:
             pointer = _keyword_pointer(state, "minimum", "exclusiveMinimum")
             keyword = "exclusiveMinimum" if lowest[1] else "minimum"
             self._write_number(written, keyword, lowest[0], pointer, whole=shape.whole)
+            self._report_missing(shape.lowest, lowest[0], pointer, whole=shape.whole)
         if highest is not None:
             pointer = _keyword_pointer(state, "maximum", "exclusiveMaximum")
             keyword = "exclusiveMaximum" if highest[1] else "maximum"
             self._write_number(written, keyword, highest[0], pointer, whole=shape.whole)
+            self._report_missing(shape.highest, highest[0], pointer, whole=shape.whole)
         step = shape.step
         if step is not None and not (shape.whole and step == 1):
             pointer = _keyword_pointer(state, "multipleOf")
             self._write_number(written, "multipleOf", step, pointer)
         return written
+
+    def _report_missing(
+        self, bound: Bound | None, written: Fraction, pointer: str, *, whole: bool
+    ) -> None:
+        """Report numbers that a bound beyond 2**53 - 1 allows and the engine cannot write."""
+        if bound is None:
+            missing = f"numbers beyond {written} cannot be written"
+        elif abs(bound[0]) <= LARGEST_NUMBER or abs(bound[0] - written) <= (whole and bound[1]):
+            return
+        else:
+            missing = f"numbers between {written} and {bound[0]} cannot be written"
+        remedy = "use a bound up to 2**53 - 1, or text"
+        self._report(GrammarError(missing, remedy=remedy, pointer=pointer, narrows=True))
 
     def _write_number(
         self,
@@ -324,7 +343,7 @@ class SchemaWriter:
 
     def _distinct_arrays(self, state: State, shape: Shape) -> list[JsonValue]:
         """Return a schema of all arrays whose items differ; none if no schema is needed for it."""
-        if self._exclusions.all_differ(shape):
+        if self._disjointness.all_differ(shape):
             return []
         pointer = _keyword_pointer(state, "uniqueItems")
         arrays = distinct_arrays(shape, self._satisfiable)

@@ -14,7 +14,7 @@ from ...apis.requests import ChatRequest
 from ...apis.turn_request import TurnRequest, turn_of_chat
 from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..generation.events import TurnEnded, TurnEvent, Usage
-from ..generation.preparation import prepare_turn, unenforced_header
+from ..generation.preparation import constraint_headers, prepare_turn
 from ..generation.sampling import choice_sampling, sample_choices, sample_turn, with_grammar
 from ..http.event_log import Event
 from ..http.json import JsonResponse
@@ -159,7 +159,7 @@ async def _choice_events(
     with services.metrics.preparation.time():
         prepared = await pool.run(caller.owner, prepare_turn, turn)
         prepared = await with_grammar(services, caller.owner, turn, prepared)
-    headers.update(unenforced_header(prepared.unenforced))
+    headers.update(constraint_headers(prepared))
     choices = [
         sample_turn(
             services,

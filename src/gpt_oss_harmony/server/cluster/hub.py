@@ -90,7 +90,7 @@ class Hub:
     async def _describe(self) -> AsyncGenerator[Any, None]:
         engine = self._engine
         assert engine is not None
-        names = ("model", "context_length", "origin", "skips_forced")
+        names = ("model", "context_length", "origin", "skips_forced", "closes_in_time")
         yield {name: getattr(engine, name) for name in names}
 
     async def _begin(self, process: int) -> AsyncGenerator[Any, None]:
@@ -238,6 +238,7 @@ class HubEngine(Engine):
         self.context_length = description["context_length"]
         self.origin = description["origin"]
         self.skips_forced = description["skips_forced"]
+        self.closes_in_time = description["closes_in_time"]
 
     @classmethod
     async def connect(cls, worker: Worker) -> HubEngine:

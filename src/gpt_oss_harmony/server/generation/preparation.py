@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 from urllib.parse import quote
 
+from ...apis.request_body import Whitespace
 from ...apis.turn_request import TurnRequest
 from ...config import RenderConversationConfig
 from ...conversation.content import ReasoningEffort
@@ -25,16 +26,17 @@ from ...grammar import (
     TurnOptions,
     turn_constraint,
 )
+from ...grammar.json_schema import STEP_LIMIT
 from ...sampled_messages import prompt_tokens
 
 __all__ = [
     "RENDERING",
     "PreparedTurn",
     "compiled_constraint",
+    "constraint_headers",
     "constraint_options",
     "message_limits",
     "prepare_turn",
-    "unenforced_header",
 ]
 
 RENDERING = RenderConversationConfig(auto_drop_analysis=False, header_style="guide")
@@ -46,11 +48,12 @@ _HEADER_LIMIT = 2_000
 
 
 class PreparedTurn(NamedTuple):
-    """The input of the engine, and the keywords of schemas that its grammar leaves out."""
+    """The input of the engine, and the keywords that its grammar leaves out or narrows."""
 
     prompt: list[int]
     sampling: Sampling
     unenforced: tuple[GrammarError, ...] = ()
+    narrowed: tuple[GrammarError, ...] = ()
 
 
 def prepare_turn(request: TurnRequest) -> PreparedTurn:
@@ -90,15 +93,27 @@ def message_limits(request: TurnRequest, room: int) -> tuple[int, ...]:
 
 
 def compiled_constraint(
-    request: TurnRequest, room: int, *, skips_forced: bool = False, counts_tokens: bool = True
+    request: TurnRequest,
+    room: int,
+    *,
+    skips_forced: bool = False,
+    counts_tokens: bool = True,
+    json_whitespace: Whitespace = "separators",
+    schema_steps: int | None = None,
 ) -> TurnConstraint:
     """Write the grammar of a request and compile it for the engine, which reuses the result.
 
     `room` is the most tokens of the turn. If the engine does not count tokens, the grammar has only
-    the limits in the request. This may take a while; do not call it on the event loop. Raises
+    the limits in the request. `json_whitespace` and `schema_steps` are the server's; None is the
+    default of `TurnOptions`. This may take a while; do not call it on the event loop. Raises
     `GrammarError`.
     """
-    options = constraint_options(request, skips_forced=skips_forced)
+    options = constraint_options(
+        request,
+        skips_forced=skips_forced,
+        json_whitespace=json_whitespace,
+        schema_steps=schema_steps,
+    )
     if counts_tokens or request.reasoning_tokens is not None:
         options = replace(options, message_limits=message_limits(request, room))
     constraint = turn_constraint(request.conversation, options)
@@ -106,12 +121,19 @@ def compiled_constraint(
     return constraint
 
 
-def constraint_options(request: TurnRequest, *, skips_forced: bool = False) -> TurnOptions:
+def constraint_options(
+    request: TurnRequest,
+    *,
+    skips_forced: bool = False,
+    json_whitespace: Whitespace = "separators",
+    schema_steps: int | None = None,
+) -> TurnOptions:
     """Return the options of a request's grammar; only strict schemas must be enforced in full.
 
     If the engine skips forced tokens, a required call has only one spelling, to force more tokens.
     """
     response_format = request.response_format
+    is_canonical = skips_forced and request.tool_choice.mode == "required"
     return TurnOptions(
         tool_choice=request.tool_choice,
         response_format=response_format,
@@ -123,18 +145,26 @@ def constraint_options(request: TurnRequest, *, skips_forced: bool = False) -> T
         preambles=response_format is None or response_format.get("type") == "text",
         on_unsupported="loosen",
         strict_tools=request.strict_tools,
-        canonical=skips_forced and request.tool_choice.mode == "required",
+        canonical=is_canonical and request.json_whitespace in (None, "compact"),
+        whitespace=request.json_whitespace or json_whitespace,
+        schema_steps=STEP_LIMIT if schema_steps is None else schema_steps,
     )
 
 
-def unenforced_header(unenforced: Sequence[GrammarError]) -> dict[str, str]:
-    """Return a header with the pointers of the keywords that the grammar leaves out.
+def constraint_headers(prepared: PreparedTurn) -> dict[str, str]:
+    """Return headers with the pointers of the keywords that the grammar leaves out or narrows.
 
-    >>> unenforced_header([GrammarError("", pointer="tools/functions.f#/uniqueItems")])
+    >>> left_out = GrammarError("", pointer="tools/functions.f#/uniqueItems")
+    >>> constraint_headers(PreparedTurn([], Sampling(), (left_out,)))
     {'Harmony-Unenforced': 'tools/functions.f#/uniqueItems'}
     """
-    pointers = [quote(error.pointer, safe="/#$~.") for error in unenforced]
+    headers = {"Harmony-Unenforced": prepared.unenforced, "Harmony-Narrowed": prepared.narrowed}
+    return {name: _pointers(errors) for name, errors in headers.items() if errors}
+
+
+def _pointers(errors: Sequence[GrammarError]) -> str:
+    pointers = [quote(error.pointer, safe="/#$~.") for error in errors]
     shown = pointers[:_SHOWN_POINTERS]
     if len(pointers) > len(shown):
         shown.append(f"... {len(pointers) - len(shown)} more")
-    return {"Harmony-Unenforced": ", ".join(shown)[:_HEADER_LIMIT]} if shown else {}
+    return ", ".join(shown)[:_HEADER_LIMIT]

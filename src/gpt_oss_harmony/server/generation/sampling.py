@@ -48,17 +48,28 @@ async def with_grammar(
         return prepared
     room = services.context_length - len(prepared.prompt)
     room = min(room, prepared.sampling.max_tokens or room)
-    engine = services.engine
+    engine, settings = services.engine, services.settings
     compiled = partial(
-        compiled_constraint, skips_forced=engine.skips_forced, counts_tokens=engine.counts_tokens
+        compiled_constraint,
+        skips_forced=engine.skips_forced,
+        counts_tokens=engine.counts_tokens,
+        json_whitespace=settings.json_whitespace,
+        schema_steps=settings.schema_steps,
     )
     try:
         constraint = await services.pools.grammar.run(owner, compiled, request, room)
     except GrammarError as error:
         services.note_refusal(error)
         raise
-    sampling = replace(prepared.sampling, grammar=constraint.grammar)
-    return prepared._replace(sampling=sampling, unenforced=constraint.unenforced)
+    sampling = replace(
+        prepared.sampling,
+        grammar=constraint.grammar,
+        close_in_time=prepared.sampling.close_in_time
+        or (settings.close_in_time and engine.closes_in_time),
+    )
+    return prepared._replace(
+        sampling=sampling, unenforced=constraint.unenforced, narrowed=constraint.narrowed
+    )
 
 
 async def sample_turn(
@@ -73,7 +84,7 @@ async def sample_turn(
 
     If a request has several turns, only the first can be refused. Raises what `engine_slot` raises.
     """
-    prompt, sampling, unenforced = prepared
+    prompt, sampling, unenforced, _ = prepared
     messages: list[Message] = []
     services.metrics.count_unenforced(unenforced if is_first else ())
     reader = TurnReader(request, len(prompt))

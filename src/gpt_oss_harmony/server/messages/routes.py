@@ -15,7 +15,7 @@ from ...apis.messages_request import MessagesRequest
 from ...apis.turn_request import TurnRequest
 from ..auth.api_keys import AuthenticatedCaller, Caller
 from ..encryption import OwnerCipher
-from ..generation.preparation import prepare_turn, unenforced_header
+from ..generation.preparation import constraint_headers, prepare_turn
 from ..generation.sampling import sample_choices, sample_turn, with_grammar
 from ..http.errors import MESSAGES_ERRORS, ApiError
 from ..http.event_log import Event
@@ -96,7 +96,7 @@ async def _events(
     with services.metrics.preparation.time():
         prepared = await pool.run(caller.owner, prepare_turn, turn)
         prepared = await with_grammar(services, caller.owner, turn, prepared)
-    headers.update(unenforced_header(prepared.unenforced))
+    headers.update(constraint_headers(prepared))
     writer = MessageEvents(
         model,
         turn,

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from ...apis.requests import ResponsesRequest
 from ...apis.response_resource import Response as ResponseResource
 from ..auth.api_keys import AuthenticatedCaller
-from ..generation.preparation import prepare_turn, unenforced_header
+from ..generation.preparation import constraint_headers, prepare_turn
 from ..http.json import JsonResponse
 from ..http.requests import while_connected
 from ..http.server_sent_events import EventStream, json_or_stream
@@ -68,7 +68,7 @@ async def create(
             log, after, _ = await response_events(services, id, caller.owner, -1)
             return EventStream(log, after=after, ending=_DONE)
         return JsonResponse(await retrieve_response(services, id, caller.owner))
-    headers = unenforced_header(run.plan.prepared.unenforced)
+    headers = constraint_headers(run.plan.prepared)
     if body.stream:
         if body.background:
             return EventStream(run.log, ending=_DONE, headers=headers)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpt_oss_harmony.grammar.errors import GrammarError
-from gpt_oss_harmony.grammar.json_schema import choices, enforceable_schema, loosened_schema
+from gpt_oss_harmony.grammar.json_schema import disjunctions, enforceable_schema, loosened_schema
 from support.json_matcher import accepts_value, json_matcher
 
 pytestmark = pytest.mark.usefixtures("no_hang")
@@ -366,7 +366,7 @@ def test_a_schema_keeps_its_meaning(name: str) -> None:
 
 def test_items_are_counted_among_the_first() -> None:
     made = json_matcher(enforceable_schema({"type": "array", "contains": ONE}))
-    last = choices.PLACE_LIMIT - 1
+    last = disjunctions.PLACE_LIMIT - 1
     assert accepts_value(made, [0] * last + [1] + [0] * 10)
     assert not accepts_value(made, [0] * (last + 1) + [1])
     bounded = {"type": "array", "contains": ONE, "minContains": 2, "maxItems": 11}
