@@ -751,6 +751,7 @@ def test_the_documented_edits_are_those_of_the_reader() -> None:
         for edit, row in ((edit, edit.value) for edit in Edit)
     ]  # fmt: skip
     assert len(rows) == len(Edit.__members__)  # no two rows are the same, which would be one edit
+    assert len({edit.value.cost for edit in Edit}) == 6  # few costs, so that few can be wrong
 
 
 @pytest.mark.parametrize("row", [row for row in edit_rows() if row[4]], ids=lambda row: row[0])

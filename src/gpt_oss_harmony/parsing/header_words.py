@@ -33,13 +33,12 @@ __all__ = [
     "body_words",
     "find_tool",
     "header_words",
+    "is_dirt",
     "nearest_channel",
     "nearest_role",
     "plain_name",
-    "spelled_channel",
     "split_header",
     "split_words",
-    "type_at_end",
 ]
 
 CHANNELS = ("analysis", "commentary", "final")
@@ -278,15 +277,15 @@ def _bare(name: str) -> str:
     return _NAMESPACE.sub("", name, count=1)
 
 
-def type_at_end(text: str) -> str | None:
-    """Return the content type at a word's end if the rest of the word is not a plain name.
+def is_dirt(word: str) -> bool:
+    """Whether a word is no word of a header: signs, another script, or another family's marker.
 
-    >>> type_at_end("彩神争霸高json"), type_at_end("fjson")
-    ('json', None)
+    >>> is_dirt("??"), is_dirt("天天"), is_dirt("<|im_end|>"), is_dirt("response")
+    (True, True, True, False)
     """
-    if text.isascii():
-        return None
-    return next((name for name in TYPES if text.endswith(name)), None)
+    has_letters = word.isascii() and any(map(str.isalnum, word))
+    is_marker = word.startswith("<|") and word.endswith("|>")
+    return not has_letters or is_marker or word.casefold().rstrip("=:") == "to"
 
 
 _CHANNELS_ELSEWHERE = {
@@ -319,16 +318,6 @@ def nearest_channel(word: str) -> str | None:
     likeness = {name: SequenceMatcher(None, name, word).ratio() for name in CHANNELS}
     nearest = max(likeness, key=likeness.__getitem__)
     return nearest if likeness[nearest] >= _LEAST_LIKENESS else None
-
-
-def spelled_channel(word: str) -> str | None:
-    """Find the channel that a word spells in another case, or with signs or foreign letters.
-
-    >>> spelled_channel("Analysis:"), spelled_channel("finally")
-    ('analysis', None)
-    """
-    bare = re.sub(r"[^A-Za-z]+", "", word).lower() if len(word) <= LONGEST_NAME else ""
-    return bare if bare in CHANNELS else None
 
 
 def nearest_role(word: str) -> Role | None:
