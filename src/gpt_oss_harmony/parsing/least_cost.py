@@ -90,11 +90,12 @@ class _Path(NamedTuple):
     def filled(self, field: str, value: str) -> Iterator[_Path]:
         """Continue with a field; if it was read before, with either of the two values."""
         old = getattr(self, field)
+        fields: dict[str, Any] = {field: value}
         if old is None:
-            yield self._replace(**{field: value})
+            yield self._replace(**fields)
             return
         replaced, kept = _TWICE[field]
-        yield self.having(replaced, old, **{field: value})
+        yield self.having(replaced, old, **fields)
         yield self.having(kept, value)
 
     @property
