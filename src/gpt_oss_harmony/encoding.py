@@ -91,9 +91,9 @@ class HarmonyEncoding:
         self, conversation: Conversation, role: Role, config: RenderConversationConfig | None
     ) -> list[int]:
         """Render a conversation up to the last token of its last message, without its end."""
-        *before, last = conversation.messages or [None]
-        if last is None or last.author.role is not role:
-            found = "there is none" if last is None else f"it is by {last.author.role.value!r}"
+        before, begun = conversation.messages[:-1], conversation.messages[-1:]
+        if not begun or begun[0].author.role is not role:
+            found = f"it is by {begun[0].author.role.value!r}" if begun else "there is none"
             raise ConversationError(
                 f"the last message must be by {role.value!r} to be continued, but {found}"
             )
@@ -102,7 +102,7 @@ class HarmonyEncoding:
         options = RenderOptions(
             schema_dialect=config.schema_dialect, header_style=config.header_style
         )
-        return [*tokens, *self.render(last, options)[:-1]]
+        return [*tokens, *self.render(begun[0], options)[:-1]]
 
     def render_conversation(
         self, conversation: Conversation, config: RenderConversationConfig | None = None
