@@ -84,10 +84,12 @@ def test_a_port_in_use_and_a_missing_extra_are_errors(monkeypatch: pytest.Monkey
         found = list(examine("openai/gpt-oss-20b", OPTIONS, "127.0.0.1", port, lambda: H100))
     assert by_topic(found, "port")[0].level == "error"
     monkeypatch.setattr(doctor, "_version", {"torch": "2.13.0+cpu"}.get)
-    (missing,) = by_topic(findings("openai/gpt-oss-20b", H100), "extra serve")
+    (missing,) = by_topic(findings("http://localhost:8000", H100), "extra serve")
     assert (missing.level, missing.remedy) == ("error", "pip install 'gpt-oss-harmony[serve]'")
     assert "fastapi, h11, httpx2, " in missing.text
     assert missing.text.endswith(" are missing")
+    remedies = {finding.remedy for finding in findings("openai/gpt-oss-20b", H100)} - {""}
+    assert remedies == {"pip install 'gpt-oss-harmony[serve,transformers]'"}  # one command
 
 
 def test_the_packages_of_the_extras_are_those_of_the_project() -> None:

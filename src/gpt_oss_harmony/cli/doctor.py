@@ -112,15 +112,15 @@ def examine(
     versions = {name: version for name in _PACKAGES if (version := _version(name))}
     listed = ", ".join(f"{name} {version}" for name, version in versions.items())
     yield Finding("ok", "packages", listed or "none of the optional ones")
-    needed = ("serve", "http" if is_url(model) else "transformers")
-    problems = {extra: list(_problems(extra)) for extra in needed}
-    for extra in (extra for extra in needed if problems[extra]):
-        remedy = f"pip install '{DISTRIBUTION}[{extra}]'"
-        yield Finding("error", f"extra {extra}", "; ".join(problems[extra]), remedy)
+    needed = ("serve",) if is_url(model) else ("serve", "transformers")
+    problems = {extra: text for extra in needed if (text := "; ".join(_problems(extra)))}
+    for extra, text in problems.items():
+        remedy = f"pip install '{DISTRIBUTION}[{','.join(problems)}]'"
+        yield Finding("error", f"extra {extra}", text, remedy)
     yield from _serving_engines(versions)
     if is_url(model):
         yield Finding("ok", "model", f"{model} is a server; it places the model itself")
-    elif not problems["transformers"]:
+    elif "transformers" not in problems:
         yield from _model(model, options, find_machine or _find_machine)
     yield from _serving(host, port)
 
@@ -156,7 +156,7 @@ def _required(extra: str) -> dict[str, str]:
 
 
 def _requirements() -> Sequence[str]:
-    """Return the lines of our metadata; several extras of one requirement are lines of their own."""
+    """Return the lines of our metadata; each of them names one extra of ours at most."""
     try:
         lines = metadata.requires(DISTRIBUTION) or []
     except metadata.PackageNotFoundError:  # a copy of the source
@@ -290,12 +290,14 @@ def _serving(host: str, port: int) -> Iterator[Finding]:
         bind(host, port).close()
         yield Finding("ok", "port", f"{host}:{port} is free")
     except InputError as error:
-        yield Finding("error", "port", str(error), "choose another with --port")
+        text, _, remedy = str(error).partition("; ")
+        yield Finding("error", "port", text, remedy)
     try:
         folder = state_folder()
         writable = os.access(folder, os.W_OK)
     except InputError as error:
-        yield Finding("error", "state folder", str(error))
+        text, _, remedy = str(error).partition("; ")
+        yield Finding("error", "state folder", text, remedy)
         return
     if writable:
         yield Finding("ok", "state folder", f"{folder} can be written")
