@@ -636,6 +636,7 @@ def test_recipients(written: str, tools: list[str], read: str) -> None:
     ("header", "author"),
     [
         ("user:bob", Author.new(Role.USER, "bob")),
+        ("user:bob<|channel|>commentary 天天", Author.new(Role.USER, "bob")),  # damaged
         ("user\u200b", Author(role=Role.USER)),
         ("tool get_time", Author.new(Role.TOOL, "get_time")),
         ("tool functions.f", Author.new(Role.TOOL, "functions.f")),

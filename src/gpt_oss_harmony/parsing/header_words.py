@@ -169,9 +169,6 @@ def _run_parts(tools: frozenset[str]) -> re.Pattern[str]:
     )
 
 
-_TOOL_BEFORE_DATA = re.compile(rf"[^\s\[{{{INVISIBLE}]+")
-
-
 def body_words(pieces: Sequence[Piece], tools: AbstractSet[str]) -> Iterator[Word]:
     """Yield the words of a header without ``<|message|>``, up to the first ``{`` or ``[``.
 
@@ -186,9 +183,6 @@ def body_words(pieces: Sequence[Piece], tools: AbstractSet[str]) -> Iterator[Wor
             if match["data"]:
                 yield Word("{", marker, "", None, index, match.start("data"))
                 return
-            whole = _TOOL_BEFORE_DATA.match(text, start)
-            if whole and whole.end() > end and find_tool(whole[0], tools):
-                end = whole.end()  # a tool's name that begins with a channel's
             word = INVISIBLE_RUN.sub("", text[start:end])
             after = pattern.match(text, end)
             following = after["part"] or "" if after else ""
@@ -278,14 +272,13 @@ def _bare(name: str) -> str:
 
 
 def is_dirt(word: str) -> bool:
-    """Whether a word is no word of a header: signs, another script, or another family's marker.
+    """Whether a word is no word of a header: signs, another script, or ``to`` alone.
 
-    >>> is_dirt("??"), is_dirt("天天"), is_dirt("<|im_end|>"), is_dirt("response")
-    (True, True, True, False)
+    >>> is_dirt("??"), is_dirt("天天"), is_dirt("response")
+    (True, True, False)
     """
     has_letters = word.isascii() and any(map(str.isalnum, word))
-    is_marker = word.startswith("<|") and word.endswith("|>")
-    return not has_letters or is_marker or word.casefold().rstrip("=:") == "to"
+    return not has_letters or word.casefold().rstrip("=:") == "to"
 
 
 _CHANNELS_ELSEWHERE = {
@@ -311,7 +304,7 @@ def nearest_channel(word: str) -> str | None:
     if (known := _CHANNELS_ELSEWHERE.get(word.strip(QUOTES))) is not None:
         return known
     for channel in CHANNELS:
-        if channel in word or (len(word) >= 5 and channel.startswith(word)):
+        if channel in word:
             return channel
     if not 4 <= len(word) <= 16:
         return None

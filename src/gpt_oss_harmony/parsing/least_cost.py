@@ -213,7 +213,10 @@ class _Reader:
 
     def _named_author(self, path: _Path, text: str) -> Iterator[_Path]:
         tool = find_tool(text, self.tools)
-        if " " in text and tool is not None:
+        prefix, _, name = text.partition(":")
+        if name and prefix in ROLES and prefix != Role.TOOL.value and self.role is None:
+            yield path._replace(role=ROLES[prefix], name=name)
+        elif " " in text and tool is not None:
             yield path.having(Edit.TOOL_RESPELLED, text, author=tool.name)
         elif tool is not None or (plain_name(text) and text not in (*CHANNELS, *TYPES)):
             yield path._replace(author=text)

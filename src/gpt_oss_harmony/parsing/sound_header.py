@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 
 from ..conversation.header import ROLES, Header
 from ..conversation.messages import Role
-from ..tokens.special_tokens import CHANNEL, CHANNEL_TEXT, CONSTRAIN, CONSTRAIN_TEXT
+from ..tokens.special_tokens import CHANNEL, CHANNEL_TEXT, CONSTRAIN_TEXT
 from .header_words import (
     CHANNELS,
     KNOWN_TYPES,
@@ -28,7 +28,8 @@ from .strict_header import HeaderError, read_header
 
 __all__ = ["read_sound"]
 
-_NAMED_AUTHOR = re.compile(rf"({'|'.join({*ROLES} - {'tool'})}):([^\s<]+)")
+_NAMED_AUTHOR = re.compile(rf" *({'|'.join({*ROLES} - {'tool'})}):(\S+)")
+_WHITE_SPACE = re.compile(r"\s")
 
 
 def read_sound(
@@ -39,15 +40,17 @@ def read_sound(
     With `after_call`, a tool has just been called, and its name alone may begin its answer.
     """
     text, name = "", None
-    for marker, after in pieces:
+    for marker, written in pieces:
+        after = _WHITE_SPACE.sub(" ", written)  # strict parsing splits at ASCII white space only
         has_name_with_space = any(len(word.split()) > 1 for word in split_words(after, tools))
         if has_name_with_space or (marker == CHANNEL and CHANNEL_TEXT in text):
             return None
-        text += CONSTRAIN_TEXT + after.lstrip() if marker == CONSTRAIN else ""
-        text += CHANNEL_TEXT + after if marker == CHANNEL else ""
-        text += after if marker is None else ""
-    if role is None and (author := _NAMED_AUTHOR.match(text)):
-        role, name, text = ROLES[author[1]], author[2], text[author.end() :]
+        if marker is not None:
+            text += CHANNEL_TEXT + after if marker == CHANNEL else CONSTRAIN_TEXT + after.lstrip()
+        elif role is None and (author := _NAMED_AUTHOR.match(after)):
+            role, name, text = ROLES[author[1]], author[2], after[author.end() :]
+        else:
+            text = after
     try:
         header = read_header(text, role, tools)
     except HeaderError:
@@ -69,7 +72,8 @@ def _names_only_what_it_says(header: Header, tools: AbstractSet[str], *, after_c
     if not (recipient is None or is_answer or _names_itself(recipient, tools)):
         return False
     if role is Role.TOOL and name == role.value:
-        if not (recipient is None or is_answer) or content_type not in (None, *KNOWN_TYPES):
+        is_alone = recipient is None and content_type in (None, *KNOWN_TYPES)
+        if not is_alone and not is_answer:  # a tool's name may follow, which is one word too many
             return False
     elif role is Role.TOOL and name is not None:
         may_answer = (channel is None or after_call) and name in tools
@@ -83,6 +87,8 @@ def _names_itself(word: str, tools: AbstractSet[str]) -> bool:
     """Whether a word is a declared tool, or a name that means nothing else."""
     if word.split() != [word] or word.startswith(("to=", CONSTRAIN_TEXT)):
         return False
+    if word in tools:
+        return True
     tool = find_tool(word, tools)
     return tool.name == word if tool else word not in CHANNELS and word not in TYPES
 
